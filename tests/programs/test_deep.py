@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -351,3 +352,63 @@ def test_a_chain_that_reads_each_level_twice_is_written_once(step: Callable[[Exp
     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
     source = tw.build(s, [A, B], "cuda -arch=sm_90").imported_modules[0].get_source()
     assert len(source) < 400 * 120
+
+
+def pick(condition: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition holds, else `b`: of expressions and of arrays."""
+    return te.if_then_else(condition, a, b) if isinstance(condition, Expr) else np.where(condition, a, b)
+
+
+STEPS: dict[str, Callable[[Any, Any, int], Any]] = {
+    "then": lambda a, x, k: pick(a > k / 256, x + 1.0, a),
+    "else": lambda a, x, k: pick(a > k / 256, a + k, x * 0.5),
+    "both": lambda a, x, k: pick(x > k / 256, x + 1.0, x * 0.5),
+    "junctions": lambda a, x, k: (
+        pick(tir.any((a > k / 256), tir.all(a > 0.125, x > 0.5)), a, a + k)
+        if isinstance(a, Expr)
+        else pick((a > k / 256) | ((a > 0.125) & (x > 0.5)), a, a + k)
+    ),
+}
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize("target", ["llvm", "opencl"])
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_chains_of_conditions_that_are_deeper_than_brackets_nest(
+    step: Callable[[Any, Any, int], Any], target: str
+) -> None:
+    """C compilers take 256 nested brackets, and what a condition guards has no variable outside of it."""
+    A = te.placeholder((16,), name="A")
+
+    def chain(a: Any) -> Any:
+        x = a
+        for k in range(200):
+            x = step(a, x, k)
+        return x
+
+    B = te.compute((16,), lambda i: chain(A[i]), name="B")
+    s = te.create_schedule(B.op)
+    if target == "opencl":
+        s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    module = tw.build(s, [A, B], target)
+    values = np.linspace(0, 1.5, 16, dtype="float32")
+    dev = tw.device(target, 0)
+    b = tw.nd.empty((16,), "float32", dev)
+    module(tw.nd.array(values, dev), b)
+    np.testing.assert_allclose(b.numpy(), chain(values), rtol=1e-5)
+
+
+def test_a_guarded_chain_that_reads_each_level_twice_is_written_in_parts() -> None:
+    """Written out, its text would have 2 ** 30 terms."""
+    A = te.placeholder((16,), "int32", name="A")
+
+    def body(i: Expr) -> Expr:
+        x = A[i]
+        for k in range(30):
+            x = (x ^ k) * (x + A[i])
+        return te.if_then_else(i > 3, x, A[i])
+
+    B = te.compute((16,), body, name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    assert len(tw.build(s, [A, B], "cuda -arch=sm_90").imported_modules[0].get_source()) < 500_000

@@ -8,11 +8,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..core.dtype import FLOAT32, DType
-from ..core.errors import InternalError, UserError
+from ..core.errors import InternalError
 from ..expr import nodes as n
 from ..expr.bits import REINTERPRET
-from ..expr.effects import SEEN, acts
-from ..expr.traverse import post_order
 from ..loops.calls import is_packed
 from ..loops.storage import AddressOf
 from .calls import OUTSIDE, write_call
@@ -20,6 +18,8 @@ from .choices import made_by_both
 from .dialect import Dialect, is_half
 from .divisors import never_zero
 from .names import Names
+from .repeated_parts import Heights, read_often, written_size
+from .scoped_table import ScopedTable
 
 TERNARY, OR, AND, EQUAL, LESS, SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 7, 8, 10, 11, 12, 14
 Text = tuple[str, int]
@@ -29,8 +29,10 @@ MOST_CHARACTERS = 4_096
 """Largest length of one C expression: a part that is read twice would double at every level."""
 MOST_CHOICES = 8
 """Choices in one C expression: NVRTC's time grows much faster than their number, which doubles likewise."""
-MOST_BRANCHES = 2_000
-"""Largest depth where variables cannot be used: parts that are evaluated only under conditions."""
+MOST_UNDER = 128
+"""Largest depth of what one C expression evaluates only under a condition: deeper, the condition gets a variable."""
+MOST_WRITTEN = 30_000
+"""Nodes of the same, as often as they are written out."""
 # What the hardware leaves open, or traps on, is settled: a division by 0 gives 0, as in NumPy, and the least
 # integer divided by -1 wraps. Min and max of floats give NaN where an operand is one, as in NumPy and PyTorch (C's
 # fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see). Floats
@@ -70,51 +72,6 @@ _BITWISE = {
 }
 
 
-MOST_READ = 128
-"""Nodes of an expression, written out, from which on parts that it reads often are computed once."""
-OFTEN = 4
-TANGLED = 16, 4_096
-"""How often nodes are written on average, and how many in all, from which on parts that are read twice count, too:
-where each level reads the one below twice, what is written doubles with each, and so does the compiler's work."""
-
-
-def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
-    """Return the parts of a large expression that several others in it read: Horner's rule reads its argument.
-
-    The compiler of the target finds them too, unless there are too many; its time grows with what is written out.
-    `sizes` holds what is known of how large expressions are, written out, and gains what is found.
-    """
-    written = _written_size(e, sizes)
-    if written < MOST_READ:
-        return frozenset()
-    readers: dict[n.Expr, int] = {}
-    for node in post_order(e):
-        for child in node.children():
-            readers[child] = readers.get(child, 0) + 1
-    times, most = TANGLED
-    often = 2 if written > max(most, times * len(readers)) else OFTEN
-    wide = (node for node, count in readers.items() if count >= often and sizes.get(node, 1) > 3)
-    scalars = (node for node in wide if isinstance(node, n.Expr) and node.dtype.lanes == 1)
-    return frozenset(node for node in scalars if node.dtype.is_float and not (SEEN and acts(node)))
-
-
-def _written_size(e: n.Expr, sizes: dict[n.Expr, int]) -> int:
-    """Count the nodes of an expression as often as they are written out."""
-    waiting = [e]
-    while waiting:
-        node = waiting[-1]
-        if node in sizes:
-            waiting.pop()
-            continue
-        children = [child for child in node.children() if isinstance(child, n.Expr)]
-        unknown = [child for child in children if child not in sizes]
-        if unknown:
-            waiting += unknown
-        else:
-            sizes[waiting.pop()] = 1 + sum([sizes[child] for child in children])
-    return sizes[e]
-
-
 class ExprWriter:
     """Writes scalar expressions; collects the helper functions and data types that they use."""
 
@@ -130,15 +87,18 @@ class ExprWriter:
         self.dtypes: set[DType] = set()
         self.positive: frozenset[n.Expr] = frozenset()
         """What is not 0 wherever something is divided by it: extents of arrays and of the grid."""
-        self._memo: dict[n.Expr, Text] = {}
+        self._memo: ScopedTable[n.Expr, Text] = ScopedTable()
         self._heights: dict[n.Expr, int] = {}
         self._sizes: dict[n.Expr, int] = {}
+        self._levels = Heights()
+        self._path: tuple[str, ...] = ()
+        """Conditions under which alone the expression at hand is evaluated, from outer to inner ones."""
         self._branches = 0
         """Choices around the expression at hand of which only the part taken is evaluated."""
         self.keep: Callable[[n.Expr, str], str] | None = None
         """Puts a text into a variable above the statement at hand, and returns the variable's name."""
         self.kept = False
-        self._shared: frozenset[n.Expr] = frozenset()
+        self._shared: set[n.Expr] = set()
         """Parts of the expression at hand that get a variable, since it reads them often."""
 
     def __call__(self, e: n.Expr, at_least: int = 0) -> str:
@@ -150,9 +110,9 @@ class ExprWriter:
         """`_text` of a whole expression: what it reads often gets variables."""
         if self._shared or e in self._memo:
             return self._text(e)
-        self._shared = read_often(e, self._sizes)
+        self._shared = set(read_often(e, self._sizes))
         text = self._text(e)
-        self._shared = frozenset()
+        self._shared = set()
         return text
 
     def write(self, e: n.Expr, at_least: int = 0) -> str:
@@ -175,17 +135,42 @@ class ExprWriter:
         """The text, or a variable that holds its value: C compilers take 256 nested brackets."""
         height = 1 + max([self._heights.get(child, 0) for child in e.children()], default=0)
         small = height < MOST_NESTED and len(text[0]) < MOST_CHARACTERS and text[0].count("?") <= MOST_CHOICES
+        if self._path:  # few large parts, since each of them repeats the conditions that lead to it
+            small = height < MOST_UNDER and len(text[0]) < MOST_CHARACTERS
         if (small and e not in self._shared) or self.keep is None or self._branches:
             self._heights[e] = height
-            if height > MOST_BRANCHES or len(text[0]) > MOST_CHARACTERS << 8:
-                raise UserError(
-                    f"conditions within conditions are nested more than {MOST_BRANCHES} deep",
-                    primitive="build",
-                    fix="look the value up in a tensor, or compute parts of it as stages of their own",
-                )
             return text
+        return self._kept(e, text[0]), ATOM
+
+    def _kept(self, e: n.Expr, text: str) -> str:
+        """The variable that holds the value of an expression, computed only where the path to it is taken."""
+        if self._path:
+            text = f"{' && '.join(self._path)} ? {text} : {self.write(zero(e.dtype))}"
+        return self._variable(e, text)
+
+    def _variable(self, e: n.Expr, text: str) -> str:
+        """Declare a variable of the type of `e`, above the statement at hand."""
+        if self.keep is None:
+            raise InternalError(f"there is no place for a variable that holds {text}")
         self.kept = True
-        return self.keep(e, text[0]), ATOM
+        return self.keep(e, text)
+
+    @contextmanager
+    def _under(self, condition: str, e: n.Expr) -> Iterator[None]:
+        """Write what is evaluated only under a condition, whose type is that of `e`; the rest does not know of it."""
+        around = self._path
+        self._path = (*around, condition)
+        if len(self._path) >= MOST_NESTED:
+            self._path = (self._variable(e, " && ".join(self._path)),)
+        with self._memo.scope():
+            yield
+        self._path = around
+
+    def _is_deep(self, *parts: n.Expr) -> bool:
+        """Whether parts that are evaluated only under a condition are too much for one C expression."""
+        if self.keep is None or self._branches:
+            return False
+        return any(self._levels(e) > MOST_UNDER or written_size(e, self._sizes) > MOST_WRITTEN for e in parts)
 
     def forget(self, renamed: bool = False) -> None:
         """Forget the texts of expressions, once the statement is written in which variables hold parts of them.
@@ -219,12 +204,35 @@ class ExprWriter:
         sign, level = _INFIX[type(e)]
         if level <= AND:  # associative; an `and` within an `or` is put in parentheses, as compilers advise
             left = self.write(e.a, level if type(e.a) is type(e) else EQUAL)
+            if self._is_deep(e.b):
+                return self._deep_junction(e, sign, level)
             with self._branch():
                 right = self.write(e.b, level if type(e.b) is type(e) else EQUAL)
         else:
             regroups = type(e) is n.Add and type(e.b) is n.Add and e.dtype.is_int
             left, right = self.write(e.a, level + (level <= LESS)), self.write(e.b, level if regroups else level + 1)
         return self._narrowed(f"{left} {sign} {right}", level, e.dtype)
+
+    def _deep_junction(self, e: n.And | n.Or, sign: str, level: int) -> Text:
+        """Write `a && b` or `a || b` where b is deep."""
+        left = self.write(e.a, EQUAL)
+        matters = left if isinstance(e, n.And) else f"!({left})"
+        return f"{left} {sign} {self._arm(e.b, matters, e.a, EQUAL)}", level
+
+    def _deep_choice(self, e: n.IfThenElse) -> Text:
+        """Write a choice of which a branch is deep."""
+        condition = self.write(e.condition, EQUAL)
+        yes = self._arm(e.true_value, condition, e.condition, OR)
+        no = self._arm(e.false_value, f"!({condition})", e.condition, TERNARY)
+        return f"{condition} ? {yes} : {no}", TERNARY
+
+    def _arm(self, e: n.Expr, condition: str, like: n.Expr, at_least: int) -> str:
+        """What is evaluated only under a condition."""
+        if not self._is_deep(e):
+            with self._branch():
+                return self.write(e, at_least)
+        with self._under(condition, like):
+            return self.write(e, at_least)
 
     def _narrowed(self, text: str, level: int, dtype: DType) -> Text:
         """Convert a result back to its own type, since C computes narrower types in `int` or `float`."""
@@ -329,9 +337,11 @@ class ExprWriter:
         condition = self.write(e.condition, OR)
         if isinstance(e, n.IfThenElse) and self.keep is not None and not self._branches:
             both = made_by_both(e)
-            self._shared |= frozenset(both)
+            self._shared.update(both)
             for choice in both:
                 self._text(choice)
+        if isinstance(e, n.IfThenElse) and self._is_deep(e.true_value, e.false_value):
+            return self._deep_choice(e)
         with self._branch() if isinstance(e, n.IfThenElse) else nullcontext():
             yes, no = self.write(e.true_value, OR), self.write(e.false_value, TERNARY)
         return f"{condition} ? {yes} : {no}", TERNARY

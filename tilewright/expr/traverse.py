@@ -50,6 +50,29 @@ def uses_any(root: Expr, wanted: Iterable[Var]) -> bool:
     return bool(targets) and any(e in targets for e in post_order(root))
 
 
+class Occurrences:
+    """Where one variable occurs: asked about every level of a deep expression, each node is looked at once."""
+
+    def __init__(self, var: Var) -> None:
+        self._known: dict[Node, bool] = {var: True}
+
+    def __call__(self, root: Node) -> bool:
+        """Whether the variable occurs in `root`."""
+        known, waiting = self._known, [root]
+        while waiting:
+            at = waiting[-1]
+            if at in known:
+                waiting.pop()
+                continue
+            children = at.children()
+            fresh = [child for child in children if child not in known]
+            if fresh:
+                waiting += fresh
+            else:
+                known[waiting.pop()] = any([known[child] for child in children])
+        return known[root]
+
+
 def loads(*roots: Node) -> tuple[Load, ...]:
     """The distinct loads that occur, inner ones first."""
     return tuple([e for e in post_order(*roots) if isinstance(e, Load)])

@@ -31,7 +31,7 @@ from ..expr.nodes import (
 )
 from ..expr.op_registry import is_declared
 from ..expr.operators import add, const, multiply, subtract
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import Occurrences, substitute
 from ..loops import uses
 from ..loops.calls import FOREIGN, has_effect
 from ..loops.nodes import Buffer, Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
@@ -116,7 +116,7 @@ class _Vectorizer:
         self.masks = masks
         self.lanes = ramp.lanes
         self.memo: dict[Any, Expr] = {var: ramp}
-        self.var = var
+        self.varies = Occurrences(var)
 
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Store):
@@ -131,9 +131,9 @@ class _Vectorizer:
             return seq(*[self.statement(part) for part in stmt.stmts])
         if isinstance(stmt, If):
             return self.branch(stmt)
-        if isinstance(stmt, For) and self.var not in variables(stmt.min, stmt.extent) and stmt.thread is None:
+        if isinstance(stmt, For) and not (self.varies(stmt.min) or self.varies(stmt.extent)) and stmt.thread is None:
             return For(stmt.var, stmt.min, stmt.extent, stmt.kind, None, stmt.pragmas, self.statement(stmt.body))
-        if isinstance(stmt, Evaluate) and self.var not in variables(stmt.value) and not has_effect(stmt.value):
+        if isinstance(stmt, Evaluate) and not self.varies(stmt.value) and not has_effect(stmt.value):
             return stmt
         raise _StaysScalarError
 
@@ -152,10 +152,10 @@ class _Vectorizer:
 
     def uniform(self, condition: Expr) -> Expr:
         """A condition that is the same for all lanes, freed of the loop variable; a vector where those may be."""
-        if self.var not in variables(condition):
+        if not self.varies(condition):
             return condition
         known = simplify(condition, self.facts)
-        if self.var not in variables(known):
+        if not self.varies(known):
             return known
         if not self.masks:
             raise _StaysScalarError
@@ -190,7 +190,7 @@ class _Vectorizer:
     def index(self, load: Load, index: Expr) -> Expr:
         """The index of a load; in registers without divisions that cancel out, which no rule finds in vectors."""
         in_registers = isinstance(load.source, Buffer) and load.source.scope is MemoryScope.LOCAL
-        return simplify(index, self.facts) if in_registers and self.var in variables(index) else index
+        return simplify(index, self.facts) if in_registers and self.varies(index) else index
 
     def _build(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
         """`e` with these children, some of which are vectors."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,9 @@ _QUIET = ["-w"]
 """Without remarks about generated code: PoCL counts them on stderr, where no user can do anything about them."""
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 """The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
+_MOST_OPTIMISED = 66_000
+"""Largest number of characters without a brace that PoCL optimises: over twice as many it was still at work after a
+minute, and without optimisation it takes a second."""
 _POCL = "Portable Computing Language"
 _DOUBLES = "cl_khr_fp64"
 _AFTER_A_FAULT = "a kernel may have left its arrays before this call; TILEWRIGHT_DEBUG=1 names the one that fails"
@@ -275,6 +279,8 @@ def _failures(at: _Device, what: str) -> Iterator[None]:
 
 def _built(at: _Device, source: str, options: list[str]) -> Any:
     """A program, compiled; for PoCL, with declarations of what it calls in place of those of all functions."""
+    if at.declares_all and max(map(len, re.split("[{}]", source))) > _MOST_OPTIMISED:
+        options = [*options, "-cl-opt-disable"]
     declared = declarations(source) if at.declares_all else None
     if declared is not None and not any(option.startswith("-cl-std") for option in options):
         try:

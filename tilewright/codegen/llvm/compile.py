@@ -176,7 +176,7 @@ MOST_BLOCKS = 4096
 MOST_INSTRUCTIONS = 4096
 """Largest block of a module that LLVM vectorizes: the time of that grows with its square as well."""
 
-MOST_IN_A_BLOCK = 16_384
+MOST_IN_A_BLOCK = 8_192
 """Largest block of a module that LLVM optimises: so does that of choosing instructions."""
 
 

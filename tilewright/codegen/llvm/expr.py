@@ -11,7 +11,6 @@ An integer divided by zero gives 0, as NumPy has it, for an instruction that tra
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +24,7 @@ from ...loops.calls import is_packed
 from ...loops.nodes import AddressOf, Buffer
 from ..choices import made_by_both
 from ..kernel import root
+from ..scoped_table import ScopedTable
 from .calls import OUTSIDE, write_address, write_call, write_text
 from .convert import convert, from_single, mangled, to_single
 from .divisions import Division, divide
@@ -67,17 +67,37 @@ class ExprWriter:
         """Which lanes of vectors are wanted, where not all are."""
         self._wider: dict[LLVMValue, LLVMValue | None] = {}
         """For each mask the one around it: what is known in its lanes is known in fewer of them."""
-        self._known: list[dict[Any, LLVMValue]] = [{}]
+        self._known: ScopedTable[Any, LLVMValue] = ScopedTable()
+        self._masked: ScopedTable[n.Expr, bool] = ScopedTable()
+        """Expressions whose value is known in some lanes."""
+        self._harmless: dict[n.Expr, bool] = {}
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is computed within is forgotten after: it may not have run when other blocks do."""
-        self._known.append({})
-        yield
-        self._known.pop()
+        with self._known.scope(), self._masked.scope():
+            yield
 
-    def _find(self, key: Any) -> LLVMValue | None:
-        return next((level[key] for level in reversed(self._known) if key in level), None)
+    def _find(self, e: n.Expr) -> LLVMValue | None:
+        """The value of `e` in the lanes that are wanted, if it is known there."""
+        if self.mask is None or e not in self._masked:
+            return self._known.get(e)
+        mask: LLVMValue | None = self.mask
+        found: LLVMValue | None = None
+        while found is None and mask is not None:
+            found = self._known.get((e, mask))
+            mask = self._wider.get(mask)
+        if found is None:
+            return self._known.get(e)
+        self._known[e, self.mask] = found  # the next, narrower mask finds it here
+        return found
+
+    def _enter(self, e: n.Expr, value: LLVMValue) -> None:
+        if self.mask is None:
+            self._known[e] = value
+        else:
+            self._masked[e] = True
+            self._known[e, self.mask] = value
 
     def __call__(self, e: n.Expr) -> LLVMValue:
         """The value of `e`."""
@@ -85,18 +105,14 @@ class ExprWriter:
 
     def value(self, e: n.Expr) -> LLVMValue:
         """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
-        key, mask = e if self.mask is None else (e, self.mask), self.mask
-        found = self._find(key)
-        while found is None and mask is not None:
-            mask = self._wider.get(mask)
-            found = self._find(e if mask is None else (e, mask))
+        found = self._find(e)
         if found is None:
             write = _WRITE.get(type(e))
             if write is None:
                 raise InternalError(f"the llvm target does not know {type(e).__name__}: {e}")
             found = write(self, e)
             if not (SEEN and acts(e)):  # each use calls again what has an effect
-                self._known[-1][key] = found
+                self._enter(e, found)
         return found
 
     def pointer(self, buffer: Any) -> LLVMValue:
@@ -110,11 +126,11 @@ class ExprWriter:
 
     def index(self, e: n.Expr) -> LLVMValue:
         """A scalar integer in 64 bits."""
-        found = self._find(("index", e))
+        found = self._known.get(("index", e))
         if found is None:
             found = self._index(e)
             if not (SEEN and acts(e)):
-                self._known[-1]["index", e] = found
+                self._known["index", e] = found
         return found
 
     def _index(self, e: n.Expr) -> LLVMValue:
@@ -154,11 +170,11 @@ class ExprWriter:
         return self.value(e)
 
     def _positions(self, e: n.Expr) -> LLVMValue:
-        if isinstance(e, n.And) and harmless(e.b):
+        if isinstance(e, n.And) and self.is_harmless(e.b):
             return self.out.binary("and", self._positions(e.a), self._positions(e.b))
         if isinstance(e, n.Compare) and e.dtype.lanes > 1 and e.a.dtype.kind == "int":
             return self._lane_positions(e)
-        if isinstance(e, n.Compare) and e.a.dtype.kind == "int" and e.a.dtype.lanes == 1 and harmless(e):
+        if isinstance(e, n.Compare) and e.a.dtype.kind == "int" and e.a.dtype.lanes == 1 and self.is_harmless(e):
             return self.out.compare(f"icmp {_COMPARE[type(e)][0]}", self.index(e.a), self.index(e.b))
         return self.value(e)
 
@@ -273,7 +289,7 @@ class ExprWriter:
         if e.dtype.lanes > 1:
             return self._both_lanes(e)
         first = self.value(e.a)
-        if harmless(e.b):
+        if self.is_harmless(e.b):
             second = self.value(e.b)
             if is_and:
                 return self.out.select(first, second, LLVMValue("i1", "false"))
@@ -289,7 +305,7 @@ class ExprWriter:
 
     def _both_lanes(self, e: n.And | n.Or) -> LLVMValue:
         is_and, first, outer = isinstance(e, n.And), self.value(e.a), self.mask
-        if not harmless(e.b):
+        if not self.is_harmless(e.b):
             matters = first if is_and else self.out.binary("xor", first, constant(1, e.dtype), "not")
             self.mask = self._narrower(matters)
         second = self.value(e.b)
@@ -303,7 +319,7 @@ class ExprWriter:
         condition = self.value(e.condition)
         if e.condition.dtype.lanes > 1:
             return self._lane_choice(e, condition)
-        if harmless(e.true_value) and harmless(e.false_value):
+        if self.is_harmless(e.true_value) and self.is_harmless(e.false_value):
             return self.out.select(condition, self.value(e.true_value), self.value(e.false_value))
         self._anticipate(e)
         return self.branches(condition, lambda: self.value(e.true_value), lambda: self.value(e.false_value))
@@ -315,7 +331,7 @@ class ExprWriter:
         parts = []
         self._anticipate(e)
         for part, lanes in ((e.true_value, condition), (e.false_value, opposite)):
-            if not harmless(part):
+            if not self.is_harmless(part):
                 self.mask = self._narrower(lanes)
             parts.append(self.value(part))
             self.mask = outer
@@ -330,7 +346,7 @@ class ExprWriter:
     def _anticipate(self, e: n.Select | n.IfThenElse) -> None:
         """Compute the choices that both branches make, before them."""
         for choice in made_by_both(e):
-            if not harmless(choice):
+            if not self.is_harmless(choice):
                 self.value(choice)
 
     def branches(
@@ -350,6 +366,25 @@ class ExprWriter:
         out.start(labels[2])
         edges = ", ".join(f"[ {value.text}, %{block} ]" for value, block in arms)
         return out.op(arms[0][0].type, f"phi {arms[0][0].type} {edges}")
+
+    def is_harmless(self, e: n.Expr) -> bool:
+        """Whether evaluating `e` where it is not wanted neither faults nor costs much."""
+        known = self._harmless
+        waiting = [e]
+        while waiting:
+            at = waiting[-1]
+            if at in known or not _is_harmless_itself(at):
+                known.setdefault(at, False)
+                waiting.pop()
+                continue
+            children = [child for child in at.children() if isinstance(child, n.Expr)]
+            fresh = [child for child in children if child not in known]
+            if fresh:
+                waiting += fresh
+            else:
+                known[at] = all([known[child] for child in children])
+                waiting.pop()
+        return known[e]
 
     # Calls
 
@@ -376,18 +411,8 @@ class ExprWriter:
         return self.library.call(self.out, name, dtype, args)
 
 
-def harmless(e: n.Expr) -> bool:
-    """Whether evaluating `e` where it is not wanted neither faults nor costs much."""
-    seen: set[Any] = {e}
-    waiting = deque(seen)  # level by level, since what harms is mostly near
-    while waiting:
-        at = waiting.popleft()
-        if isinstance(at, n.Load) or (isinstance(at, n.Call) and at.name not in _CHEAP_CALLS):
-            return False
-        fresh = [child for child in at.children() if child not in seen]
-        seen.update(fresh)
-        waiting += fresh
-    return True
+def _is_harmless_itself(e: n.Expr) -> bool:
+    return not (isinstance(e, n.Load) or (isinstance(e, n.Call) and e.name not in _CHEAP_CALLS))
 
 
 def _position(e: n.Expr) -> tuple[n.Expr, int] | None:

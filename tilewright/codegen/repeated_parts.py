@@ -1,0 +1,71 @@
+"""Parts of an expression that deserve a variable: those that it reads often, and what is deep under a condition."""
+
+from __future__ import annotations
+
+from ..expr import nodes as n
+from ..expr.effects import SEEN, acts
+from ..expr.traverse import post_order
+
+MOST_READ = 128
+"""Nodes of an expression, written out, from which on parts that it reads often are computed once."""
+OFTEN = 4
+TANGLED = 16, 4_096
+"""How often nodes are written on average, and how many in all, from which on parts that are read twice count, too:
+where each level reads the one below twice, what is written doubles with each, and so does the compiler's work."""
+
+
+def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
+    """Return the parts of a large expression that several others in it read: Horner's rule reads its argument.
+
+    The compiler of the target finds them too, unless there are too many; its time grows with what is written out.
+    `sizes` holds what is known of how large expressions are, written out, and gains what is found.
+    """
+    written = written_size(e, sizes)
+    if written < MOST_READ:
+        return frozenset()
+    readers: dict[n.Expr, int] = {}
+    for node in post_order(e):
+        for child in node.children():
+            readers[child] = readers.get(child, 0) + 1
+    times, most = TANGLED
+    often = 2 if written > max(most, times * len(readers)) else OFTEN
+    wide = (node for node, count in readers.items() if count >= often and sizes.get(node, 1) > 3)
+    scalars = (node for node in wide if isinstance(node, n.Expr) and node.dtype.lanes == 1)
+    return frozenset(node for node in scalars if node.dtype.is_float and not (SEEN and acts(node)))
+
+
+def written_size(e: n.Expr, sizes: dict[n.Expr, int]) -> int:
+    """Count the nodes of an expression as often as they are written out."""
+    waiting = [e]
+    while waiting:
+        node = waiting[-1]
+        if node in sizes:
+            waiting.pop()
+            continue
+        children = [child for child in node.children() if isinstance(child, n.Expr)]
+        unknown = [child for child in children if child not in sizes]
+        if unknown:
+            waiting += unknown
+        else:
+            sizes[waiting.pop()] = 1 + sum([sizes[child] for child in children])
+    return sizes[e]
+
+
+class Heights:
+    """The number of levels of expressions; each node is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[n.Expr, int] = {}
+
+    def __call__(self, e: n.Expr) -> int:
+        """The length of the longest path from `e` down to a leaf."""
+        known, waiting = self._known, [e]
+        while waiting:
+            at = waiting[-1]
+            children = [child for child in at.children() if isinstance(child, n.Expr)]
+            fresh = [child for child in children if child not in known]
+            if fresh:
+                waiting += fresh
+            else:
+                known[waiting.pop()] = 1 + max([known[child] for child in children], default=0)
+        return known[e]
