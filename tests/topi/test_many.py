@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,8 @@ from tilewright.topi.templates import (
 )
 from tilewright.topi.templates.contraction import Contraction
 from tilewright.topi.templates.gpu import Gpu
+from tilewright.tune.space.predicates import Predicate
+from tilewright.tune.space.space import Space
 
 H200, OLDER = Gpu.of(Target("cuda -arch=sm_90a")), Gpu.of(Target("cuda -arch=sm_86"))
 LAYERS = [
@@ -71,6 +74,28 @@ def test_single_tiles_on_ordinary_arithmetic_cost_the_same(layer: Any, gpu: Gpu)
     tiles = contraction_cost.candidates(of, gpu)
     _same(tiles, lambda each: each.cycles(of, gpu))
     _same(tiles, lambda each: each.is_possible(of, gpu.hardware))
+
+
+@pytest.mark.parametrize("layer", LAYERS[1:], ids=str)
+def test_spaces_ask_about_all_configurations_at_once(layer: Conv2d) -> None:
+    for template in (CONV2D_MMA, CONV2D_GEMM, CONV2D_WGMMA):
+        if not template.covers(layer, Target("cuda -arch=sm_90a")):
+            continue
+        space = template.gpu.space(layer)
+        single = Space(space.knobs, [replace(predicate, many=False) for predicate in space.predicates])
+        points = np.random.default_rng(0).integers(space.dims, size=(300, len(space.dims)))
+        wanted = [single.admits(point) for point in points.tolist()]
+        assert space.admitted(points).tolist() == wanted
+        (group,) = Space(space.knobs, [*space.predicates, Predicate(_shallow, ("depth",), "")])._groups
+        group.tabulated = False
+        assert group.test(points).tolist() == [
+            ok and _shallow(space._choices(p)) for ok, p in zip(wanted, points, strict=True)
+        ]
+        assert True in wanted
+
+
+def _shallow(choices: Any) -> bool:
+    return bool(choices["depth"].val <= 32)
 
 
 def _same(tiles: Any, of: Any) -> None:

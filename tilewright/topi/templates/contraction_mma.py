@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from math import gcd, inf, prod
+from operator import or_
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -124,9 +126,9 @@ class Mma(Generic[W]):
         """
         made, atom, forms = self.contraction_of(of), self.atom(of), dict(self.forms(of))
 
-        def possible(choices: Any) -> bool:
+        def possible(choices: Any) -> Any:
             tile = self.tile.of(choices)
-            return bool(tile.is_possible(forms[tile.data], atom))
+            return reduce(or_, ((tile.data == name) & tile.is_possible(each, atom) for name, each in forms.items()))
 
         names = ("rows", "columns", "depth", "split", "stages", "store", "tiles", "data")[: 7 + (len(forms) > 1)]
         knobs = [
@@ -139,7 +141,7 @@ class Mma(Generic[W]):
             replace(value_knob("tiles", tiles(made)), unsaid=0),
             replace(value_knob("data", list(forms)), unsaid=0),
         ]
-        return Space(knobs[: len(names)]).where(possible, names, "a block that the hardware can hold")
+        return Space(knobs[: len(names)]).where(possible, names, "a block that the hardware can hold", many=True)
 
     def usual(self, of: W) -> dict[str, Any]:
         """The choices that cost least by the model of `mma_cost`."""

@@ -104,11 +104,11 @@ def space_of(of: Contraction) -> Space:
         value_knob("stages", [1, 2, 3]),
     ]
 
-    def block(choices: Any) -> bool:
-        return bool(SimtTile.of(choices).is_possible(of))
+    def block(choices: Any) -> Any:
+        return SimtTile.of(choices).is_possible(of)
 
     names = ("rows", "columns", "depth", "split", "stages")
-    return Space(knobs).where(block, names, "a block that the hardware can hold")
+    return Space(knobs).where(block, names, "a block that the hardware can hold", many=True)
 
 
 def _padded(of: Contraction, tile: SimtTile) -> Padded:

@@ -39,8 +39,8 @@ class Wgmma(Mma[W]):
         """The knobs: those of `Mma`, for one to four warpgroups a block, and slices of 128 bytes."""
         made, atom = self.contraction_of(of), self.atom(of)
 
-        def possible(choices: Any) -> bool:
-            return bool(WgmmaTile.of(choices).is_possible(made, atom))
+        def possible(choices: Any) -> Any:
+            return WgmmaTile.of(choices).is_possible(made, atom)
 
         names = ("rows", "columns", "depth", "split", "stages", "store", "tiles")
         return Space(
@@ -53,7 +53,7 @@ class Wgmma(Mma[W]):
                 value_knob("store", ["fragments", "shared", "vectors"]),
                 replace(value_knob("tiles", tiles(made)), unsaid=0),
             ]
-        ).where(possible, names, "a block that the hardware can hold")
+        ).where(possible, names, "a block that the hardware can hold", many=True)
 
     def ranked(self, of: W) -> Sequence[MmaTile]:
         return ranked(self.contraction_of(of), self.atom(of), self.gpu)

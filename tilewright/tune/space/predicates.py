@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -35,13 +36,26 @@ class Predicate:
     """What a configuration must meet: `test` of the choices of the knobs `names`; `reason` says what it is about.
 
     `part` returns what of a choice the test depends on, without one all of it: the test is asked once for all choices
-    that agree in that.
+    that agree in that. A test of `many` takes a `Column` in place of each choice as well, and returns an array then.
     """
 
     test: Test
     names: tuple[str, ...]
     reason: str
     part: Part | None = None
+    many: bool = False
+
+
+class Column:
+    """What a knob chooses in many configurations: `size` or `val` of its choices, as arrays, at some `places`."""
+
+    def __init__(self, knob: Knob, places: np.ndarray) -> None:
+        choices: Sequence[Any] = knob.choices
+        if isinstance(choices[0], SplitChoice):
+            rows = np.array([choice.sizes for choice in choices])
+            self.size = tuple(rows[places, part] for part in range(rows.shape[1]))
+        else:
+            self.val = np.array([choice.val for choice in choices])[places]
 
 
 class _Watched(Mapping[str, Choice]):
@@ -174,6 +188,9 @@ class Group:
 
     def _rule_out(self, allowed: np.ndarray, predicate: Predicate, axes: tuple[int, ...]) -> None:
         """Clear what a predicate forbids, which reads the knobs `axes`, in a table over all knobs."""
+        if predicate.many:
+            allowed &= self._of_many(predicate, np.ogrid[tuple(slice(size) for size in self.shape)])
+            return
         others = tuple(i for i in range(len(self.knobs)) if i not in axes)
         alike = [_alike(self.knobs[i], predicate.part) for i in axes]
         where = np.ix_(*(kinds for kinds, _ in alike))
@@ -184,6 +201,11 @@ class Group:
             chosen = (choices[place] for (_, choices), place in zip(alike, places, strict=True))
             holds[tuple(places)] = predicate.test(_Known(zip(names, chosen, strict=True)))
         allowed &= np.expand_dims(holds[where], others)
+
+    def _of_many(self, predicate: Predicate, places: Iterable[np.ndarray]) -> np.ndarray:
+        """Whether combinations of places meet a predicate that is asked about all of them at once."""
+        columns: Any = {knob.name: Column(knob, at) for knob, at in zip(self.knobs, places, strict=True)}
+        return np.asarray(predicate.test(columns))
 
     @cached_property
     def allowed(self) -> np.ndarray:
@@ -204,7 +226,13 @@ class Group:
         if self.tabulated:
             flags: np.ndarray = self.table[tuple(places.T)]
             return flags
-        return np.fromiter((self.holds(row) for row in places.tolist()), bool, len(places))
+        flags = np.ones(len(places), bool)
+        for predicate in self.predicates:
+            if predicate.many:
+                flags &= self._of_many(predicate, places.T)
+        if not all(predicate.many for predicate in self.predicates):
+            flags[flags] = [self.holds(row) for row in places[flags].tolist()]
+        return flags
 
 
 def groups_of(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[Group, ...]:

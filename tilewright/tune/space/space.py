@@ -42,11 +42,14 @@ class Space(Indices):
             return Space([knob if k.name == knob.name else k for k in self.knobs], self.predicates)
         return Space((*self.knobs, knob), self.predicates)
 
-    def where(self, test: Test, names: Sequence[str] = (), reason: str = "", part: Part | None = None) -> Space:
+    def where(
+        self, test: Test, names: Sequence[str] = (), reason: str = "", part: Part | None = None, many: bool = False
+    ) -> Space:
         """This space without the configurations that fail `test`, which gets the choices by name.
 
         `names`: the knobs that the test reads (found by trying it where none is named); `reason` is what a
-        configuration that fails is told; `part`: what of a choice the test depends on, by default all.
+        configuration that fails is told; `part`: what of a choice the test depends on, by default all; `many`: the test
+        takes a `predicates.Column` in place of each choice as well.
         """
         if not callable(test):
             raise UserError(
@@ -61,7 +64,7 @@ class Space(Indices):
         for name in names:
             self[name]
         used = tuple(names) or names_read(test, self.knobs)
-        predicate = Predicate(test, used, reason or f"a predicate of {', '.join(used)}", part)
+        predicate = Predicate(test, used, reason or f"a predicate of {', '.join(used)}", part, many)
         return Space(self.knobs, (*self.predicates, predicate))
 
     def multi_filter(self, filter: Test, names: Sequence[str] = (), reason: str = "") -> None:
