@@ -221,9 +221,9 @@ def layers(rivals: Path | None, seconds: float, only: str) -> list[str]:
 
 
 def write_rivals(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows into a table of decisions, in place of those that it has of the same layers."""
+    """Write rows into a table of decisions, in place of those that it has of the same layers on that device."""
     before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found = {Problem.read(row["problem"]): row for row in (*map(json.loads, before), *rows)}
+    found = {(Problem.read(row["problem"]), row["device"]): row for row in (*map(json.loads, before), *rows)}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps(row)}\n" for row in found.values()), encoding="utf-8")
 

@@ -285,6 +285,34 @@ def test_vectors_on_a_cpu_are_of_filters_of_one_group(groups: int, filters: int,
     np.testing.assert_allclose(out.numpy(), workload.numpy(data.astype("float64"), weights), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Conv2d.of((2, 5, 9, 7), 16, 3, 2, 1),
+        Conv2d.of((1, 40, 5, 6), 24, 3, 1, (1, 0, 2, 1), groups=2),  # more weights than images
+        Conv2d.of((1, 12, 6, 5), 48, 1, 2, 0, dtype="float16"),
+    ],
+    ids="stride more-weights half".split(),
+)
+def test_filters_of_nchw_are_turned_on_a_cpu(workload: Conv2d):
+    """Vectors are of filters in NCHW, too, whatever the stride; with an epilogue or none."""
+    llvm = Target("llvm")
+    template, config = CONV2D.choose(workload, llvm)
+    assert template.name == "topi/conv2d.direct"
+    data, weights = workload.inputs(np.random.default_rng(1))
+    sums = workload.numpy(data.astype("float64"), weights.astype("float64"))
+    bias = np.linspace(-1, 1, workload.filters).astype(workload.dtype)
+    for epilogue, more, wanted in (
+        (Epilogue(), [], sums),
+        (Epilogue(bias=True, activation="relu"), [bias], np.maximum(sums + bias[:, None, None].astype("float64"), 0)),
+    ):
+        schedule, args = template.program(config, workload, llvm, epilogue)
+        out = tw.nd.empty(workload.out_shape, workload.dtype)
+        tw.build(schedule, args, llvm)(*map(tw.nd.array, (data, weights, *more)), out)
+        error = np.linalg.norm(out.numpy() - wanted) / np.linalg.norm(wanted)
+        assert error < (2e-3 if workload.dtype == "float16" else 1e-6)
+
+
 def test_shipped_records_fit_the_templates():
     """Each names a configuration that the space of its template still has."""
     folder = Path(shipped.__file__).parent / "records"

@@ -1,4 +1,4 @@
-"""Convolutions of images whose channels are neighbours, on a CPU: vectors of channels, sums in registers.
+"""Convolutions of images on a CPU: vectors of channels, which are neighbours or become it; sums in registers.
 
 The weights are turned first, so that those of neighbouring filters are neighbours: a vector of them is one load.
 """
@@ -15,6 +15,7 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .declarations import sums_of
 from .images import Images
+from .layouts import from_layout
 from .template import ScheduleStrategy
 from .tensors import Tensors
 
@@ -24,6 +25,9 @@ _WIDEST = 16
 """Lanes of a vector whose filters are of one group."""
 _FEW = 32
 """Channels of a sum up to which its border is told apart at each read: to write out the padded input costs more."""
+_LONG = 64
+"""Terms of a sum from which on a tile of columns is worth a thread's turn: few images have as many rows as there are
+threads, times some."""
 _MANY = 1 << 16
 """Weights from which on all processors turn them: to wake the others takes some microseconds."""
 
@@ -51,29 +55,38 @@ def declare(of: Images, data: Tensor, weights: Tensor, config: Config) -> Tensor
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """A tile of columns and channels in registers; rows on all processors."""
     if config["store_padding"].val:
-        n, y, _, _ = t.padded.op.axis
-        s[t.padded].parallel(s[t.padded].fuse(n, y))
+        outer = list(t.padded.op.axis)[:2]
+        s[t.padded].parallel(s[t.padded].fuse(*outer))
     else:
         s[t.padded].compute_inline()
     turned = t.sums.op.input_tensors[1]
     *terms, f = turned.op.axis
+    block, lanes = s[turned].split(f, factor=config["tile_c"].size[-1])
+    s[turned].reorder(block, *terms, lanes)  # the rows of a few filters at a time, which stay in the nearest cache
+    s[turned].vectorize(lanes)
     if prod(of.weights_shape) > _MANY:
-        s[turned].parallel(s[turned].fuse(*terms))
-    s[turned].vectorize(s[turned].split(f, factor=config["tile_c"].size[-1])[1])
+        s[turned].parallel(block)
     out, sums = t.out, t.in_registers(s)
-    n, y, x, c = out.op.axis
+    if of.layout == "NCHW":
+        s[sums].transform_layout(lambda n, c, y, x: [n, y, x, c])
+    n, c, y, x = from_layout(of.layout, tuple(out.op.axis))
     xo, xi = config["tile_x"].apply(s, out, x)
     co, ci = config["tile_c"].apply(s, out, c)
-    s[out].reorder(n, y, xo, co, xi, ci)
-    s[out].vectorize(ci)
-    s[out].parallel(s[out].fuse(n, y))
-    s[sums].compute_at(s[out], co)
-    *channels, ry, rx = sums.op.reduce_axis
-    s[sums].reorder(*channels, ry, rx, *sums.op.axis)
-    s[sums].unroll(sums.op.axis[2])
+    inner = (xi, ci) if of.layout == "NHWC" else (ci, xi)
+    # What is larger, the weights or the images, passes by once; the other stays in the cache.
+    long = (of.shape[1] // of.groups) * prod(of.kernel) >= _LONG
+    spread = [co, n, y] if prod(of.weights_shape) > prod(of.shape) else [n, y, xo] if long else [n, y]
+    s[out].reorder(*spread, *(axis for axis in (xo, co) if axis not in spread), *inner)
+    s[out].vectorize(inner[-1])
+    s[out].parallel(s[out].fuse(*spread))
+    s[sums].compute_at(s[out], xo if co in spread else co)
+    *channels, ry, rx = s[sums].op.reduce_axis
+    n, y, x, c = s[sums].op.axis
+    s[sums].reorder(*channels, ry, rx, n, y, x, c)
+    s[sums].unroll(x)
     if config["unroll_kernel"].val:
         s[sums].unroll(rx)
-    s[sums].vectorize(sums.op.axis[3])
+    s[sums].vectorize(c)
 
 
 def _of_one_group(of: Images) -> int:
@@ -87,14 +100,15 @@ def _of_one_group(of: Images) -> int:
 def usual(of: Images) -> dict[str, Any]:
     """Vectors of 16 channels or of those of one group; seven columns together, or as many as leave few over."""
     columns = of.places[1]
-    own = min((7, 8, 4), key=lambda n: (-(-columns // n) * n, -n))
+    own = min((7, 8, 4), key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # a tile loads its weights
     stored = of.shape[1] // of.groups > _FEW
     return {"tile_c": [_of_one_group(of)], "tile_x": [own], "unroll_kernel": 1, "store_padding": stored}
 
 
 def covers(of: Images) -> bool:
-    """Channels last."""
-    return of.layout == "NHWC"
+    """Channels last, and sums over several channels for many filters, which are turned as they are stored."""
+    own = of.filters // of.groups
+    return of.layout == "NHWC" or (of.shape[1] > of.groups and _of_one_group(of) <= own and own >= _LANES[1])
 
 
 ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, covers)

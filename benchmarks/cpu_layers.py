@@ -1,0 +1,163 @@
+"""Layers of every kind on a CPU, our kernel as shipped beside PyTorch's: python -m benchmarks.cpu_layers [--only TEXT]
+
+Layers of known networks and drawn ones (`benchmarks.drawn_layers`), in both memory orders, each library on one thread,
+in turns, by the processor time of that thread, so that other programs on the machine disturb little. Both allocate
+their result. Results are compared with PyTorch's in float64 first. `--rivals FILE` writes both times into a table of
+decisions: `python -m benchmarks.cpu_layers --rivals tilewright/functional/records/rivals.jsonl`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ["TILEWRIGHT_NUM_THREADS"] = "1"
+
+import torch
+
+from benchmarks.cpu_calls import KEEPS_MEMORY
+from benchmarks.drawn_layers import drawn_layers
+from benchmarks.one_call import CONVNEXT, MOBILENET, conv, write_rivals
+from benchmarks.untuned import LIMITS
+from tilewright.functional import torch_native, torch_tensors
+from tilewright.functional.plans import OURS, Decision, Plan, plan_for
+from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from tilewright.functional.rivals import is_faster
+from tilewright.functional.running import program_of
+from tilewright.functional.torch_timing import tensors
+from tilewright.report.table import Column, table
+from tilewright.runtime.device import cpu
+
+SECONDS = 0.2
+"""What the rounds of a layer may take, about."""
+SHORT = 10e-6
+"""Seconds below which a time is mostly Python's, and decides nothing."""
+DENSE = [((1, 3, 224, 224), 64, 7, 2), ((1, 64, 56, 56), 64, 3, 1), ((1, 128, 28, 28), 128, 3, 1),
+         ((1, 256, 14, 14), 256, 3, 1), ((1, 512, 7, 7), 512, 3, 1), ((1, 64, 56, 56), 256, 1, 1),
+         ((1, 256, 56, 56), 128, 1, 2), ((1, 16, 28, 28), 32, 3, 1), ((1, 8, 64, 64), 8, 3, 1),
+         ((1, 3, 64, 64), 16, 3, 1), ((8, 32, 16, 16), 32, 3, 1), ((1, 32, 20, 20), 8, 5, 1)]  # fmt: skip
+"""Shape, filters, window, step."""
+GROUPED = [((1, 128, 56, 56), 128, 3, 32), ((1, 256, 14, 14), 256, 3, 32), ((1, 32, 28, 28), 32, 3, 4)]
+"""Shape, filters, window, groups."""
+UP = [((1, 64, 28, 28), 32, 2, 2, 0, 1), ((1, 128, 14, 14), 64, 4, 2, 1, 1), ((1, 16, 32, 32), 16, 3, 2, 1, 1),
+      ((1, 64, 28, 28), 64, 4, 2, 1, 64), ((1, 96, 28, 28), 96, 7, 1, 3, 96)]  # fmt: skip
+"""Shape, filters, window, step, padding, groups of transposed convolutions."""
+POOLS = [(MAX_POOL, (1, 64, 112, 112), 3, 2, 1), (MAX_POOL, (8, 32, 64, 64), 2, 2, 0),
+         (AVG_POOL, (1, 64, 56, 56), 2, 2, 0), (AVG_POOL, (1, 512, 7, 7), 7, 1, 0),
+         (AVG_POOL, (1, 64, 56, 56), 3, 1, 1)]  # fmt: skip
+
+
+def layers(dtype: str, layout: str, drawn: int) -> Iterator[Problem]:
+    """All layers of a type and a memory order."""
+    for channels, size, stride in MOBILENET:
+        yield conv((1, channels, size, size), channels, 3, stride, 1, channels, dtype, layout)
+    for channels, size in CONVNEXT:
+        yield conv((1, channels, size, size), channels, 7, 1, 3, channels, dtype, layout)
+    for shape, filters, kernel, stride in DENSE:
+        yield conv(shape, filters, kernel, stride, kernel // 2, 1, dtype, layout)
+    for shape, filters, kernel, groups in GROUPED:
+        yield conv(shape, filters, kernel, 1, kernel // 2, groups, dtype, layout)
+    for shape, filters, kernel, stride, zeros, groups in UP:
+        taps, steps = (kernel, kernel), (stride, stride)
+        yield Problem(TRANSPOSED, shape, filters, taps, steps, (zeros,) * 4, (1, 1), groups, dtype, layout)
+    for op, shape, kernel, stride, zeros in POOLS:
+        taps, steps = (kernel, kernel), (stride, stride)
+        yield Problem(op, shape, shape[1], taps, steps, (zeros,) * 4, (1, 1), shape[1], dtype, layout)
+    yield from drawn_layers(drawn, [(dtype, layout)])
+
+
+def sides(problem: Problem) -> tuple[Callable[[], Any], Callable[[], Any], float]:
+    """What runs our kernel and PyTorch's, each with a new result; and the relative error of ours."""
+    x, weight, bias, residual = tensors(problem, cpu())
+    plan = plan_for(problem, cpu(), "")
+    program = program_of(Plan(problem, cpu(), Decision(OURS), plan.executable, "measured"))
+    last = torch.channels_last if problem.layout == "NHWC" else torch.contiguous_format
+    given = [a.data_ptr() for a in (x, weight, bias, residual) if a is not None]
+
+    def ours() -> Any:
+        made = torch.empty(problem.out_shape, dtype=x.dtype, memory_format=last)
+        torch_tensors.launch(program, [*given, made.data_ptr()], x)
+        return made
+
+    name = {CONV: "conv2d", TRANSPOSED: "conv_transpose2d"}.get(problem.op, problem.op)
+    compute = torch_native.computed(problem, name, None)
+    exact = compute(*(None if a is None else a.double() for a in (x, weight, bias, residual)))
+    error = float((ours().double() - exact).norm() / exact.norm())
+    return ours, lambda: compute(x, weight, bias, residual), error
+
+
+def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
+    """The seconds of this thread that a run of each takes: medians of rounds, in turns."""
+    once = min(seconds(ours, 1), seconds(theirs, 1))
+    runs = max(1, min(500, int(1e-3 / once)))  # rounds of a millisecond
+    times: tuple[list[float], list[float]] = ([], [])
+    began = time.thread_time()
+    while len(times[0]) < 5 or (time.thread_time() - began < SECONDS and len(times[0]) < 100):
+        for run, into in zip((ours, theirs), times, strict=True):
+            into.append(seconds(run, runs))
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def seconds(run: Callable[[], Any], runs: int) -> float:
+    """The seconds of this thread that one run takes."""
+    start = time.thread_time()
+    for _ in range(runs):
+        run()
+    return (time.thread_time() - start) / runs
+
+
+def main() -> None:
+    """Measure the layers in whose description a text stands, or all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--layouts", nargs="+", default=["NCHW", "NHWC"])
+    parser.add_argument("--drawn", type=int, default=20, help="drawn layers for each type and memory order")
+    parser.add_argument("--types", nargs="+", default=["float32"])
+    parser.add_argument("--rivals", type=Path, help="a table of decisions to write both times into")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    for option in KEEPS_MEMORY:
+        ctypes.CDLL(None).mallopt(option, 1 << 30)
+    rows: list[dict[str, Any]] = []
+    kinds: dict[str, list[tuple[float, bool]]] = {}
+    asked = [p for dtype in given.types for order in given.layouts for p in layers(dtype, order, given.drawn)]
+    for problem in (each for each in asked if given.only in str(each)):
+        with torch.inference_mode():
+            ours, theirs, error = sides(problem)
+            mine, their = in_turns(ours, theirs)
+        kept = not is_faster(problem, cpu())
+        note = ("" if kept else "PyTorch  ") + ("" if error <= LIMITS[problem.dtype] else f"WRONG, {error:.1e}  ")
+        print(f"{their / mine:6.2f}{mine * 1e6:11.1f}{their * 1e6:11.1f}  {note}{problem}", flush=True)
+        kinds.setdefault(kind(problem), []).append((their / mine, kept))
+        if min(mine, their) >= SHORT:
+            times = {"ours": float(f"{mine:.4g}"), "theirs": float(f"{their:.4g}")}
+            rows.append({"problem": problem.described(), "device": f"cpu {cpu().attributes.name}", **times})
+    if given.rivals is not None:
+        write_rivals(given.rivals, rows)
+    lines = [summary(what, own) for what, own in kinds.items()]
+    heads = ("layers", "geomean", "least", "below 0.95", "the call", "least", "below 0.95")
+    print("\n" + "\n".join(table([Column("one thread", right=False), *map(Column, heads)], lines)))
+
+
+def kind(of: Problem) -> str:
+    """What a layer counts as in the table."""
+    what = "dense" if of.groups == 1 else "depthwise" if of.depthwise else "grouped"
+    return f"{what if of.op == CONV else of.op} {of.dtype} {of.layout}"
+
+
+def summary(what: str, own: list[tuple[float, bool]]) -> list[str]:
+    """A line of the table: our kernel, and what a call runs, beside PyTorch's kernel."""
+    cells = [what, str(len(own))]
+    for ratios in ([ratio for ratio, _ in own], [ratio if kept else 1.0 for ratio, kept in own]):
+        cells += [f"{statistics.geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", str(sum(r < 0.95 for r in ratios))]
+    return cells
+
+
+if __name__ == "__main__":
+    main()
