@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.rivals import Measured, distance, estimate, table, verdict
+from tilewright.functional.rivals import Measured, distance, estimate, is_faster, table, verdict
+from tilewright.runtime.device import cpu
 
 KNOWN = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC")
 SLOWER = Measured(KNOWN, "a GPU", 3e-6, 2e-6)
@@ -64,3 +65,11 @@ def test_the_table_that_ships() -> None:
     assert len({one.problem for one in known}) == len(known)
     assert all(one.ours > 0 and one.theirs > 0 for one in known)
     assert distance(known[0].problem, known[0].problem) == 0
+
+
+def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu() -> None:
+    """Those that PyTorch computes faster are its own, as they are on a GPU."""
+    known = [one for one in table() if one.device.startswith("cpu")]
+    assert len({one.problem for one in known}) == len(known) > 100
+    for one in known:
+        assert bool(is_faster(one.problem, cpu())) is (one.ratio > 1.03)

@@ -298,5 +298,7 @@ def test_a_call_is_explained() -> None:
     assert "runs:    topi/depthwise" in text
     assert "origin:" in text
     assert "tf32" in tw.explain_call(tw.conv2d, X, W, groups=6, precision="tf32")
-    text = tw.explain_call("conv2d", torch.randn(1, 64, 8, 8), torch.randn(64, 64, 3, 3))
+    unmeasured = torch.float64
+    dense = torch.randn(1, 64, 8, 8, dtype=unmeasured), torch.randn(64, 64, 3, 3, dtype=unmeasured)
+    text = tw.explain_call("conv2d", *dense)
     assert f"runs:    the kernel of torch {torch.__version__}: a sum over 576 products is a matrix product" in text

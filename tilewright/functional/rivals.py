@@ -84,6 +84,8 @@ def table() -> tuple[Measured, ...]:
 def is_faster(problem: Problem, on: Device) -> str:
     """Return why the library's own kernel is the choice for a problem; "" if ours is."""
     known = [one for one in table() if one.device.startswith("cpu") == (on.kind == "cpu")]
+    if on.kind == "cpu":  # on which a library has fast kernels of some types, and none of others
+        known = [one for one in known if one.problem.dtype == problem.dtype]
     return verdict(problem, known)
 
 
