@@ -129,6 +129,8 @@ def test_no_file_descriptor_is_left() -> None:
 
 def test_a_channel_whose_descriptor_is_beyond_1023() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] <= 1200:
+        pytest.skip(f"a process may have {limits[1]} descriptors here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
     near, far = Channel.pair()
     try:
