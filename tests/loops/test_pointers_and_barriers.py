@@ -63,6 +63,37 @@ def test_a_call_that_is_a_barrier(target: str) -> None:
         tir.call_intrin("int32", "tir.tvm_storage_sync", "far")
 
 
+@every_target
+@pytest.mark.optimised  # without its optimiser, PoCL is right in any case
+def test_what_some_threads_compute_after_the_barrier_of_a_branch(target: str) -> None:
+    if target == "llvm":
+        pytest.skip("threads are those of a GPU")
+    ib = tir.ir_builder.create()
+    result = tir.decl_buffer((2, 64), "int32", name="result")
+    thread = te.thread_axis("threadIdx.x")
+    ib.scope_attr(thread, "thread_extent", 64)
+    t, out = thread.var, ib.buffer_ptr(result)
+    shared = ib.allocate("int32", (64,), name="kept", scope="shared")
+    own, total = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("own", "total"))
+    own[0], total[0] = t, 0
+    with ib.for_range(0, 3, "i") as i:
+        shared[t] = t + i
+        total[0] = total[0] + shared[63 - t]
+        with ib.if_scope(i < 1):
+            shared[t] = 100 + t
+            with ib.if_scope(t < 9):
+                own[0] = shared[63 - t]
+    out[0, t], out[1, t] = own[0], total[0]
+    module = tw.build(tir.PrimFunc([result], ib.get()), target=target)
+    device = tw.device(target)
+    if device.exist:
+        found = tw.nd.array(np.zeros((2, 64), "int32"), device)
+        module(found)
+        places = np.arange(64)
+        np.testing.assert_array_equal(found.numpy()[0], np.where(places < 9, 163 - places, places))
+        np.testing.assert_array_equal(found.numpy()[1], 3 * (63 - places) + 3)
+
+
 def test_what_an_address_is_made_of() -> None:
     m, n, v = te.size_var("m"), te.size_var("n"), te.size_var("v")
     A = tir.decl_buffer((m, n), "float32", strides=[n + 1, 1])

@@ -258,7 +258,7 @@ DRIVER = """
 #include <stdio.h>
 #include <string.h>
 
-int cuInit(unsigned flags) { return 0; }
+int cuInit(unsigned flags) { return setvbuf(stdout, NULL, _IONBF, 0); }
 int cuCtxGetCurrent(void **context) { *context = (void *)16; return 0; }
 int cuModuleLoadData(void **module, const void *image) {
   printf("load %d\\n", memcmp(image, "\\177ELF", 4));
@@ -281,7 +281,6 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
                    unsigned shared, void *stream, void **params, void **extra) {
   printf("launch %s %u %u %u %u %u %u %u %p %p %p\\n", (char *)function, gx, gy, gz, bx, by, bz, shared, stream,
          *(void **)params[0], *(void **)params[1]);
-  fflush(stdout);
   return 0;
 }
 """
@@ -297,7 +296,8 @@ def test_a_cuda_library_asks_the_driver_for_the_right_things(tmp_path: Path) -> 
     cc.create_shared(tmp_path / "libcuda.so.1", [tmp_path / "driver.c"])
     program = (
         "import ctypes as c\nlibrary = c.CDLL('./axpy.so')\n"
-        "print([library.axpy(c.c_float(2), c.c_void_p(256), c.c_void_p(512), n, c.c_void_p(64)) for n in (1000, 0, 6)])"
+        "print([library.axpy(c.c_float(2), c.c_void_p(256), c.c_void_p(512), n, c.c_void_p(64)) for n in (1000, 0, 6)], "
+        "flush=True)"
     )
     said = run(["python3", "-c", program], tmp_path, LD_LIBRARY_PATH=str(tmp_path)).splitlines()
     first, second = (abi.name for abi in module.program.kernels)

@@ -84,6 +84,7 @@ class KernelWriter:
         self.expr.vector = partial(vector_argument, self.vectors)
         self.expr.address = lambda place: self._pointer(place.source, self.vectors.index(place))
         self.lines: list[str] = []
+        self.waits = 0  # the barriers written so far
         self.indent = 1
         self.scopes: list[set[Any]] = [set()]
         self.aligned: set[Buffer] = set()
@@ -237,15 +238,22 @@ class KernelWriter:
         if write_copies_where(self, s):
             return
         with self._block(f"if ({self.expr(s.condition)})"):
-            self._stmt(s.then)
+            self._branch(s.then)
         if s.orelse is not None:
             self.lines[-1] += " else {"
             self.indent += 1
             self.scopes.append(set())
-            self._stmt(s.orelse)
+            self._branch(s.orelse)
             self.scopes.pop()
             self.indent -= 1
             self._line("}")
+
+    def _branch(self, s: Stmt) -> None:
+        """A branch, which all threads take that wait at its barriers."""
+        before = self.waits
+        self._stmt(s)
+        if self.waits > before and self.dialect.branches_end_with_barriers:
+            self._line(self.dialect.barrier(MemoryScope.SHARED))
 
     def _let(self, s: Let) -> None:
         if self._visible(s.var):  # the same binding again, after the first one's body
@@ -271,6 +279,7 @@ class KernelWriter:
         if self.kernel.warpgroups and self.dialect.has_matrix_instructions and s.scope is MemoryScope.SHARED:
             self._line(f"{self.expr.helper('fence_async')}();")
         self._line(self.dialect.barrier(s.scope))
+        self.waits += 1
 
     def _tensorized(self, s: Tensorized) -> None:
         if self.dialect.has_matrix_instructions:

@@ -75,6 +75,8 @@ class Dialect(ABC):
     """Whether functions of integers are others for each type."""
     has_matrix_instructions: ClassVar[bool] = False
     """Whether `matrix.py` writes matrix instructions in this language; without it, their loops run."""
+    branches_end_with_barriers: ClassVar[bool] = False
+    """Whether a branch in which threads wait needs a barrier as its last statement."""
     intrinsics: ClassVar[Mapping[str, str]]
     """Function names by `name` or `name:dtype`; a `{0}` in one makes it a template over the arguments."""
 
