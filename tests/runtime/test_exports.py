@@ -296,8 +296,8 @@ def test_a_cuda_library_asks_the_driver_for_the_right_things(tmp_path: Path) -> 
     cc.create_shared(tmp_path / "libcuda.so.1", [tmp_path / "driver.c"])
     program = (
         "import ctypes as c\nlibrary = c.CDLL('./axpy.so')\n"
-        "print([library.axpy(c.c_float(2), c.c_void_p(256), c.c_void_p(512), n, c.c_void_p(64)) for n in (1000, 0, 6)], "
-        "flush=True)"
+        "said = [library.axpy(c.c_float(2), c.c_void_p(256), c.c_void_p(512), n, c.c_void_p(64)) for n in (1000, 0, 6)]\n"
+        "print(said, flush=True)"
     )
     said = run(["python3", "-c", program], tmp_path, LD_LIBRARY_PATH=str(tmp_path)).splitlines()
     first, second = (abi.name for abi in module.program.kernels)

@@ -40,7 +40,7 @@ class OpenCl(PlainC):
         "float64": "double",
     }
     overloads: ClassVar[bool] = True
-    # Where such a branch is in a loop, PoCL 3.0 gives all threads what only some of them compute after its last barrier.
+    # Of such a branch in a loop, PoCL 3.0 gives all threads what only some of them compute after its last barrier.
     branches_end_with_barriers: ClassVar[bool] = True
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
     # Bytes, which may alias everything: compilers assume that a ushort and a half never share memory.
