@@ -295,9 +295,8 @@ def test_a_cuda_library_asks_the_driver_for_the_right_things(tmp_path: Path) -> 
     (tmp_path / "driver.c").write_text(DRIVER)
     cc.create_shared(tmp_path / "libcuda.so.1", [tmp_path / "driver.c"])
     program = (
-        "import ctypes as c\nlibrary = c.CDLL('./axpy.so')\n"
-        "said = [library.axpy(c.c_float(2), c.c_void_p(256), c.c_void_p(512), n, c.c_void_p(64)) for n in (1000, 0, 6)]\n"
-        "print(said, flush=True)"
+        "import ctypes as c\nlibrary = c.CDLL('./axpy.so')\nx, y, stream = map(c.c_void_p, (256, 512, 64))\n"
+        "print([library.axpy(c.c_float(2), x, y, n, stream) for n in (1000, 0, 6)], flush=True)"
     )
     said = run(["python3", "-c", program], tmp_path, LD_LIBRARY_PATH=str(tmp_path)).splitlines()
     first, second = (abi.name for abi in module.program.kernels)
