@@ -73,3 +73,11 @@ def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu() -> None:
     assert len({one.problem for one in known}) == len(known) > 100
     for one in known:
         assert bool(is_faster(one.problem, cpu())) is (one.ratio > 1.03)
+
+
+def test_an_estimate_on_a_cpu_has_to_be_clear() -> None:
+    by_one = replace(SLOWER, ours=1.2 * SLOWER.theirs)
+    near = KNOWN._replace(shape=(KNOWN.shape[0] * 2, *KNOWN.shape[1:]))
+    assert verdict(near, [by_one])
+    assert not verdict(near, [by_one], 1.3)
+    assert verdict(KNOWN, [by_one], 1.3), "it was measured itself"
