@@ -23,7 +23,8 @@ import torch
 
 from benchmarks.cpu_calls import KEEPS_MEMORY
 from benchmarks.drawn_layers import drawn_layers
-from benchmarks.one_call import CONVNEXT, MOBILENET, conv, write_rivals
+from benchmarks.one_call import CONVNEXT, MOBILENET, conv
+from benchmarks.ship_records import write_rivals
 from benchmarks.untuned import LIMITS
 from tilewright.functional import torch_native, torch_tensors
 from tilewright.functional.plans import OURS, Decision, Plan, plan_for

@@ -1,9 +1,11 @@
 """Tune the layers of common networks, for the records that ship: python -m benchmarks.networks --out DIR [NETWORK ...]
 
-All processors compile up to `--trials` configurations of each layer: the one that a call would use, and what the cost
-model of each strategy likes. Each is checked against float64 on poisoned output and timed. The best one goes into
-DIR/networks.log, and its time beside PyTorch's, in turns, into DIR/rivals.jsonl. Layers that those files have already
-are left out, so a run of `--seconds` continues where the last one ended; so are layers with a record that ships.
+All processors compile `--trials` configurations of each layer: the one that a call would use, and what the cost model
+of each strategy likes. Each is checked against float64 on poisoned output and timed. The two fastest, the one that a
+call would use and PyTorch's kernel are then timed in turns. DIR/layers.jsonl gets a line for each layer: the record of
+the best one, PyTorch's time, and all others. Layers that it has already are left out, so a run of `--seconds` continues
+where the last one ended; so are layers with a record that ships, unless `--again` is given. `--ship` then puts what DIR
+has into the package.
 """
 
 from __future__ import annotations
@@ -14,15 +16,17 @@ import multiprocessing
 import os
 import time
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from itertools import islice
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import zip_longest
 from math import prod
 from pathlib import Path
-from typing import Any
+from statistics import geometric_mean
+from typing import Any, NamedTuple
 
-from benchmarks.convolution_sweep import TOLERANCE, _drawn, _of_small_images
+from benchmarks.convolution_sweep import TOLERANCE, _compiled_otherwise, _drawn, _of_small_images
 from benchmarks.network_layers import NETWORKS, layers
+from benchmarks.ship_records import read, ship
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.functional import rivals
@@ -31,10 +35,12 @@ from tilewright.functional.executable import Executable
 from tilewright.functional.problem import Problem
 from tilewright.functional.shipped import RECORDS
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import CONV2D_GEMM, CONV2D_MMA, DEPTHWISE, Epilogue
+from tilewright.report.table import Column, table
+from tilewright.topi.templates import CONV2D_GEMM, CONV2D_MMA, DEPTHWISE, Epilogue, PackagedTemplate
 from tilewright.tune.records.format import MeasureInput, encode
 from tilewright.tune.records.log import load_from_file
 
+LAYERS, FAILED = "layers.jsonl", "failed.jsonl"
 TARGET = Target("cuda -arch=sm_90")
 _HOPELESS = 1.5
 """How many times as fast PyTorch may be expected to be for a layer to be worth tuning."""
@@ -42,23 +48,29 @@ _SOUND = {**TOLERANCE, "float32": 2e-6}
 """Largest relative L2 error of dense layers in float32: they add products of parts of their operands."""
 
 
-def worth_tuning(names: list[str]) -> list[Problem]:
-    """Return the layers without a record, those first that networks gain most from, network by network."""
+def worth_tuning(names: list[str], again: bool = False) -> list[Problem]:
+    """Return the layers without a record, or all, those first that networks gain most from, network by network.
+
+    Dense layers, of which fewer gain and which take longer to compile, are last.
+    """
     known = {(inp.task.name, tuple(inp.task.args)) for inp, _ in _shipped()}
-    table = [one for one in rivals.table() if not one.device.startswith("cpu")]
+    measured = [one for one in rivals.table() if not one.device.startswith("cpu")]
     gains: dict[str, list[tuple[float, Problem]]] = {name: [] for name in names}
     for problem, networks in layers().items():
-        able, workload = strategies_of(problem, TARGET)
-        if any((template.name, tuple(workload.args)) in known for template in able):
+        if gains.keys().isdisjoint(networks):
             continue
-        expected = rivals.estimate(problem, table)
+        able, workload = strategies_of(problem, TARGET)
+        if not again and any((template.name, tuple(workload.args)) in known for template in able):
+            continue
+        expected = rivals.estimate(problem, measured)
         ratio = 1.0 if expected is None else expected.ratio
         for network, often in networks.items():
             if network in gains and ratio < _HOPELESS:
                 gains[network].append((often / ratio / problem.shape[0] ** 0.5, problem))
     queues = [[p for _, p in sorted(own, key=lambda pair: -pair[0])] for own in gains.values()]
     longest = max(map(len, queues), default=0)
-    return list(dict.fromkeys(queue[i] for i in range(longest) for queue in queues if i < len(queue)))
+    found = dict.fromkeys(queue[i] for i in range(longest) for queue in queues if i < len(queue))
+    return sorted(found, key=lambda problem: problem.groups == 1)
 
 
 def _shipped() -> Iterator[Any]:
@@ -66,40 +78,58 @@ def _shipped() -> Iterator[Any]:
         yield from load_from_file(path, [])
 
 
-def candidates_of(problem: Problem, trials: int) -> Iterator[Selection]:
-    """Return what a call would use, then what the model of each strategy likes."""
+def candidates_of(problem: Problem, trials: int, again: bool = False) -> list[Selection]:
+    """Return what a call would use, then what the models of the strategies like, in turns.
+
+    With `again`, every other one is the first of them, compiled otherwise.
+    """
     start = candidate(problem, TARGET)
     found = {(start.template.name, start.config.index): start}
     able, of = strategies_of(problem, TARGET)
-    for template in able:
-        if template is CONV2D_GEMM and CONV2D_MMA in able:
-            continue  # which is faster, and as exact
-        strategy = template.strategy(TARGET)
-        likes: Iterator[Any] = iter(())
-        if template.name.endswith(".direct"):
-            likes = _drawn(template, of, trials)
-        elif strategy.order(of):
-            likes = (strategy.nearest(of, choices).index for choices in islice(strategy.order(of), trials))
-        elif template is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400:
-            likes = _of_small_images(of, trials // 2)
-        for index in islice(likes, trials):
-            config = strategy.space(of).get(index)
+    if CONV2D_MMA in able and CONV2D_GEMM in able:
+        able.remove(CONV2D_GEMM)  # which is slower, and as exact
+    likes = [_liked(template, of, trials) for template in able]
+    if again:
+        likes.insert(0, ((start.template, i) for i in _compiled_otherwise(start.template, of, start.config, trials)))
+    for each in (each for turn in zip_longest(*likes) for each in turn):
+        if each is not None and len(found) < trials:
+            template, index = each
+            config = template.strategy(TARGET).space(of).get(index)
             found.setdefault((template.name, index), Selection(template, of, config, "tried"))
-    yield from islice(found.values(), 2 * trials)
+    return list(found.values())
 
 
-def compile_layer(job: tuple[Problem, int]) -> list[tuple[str, int, Executable]]:
-    """Compile the configurations of a layer."""
-    problem, trials = job
+def _liked(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[tuple[PackagedTemplate[Any], int]]:
+    """Yield the configurations that the model of a strategy likes; of one without a model, those for small images."""
+    strategy = template.strategy(TARGET)
+    likes: Iterator[int] = iter(())
+    if template.name.endswith(".direct"):
+        likes = _drawn(template, of, trials)
+    elif strategy.order(of):
+        likes = (strategy.nearest(of, choices).index for choices in strategy.order(of))
+    elif template is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400:
+        likes = _of_small_images(of, trials // 4)
+    return ((template, index) for index in likes)
+
+
+class Tried(NamedTuple):
+    """A configuration of a layer, compiled: the template's name, the index, and the kernel."""
+
+    template: str
+    index: int
+    executable: Executable
+
+
+def compile_layer(problem: Problem, trials: int, again: bool) -> tuple[Problem, list[Tried]]:
+    """Compile the configurations of a layer, that of a call first."""
     found = []
     warnings.simplefilter("ignore")  # a configuration that crowds registers is merely slow
-    for each in candidates_of(problem, trials):
+    for each in candidates_of(problem, trials, again):
         try:
-            made = compiled(each, TARGET, Epilogue())
+            found.append(Tried(each.template.name, each.config.index or 0, compiled(each, TARGET, Epilogue())))
         except TVMError:
             continue
-        found.append((each.template.name, each.config.index or 0, made))
-    return found
+    return problem, found
 
 
 class Bench:
@@ -117,58 +147,80 @@ class Bench:
         self.out = torch.empty(problem.out_shape, dtype=self.x.dtype, device=self.x.device)
         if problem.layout == "NHWC":
             self.out = self.out.to(memory_format=torch.channels_last)
+        self.compute = torch_native.computed(problem, "conv2d", None)
         with torch.backends.cudnn.flags(enabled=False), torch.no_grad():
-            compute = torch_native.computed(problem, "conv2d", None)
-            self.right = compute(self.x.double(), self.weight.double(), None, None)
+            self.right = self.compute(self.x.double(), self.weight.double(), None, None)
 
-    def seconds(self, executable: Executable) -> float:
-        """Return the time of a kernel; infinity where its result is wrong."""
+    def theirs(self) -> None:
+        """Run PyTorch's kernel."""
+        with self.torch.no_grad():
+            self.compute(self.x, self.weight, None, None)
+
+    def ours(self, executable: Executable) -> Callable[[], None]:
+        """Return what runs one of our kernels."""
         from tilewright.functional.plans import OURS, Decision, Plan
         from tilewright.functional.running import program_of
         from tilewright.functional.torch_tensors import launch
-        from tilewright.functional.torch_timing import in_turns
 
         program = program_of(Plan(self.problem, self.on, Decision(OURS), executable, "measured"))
         given = [a.data_ptr() for a in (self.x, self.weight, self.out)]
+        return lambda: launch(program, given, self.x)
 
-        def run() -> None:
-            launch(program, given, self.x)
-
+    def is_right(self, run: Callable[[], None]) -> bool:
+        """Whether a kernel writes all results, within the tolerance."""
         self.out.fill_(float("nan"))
         run()
         error = (self.out.double() - self.right).norm() / self.right.norm()
         dense = self.problem.groups == 1
-        if not float(error) <= (_SOUND if dense else TOLERANCE)[self.problem.dtype]:
-            return float("inf")
-        return in_turns([run], self.on.kind == "cuda")[0]
+        return float(error) <= (_SOUND if dense else TOLERANCE)[self.problem.dtype]
 
 
-def measure(problem: Problem, programs: list[tuple[str, int, Executable]], folder: Path) -> str:
+def measure(problem: Problem, programs: list[Tried], folder: Path) -> str:
     """Time the configurations of a layer, and keep the best one; returns a line for people."""
-    from tilewright.functional.torch_timing import both
+    from tilewright.functional.torch_timing import in_turns
 
+    began = time.perf_counter()
     bench = Bench(problem)
-    times = [bench.seconds(executable) for *_, executable in programs]
-    best = min(range(len(times)), key=times.__getitem__, default=None)
-    if best is None or times[best] == float("inf"):
+    on_gpu = bench.on.kind == "cuda"
+    runs = [bench.ours(tried.executable) for tried in programs]
+    right = [at for at, run in enumerate(runs) if bench.is_right(run)]
+    if not right:
         return f"{problem}: none of {len(programs)} configurations is right"
-    name, index, executable = programs[best]
-    ours, theirs = both(problem, bench.on, executable)
+    checked = time.perf_counter()
+    times = {at: in_turns([runs[at]], on_gpu)[0] for at in right}
+    timed = time.perf_counter()
+    finalists = dict.fromkeys((right[0], *sorted(right, key=times.__getitem__)[:2]))
+    *ours, theirs = in_turns([*(runs[at] for at in finalists), bench.theirs], on_gpu)
+    times.update(zip(finalists, ours, strict=True))
+    best = min(finalists, key=times.__getitem__)
+    first, fastest, took = times[right[0]], times[best], time.perf_counter()
+    row = {"problem": problem.described(), "device": bench.on.name, "ours": fastest, "theirs": theirs}
+    tried = [(programs[at].template, programs[at].index, seconds) for at, seconds in times.items()]
+    line = json.dumps({**row, "record": _record(problem, programs[best], fastest), "tried": tried})
+    _append(folder / LAYERS, line)
+    shown = f"{theirs / fastest:6.2f} {first * 1e6:9.2f} {fastest * 1e6:9.2f} {theirs * 1e6:9.2f}"
+    spent = f"{checked - began:5.2f} {timed - checked:5.2f} {took - timed:5.2f} s of {len(right)}"
+    wrong = f" ({len(runs) - len(right)} wrong)" if len(right) < len(runs) else ""
+    return f"{shown}  {programs[best].template[5:]:16} {spent}{wrong}  {problem}"
+
+
+def _record(problem: Problem, best: Tried, seconds: float) -> dict[str, Any]:
+    """Return the record of a layer, as logs have it."""
     able, of = strategies_of(problem, TARGET)
-    template = next(t for t in able if t.name == name)
-    config = template.strategy(TARGET).space(of).get(index)
-    result = MeasureResult((ours,), 0, 0.0, time.time())
-    with (folder / "networks.log").open("a", encoding="utf-8") as file:
-        file.write(encode(MeasureInput(TARGET, template.task(of, TARGET), config), result) + "\n")
-    row = {"problem": problem.described(), "device": bench.on.name, "ours": ours, "theirs": theirs}
-    with (folder / "rivals.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
-    first = times[0] * 1e6
-    return f"{theirs / ours:6.2f} {first:9.2f} {ours * 1e6:9.2f} {theirs * 1e6:9.2f}  {name[5:]:16} {problem}"
+    template = next(t for t in able if t.name == best.template)
+    config = template.strategy(TARGET).space(of).get(best.index)
+    result = MeasureResult((seconds,), 0, 0.0, time.time())
+    found: dict[str, Any] = json.loads(encode(MeasureInput(TARGET, template.task(of, TARGET), config), result))
+    return found
 
 
-def _tried(problem: Problem, programs: list[tuple[str, int, Executable]], folder: Path) -> str:
-    """As `measure`, with PyTorch as it is at its fastest; a failure becomes a line."""
+def _append(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def _tried(problem: Problem, programs: list[Tried], folder: Path) -> str:
+    """As `measure`, with PyTorch as it is at its fastest; a failure becomes a line, unless the device is lost."""
     import torch
 
     torch.backends.cudnn.benchmark = True
@@ -176,7 +228,30 @@ def _tried(problem: Problem, programs: list[tuple[str, int, Executable]], folder
     try:
         return measure(problem, programs, folder)
     except (RuntimeError, TVMError) as failure:
+        _append(folder / FAILED, json.dumps({"problem": problem.described(), "why": str(failure)}))
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # which fails where nothing else can run any more
         return f"{problem}: {failure}"
+
+
+def summary(lines: list[dict[str, Any]]) -> list[str]:
+    """A table of kinds of layers: PyTorch's time beside ours, and the first configuration's beside the best one's."""
+    kinds: dict[str, list[tuple[float, float]]] = {}
+    for line in lines:
+        ratios = line["theirs"] / line["ours"], line["ours"] / line["tried"][0][2]
+        kinds.setdefault(_kind(Problem.read(line["problem"])), []).append(ratios)
+    rows = []
+    for kind, own in sorted(kinds.items()):
+        gains, parts = zip(*own, strict=True)
+        cells = (geometric_mean(gains), min(gains), geometric_mean(parts), min(parts))
+        rows.append([kind, str(len(own)), *(f"{cell:.2f}" for cell in cells), str(sum(gain < 1 for gain in gains))])
+    heads = ("count", "PyTorch ÷ best", "least", "best ÷ first", "least", "below 1")
+    return table([Column("layers", right=False), *map(Column, heads)], rows)
+
+
+def _kind(of: Problem) -> str:
+    line = " 1-D" if of.shape[2] == 1 else ""
+    return f"{'dense' if of.groups == 1 else 'depthwise'}{line} {of.dtype} {of.layout}"
 
 
 def main() -> None:
@@ -184,29 +259,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("networks", nargs="*", default=[], metavar="NETWORK", help=", ".join(NETWORKS))
     parser.add_argument("--out", type=Path, default=Path("networks"))
-    parser.add_argument("--trials", type=int, default=10, help="configurations of each strategy")
+    parser.add_argument("--trials", type=int, default=12, help="configurations of each layer")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--only", default="", help="tune layers in whose description this stands: float32")
+    parser.add_argument("--again", action="store_true", help="also layers with a record, from which the search begins")
     parser.add_argument("--compile-only", type=int, metavar="N", help="compile so many layers, and stop")
+    parser.add_argument("--ship", action="store_true", help="measure nothing: put what DIR has into the package")
     given = parser.parse_args()
+    if given.ship:
+        lines = read(given.out / LAYERS)
+        print("\n".join([*summary(lines), ship(lines)]))
+        return
     given.out.mkdir(parents=True, exist_ok=True)
     ends = time.monotonic() + given.seconds
-    done = given.out / "rivals.jsonl"
-    lines = done.read_text(encoding="utf-8").splitlines() if done.exists() else []
-    had = {Problem.read(json.loads(line)["problem"]) for line in lines}
-    problems = [p for p in worth_tuning(given.networks or list(NETWORKS)) if p not in had]
-    problems = [p for p in problems if given.only in str(p)]
+    had = {Problem.read(row["problem"]) for name in (LAYERS, FAILED) for row in read(given.out / name)}
+    problems = [p for p in worth_tuning(given.networks or list(NETWORKS), given.again) if p not in had]
+    problems = [p for p in problems if given.only in str(p)][: given.compile_only]
     print(f"{len(problems)} layers", flush=True)
-    jobs = [(problem, given.trials) for problem in problems[: given.compile_only]]
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("fork")) as pool:
-        for problem, programs in zip(problems, pool.map(compile_layer, jobs), strict=False):
-            if given.compile_only is not None:
-                print(len(programs), problem, flush=True)
-            elif time.monotonic() > ends:
-                break
-            else:
-                print(_tried(problem, programs, given.out), flush=True)
-        pool.shutdown(cancel_futures=True)
+        jobs = [pool.submit(compile_layer, problem, given.trials, given.again) for problem in problems]
+        try:
+            for at, job in enumerate(as_completed(jobs), 1):
+                left = ends - time.monotonic()
+                if left < 0:
+                    break
+                problem, programs = job.result()
+                done = f"{len(programs)} {problem}" if given.compile_only else _tried(problem, programs, given.out)
+                print(f"{at:3} {left:4.0f} {done}", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    print("\n".join(summary(read(given.out / LAYERS))))
 
 
 if __name__ == "__main__":

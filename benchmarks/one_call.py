@@ -8,7 +8,6 @@ MobileNetV2). Without a GPU, sizes are small. All kernels are compiled before, b
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import statistics
@@ -23,6 +22,7 @@ from torch.nn.functional import conv2d
 import tilewright as tw
 from benchmarks.drawn_layers import drawn_layers
 from benchmarks.models import MODELS
+from benchmarks.ship_records import write_rivals
 from tilewright.functional import cuda_kernels, fingerprint, torch_tensors
 from tilewright.functional.plans import plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
@@ -218,14 +218,6 @@ def layers(rivals: Path | None, seconds: float, only: str) -> list[str]:
     ]
     heads = [Column("layers, untuned", right=False), *map(Column, ("count", "geomean", "least", "below 0.95"))]
     return [*table(heads, lines), f"{len(problems)} kernels compiled in {took:.0f} s"]
-
-
-def write_rivals(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows into a table of decisions, in place of those that it has of the same layers on that device."""
-    before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found = {(Problem.read(row["problem"]), row["device"]): row for row in (*map(json.loads, before), *rows)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in found.values()), encoding="utf-8")
 
 
 def _device(on: Any) -> str:

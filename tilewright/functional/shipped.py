@@ -7,21 +7,23 @@ relu, for layers on which an epilogue changes what is fastest.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cache
 from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..tune.records.format import Pair, mean_cost
-from ..tune.records.log import load_from_file
+from ..core.target import Target
+from ..tune.records.format import Pair, decode, mean_cost
+from ..tune.task import freeze
 
 if TYPE_CHECKING:
-    from ..core.target import Target
     from ..topi.templates import Convolution, PackagedTemplate
     from ..tune.space.config import Config
 
 RECORDS = Path(__file__).parent / "records"
+Args = tuple[Any, ...]
 _EPILOGUES = "epilogues"
 """How the name ends of a log of kernels with an epilogue."""
 _NEAR = 2.0
@@ -39,14 +41,22 @@ class Known:
 
 
 @cache
-def _records(fused: bool) -> dict[str, list[Pair]]:
-    """The measurements that succeeded, with an epilogue or without, by the name of their template."""
-    found: dict[str, list[Pair]] = {}
+def _records(fused: bool) -> dict[tuple[str, str], dict[Args, list[str]]]:
+    """Lines of the logs of kernels with an epilogue or without, by kind of target and template, then by workload.
+
+    A call reads one or two of them, so the others are not decoded: that would take longer than all else here.
+    """
+    found: dict[tuple[str, str], dict[Args, list[str]]] = {}
     for path in (path for path in sorted(RECORDS.glob("*.log")) if path.stem.endswith(_EPILOGUES) is fused):
-        for pair in load_from_file(path, []):
-            if not pair[1].error_no:
-                found.setdefault(pair[0].task.name, []).append(pair)
+        for line in path.read_text(encoding="utf-8").splitlines():
+            target, name, args, _ = json.loads(line)["input"]
+            found.setdefault((_kind(target), name), {}).setdefault(freeze(args), []).append(line)
     return found
+
+
+@cache
+def _kind(target: str) -> str:
+    return Target.parse(target).kind
 
 
 def configuration(template: PackagedTemplate[Any], workload: Convolution, target: Target) -> Known | None:
@@ -54,12 +64,12 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
     exact = recorded(template, workload, target)
     if exact is not None:
         return exact
-    pairs, args = _pairs(template, target), tuple(workload.args)
-    near = [(away, place) for place, pair in enumerate(pairs) if (away := _away(args, pair[0].task.args)) <= _NEAR]
+    args, known = tuple(workload.args), _records(False).get((target.kind, template.name), {})
+    near = [(away, place) for place, other in enumerate(known) if (away := _away(args, other)) <= _NEAR]
     if not near:
         return None
     away, place = min(near)
-    inp, result = pairs[place]
+    inp, result = _fastest([*known.values()][place])
     wanted = {name: _wanted(choice) for name, choice in inp.config.items()}
     config = template.strategy(target).nearest(workload, wanted)
     why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
@@ -70,16 +80,17 @@ def recorded(
     template: PackagedTemplate[Any], workload: Convolution, target: Target, fused: bool = False
 ) -> Known | None:
     """The configuration of the record for exactly this workload; with `fused`, of one that has an epilogue."""
-    exact = [pair for pair in _pairs(template, target, fused) if tuple(pair[0].task.args) == tuple(workload.args)]
-    if not exact:
+    lines = _records(fused).get((target.kind, template.name), {}).get(tuple(workload.args))
+    if lines is None:
         return None
-    inp, result = min(exact, key=lambda pair: mean_cost(pair[1]))
+    inp, result = _fastest(lines)
     layer = "this layer with an epilogue" if fused else "this layer"
     return Known(inp.config, f"a record of {layer} on {inp.notes.device or inp.target}", mean_cost(result))
 
 
-def _pairs(template: PackagedTemplate[Any], target: Target, fused: bool = False) -> list[Pair]:
-    return [pair for pair in _records(fused).get(template.name, ()) if pair[0].target.kind == target.kind]
+def _fastest(lines: list[str]) -> Pair:
+    """The record of the least time."""
+    return min(map(decode, lines), key=lambda pair: mean_cost(pair[1]))
 
 
 def _wanted(choice: Any) -> Any:
