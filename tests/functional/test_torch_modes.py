@@ -85,3 +85,10 @@ def test_an_activation_of_tensors_is_named(activation: Any) -> None:
     with pytest.raises(UserError, match="which computes on arrays") as caught:
         tw.conv2d(X, W, B, **WINDOW, activation=activation)
     assert 'activation="relu"' in caught.value.fix
+
+
+@pytest.mark.parametrize("given", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_autocast_casts_what_pytorch_casts(given: Any) -> None:
+    x, w = X.to(given), W.to(given)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert tw.conv2d(x, w, **WINDOW).dtype == F.conv2d(x, w, **WINDOW).dtype

@@ -11,7 +11,9 @@ from benchmarks.untuned import LIMITS, SHAPES
 from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional import compiler
+from tilewright.functional.plans import THEIRS
 from tilewright.functional.problem import CONV, Problem
+from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target
 
 CUDA = resolve_target(Target("cuda -arch=sm_90"))
@@ -88,3 +90,16 @@ def test_a_layer_with_an_epilogue_may_have_a_record_of_its_own() -> None:
     assert compiler.candidate(plain, CUDA).why.startswith("a record of this layer on")
     fused = compiler.candidate(plain._replace(bias=True, activation="relu"), CUDA)
     assert fused.why.startswith("a record of this layer with an epilogue on")
+
+
+def test_a_layer_too_large_for_the_usual_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its grid would have 562,500 blocks along y, of at most 65,535."""
+    monkeypatch.setattr(compiler, "resolve_target", lambda *_: CUDA)
+    problem = Problem(CONV, (1, 64, 6000, 6000), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "float16", "NCHW")
+    choice, executable = compiler.make(problem, device("cuda"), "", None, 0)
+    assert choice.why == "our usual kernel needs a larger grid than the device allows"
+    assert executable is not None
+    assert all(max(launch.grid[1:]) < 65536 for launch in executable.launches)
+    monkeypatch.setattr(compiler.rivals, "is_faster", lambda *_: "")
+    choice, executable = compiler.make(problem, device("cuda"), "torch", None, 0)
+    assert (choice.how, executable) == (THEIRS, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..core.errors import UserError
 from ..runtime.adopt import from_dlpack
 from ..runtime.array import NDArray, empty
 from ..runtime.device import device
+from ..runtime.dlpack import CUDA, CUDA_MANAGED
 from .activations import custom
 from .running import Runner, runner_of
 from .signature import Arrays, CallOptions, Described, Signature, signature
@@ -32,17 +34,14 @@ class Library:
         Its module.
     give : callable
         Makes an array of the library from one of ours, sharing memory.
-    stream : callable
-        Returns the CUDA stream that the library's work on a device goes to; 0 for the default one.
+    stream : callable, optional
+        Returns the CUDA stream that the library's work on a device goes to, 0 for the default one. Calls on arrays of
+        the others run on this thread's own stream, and DLPack orders them.
     """
 
     name: str
     give: Callable[[NDArray], Any]
-    stream: Callable[[int], int]
-
-
-def _default_stream(index: int) -> int:
-    return 0
+    stream: Callable[[int], int] | None = None
 
 
 def _cupy_stream(index: int) -> int:
@@ -52,10 +51,10 @@ def _cupy_stream(index: int) -> int:
 
 
 LIBRARIES = {
-    "tilewright": Library("tilewright", lambda out: out, _default_stream),
+    "tilewright": Library("tilewright", lambda out: out),
     "cupy": Library("cupy", lambda out: sys.modules["cupy"].from_dlpack(out), _cupy_stream),
-    "jax": Library("jax", lambda out: sys.modules["jax"].dlpack.from_dlpack(out), _default_stream),
-    "jaxlib": Library("jax", lambda out: sys.modules["jax"].dlpack.from_dlpack(out), _default_stream),
+    "jax": Library("jax", lambda out: sys.modules["jax"].dlpack.from_dlpack(out)),
+    "jaxlib": Library("jax", lambda out: sys.modules["jax"].dlpack.from_dlpack(out)),
 }
 
 
@@ -77,7 +76,7 @@ def library_of(array: Any) -> Library:
         )
     module = sys.modules.get(name)
     give = getattr(module, "from_dlpack", None)
-    return Library(name, give if callable(give) else lambda out: out, _default_stream)
+    return Library(name, give if callable(give) else lambda out: out)
 
 
 def shared(array: Any) -> NDArray:
@@ -97,6 +96,21 @@ def described(array: Any) -> Described:
 def call(name: str, x: Any, extras: Extra, options: CallOptions) -> Any:
     """Compute an operator on arrays of any library; `extras`: weight, bias, residual, out."""
     library = library_of(x)
+    with _on_its_stream(library, x):
+        return _computed(name, library, x, extras, options)
+
+
+def _on_its_stream(library: Library, x: Any) -> AbstractContextManager[Any]:
+    """Give this thread's work to the stream of the library, if it says which one that is."""
+    if library.stream is None:
+        return nullcontext()
+    kind, index = map(int, x.__dlpack_device__())
+    if kind not in (CUDA, CUDA_MANAGED):
+        return nullcontext()
+    return device("cuda", index).use_stream(library.stream(index))
+
+
+def _computed(name: str, library: Library, x: Any, extras: Extra, options: CallOptions) -> Any:
     given = [None if array is None else shared(array) for array in (x, *extras[:3])]
     out = extras[3]
     target = None if out is None else out if isinstance(out, NDArray) else from_dlpack(out)
@@ -110,7 +124,7 @@ def call(name: str, x: Any, extras: Extra, options: CallOptions) -> Any:
         given[2:] = [_apart(array, result) for array in given[2:]]
     if result.size:
         pointers = [int(array.handle) for array in (*given, result) if array is not None]
-        run(pointers, library.stream(on.index) if on.kind == "cuda" else 0)
+        run(pointers, on.driver.takes_over(on.index) or 0)
     if target is not None:
         if not suits:
             result.copyto(target)

@@ -7,6 +7,7 @@ most sizes. If a library's own kernel was measured to be faster, the plan is to 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..tune.space.config import Config
 
 _TARGETS = {"cuda": "cuda", "cpu": "llvm"}
+_TOO_LARGE = "our usual kernel needs a larger grid than the device allows"
 Activation = Callable[[Any], Any]
 
 
@@ -45,7 +47,7 @@ def make(
     problem: Problem, on: Device, rival: str, activation: Activation | None, budget: float
 ) -> tuple[Decision, Executable | None]:
     """Choose and compile; `budget` is how many seconds may be spent on measuring configurations."""
-    target = resolve_target(Target(_TARGETS[on.kind]))
+    target = resolve_target(Target(_TARGETS[on.kind]), on)
     epilogue = epilogue_of(problem, activation)
     if budget:
         tuning = import_module(f"{__package__}.tuning")  # which tunes what this module makes
@@ -56,7 +58,30 @@ def make(
         if faster:
             return Decision(THEIRS, why=faster), None
     usual = candidate(problem, target)
-    return described(usual), compiled(usual, target, epilogue)
+    try:
+        return described(usual), compiled(usual, target, epilogue)
+    except UserError:  # of an activation of the user's own; or a grid larger than the device allows
+        if activation is not None:
+            raise
+        return _otherwise(problem, usual, target, epilogue, rival)
+
+
+def _otherwise(
+    problem: Problem, usual: Selection, target: Target, epilogue: Epilogue, rival: str
+) -> tuple[Decision, Executable | None]:
+    """Choose for a problem that the usual candidate cannot compute: the rival, or another strategy."""
+    if rival:
+        return Decision(THEIRS, why=_TOO_LARGE), None
+    able, workload = strategies_of(problem, target)
+    for template in able:
+        if template is not usual.template:
+            found = Selection(template, workload, template.first(workload.args, target), _TOO_LARGE)
+            with suppress(UserError):
+                return described(found), compiled(found, target, epilogue)
+    raise UserError(
+        f"{problem} is too large for {target}",
+        fix="compute it in parts: fewer images at a time, or rows that overlap by the window",
+    )
 
 
 def described(found: Selection) -> Decision:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .executable import Executable, Launch
 
 _OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
-_NO_CONTEXT = (201, 400)
-"""CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
 _RELAXED = 2
 """CU_STREAM_CAPTURE_MODE_RELAXED."""
 QUICK_AFTER = 16
@@ -44,6 +42,10 @@ def _check(driver: Any, what: str, status: int) -> None:
         driver.cuGetErrorName(status, ctypes.byref(text))
         name = (text.value or b"error %d" % status).decode()
         raise DeviceError(f"{what}: {name}", name)
+
+
+def _address(name: str) -> int:
+    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value or 0
 
 
 def _call(name: str, *arguments: Any) -> None:
@@ -122,15 +124,16 @@ class Kernel:
 
     def hasten(self) -> None:
         """Switch to the compiled launcher."""
-        address = ctypes.cast(library().cuLaunchKernel, ctypes.c_void_p).value or 0
         if launcher.fits(len(self.arguments)):
-            self.start = launcher.on_gpu(self._function, address, *self._numbers)
+            launch, push, pop = map(_address, ("cuLaunchKernel", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"))
+            context = _context(self.index).value or 0, push, pop
+            self.start = launcher.on_gpu(self._function, launch, *self._numbers, context)
         else:
             self.start = self._slow
 
     def failed(self, status: int, arguments: tuple[int, ...]) -> None:
         """Launch again if the thread had no context of this GPU; otherwise raise the driver's error."""
-        if status in _NO_CONTEXT:
+        if status in launcher.NO_CONTEXT:
             with _Current(self.index):
                 status = self._slow(*arguments)
         if status == launcher.MISALIGNED:

@@ -25,8 +25,12 @@ Start = Callable[..., int]
 MISALIGNED, UNSUITABLE = -1, -2
 """An address is not the multiple that the code relies on; an array is not contiguous, or cannot be written."""
 _MOST = 16
-_RECORD = "QQ7iI" + f"{_MOST}Q{_MOST}I"
-"""Code, driver's launch, grid, block, shared bytes, number of arguments, alignment masks, wanted array flags."""
+_RECORD = "QQ7iI" + f"{_MOST}Q{_MOST}I3Q"
+"""Code, driver's launch, grid, block, shared bytes, number of arguments, alignment masks, wanted array flags; a context
+and the driver's functions that push and pop one."""
+_CONTEXT_AT = struct.calcsize(f"={_RECORD.removesuffix('3Q')}")
+NO_CONTEXT = (201, 400)
+"""CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another GPU's."""
 _BYTES_HEADER = bytes.__basicsize__ - 1
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _FASTCALL = 0x80
@@ -117,7 +121,8 @@ _ON_CPU = """  %function = inttoptr i64 %code to ptr
   %status32 = call i32 %function(ptr %values)
   call void @PyEval_RestoreThread(ptr %state)"""
 
-_ON_GPU = """  %launch_at = getelementptr i8, ptr %record, i64 8
+# A thread whose context is another GPU's launches within ours, and has its own again.
+_ON_GPU = f"""  %launch_at = getelementptr i8, ptr %record, i64 8
   %launch = load ptr, ptr %launch_at
   %sizes = getelementptr i8, ptr %record, i64 16
   %gx = load i32, ptr %sizes
@@ -139,8 +144,30 @@ _ON_GPU = """  %launch_at = getelementptr i8, ptr %record, i64 8
   %function = inttoptr i64 %code to ptr
   %on = inttoptr i64 %stream to ptr
   %state = call ptr @PyEval_SaveThread()
-  %status32 = call i32 %launch(ptr %function, i32 %gx, i32 %gy, i32 %gz, i32 %bx, i32 %by, i32 %bz,
+  %first32 = call i32 %launch(ptr %function, i32 %gx, i32 %gy, i32 %gz, i32 %bx, i32 %by, i32 %bz,
       i32 %shared, ptr %on, ptr %places, ptr null)
+  %no_context = icmp eq i32 %first32, {NO_CONTEXT[0]}
+  %no_handle = icmp eq i32 %first32, {NO_CONTEXT[1]}
+  %elsewhere = or i1 %no_context, %no_handle
+  br i1 %elsewhere, label %within, label %launched
+within:
+  %context_at = getelementptr i8, ptr %record, i64 {_CONTEXT_AT}
+  %context = load ptr, ptr %context_at
+  %push_at = getelementptr ptr, ptr %context_at, i64 1
+  %push = load ptr, ptr %push_at
+  %pop_at = getelementptr ptr, ptr %context_at, i64 2
+  %pop = load ptr, ptr %pop_at
+  %popped = alloca ptr
+  %pushed32 = call i32 %push(ptr %context)
+  %pushed = icmp eq i32 %pushed32, 0
+  br i1 %pushed, label %again, label %launched
+again:
+  %second32 = call i32 %launch(ptr %function, i32 %gx, i32 %gy, i32 %gz, i32 %bx, i32 %by, i32 %bz,
+      i32 %shared, ptr %on, ptr %places, ptr null)
+  %left32 = call i32 %pop(ptr %popped)
+  br label %launched
+launched:
+  %status32 = phi i32 [ %first32, %go ], [ %pushed32, %within ], [ %second32, %again ]
   call void @PyEval_RestoreThread(ptr %state)"""
 
 _ENTRIES = {
@@ -175,8 +202,9 @@ class _Definition(ctypes.Structure):
 def _definitions() -> dict[str, _Definition]:
     """Return the entries, compiled and linked into this process."""
     held, found = link(compiled_for_host(_assembly()), [*_ENTRIES], {})
-    keep_for_ever(held)
-    return {name: _Definition(name.encode(), found[name], _FASTCALL, None) for name in _ENTRIES}
+    made = {name: _Definition(name.encode(), found[name], _FASTCALL, None) for name in _ENTRIES}
+    keep_for_ever((held, made))  # of threads that come here at once, each has its own, to which its functions point
+    return made
 
 
 _new_function = ctypes.PYFUNCTYPE(
@@ -190,10 +218,17 @@ def _function(name: str, record: bytes) -> Start:
     return made
 
 
-def _record(code: int, launch: int, sizes: tuple[int, ...], alignment: tuple[int, ...], flags: list[int]) -> bytes:
+def _record(
+    code: int,
+    alignment: tuple[int, ...],
+    flags: list[int],
+    launch: int = 0,
+    sizes: tuple[int, ...] = (0,) * 7,
+    context: tuple[int, ...] = (0,) * 3,
+) -> bytes:
     masks = [max(1, align) - 1 for align in alignment]
-    fill = _MOST - len(masks)
-    return struct.pack(f"={_RECORD}", code, launch, *sizes, len(masks), *masks, *[0] * fill, *flags, *[0] * fill)
+    fill = [0] * (_MOST - len(masks))
+    return struct.pack(f"={_RECORD}", code, launch, *sizes, len(masks), *masks, *fill, *flags, *fill, *context)
 
 
 def fits(arguments: int) -> bool:
@@ -208,12 +243,26 @@ def on_cpu(code: int, alignment: tuple[int, ...], arrays: bool) -> Start:
     """
     readable = _CONTIGUOUS | _ALIGNED
     flags = [readable] * (len(alignment) - 1) + [readable | _WRITEABLE]
-    return _function("start_arrays" if arrays else "start_on_cpu", _record(code, 0, (0,) * 7, alignment, flags))
+    return _function("start_arrays" if arrays else "start_on_cpu", _record(code, alignment, flags))
 
 
-def on_gpu(function: int, launch: int, sizes: tuple[int, ...], alignment: tuple[int, ...]) -> Start:
-    """Launches a kernel: `sizes` are grid, block and dynamic shared bytes, `launch` the address of `cuLaunchKernel`."""
-    return _function("start_on_gpu", _record(function, launch, sizes, alignment, [0] * len(alignment)))
+def on_gpu(
+    function: int, launch: int, sizes: tuple[int, ...], alignment: tuple[int, ...], context: tuple[int, int, int]
+) -> Start:
+    """Launch a kernel.
+
+    Parameters
+    ----------
+    function, launch : int
+        The kernel, as the driver calls it, and the address of `cuLaunchKernel`.
+    sizes : tuple of int
+        Grid, block and dynamic shared bytes.
+    alignment : tuple of int
+        Bytes that the address of each argument must be a multiple of.
+    context : tuple of int
+        The context of the kernel, and the addresses of `cuCtxPushCurrent` and `cuCtxPopCurrent`.
+    """
+    return _function("start_on_gpu", _record(function, alignment, [0] * len(alignment), launch, sizes, context))
 
 
 def by_ctypes(function: int, launch: Any, sizes: tuple[int, ...], alignment: tuple[int, ...]) -> Start:

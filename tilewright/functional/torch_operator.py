@@ -32,6 +32,7 @@ _POOL = (
 )
 for _schema in (_CONVOLUTION, _POOL):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
+_AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 _transforms = torch._C._are_functorch_transforms_active
 _functions: dict[str, Callable[[Any], Any]] = {}
 """User-defined activations, by the text that represents them in a graph."""
@@ -78,12 +79,12 @@ def untraced() -> Iterator[None]:
 
 
 def _cast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors as PyTorch's own convolutions take them under `torch.autocast`."""
+    """The tensors as PyTorch's own convolutions take them under `torch.autocast`, which leaves float64 alone."""
     kind = tensors[0].device.type
     if not autocasts() or not torch.is_autocast_enabled(kind):
         return tensors
     dtype = torch.get_autocast_dtype(kind)
-    return tuple(t.to(dtype) if t is not None and t.dtype.is_floating_point else t for t in tensors)
+    return tuple(t.to(dtype) if t is not None and t.dtype in _AUTOCAST else t for t in tensors)
 
 
 def _numbers(value: Any, rank: int) -> list[int]:

@@ -147,16 +147,16 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
         raise UserError(f"model is a {type(model).__name__}", primitive="accelerate", fix="give a torch.nn.Module")
     inputs = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
     done = Acceleration(model)
-    with torch.no_grad():
+    gpu = max((a.get_device() for a in inputs if isinstance(a, torch.Tensor)), default=-1)
+    with torch.no_grad(), torch.cuda.device(gpu):  # events and graphs are the current GPU's
         seen = _seen(model, inputs)
         if not seen:
             return done
-        on_gpu = any(a.is_cuda for a in inputs if isinstance(a, torch.Tensor))
         measured: dict[Problem, tuple[float, float]] = {}
         try:
             for name, (module, x) in seen.items():
                 _measure(done, name, module, x, tune, measured)
-            _prove(done, model, inputs, on_gpu)
+            _prove(done, model, inputs, on_gpu=gpu >= 0)
         except BaseException:  # nobody gets what could take the replacements back
             done.undo()
             raise

@@ -65,9 +65,11 @@ def _from_cuda(source: Any, interface: dict[str, Any], read_only: bool) -> NDArr
     address, frozen = interface["data"]
     if frozen and not read_only:
         raise _frozen()
-    where = getattr(getattr(source, "device", None), "index", None)
-    index = where if isinstance(where, int) else 0
-    return NDArray(cuda(index), dtype, shape, int(address), source, strides)
+    on = cuda(cuda().driver.owner(int(address)))
+    stream = interface.get("stream")
+    if stream is not None:  # which may still be computing the values
+        on.driver.await_stream(on.index, int(stream))
+    return NDArray(on, dtype, shape, int(address), source, strides)
 
 
 def _frozen() -> UserError:

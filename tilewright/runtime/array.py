@@ -251,6 +251,7 @@ class NDArray:
             "data": (int(self.handle), False),
             "version": 3,
             "strides": steps,
+            "stream": self.device.driver.takes_over(self.device.index),
         }
 
     def to_dlpack(self) -> NDArray:

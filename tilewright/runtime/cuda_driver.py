@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -41,7 +41,11 @@ class _Streams(threading.local):
 
 
 class _Gpu:
-    """One GPU: its primary context, which other libraries of the process share, and each thread's stream."""
+    """One GPU: its primary context, which other libraries of the process share, and each thread's stream.
+
+    `with gpu:` makes the context current, and then the thread's own again: other libraries read off it which GPU is
+    theirs.
+    """
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -61,9 +65,17 @@ class _Gpu:
     def context(self) -> Any:
         return call("cuDevicePrimaryCtxRetain", self.device)
 
-    def make_current(self) -> None:
-        """Make this GPU's context the calling thread's."""
-        call("cuCtxSetCurrent", self.context)
+    def __enter__(self) -> Self:
+        call("cuCtxPushCurrent", self.context)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        call("cuCtxPopCurrent")
+
+    def settle(self) -> None:
+        """Leave the first GPU's context to a thread without one, which any library would take for that GPU's."""
+        if self.index == 0 and not int(call("cuCtxGetCurrent")):
+            call("cuCtxSetCurrent", self.context)
 
     def set_stream(self, stream: int) -> None:
         """Let this thread launch and time on that stream from now on; 0 is the default one."""
@@ -101,7 +113,7 @@ class CudaDriver(Driver):
         return self._found[0]
 
     def gpu(self, index: int) -> _Gpu:
-        """The GPU of that number, its context current in this thread."""
+        """The GPU of that number."""
         found = self._gpus.get(index)
         if found is None:
             number, reason = self._found
@@ -113,11 +125,10 @@ class CudaDriver(Driver):
                     fix=f"give a number from 0 to {number - 1}",
                 )
             found = self._gpus.setdefault(index, _Gpu(index))
-        found.make_current()
         return found
 
     def attributes(self, index: int) -> DeviceAttributes:
-        gpu = self.gpu(index)
+        gpu = self.gpu(index)  # whose context is not needed
 
         def get(name: str) -> int:
             key = getattr(bindings().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
@@ -141,50 +152,59 @@ class CudaDriver(Driver):
         )
 
     def allocate(self, index: int, size: int) -> int:
-        self.gpu(index)
-        try:
-            return int(call("cuMemAlloc", max(1, size)))
-        except DeviceError as error:
-            raise DeviceError(f"cuda({index}) cannot allocate {size:,} bytes: {error}", error.code) from error
+        with self.gpu(index):
+            try:
+                return int(call("cuMemAlloc", max(1, size)))
+            except DeviceError as error:
+                raise DeviceError(f"cuda({index}) cannot allocate {size:,} bytes: {error}", error.code) from error
 
     def free(self, index: int, handle: Handle) -> None:
-        self.gpu(index)
-        call("cuMemFree", handle)
+        with self.gpu(index):
+            call("cuMemFree", handle)
 
     def write(self, index: int, handle: Handle, data: np.ndarray) -> None:
         """Ordered after what the stream has been given, and done when this returns."""
-        gpu = self.gpu(index)
         if data.nbytes:
-            self._quiet(gpu)
-            call("cuMemcpyHtoD", handle, data.ctypes.data, data.nbytes)
+            with self.gpu(index) as gpu:
+                self._quiet(gpu)
+                call("cuMemcpyHtoD", handle, data.ctypes.data, data.nbytes)
 
     def read(self, index: int, handle: Handle, data: np.ndarray) -> None:
-        gpu = self.gpu(index)
         if data.nbytes:
-            self._quiet(gpu)
-            call("cuMemcpyDtoH", data.ctypes.data, handle, data.nbytes)
+            with self.gpu(index) as gpu:
+                self._quiet(gpu)
+                call("cuMemcpyDtoH", data.ctypes.data, handle, data.nbytes)
 
     def copy(self, index: int, source: Handle, target: Handle, size: int) -> None:
-        gpu = self.gpu(index)
         if size:
-            call("cuMemcpyDtoDAsync", target, source, size, gpu.stream)
+            with self.gpu(index) as gpu:
+                call("cuMemcpyDtoDAsync", target, source, size, gpu.stream)
 
     def hand_over(self, index: int, stream: int | None) -> None:
         gpu = self.gpu(index)
-        other = _STREAMS.get(stream, stream) or 0
-        if stream == _NO_ORDER or other == gpu.stream:
-            return
-        event = call("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
-        call("cuEventRecord", event, gpu.stream)
-        call("cuStreamWaitEvent", other, event, 0)
-        call("cuEventDestroy", event)  # the driver keeps it until the wait is over
+        if stream != _NO_ORDER:
+            _order(gpu, gpu.stream, _STREAMS.get(stream, stream) or 0)
+
+    def await_stream(self, index: int, stream: int) -> None:
+        gpu = self.gpu(index)
+        _order(gpu, _STREAMS.get(stream, stream) or 0, gpu.stream)
+
+    def owner(self, address: int) -> int:
+        if self.why_not() or not address:
+            return 0
+        ordinal = bindings().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        try:
+            return int(call("cuPointerGetAttribute", ordinal, address))
+        except DeviceError:  # memory that the driver does not know
+            return 0
 
     def takes_over(self, index: int) -> int:
-        return self.gpu(index).stream or _LEGACY_DEFAULT
+        known = self._gpus.get(index)
+        return (known.stream if known else 0) or _LEGACY_DEFAULT
 
     def sync(self, index: int) -> None:
-        self.gpu(index)
-        call("cuCtxSynchronize")
+        with self.gpu(index):
+            call("cuCtxSynchronize")
 
     def set_stream(self, index: int, stream: int) -> int:
         gpu = self.gpu(index)
@@ -201,10 +221,10 @@ class CudaDriver(Driver):
             call("cuStreamSynchronize", gpu.stream)
 
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
-        gpu = self.gpu(index)
         self._check_architecture(program, index)
-        module = call("cuModuleLoadData", program.binary)
-        return {abi.name: _launcher(gpu, module, abi) for abi in program.kernels}
+        with self.gpu(index) as gpu:
+            module = call("cuModuleLoadData", program.binary)
+            return {abi.name: _launcher(gpu, module, abi) for abi in program.kernels}
 
     def _check_architecture(self, program: CompiledProgram, index: int) -> None:
         target = import_module("..core.target", __package__)  # not needed for kernels that calls know
@@ -220,7 +240,19 @@ class CudaDriver(Driver):
     def timer(
         self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None
     ) -> Callable[[int], float]:
-        return GraphTimer(self.gpu(index), run, before)
+        with self.gpu(index) as gpu:
+            return GraphTimer(gpu, run, before)
+
+
+def _order(gpu: _Gpu, first: int, then: int) -> None:
+    """Let what is put into a stream from now on wait for what another one has been given."""
+    if first == then:
+        return
+    with gpu:
+        event = call("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
+        call("cuEventRecord", event, first)
+        call("cuStreamWaitEvent", then, event, 0)
+        call("cuEventDestroy", event)  # the driver keeps it until the wait is over
 
 
 def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
@@ -244,8 +276,9 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
         pack(packed, 0, *args)
         status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
         if status in _NO_CONTEXT:
-            gpu.make_current()
-            status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
+            gpu.settle()
+            with gpu:
+                status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
         if status:
             raise _launch_error(abi.name, (gx, gy, gz), (bx, by, bz), status)
 

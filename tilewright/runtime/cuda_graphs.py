@@ -26,7 +26,9 @@ class Gpu(Protocol):
     @property
     def stream(self) -> int: ...
 
-    def make_current(self) -> None: ...
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
     def set_stream(self, stream: int) -> None: ...
 
@@ -50,7 +52,10 @@ class GraphTimer:
 
     def __call__(self, number: int) -> float:
         """Return the seconds of that many runs."""
-        self.gpu.make_current()
+        with self.gpu:
+            return self._seconds(number)
+
+    def _seconds(self, number: int) -> float:
         call("cuCtxSynchronize")
         if self.before is not None:
             return math.fsum(self._apart(self.before) for _ in range(number))

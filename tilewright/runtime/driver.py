@@ -119,6 +119,13 @@ class Driver(ABC):
         """The stream that another library's work must be ordered before, as DLPack numbers them; None for none."""
         return None
 
+    def await_stream(self, index: int, stream: int) -> None:  # noqa: B027  # nothing to do without streams
+        """Let work that is started here wait for all that another library has put into `stream`."""
+
+    def owner(self, address: int) -> int:
+        """The number of the device whose memory an address is in; 0 where nobody knows."""
+        return 0
+
     @abstractmethod
     def sync(self, index: int) -> None:
         """Wait until the device has done all that it was given."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..codegen.exported.exporter import Exporter
 from ..codegen.program import compile_program
 from ..core.target import Target
-from .device import cuda
+from .device import Device, cuda
 from .module import Module
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ def compile_functions(functions: tuple[Function, ...], target: Target | str) -> 
     return Module(program, Exporter(functions, program))
 
 
-def resolve_target(target: Target) -> Target:
-    """`target` for the device that is here: a CUDA target without an architecture gets the device's."""
-    if target.kind == "cuda" and not target.arch_given and cuda().exist:
-        return target.with_arch("sm_" + cuda().attributes.compute_version.replace(".", ""))
+def resolve_target(target: Target, on: Device | None = None) -> Target:
+    """`target` for a device, by default the first one: a CUDA target without an architecture gets the device's."""
+    gpu = on or cuda()
+    if target.kind == "cuda" and not target.arch_given and gpu.exist:
+        return target.with_arch("sm_" + gpu.attributes.compute_version.replace(".", ""))
     return target

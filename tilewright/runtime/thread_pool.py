@@ -119,8 +119,8 @@ class ThreadPool:
 
     def start(self) -> int:
         """Have the threads running; returns the address of the function that runs a loop on them."""
-        code = _code()
         with self._lock:
+            code = _code()  # threads that come here at once must find the same
             if not self.ready:
                 workers = self.number - 1
                 if workers:
