@@ -55,12 +55,20 @@ def workload_of(name: str, mode: str) -> Any:
 
 
 def jobs_of(
-    name: str, mode: str, trials: int, fused: bool, seeds: Seeds, shipped: bool = False, epilogue: bool = False
+    name: str,
+    mode: str,
+    trials: int,
+    fused: bool,
+    seeds: Seeds,
+    shipped: bool = False,
+    epilogue: bool = False,
+    strategy: str = "",
 ) -> Iterator[Job]:
     """What to compile for a row: the first configuration, `seeds`, and what the model likes, one after another.
 
     With `shipped`, the first configuration is that of the record that ships for the layer or the nearest one. With
-    `epilogue`, all but that have an epilogue, and it has one as well.
+    `epilogue`, all but that have an epilogue, and it has one as well. With the name of a `strategy`, that is drawn from
+    before the one that is chosen without measurements.
     """
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     template, first = family.choose(of, TARGET)
@@ -81,6 +89,9 @@ def jobs_of(
         found.update(dict.fromkeys((family.name, index) for index in _of_small_images(of, trials // 3)))
     for which, choices in seeds.get(f"{name} {mode}", ()):
         found[which, _named(which).strategy(TARGET).nearest(of, choices).index] = None
+    for other in able:
+        if other.name == strategy:
+            found.update(dict.fromkeys((other.name, index) for index in _drawn(other, of, trials)))
     found.update(dict.fromkeys((template.name, index) for index in _compiled_otherwise(template, of, first, trials)))
     found.update(dict.fromkeys((template.name, index) for index in _drawn(template, of, trials)))
     for at, (which, index) in enumerate(found):
@@ -353,6 +364,7 @@ def main() -> None:
     parser.add_argument("--fused", action="store_true", help="also the first configuration with bias and relu")
     parser.add_argument("--epilogue", action="store_true", help="tune kernels with bias and relu, for a log of theirs")
     parser.add_argument("--shipped", action="store_true", help="begin with the record that ships, where there is one")
+    parser.add_argument("--strategy", default="", help="the template to draw from: topi/conv2d.grouped_rows")
     parser.add_argument("--seeds", type=Path, help="a file of configurations to measure too, by row and mode")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("convolution-sweep"))
@@ -364,9 +376,8 @@ def main() -> None:
     rows = [name for name in WORKLOADS if any(name.startswith(n) for n in given.names or [""])]
     rows = [name for name in rows if given.names or not name.startswith(DENSE)]
     pairs = [(name, mode) for mode in given.modes for name in rows if workload_of(name, mode) is not None]
-    jobs = [
-        job for pair in pairs for job in jobs_of(*pair, given.trials, given.fused, seeds, given.shipped, given.epilogue)
-    ]
+    options = (given.trials, given.fused, seeds, given.shipped, given.epilogue, given.strategy)
+    jobs = [job for pair in pairs for job in jobs_of(*pair, *options)]
     lines: list[dict[str, Any]] = []
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
         done = pool.map(compiled, jobs, chunksize=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ..core.dtype import DType
+from ..core.hardware import MemoryScope
 from ..expr import nodes as n
 from ..expr import operators as op
 from ..loops.nodes import Buffer, Store
@@ -144,7 +145,21 @@ class VectorAccesses:
             return f"({self.by.expr(e.condition, OR)} ? {parts[0]} : {parts[1]})"
         each = [lane_of(e, start + i, known) for i in range(width)]
         if f"{dtype}_pair" in self.by.dialect.helpers:
+            loads = [lane for lane in each if isinstance(lane, n.Load) and self._in_registers(lane, dtype)]
+            if len(loads) == width:
+                return self._moved(loads, dtype)
             pair, values = self.by.expr.helper(f"{dtype}_pair"), [self.by.expr.unrounded(lane, dtype) for lane in each]
             words = [f"{pair}({low}, {high})" for low, high in zip(values[::2], values[1::2], strict=True)]
             return self.by.dialect.vector_value(dtype, words)
         return self.by.dialect.vector_value(dtype, [self.by.expr.stored(lane, dtype) for lane in each])
+
+    @staticmethod
+    def _in_registers(load: n.Load, dtype: DType) -> bool:
+        """Whether a load reads an element of private memory, of the type that is stored."""
+        return load.dtype == dtype and root(load.source).scope is MemoryScope.LOCAL
+
+    def _moved(self, loads: list[n.Load], dtype: DType) -> str:
+        """Return 16-bit floats that are only moved as one vector: of their bits, which takes no conversions."""
+        bits, word = [self.by.expr.element(load) for load in loads], self.by.expr.helper("word_of_2")
+        words = [f"{word}({low}, {high})" for low, high in zip(bits[::2], bits[1::2], strict=True)]
+        return self.by.dialect.vector_value(dtype, words)

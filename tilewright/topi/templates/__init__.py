@@ -22,6 +22,7 @@ from . import (
     direct,
     elementwise,
     grouped_mma,
+    grouped_rows,
     implicit_gemm,
     legacy_names,
     lines,
@@ -131,6 +132,13 @@ CONV2D_GROUPED: PackagedTemplate[Conv2d] = _of_images(
     grouped_mma.runs_on,
     f"16-bit floats in groups of 2 to 16 channels on {_MATRIX_UNITS}",
 )
+CONV2D_ROWS: PackagedTemplate[Conv2d] = _of_images(
+    "topi/conv2d.grouped_rows",
+    Conv2d,
+    grouped_rows.ON_GPU,
+    grouped_rows.runs_on,
+    f"16-bit floats in groups of 2 to 8 channels on {_MATRIX_UNITS}",
+)
 _PRODUCT_ON_GPU: ScheduleStrategy[Any] = contraction_simt.Simt(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_ON_CPU: ScheduleStrategy[Any] = contraction_cpu.Packed(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_MMA = contraction_mma.Mma(matmul.contraction_of, matmul.views_of)
@@ -177,7 +185,7 @@ CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
     Conv2d,
     conv2d.ON_GPU,
     cpu.IMAGES,
-    (CONV2D_DIRECT, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_WINDOW, CONV2D_WGMMA),
+    (CONV2D_DIRECT, CONV2D_ROWS, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_WINDOW, CONV2D_WGMMA),
 )
 DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT, DEPTHWISE_MMA)
@@ -191,7 +199,7 @@ POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.
 ALL.extend(
     (
         *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW),
-        *(CONV2D_WGMMA, CONV2D_WGMMA_TF32),
+        *(CONV2D_WGMMA, CONV2D_WGMMA_TF32, CONV2D_ROWS),
         *(DEPTHWISE, DEPTHWISE_DIRECT, DEPTHWISE_MMA, TRANSPOSED, POOLING),
         *(DENSE, DENSE_MMA, DENSE_TF32, DENSE_WGMMA, DENSE_WGMMA_TF32),
         *(BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32, BATCH_MATMUL_WGMMA, BATCH_MATMUL_WGMMA_TF32),
@@ -227,6 +235,7 @@ _SCHEDULES = (
     direct,
     elementwise,
     grouped_mma,
+    grouped_rows,
     pooling,
     transposed,
     transposed_cpu,

@@ -1,0 +1,187 @@
+"""A model of convolutions in small groups over pairs of rows: what a block is, and the cycles that it takes.
+
+It counts what the first-level cache and shared memory move, 128 bytes or one line in a cycle: so counted, the records
+of `grouped_mma`, which that bounds by the counters of `ncu`, take 1.0 (NCHW) to 1.3 times (NHWC) the count. Latencies
+are those that were fitted to that strategy. Kernels over pairs of rows have not been timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import gcd, hypot, prod
+from typing import Any
+
+from ...core.hardware import MemoryScope
+from .convolutions import Conv2d
+from .gpu import Gpu
+from .schedule_helpers import GPU
+
+EIGHT = 8
+"""Channels that are packed, and columns of a matrix instruction."""
+TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
+"""The atom for elements of a type."""
+_WARPS, _PRODUCTS = 16, 16
+"""Warps of a block, and matrix instructions whose sums a warp holds, at most."""
+_LINE, _VECTOR, _WEIGHT = 128, 16, 6
+"""Bytes that the cache moves in a cycle, and of a vector; cycles of a warp's round of copies of the weights."""
+_ROUND, _STEP, _OWN, _BLOCK, _START = 251.0, 201.0, 6.23, 664.0, 1634.0
+"""Cycles of a warp by itself: a round of copies, a step, a matrix instruction, a block; and of an empty kernel."""
+_CACHED, _OVERHEAD, _PER_SUM = 3030.0, 42, 8
+"""Bytes that the L2 cache moves in a cycle; registers of a thread, and those for a matrix instruction's sums."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a block computes, by warps: eights of channels, pairs of rows, eights of columns; and of each warp its own.
+
+    A lane stores `vector` results at a time, of those that it holds, where they do not pass through shared memory
+    (`staged`). In NCHW, a thread loads `turn` columns at a time.
+    """
+
+    units: int
+    down: int
+    rows: int
+    across: int
+    eights: int
+    vector: int
+    turn: int
+    staged: bool
+
+    @classmethod
+    def of(cls, choices: Mapping[str, Any]) -> Block:
+        """Return the block that a configuration's choices make."""
+        (_, down, rows), (_, across, eights) = choices["tile_y"].size, choices["tile_x"].size
+        units, vector, turn, store = (choices[name].val for name in ("units", "vector", "turn", "store"))
+        return cls(units, down, rows, across, eights, vector, turn, store == "shared")
+
+    @property
+    def warps(self) -> int:
+        """How many warps it has."""
+        return self.units * self.down * self.across
+
+    @property
+    def products(self) -> int:
+        """How many matrix instructions a warp's sums take."""
+        return self.rows * self.eights
+
+    @property
+    def run(self) -> int:
+        """Columns of which each lane holds neighbours, in eights."""
+        return self.vector // 2
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """Its channels, rows and columns of results."""
+        return self.units * EIGHT, 2 * self.down * self.rows, self.across * self.eights * EIGHT
+
+    def seen(self, of: Conv2d) -> tuple[int, int]:
+        """Rows and columns of the padded image that it sees."""
+        _, rows, columns = self.tile
+        high = (rows - 2) * of.stride[0] + 2 * pairs_of(of)
+        return high, whole(ahead_of(of, self) + (columns - 1) * of.stride[1] + reach(of)[1] + 1, self.turn)
+
+    def shared(self, of: Conv2d) -> int:
+        """Bytes of shared memory."""
+        channels, rows, columns = self.tile
+        line = channels if self.units == 1 else channels + EIGHT
+        results = channels * (rows * columns + EIGHT) if of.layout == "NCHW" else (channels + EIGHT) * rows * columns
+        return 2 * max(line * prod(self.seen(of)) + taps_of(of) * channels * EIGHT, self.staged * results)
+
+    def is_possible(self, of: Conv2d) -> bool:
+        """Whether it fits the hardware, and is not mostly outside of the image."""
+        outside = 2 * (self.down - 1) * self.rows >= of.places[0] or (self.across - 1) * self.eights >= eights_of(of)
+        even = self.eights % self.run == 0 if of.layout == "NCHW" else self.products % 2 == 0  # 16 places
+        fits = self.shared(of) <= GPU.memory(MemoryScope.SHARED).capacity
+        return even and fits and self.products <= _PRODUCTS and self.warps <= _WARPS and not outside
+
+    def blocks(self, of: Conv2d) -> int:
+        """How many blocks the grid has."""
+        channels, rows, columns = self.tile
+        return of.shape[0] * of.shape[1] // channels * -(-of.places[0] // rows) * -(-of.places[1] // columns)
+
+    def moved(self, of: Conv2d) -> float:
+        """Return the cycles in which the cache and shared memory of a multiprocessor move what a block needs."""
+        planes, steps, lanes = of.layout == "NCHW", of.kernel[1] * pairs_of(of), GPU.warp
+        lines = max(lanes * _VECTOR // _LINE, lanes // self.units)  # of a round of vectors in NHWC
+        if planes:  # eight loads of columns, and vectors of which each thread stores neighbours
+            copied = max(EIGHT // self.turn, 4) + 4 * self.turn
+            stored = 4 * EIGHT / self.vector
+        else:
+            copied = lines + 4
+            stored = 4 + (lines + 4) / 2 if self.staged else 2 * EIGHT
+        filled = prod(self.seen(of)) * self.units / lanes * copied
+        weights = taps_of(of) * EIGHT * EIGHT * self.units / lanes * _WEIGHT
+        multiplied = steps * (2 * gcd(of.stride[1], EIGHT) * self.products + 4)
+        return filled + weights + self.warps * (multiplied + self.products * stored)
+
+    def cycles(self, of: Conv2d, gpu: Gpu) -> float:
+        """Return what the kernel takes, in cycles of a multiprocessor."""
+        each, on = -(-self.blocks(of) // gpu.processors), gpu.hardware
+        threads, steps = self.warps * on.warp, of.kernel[1] * pairs_of(of)
+        shared, registers = on.memory(MemoryScope.SHARED), threads * (_OVERHEAD + _PER_SUM * self.products)
+        least = min(on.multiprocessor.registers // registers, (shared.pool or shared.most) // self.shared(of))
+        waves = max(1.0, each / max(1, least))
+        rounds = -(-prod(self.seen(of)) * self.units // (self.turn * threads))
+        alone = rounds * _ROUND + _STEP + steps * self.products * _OWN + _BLOCK
+        memory = 2 * (prod(of.shape) + prod(of.out_shape)) / _CACHED
+        return float(hypot(each * self.moved(of), waves * alone, memory) + _START)
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the choices of the knobs."""
+        tiles = {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights], "units": self.units}
+        store = "shared" if self.staged else "fragments"
+        return {**tiles, "vector": self.vector, "turn": self.turn, "store": store, "resident": 1}
+
+
+def eights_of(of: Conv2d) -> int:
+    """How many times eight columns the result has."""
+    return -(-of.places[1] // EIGHT)
+
+
+def reach(of: Conv2d) -> tuple[int, int]:
+    """How far the last row and column of a window are from its first ones."""
+    high, wide = ((taps - 1) * apart for taps, apart in zip(of.kernel, of.dilation, strict=True))
+    return high, wide
+
+
+def pairs_of(of: Conv2d) -> int:
+    """How many pairs of rows of the image two neighbouring rows of results see."""
+    return -(-(of.stride[0] + reach(of)[0] + 1) // 2)
+
+
+def taps_of(of: Conv2d) -> int:
+    """How many matrices of eight by eight weights there are, those of zeros above and below the window among them."""
+    return of.kernel[1] * (2 * pairs_of(of) + of.stride[0])
+
+
+def whole(count: int, parts: int) -> int:
+    """The least multiple of `parts` that is not below `count`."""
+    return -(-count // parts) * parts
+
+
+def ahead_of(of: Conv2d, block: Block) -> int:
+    """Zeros on the left of a row, so many that whole vectors of columns lie in the border or in the image."""
+    return whole(of.padding[1], block.turn)
+
+
+def _divisors(extent: int) -> list[int]:
+    """Numbers of neighbours that vectors of 16-bit floats have, of those that divide an extent."""
+    return [count for count in (8, 4, 2) if extent % count == 0]
+
+
+@lru_cache(maxsize=64)
+def blocks(of: Conv2d) -> tuple[Block, ...]:
+    """Return all blocks that are possible."""
+    pairs, eights = -(-of.places[0] // 2), eights_of(of)
+    wide = sorted({c for c in (1, 2, 4, 8) if c < 2 * eights})
+    tall = [r for r in (1, 2, 4, 7, 8) if r <= pairs]
+    units = [u for u in (1, 2, 4, 8) if of.shape[1] % (u * EIGHT) == 0]
+    planes = of.layout == "NCHW"
+    vectors = _divisors(of.places[1]) or [2] if planes else [2]
+    turns = _divisors(of.shape[3]) or [1] if planes else [1]
+    tiles = product(units, (1, 2, 4, 7, 8, 14), tall, (1, 2, 4), wide, vectors, turns, (False, True))
+    made = (Block(*each) for each in tiles)
+    return tuple(block for block in made if block.is_possible(of) and not (planes and block.staged))
