@@ -1,0 +1,211 @@
+"""Epilogues as code generation might write them, by changing the CUDA text of a kernel: which of them are worth it?
+
+    python -m benchmarks.by_hand_epilogues [--modes float32 float16] [--rounds 5] [--out FILE] [ROW ...]
+    python -m benchmarks.by_hand_epilogues --count nvdisasm
+
+Every variant is checked against float64 and timed in turns with the layer without an epilogue. The column `again` is
+that layer a second time: its distance from 1 is noise. `--count` needs no GPU: it prints how many instructions the
+machine code of each variant has beyond that of the plain layer, by the disassembler whose path it is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.convolution_rows import WORKLOADS
+from benchmarks.convolution_sweep import FAMILIES, TOLERANCE, in_turns, workload_of
+from benchmarks.epilogues import Row
+from tilewright.codegen.abi import CompiledProgram
+from tilewright.codegen.nvrtc import compile_cuda
+from tilewright.core.target import Target
+from tilewright.driver import build
+from tilewright.functional.compiler import recorded
+from tilewright.topi.templates import Epilogue
+
+ROWS = ("dw-256x32-k3", "dw-256x96-k3", "dw-256x96-k5-m2", "mbv2-b128-dw144x56")
+MODES = ("float32", "float16", "bfloat16")
+TARGET, ARCH = Target("cuda -arch=sm_90"), "sm_90"
+_VALUE = r"([\w.]+(?:\[[^\]]*\])?)"
+"""An element of the sums in the text of a kernel."""
+_HELPER = "static __device__ __forceinline__"
+
+
+def relu_of_integers(source: str) -> str:
+    """Compare bits as integers: negative floats are negative integers (of NaN, only those of the other sign differ)."""
+    return re.sub(rf"max_float32\({_VALUE}, 0\.0f\)", r"__int_as_float(max(__float_as_int(\1), 0))", source)
+
+
+def approximate_quotient(source: str) -> str:
+    """Take the reciprocal by one instruction, of 1 ulp, instead of a quotient that is rounded to the nearest."""
+    text, count = re.subn(rf"\(1\.0f / \(1\.0f \+ expf\(-\({_VALUE}\)\)\)\)", r"reciprocal(1.0f + expf(-(\1)))", source)
+    return _RECIPROCAL + text if count else source
+
+
+def approximate_sigmoid(source: str) -> str:
+    """Take the exponential by one instruction, too: the error grows with the argument, 1e-7 of it."""
+    by = r"reciprocal(1.0f + power_of_two(\1 * -1.442695041f))"
+    text, count = re.subn(rf"\(1\.0f / \(1\.0f \+ expf\(-\({_VALUE}\)\)\)\)", by, source)
+    return _RECIPROCAL + _POWER + text if count else source
+
+
+def tanh_as_sigmoid(source: str) -> str:
+    """Compute gelu_tanh as v * sigmoid(2 * u): no hyperbolic tangent, and no cancellation where v is negative."""
+    v = _VALUE
+    of = rf"{v} \* 0\.5f \* \(tanhf\(0\.7978846f \* \({v} \+ 0\.044715f \* {v} \* {v} \* {v}\)\) \+ 1\.0f\)"
+    u = r"(\1 + 0.044715f * \1 * \1 * \1)"
+    text, count = re.subn(of, rf"\1 * reciprocal(1.0f + power_of_two(-2.302208198f * {u}))", source)
+    return _RECIPROCAL + _POWER + text if count else source
+
+
+def saturated(source: str) -> str:
+    """Clamp to 0 .. 1 in the product before: v * saturate(v / 6 + 1 / 2), two instructions instead of five."""
+    of = rf"min_float32\(max_float32\({_VALUE} \+ 3\.0f, 0\.0f\), 6\.0f\) \* 0\.16666667f"
+    return re.sub(of, r"__saturatef(\1 * 0.16666667f + 0.5f)", source)
+
+
+_RECIPROCAL = (
+    f"{_HELPER} float reciprocal(float x) {{\n  float y;\n"
+    '  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;\n}\n'
+)
+_POWER = (
+    f"{_HELPER} float power_of_two(float x) {{\n  float y;\n"
+    '  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;\n}\n'
+)
+
+
+def as_it_is(source: str) -> str:
+    """Change nothing."""
+    return source
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An epilogue, what is done to the text of its kernel, and whether its sums start at the bias."""
+
+    epilogue: Epilogue
+    rewrite: Callable[[str], str] = as_it_is
+    starts_at_bias: bool = True
+
+
+def _of(activation: str | None, rewrite: Callable[[str], str] = as_it_is, starts_at_bias: bool = True) -> Variant:
+    return Variant(Epilogue(bias=True, activation=activation), rewrite, starts_at_bias)
+
+
+VARIANTS: dict[str, Variant] = {
+    "none": Variant(Epilogue()),
+    "again": Variant(Epilogue()),
+    "bias": _of(None),
+    "bias, at the end": _of(None, starts_at_bias=False),
+    "relu without bias": Variant(Epilogue(activation="relu")),
+    "relu": _of("relu"),
+    "relu, of integers": _of("relu", relu_of_integers),
+    "relu, bias at the end": _of("relu", starts_at_bias=False),
+    "silu": _of("silu"),
+    "silu, approximate quotient": _of("silu", approximate_quotient),
+    "silu, approximate": _of("silu", approximate_sigmoid),
+    "gelu_tanh": _of("gelu_tanh"),
+    "gelu_tanh, as sigmoid": _of("gelu_tanh", tanh_as_sigmoid),
+    "hardswish": _of("hardswish"),
+    "hardswish, saturated": _of("hardswish", saturated),
+}
+
+
+def compiled(row: str, mode: str, name: str) -> CompiledProgram | None:
+    """The kernel of a variant; None where it is the kernel without the change."""
+    family, of, variant = FAMILIES[WORKLOADS[row][0]], workload_of(row, mode), VARIANTS[name]
+    template, config = family.choose(of, TARGET)
+    able = [t for t in family.strategies if t.covers(of, TARGET)]
+    known = recorded(able, of, TARGET, fused=variant.epilogue != Epilogue())
+    if known is not None:
+        template, config = known.template, known.config
+    if not variant.starts_at_bias:
+        strategy = replace(template.strategy(TARGET), starts_at_bias=False, tailored=None)
+        template = replace(template, gpu=strategy)
+    program = build(*template.program(config, of, TARGET, variant.epilogue), TARGET).program
+    source = variant.rewrite(program.source)
+    if source == program.source:
+        return program if variant.rewrite is as_it_is else None
+    code = compile_cuda(source, ARCH)
+    return replace(program, source=source, binary=code.cubin, resources=code.resources)
+
+
+def measure(row: Row, programs: dict[str, CompiledProgram], rounds: int) -> dict[str, list[float]]:
+    """Return the quotients of each variant's time to that of the layer without an epilogue, in rising order."""
+    timers = {}
+    for name, program in programs.items():
+        timer, error = row.timed(program, VARIANTS[name].epilogue)
+        if error > TOLERANCE[row.of.dtype]:
+            print(f"{row.name} {row.mode} {name}: off by {error:.2g}", flush=True)
+        timers[name] = timer
+    lines = [in_turns(timers) for _ in range(rounds)]
+    print(f"{row.name} {row.mode}: {min(line['none'] for line in lines):.2f} µs without an epilogue")
+    return {name: sorted(line[name] / line["none"] for line in lines) for name in timers}
+
+
+def instructions(program: CompiledProgram, disassembler: str) -> Counter[str]:
+    """Count the instructions of a kernel by name, without those that fill its end."""
+    assert program.binary is not None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(program.binary)
+        file.flush()
+        text = subprocess.run([disassembler, "-c", file.name], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][\w.]*)", text)
+    return Counter(name for name in found if name not in ("NOP", "BRA"))
+
+
+def counted(programs: dict[str, CompiledProgram], disassembler: str) -> None:
+    """Print for each variant how many instructions it has beyond the plain layer, in all and those that differ most."""
+    each = {name: instructions(program, disassembler) for name, program in programs.items()}
+    for name, count in each.items():
+        more = Counter(count)
+        more.subtract(each["none"])
+        most = sorted(((n, what) for what, n in more.items() if n), key=lambda pair: -abs(pair[0]))[:6]
+        total = sum(count.values())
+        print(
+            f"  {name:28} {total:5} {total - sum(each['none'].values()):+5}  {', '.join(f'{w} {n:+}' for n, w in most)}"
+        )
+
+
+def main() -> None:
+    """Print a table for each row and mode."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("rows", nargs="*", metavar="ROW", default=ROWS, help="rows, by how their names begin")
+    parser.add_argument("--modes", nargs="+", default=MODES, help="types and layouts: float16/NHWC")
+    parser.add_argument("--rounds", type=int, default=5, help="how often everything is timed in turns")
+    parser.add_argument("--count", metavar="NVDISASM", help="count instructions instead, by this disassembler")
+    parser.add_argument("--out", type=Path, default=Path("by-hand-epilogues.json"))
+    given = parser.parse_args()
+    rows = [row for row in WORKLOADS if row.startswith(tuple(given.rows))]
+    pairs = [(row, mode) for mode in given.modes for row in rows if workload_of(row, mode) is not None]
+    names = [name for name in VARIANTS if name != "again"]
+    results = []
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
+        jobs = [(*pair, name) for pair in pairs for name in names]
+        done = pool.map(compiled, *zip(*jobs, strict=True))
+        for pair in pairs:
+            made = {name: next(done) for name in names}
+            programs = {name: program for name, program in made.items() if program is not None}
+            if given.count:
+                print(*pair, flush=True)
+                counted(programs, given.count)
+                continue
+            programs["again"] = programs["none"]
+            found = measure(Row("cuda", *pair), programs, given.rounds)
+            for name, quotients in found.items():
+                print(f"  {name:28} " + " ".join(f"{q:.3f}" for q in quotients), flush=True)
+            results.append({"row": pair[0], "mode": pair[1], "quotients": found})
+            given.out.write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
