@@ -22,7 +22,6 @@ import tilewright as tw
 from benchmarks.convolution_rows import WORKLOADS
 from benchmarks.cpu import turns
 from tilewright.report.table import Column, table
-from tilewright.runtime import set_num_threads
 
 KEEPS_MEMORY = (-3, -1)
 """M_MMAP_THRESHOLD and M_TRIM_THRESHOLD: PyTorch allocates its result in every call, and so does the call."""
@@ -47,8 +46,7 @@ def operands(options: dict[str, Any], last: bool) -> tuple[torch.Tensor, torch.T
 
 def row(name: str, last: bool, threads: int, seconds: float) -> tuple[list[str], float]:
     """Compare one layer: its line of the table, and the ratio."""
-    torch.set_num_threads(threads)
-    set_num_threads(threads)
+    torch.set_num_threads(threads)  # which holds for both sides
     x, w, given = operands(WORKLOADS[name][1], last)
     ours, theirs = partial(tw.conv2d, x, w, **given), partial(conv2d, x, w, **given)
     exact = conv2d(x.double(), w.double(), **given)

@@ -30,7 +30,7 @@ from tilewright.functional import torch_native, torch_tensors
 from tilewright.functional.plans import OURS, Decision, Plan, plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 from tilewright.functional.rivals import is_faster
-from tilewright.functional.running import program_of
+from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import tensors
 from tilewright.report.table import Column, table
 from tilewright.runtime.device import cpu

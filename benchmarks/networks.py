@@ -159,8 +159,8 @@ class Bench:
     def ours(self, executable: Executable) -> Callable[[], None]:
         """Return what runs one of our kernels."""
         from tilewright.functional.plans import OURS, Decision, Plan
-        from tilewright.functional.running import program_of
         from tilewright.functional.torch_tensors import launch
+        from tilewright.functional.torch_threads import program_of
 
         program = program_of(Plan(self.problem, self.on, Decision(OURS), executable, "measured"))
         given = [a.data_ptr() for a in (self.x, self.weight, self.out)]

@@ -26,7 +26,7 @@ from benchmarks.ship_records import write_rivals
 from tilewright.functional import cuda_kernels, fingerprint, torch_tensors
 from tilewright.functional.plans import plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
-from tilewright.functional.running import program_of
+from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import both
 from tilewright.nn import acceleration
 from tilewright.report.table import Column, table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from .executable import Executable
     from .problem import Problem
 
+
+class Threads(Protocol):
+    """Threads that run parallel loops: those of `runtime/thread_pool.py`, or another library's."""
+
+    ready: bool
+
+    def start(self) -> int:
+        """Have them running; returns the address of the function that runs a loop on them."""
+
+
 Runner = Callable[[Sequence[int], int], None]
 """`run(addresses, stream)`."""
 
@@ -27,11 +37,12 @@ Runner = Callable[[Sequence[int], int], None]
 class CpuProgram:
     """An executable on the CPU. `start(*addresses)` and `start_arrays(*arrays)` return a status."""
 
-    def __init__(self, program: Executable) -> None:
+    def __init__(self, program: Executable, threads: Threads = POOL) -> None:
         symbols = [launch.kernel + PACKED for launch in program.launches]
-        imports = {PARALLEL_FOR: POOL.start()} if program.parallel else {}
+        imports = {PARALLEL_FOR: threads.start()} if program.parallel else {}
         self._held, self._addresses = link(program.binary, symbols, imports)
         self.program = program
+        self.threads = threads
         self._free: list[list[np.ndarray]] = []
         self.direct = self._direct(arrays=True)
         """Starts the program with NumPy arrays, if it is one launch that takes exactly its arguments."""
@@ -58,8 +69,8 @@ class CpuProgram:
         return launcher.on_cpu(address, self._aligned(arguments), arrays)
 
     def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
-        if self.program.parallel and not POOL.ready:
-            POOL.start()
+        if self.program.parallel and not self.threads.ready:
+            self.threads.start()
         scratch = self._scratch()
         try:
             for start, arguments in self._starts:
@@ -130,18 +141,20 @@ class GpuProgram:
 
 
 Program = CpuProgram | GpuProgram
-_programs: dict[int, tuple[Executable, Program]] = {}
+_programs: dict[tuple[int, int], tuple[Executable, Program]] = {}
 
 
-def program_of(plan: Plan) -> Program:
-    """The loaded program of a plan that is ours; loaded once."""
+def program_of(plan: Plan, threads: Threads = POOL) -> Program:
+    """The loaded program of a plan that is ours; loaded once. On a CPU, its loops run on `threads`."""
     executable = plan.executable
     if executable is None:
         raise InternalError(f"the plan for {plan.problem} has no kernel")
-    found = _programs.get(id(executable))
+    memo = (id(executable), id(threads))
+    found = _programs.get(memo)
     if found is None:
-        made: Program = CpuProgram(executable) if plan.on.kind == "cpu" else GpuProgram(executable, plan.on.index)
-        found = _programs.setdefault(id(executable), (executable, made))
+        on_cpu = plan.on.kind == "cpu"
+        made: Program = CpuProgram(executable, threads) if on_cpu else GpuProgram(executable, plan.on.index)
+        found = _programs.setdefault(memo, (executable, made))
     return found[1]
 
 

@@ -15,13 +15,13 @@ from torch.compiler import is_dynamo_compiling
 
 from ..core.errors import UserError
 from ..runtime.device import Device, cpu, cuda
-from ..runtime.thread_pool import POOL
 from . import torch_native
 from .activations import custom
 from .launcher import MISALIGNED
 from .plans import THEIRS, Activation, plan_for
-from .running import CpuProgram, Program, failed, program_of
+from .running import CpuProgram, Program, failed
 from .signature import Arrays, Described, Signature, options_of, signature
+from .torch_threads import program_of
 
 Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
@@ -272,11 +272,11 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any], general: Ru
     start: Any = program.direct_pointers
     if start is None:
         return None
-    parallel, pool = program.program.parallel, POOL
+    parallel, threads = program.program.parallel, program.threads
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        if parallel and not pool.ready:
-            pool.start()
+        if parallel and not threads.ready:
+            threads.start()
         made = fresh(x)
         if status := start(*[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None]):
             if status != MISALIGNED:

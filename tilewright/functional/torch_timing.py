@@ -13,9 +13,9 @@ import torch
 from . import cuda_kernels, torch_native
 from .plans import OURS, Decision, Plan
 from .problem import TRANSPOSED, Problem
-from .running import program_of
 from .torch_graphs import GraphTimer
 from .torch_tensors import launch
+from .torch_threads import program_of
 
 if TYPE_CHECKING:
     from ..runtime.device import Device

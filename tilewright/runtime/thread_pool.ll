@@ -33,7 +33,14 @@
 
 %Cost = type { ptr, double }       ; 0 body, 1 cycles of an iteration
 
+; A pool whose threads are those of another library's OpenMP, by the addresses of functions that it has loaded.
+%Team = type {
+  ptr, i64,                        ; 0 pool, 1 the most threads that it has shares for
+  ptr, ptr, ptr, ptr               ; 2 GOMP_parallel, 3 omp_get_thread_num, 4 number of threads, 5 omp_in_parallel
+}
+
 @tilewright_pool = global ptr null, align 8
+@tilewright_team = global %Team zeroinitializer, align 8
 @spin_cycles = internal constant i64 SPIN_CYCLES
 @chunk_cycles = internal constant i64 CHUNK_CYCLES
 @deal_cycles = internal constant i64 DEAL_CYCLES
@@ -281,14 +288,73 @@ over:
 ; The caller runs all of it by itself where there is no pool, or the pool is busy: with the loop around this one,
 ; or with that of another caller.
 define i32 @tilewright_parallel_for(ptr %body, ptr %closure, i64 %extent) nounwind {
-  %status = call i32 @run_loop(ptr %body, ptr %closure, i64 %extent, i1 false)
+  %pool = load atomic ptr, ptr @tilewright_pool seq_cst, align 8
+  %status = call i32 @run_loop(ptr %pool, ptr %body, ptr %closure, i64 %extent, i1 false, i1 false)
   ret i32 %status
 }
 
-; The same; with `%all`, every thread is woken, however short the loop.
-define internal i32 @run_loop(ptr %body, ptr %closure, i64 %extent, i1 %all) nounwind {
+; The same on the threads of another library: as many as the caller's loops have there. Within a loop of that library it
+; is the caller alone; in a fork, where those threads are not, our own threads.
+define i32 @tilewright_parallel_for_by_team(ptr %body, ptr %closure, i64 %extent) nounwind {
 entry:
-  %pool = load atomic ptr, ptr @tilewright_pool seq_cst, align 8
+  %in.parallel.at = getelementptr %Team, ptr @tilewright_team, i32 0, i32 5
+  %in.parallel = load ptr, ptr %in.parallel.at
+  %inside = call i32 %in.parallel()
+  %nested = icmp ne i32 %inside, 0
+  %threads = call i64 @team_threads()
+  %one = icmp eq i64 %threads, 1
+  %alone = or i1 %nested, %one
+  %team.pool = load atomic ptr, ptr @tilewright_team seq_cst, align 8
+  %forked = icmp eq ptr %team.pool, null
+  %own.pool = load atomic ptr, ptr @tilewright_pool seq_cst, align 8
+  %some.pool = select i1 %forked, ptr %own.pool, ptr %team.pool
+  %pool = select i1 %alone, ptr null, ptr %some.pool
+  %team = xor i1 %forked, true
+  %status = call i32 @run_loop(ptr %pool, ptr %body, ptr %closure, i64 %extent, i1 false, i1 %team)
+  ret i32 %status
+}
+
+; As many threads as a loop of the caller has in the other library, and no more than there are shares for.
+define internal i64 @team_threads() nounwind {
+  %threads.at = getelementptr %Team, ptr @tilewright_team, i32 0, i32 4
+  %threads = load ptr, ptr %threads.at
+  %asked = call i32 %threads()
+  %wide = sext i32 %asked to i64
+  %most.at = getelementptr %Team, ptr @tilewright_team, i32 0, i32 1
+  %most = load i64, ptr %most.at
+  %number = call i64 @llvm.smin.i64(i64 %wide, i64 %most)
+  %some = call i64 @llvm.smax.i64(i64 %number, i64 1)
+  ret i64 %some
+}
+
+; What each thread of the other library runs.
+define internal void @team_worker(ptr %pool) nounwind {
+entry:
+  %thread.at = getelementptr %Team, ptr @tilewright_team, i32 0, i32 3
+  %thread = load ptr, ptr %thread.at
+  %index = call i32 %thread()
+  %own = zext i32 %index to i64
+  %number.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %number = load atomic i32, ptr %number.at seq_cst, align 4
+  %began = call i64 @llvm.readcyclecounter()
+  %iterations = call i64 @work(ptr %pool, i32 %number, i64 %own)
+  %ended = call i64 @llvm.readcyclecounter()
+  %caller = icmp eq i32 %index, 0
+  br i1 %caller, label %measured, label %done
+measured:
+  %cycles = sub i64 %ended, %began
+  %body.at = getelementptr %Pool, ptr %pool, i32 0, i32 13
+  %body = load ptr, ptr %body.at
+  call void @remember(ptr %pool, ptr %body, i64 %iterations, i64 %cycles)
+  br label %done
+done:
+  ret void
+}
+
+; Run a loop on the threads of a pool, or in the caller alone. With `%all`, every thread is woken, however short the
+; loop; with `%team`, the threads are those of the other library.
+define internal i32 @run_loop(ptr %pool, ptr %body, ptr %closure, i64 %extent, i1 %all, i1 %team) nounwind {
+entry:
   %none = icmp eq ptr %pool, null
   %few = icmp slt i64 %extent, 2
   %alone = or i1 %none, %few
@@ -307,6 +373,15 @@ whole:
 nothing:
   ret i32 0
 judge:
+  br i1 %team, label %ask, label %count
+ask:
+  %asked = call i64 @team_threads()
+  %beside = sub i64 %asked, 1
+  %beside.narrow = trunc i64 %beside to i32
+  %workers.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
+  store i32 %beside.narrow, ptr %workers.at
+  br label %count
+count:
   %threads = call i64 @threads(ptr %pool)
   %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 5
   %judged = call double @total_cycles(ptr %pool, ptr %body, i64 %extent)
@@ -319,7 +394,8 @@ judge:
   %awake.before = sub i64 %threads, %asleep.wide
   %others = icmp sgt i64 %awake.before, 1
   %wakes = icmp sgt i64 %worth, 1
-  %helped = or i1 %others, %wakes
+  %some.help = or i1 %others, %wakes
+  %helped = or i1 %some.help, %team
   %deal.each = load i64, ptr @deal_cycles
   %dealing = mul i64 %threads, %deal.each
   %long = icmp sgt i64 %total, %dealing
@@ -382,6 +458,14 @@ deal:
   br i1 %dealt, label %publish, label %deal
 publish:
   store atomic i32 %number, ptr %number.at seq_cst, align 4
+  br i1 %team, label %together, label %count.sleepers
+together:
+  %parallel.at = getelementptr %Team, ptr @tilewright_team, i32 0, i32 2
+  %parallel = load ptr, ptr %parallel.at
+  %threads.narrow = trunc i64 %threads to i32
+  call void %parallel(ptr @team_worker, ptr %pool, i32 %threads.narrow, i32 0)
+  br label %leave
+count.sleepers:
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
   %sleepers.wide = zext i32 %sleepers to i64
   %awake = sub i64 %threads, %sleepers.wide
@@ -482,7 +566,7 @@ start:
   store i32 0, ptr %arrived.at
   store i32 0, ptr %round.at
   store i32 0, ptr %failed.at
-  %status = call i32 @run_loop(ptr @run_task, ptr %tasks, i64 %count, i1 true)
+  %status = call i32 @run_loop(ptr %pool, ptr @run_task, ptr %tasks, i64 %count, i1 true, i1 false)
   ret i32 %status
 }
 

@@ -29,6 +29,8 @@ DEAL_CYCLES = 650
 """What it takes to deal out a loop, per thread that looks for its share: an empty loop on 16 threads takes 4 µs."""
 _COSTS_AT, _POOL_BYTES, _TICKET_BYTES = 1024, 2048, 128
 """Where the costs of loops stand in a pool; the bytes of a pool without its tickets, and of one ticket."""
+_BY_TEAM = "tilewright_parallel_for_by_team"
+_NAMES = ("tilewright_worker", "tilewright_end_pool", "tilewright_pool", "tilewright_team", _BY_TEAM)
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 """By machine: the number of the futex system call, and the instruction that makes spinning cheap."""
 _SLEEPING_AT = 260
@@ -67,11 +69,13 @@ class _Code:
         for name, cycles in (("SPIN", SPIN_CYCLES), ("CHUNK", CHUNK_CYCLES), ("DEAL", DEAL_CYCLES)):
             text = text.replace(f"i64 {name}_CYCLES", f"i64 {cycles}")
         text = text.replace("TICKETS_AT", str(_POOL_BYTES)).replace("COSTS_AT", str(_COSTS_AT))
-        names = [*OF_THREADS, "tilewright_worker", "tilewright_end_pool", "tilewright_pool"]
+        names = [*OF_THREADS, *_NAMES]
         held, found = link(compiled_for_host(text), names, {})
         keep_for_ever(held)
         self.parallel_for = found[PARALLEL_FOR]
         self.functions = {name: found[name] for name in OF_THREADS}
+        self.by_team = found[_BY_TEAM]
+        self.team = (ctypes.c_void_p * 6).from_address(found["tilewright_team"])
         self.worker = ctypes.c_void_p(found["tilewright_worker"])
         self.end = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found["tilewright_end_pool"])
         self.current = ctypes.c_void_p.from_address(found["tilewright_pool"])
@@ -80,6 +84,13 @@ class _Code:
 @cache
 def _code() -> _Code:
     return _Code()
+
+
+def memory_for(threads: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
+    """Return zeroed memory of a pool in which that many threads have a share, and the address at which it begins."""
+    memory = ctypes.create_string_buffer(_POOL_BYTES + threads * _TICKET_BYTES + 128)
+    address = ctypes.addressof(memory)
+    return memory, address + -address % 128
 
 
 class ThreadPool:
@@ -120,23 +131,26 @@ class ThreadPool:
     def start(self) -> int:
         """Have the threads running; returns the address of the function that runs a loop on them."""
         with self._lock:
-            code = _code()  # threads that come here at once must find the same
+            compiled = _code()  # threads that come here at once must find the same
             if not self.ready:
                 workers = self.number - 1
                 if workers:
-                    self._start(code, workers)
+                    self._start(compiled, workers)
                 self.ready = True
-        return code.parallel_for
+        return compiled.parallel_for
+
+    def code(self) -> _Code:
+        """The compiled pool; threads that come here at once find the same."""
+        with self._lock:
+            return _code()
 
     def functions(self) -> dict[str, int]:
         """Have the threads running; returns the addresses of all functions that code calls to use them."""
         self.start()
         return _code().functions
 
-    def _start(self, code: _Code, workers: int) -> None:
-        memory = ctypes.create_string_buffer(_POOL_BYTES + (workers + 1) * _TICKET_BYTES + 128)
-        address = ctypes.addressof(memory)
-        address += -address % 128
+    def _start(self, compiled: _Code, workers: int) -> None:
+        memory, address = memory_for(workers + 1)
         self._kept.append(memory)
         libc = ctypes.CDLL(None)
         started = 0
@@ -145,7 +159,7 @@ class ThreadPool:
         try:
             for _ in range(workers):
                 thread = ctypes.c_ulong()
-                if libc.pthread_create(ctypes.byref(thread), None, code.worker, ctypes.c_void_p(address)):
+                if libc.pthread_create(ctypes.byref(thread), None, compiled.worker, ctypes.c_void_p(address)):
                     break  # the system has no more threads for us: use what there is
                 libc.pthread_detach(thread)
                 started += 1
@@ -153,14 +167,14 @@ class ThreadPool:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         if started:
             ctypes.c_int32.from_address(address + _WORKERS_AT).value = started
-            code.current.value = address
+            compiled.current.value = address
 
     def _end(self) -> None:
         if self.ready:
-            code = _code()
-            pool, code.current.value = code.current.value, None
+            compiled = _code()
+            pool, compiled.current.value = compiled.current.value, None
             if pool:
-                code.end(pool)
+                compiled.end(pool)
             self.ready = False
 
     def _after_fork(self) -> None:

@@ -5,9 +5,12 @@ The weights are turned first, so that those of neighbouring filters are neighbou
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
+from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
@@ -16,13 +19,17 @@ from ...tune.space.space import Space
 from .declarations import sums_of
 from .images import Images
 from .layouts import from_layout
+from .processor import AVX512, VectorRegisters
 from .template import ScheduleStrategy
 from .tensors import Tensors
+from .workload import sum_dtype
 
 _LANES = (4, 8, 16, 32)
 _COLUMNS = (1, 2, 4, 7, 8)
 _WIDEST = 16
 """Lanes of a vector whose filters are of one group."""
+_WIDE = 5
+"""Columns of a window from which on those of neighbouring results are mostly the same."""
 _FEW = 32
 """Channels of a sum up to which its border is told apart at each read: to write out the padded input costs more."""
 _LONG = 64
@@ -97,12 +104,27 @@ def _of_one_group(of: Images) -> int:
     return next((n for n in range(min(own, _WIDEST), 1, -1) if own % n == 0), _WIDEST)
 
 
-def usual(of: Images) -> dict[str, Any]:
-    """Vectors of 16 channels or of those of one group; seven columns together, or as many as leave few over."""
-    columns = of.places[1]
-    own = min((7, 8, 4), key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # a tile loads its weights
+def _dividing(filters: int, most: int) -> int:
+    """Return the lanes, so many at most, of vectors that leave no filter over; `most` if there are none."""
+    return next((n for n in reversed(_LANES) if n <= most and filters % n == 0), most)
+
+
+def usual(of: Images, registers: VectorRegisters = AVX512) -> dict[str, Any]:
+    """Vectors of 16 channels or of those of one group; seven columns together, or as many as leave few over.
+
+    Sums fill at most half of the registers. Where that leaves four columns, and neighbouring columns share most of what
+    they read, shorter vectors let more of them be computed together.
+    """
+    columns, vector = of.places[1], registers.bytes // (8 if sum_dtype(of.dtype) == "float64" else 4)
+    room = registers.number * vector // 2
+    alone, lanes = of.groups == of.shape[1], _of_one_group(of)
+    if of.groups == 1 or alone:
+        most = vector if alone and of.kernel[1] >= _WIDE else max(_LANES[0], room // 4)
+        lanes = _dividing(of.filters, min(lanes, most))
+    fit = [n for n in (7, 8, 4) if n * lanes <= room] or [1]
+    own = min(fit, key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # a tile loads its weights
     stored = of.shape[1] // of.groups > _FEW
-    return {"tile_c": [_of_one_group(of)], "tile_x": [own], "unroll_kernel": 1, "store_padding": stored}
+    return {"tile_c": [lanes], "tile_x": [own], "unroll_kernel": 1, "store_padding": stored}
 
 
 def covers(of: Images) -> bool:
@@ -111,4 +133,9 @@ def covers(of: Images) -> bool:
     return of.layout == "NHWC" or (of.shape[1] > of.groups and _of_one_group(of) <= own and own >= _LANES[1])
 
 
-ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, covers)
+def _on(target: Target) -> ScheduleStrategy[Any]:
+    """The strategy, whose first configurations are those for the processor of a target."""
+    return replace(ON_CPU, usual=partial(usual, registers=VectorRegisters.of(target)))
+
+
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, covers, tailored=_on)

@@ -191,9 +191,8 @@ class PackagedTemplate(Generic[W]):
 
     def strategy(self, target: Target | None) -> ScheduleStrategy[W]:
         """How the target's hardware is scheduled for (without a target: a GPU)."""
-        if target is not None and not target.is_gpu:
-            return self.cpu
-        return self.gpu if target is None or self.gpu.tailored is None else self.gpu.tailored(target)
+        strategy = self.cpu if target is not None and not target.is_gpu else self.gpu
+        return strategy if target is None or strategy.tailored is None else strategy.tailored(target)
 
     def covers(self, workload: W, target: Target | None) -> bool:
         """Whether this strategy can schedule the workload."""

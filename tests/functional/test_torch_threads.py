@@ -1,0 +1,118 @@
+"""Calls on PyTorch's tensors on the CPU run on PyTorch's own threads, as many as it uses itself."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import tilewright as tw
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from tilewright.functional import torch_threads  # noqa: E402  (PyTorch is there)
+from tilewright.runtime.openmp_team import OpenMpTeam  # noqa: E402
+from tilewright.runtime.thread_pool import POOL  # noqa: E402
+
+X, W = torch.randn(2, 24, 40, 41), torch.randn(24, 1, 3, 3)
+WANTED = torch.nn.functional.conv2d(X.double(), W.double(), padding=1, groups=24).float()
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def check() -> None:
+    found = tw.conv2d(X, W, padding=1, groups=24)
+    torch.testing.assert_close(found, WANTED, atol=1e-4, rtol=1e-4)
+
+
+def run(program: str) -> str:
+    """What a program prints in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+PROGRAM = """
+import os, threading, torch
+import tilewright as tw
+from tilewright.runtime.thread_pool import POOL
+count = lambda: len(os.listdir("/proc/self/task"))
+x, w = torch.randn(4, 64, 64, 64), torch.randn(64, 1, 3, 3)
+torch.set_num_threads(1)
+call = lambda: tw.conv2d(x, w, padding=1, groups=64)
+wanted = call()
+before = count()
+def started(number):
+    torch.set_num_threads(number)
+    assert torch.equal(call(), wanted)
+    return count() - before
+"""
+
+
+def test_as_many_threads_run_as_pytorch_is_told() -> None:
+    assert run(PROGRAM + "print(*map(started, (1, 2, 4, 7)), POOL.ready)").split() == ["0", "1", "3", "6", "False"]
+
+
+def test_the_threads_are_pytorchs() -> None:
+    code = "torch.set_num_threads(4); torch.relu(torch.randn(1 << 22)); theirs = count()\n"
+    assert run(PROGRAM + code + "print(started(4) + before - theirs)").strip() == "0"
+
+
+def test_a_number_of_threads_set_in_one_thread_holds_in_the_others() -> None:
+    code = "torch.set_num_threads(3); found = []\n"
+    code += "def work(): call(); found.append(count() - before)\n"
+    code += "one = threading.Thread(target=work); one.start(); one.join(); print(found[0])"
+    assert run(PROGRAM + code).strip() == "3"  # the thread itself, and two that it starts
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+def test_any_number_of_threads_gives_the_result(threads: int) -> None:
+    torch.set_num_threads(threads)
+    for _ in range(20):
+        check()
+
+
+def test_several_threads_call_at_once() -> None:
+    torch.set_num_threads(3)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(100):
+                check()
+        except BaseException as error:
+            failures.append(error)
+
+    callers = [threading.Thread(target=work) for _ in range(4)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert not failures
+
+
+def test_a_fork_has_threads_of_its_own() -> None:
+    code = "started(3); child = os.fork()\n"
+    code += "same = lambda: (call().numpy() == wanted.numpy()).all()\n"
+    code += "if child == 0:\n    os._exit(0 if same() and POOL.ready else 1)\n"
+    code += "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), same())"
+    assert run(PROGRAM + code).split() == ["0", "True"]
+
+
+def test_a_library_without_openmp_has_none_of_its_threads() -> None:
+    assert not OpenMpTeam(ctypes.CDLL(None), "no_such_function").usable
+    assert torch_threads.threads() is not POOL, "PyTorch's wheels have OpenMP"
+
+
+def test_numpy_arrays_keep_threads_of_ours() -> None:
+    code = "import numpy as np; tw.conv2d(x.numpy(), w.numpy(), padding=1, groups=64); print(POOL.ready)"
+    assert run(PROGRAM + code).strip() == "True"

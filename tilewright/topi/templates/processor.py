@@ -1,0 +1,31 @@
+"""The vector registers of the processor that code is for, in which a tile of sums has to fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...codegen.llvm.compile import host_processor
+from ...core.architectures import x86_hardware
+from ...core.target import Target
+
+
+@dataclass(frozen=True)
+class VectorRegisters:
+    """How many there are, and the bytes of each."""
+
+    number: int
+    bytes: int
+
+    @staticmethod
+    def of(target: Target) -> VectorRegisters:
+        """Return those of a target's processor; where it names none, of the one that the program is built on."""
+        row = target.hardware
+        if target.kind == "llvm" and "mcpu" not in dict(target.labels) and "mattr" not in dict(target.labels):
+            here = host_processor()
+            row = x86_hardware(here.cpu, here.features)
+        lanes = row.vector_bytes // 4
+        return VectorRegisters(row.multiprocessor.registers // lanes, row.vector_bytes)
+
+
+AVX512 = VectorRegisters(32, 64)
+"""Where nothing is known of the processor."""
