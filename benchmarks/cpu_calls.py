@@ -3,6 +3,10 @@
 The depthwise rows of `benchmarks.convolutions`, float32, both sides on the same tensors (NCHW, and channels last) and
 the same number of threads, in turns in one process. Results are compared with PyTorch's in float64 first. A ratio is
 the median of the rounds' ratios, theirs over ours: above 1, ours is faster. *Runs* says which kernel the call takes.
+With `--between`, each layer stands between PyTorch's ReLU of its data and of its result, and all three are timed.
+
+PyTorch's threads wait for each other by spinning. Where other programs keep the cores busy, one of them is often not
+running, and both sides take milliseconds: on Linux, `chrt -f 10 python -m benchmarks.cpu_calls` goes before the others.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from statistics import geometric_mean
@@ -44,7 +49,12 @@ def operands(options: dict[str, Any], last: bool) -> tuple[torch.Tensor, torch.T
     return x, w, {"stride": options.get("stride", 1), "padding": zeros, "groups": channels}
 
 
-def row(name: str, last: bool, threads: int, seconds: float) -> tuple[list[str], float]:
+def between(layer: Callable[..., torch.Tensor], x: torch.Tensor, *args: Any, **given: Any) -> torch.Tensor:
+    """Apply a layer between two operators of PyTorch, as a network does."""
+    return torch.relu(layer(torch.relu(x), *args, **given))
+
+
+def row(name: str, last: bool, threads: int, seconds: float, chain: bool) -> tuple[list[str], float]:
     """Compare one layer: its line of the table, and the ratio."""
     torch.set_num_threads(threads)  # which holds for both sides
     x, w, given = operands(WORKLOADS[name][1], last)
@@ -52,6 +62,8 @@ def row(name: str, last: bool, threads: int, seconds: float) -> tuple[list[str],
     exact = conv2d(x.double(), w.double(), **given)
     error = float((ours().double() - exact).norm() / exact.norm())
     assert error < 1e-5, f"{name}: an error of {error}"
+    if chain:
+        ours, theirs = (partial(between, layer, x, w, **given) for layer in (tw.conv2d, conv2d))
     theirs()
     once = sum(turns(ours, theirs, 3)[:2])
     mine, their, ratio = turns(ours, theirs, max(7, min(300, int(seconds / once))))
@@ -65,6 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, len(os.sched_getaffinity(0))}))
+    parser.add_argument("--between", action="store_true", help="time each layer between two operators of PyTorch")
     parser.add_argument("--seconds", type=float, default=1.0, help="that the rounds of a row may take, about")
     given = parser.parse_args()
     for option in KEEPS_MEMORY:
@@ -77,7 +90,7 @@ def main() -> None:
         for threads in given.threads:
             for name in names:
                 for last in (False, True):
-                    line, ratio = row(name, last, threads, given.seconds)
+                    line, ratio = row(name, last, threads, given.seconds, given.between)
                     lines.append(line)
                     ratios.append(ratio)
                     print(" ".join(line), flush=True)
