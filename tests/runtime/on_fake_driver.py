@@ -101,6 +101,15 @@ def calls() -> None:
     assert len(running._programs) - known == fake("modules") - loaded == 4
 
 
+def batches() -> None:
+    """Programs whose machine code is the same share a module."""
+    loaded, known = fake("modules"), len(running._programs)
+    for batch in (48, 64, 128):
+        x, w = empty((batch, 144, 56, 56), device=cuda(1)), empty((144, 1, 3, 3), device=cuda(1))
+        tw.conv2d(x, w, padding=1, groups=144)
+    assert (fake("modules") - loaded, len(running._programs) - known) == (1, 3)
+
+
 def threads() -> None:
     given = {on: operands(on, 8, 8, 9) for on in (cuda(0), cuda(1))}
     wrong: list[BaseException] = []
@@ -189,7 +198,7 @@ def interfaces() -> None:
             assert fake("waits") == before
 
 
-PROGRAMS = (threads, arrays, modules, calls, streams, interfaces)
+PROGRAMS = (threads, arrays, modules, calls, batches, streams, interfaces)
 """The first of them compiles the launcher, in several threads at once."""
 
 if __name__ == "__main__":

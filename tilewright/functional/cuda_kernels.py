@@ -90,9 +90,20 @@ class _Current:
 def load(program: Executable, index: int) -> list[Kernel]:
     """The launches of a program, ready on a GPU."""
     with _Current(index):
-        module = ctypes.c_void_p()
-        _call("cuModuleLoadData", ctypes.byref(module), program.binary)
+        module = _module(program.binary, tuple(launch.shared for launch in program.launches), index)
         return [Kernel(module, launch, program.alignment, index) for launch in program.launches]
+
+
+@cache
+def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void_p:
+    """Load machine code onto the current GPU, once for all programs that share it, such as those of many batch sizes.
+
+    It stays until the process ends, since a CUDA graph may launch it at any time. `shared` is what its kernels get of
+    shared memory, which belongs to the module.
+    """
+    module = ctypes.c_void_p()
+    _call("cuModuleLoadData", ctypes.byref(module), binary)
+    return module
 
 
 class Kernel:

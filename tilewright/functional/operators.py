@@ -26,6 +26,8 @@ def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) 
         torch_tensors.dispatch_by(_registered)
         for kind in torch_tensors.TENSORS:
             _calls[kind] = torch_tensors.call
+        if not torch_tensors.is_tensor(x):  # such as one of `torch.fx`, which stands for a tensor
+            return torch_tensors.overridden(globals()[name], name, (x, *extras), given)
         call: Call = torch_tensors.call if type(x) in torch_tensors.TENSORS else torch_tensors.operator
         return call(name, x, extras, given)
     any_arrays = import_module(f"{__package__}.arrays")  # not needed for the arrays of NumPy and PyTorch

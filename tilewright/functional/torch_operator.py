@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 from torch.library import Library, register_autograd, register_fake, register_vmap
+from torch.utils.flop_counter import register_flop_formula
 
 from ..core.errors import UserError
 from . import torch_native
@@ -199,6 +201,15 @@ def _pool_shape(
 
 register_fake("tilewright::convolution", _convolution_shape)
 register_fake("tilewright::pool", _pool_shape)
+
+
+@register_flop_formula(torch.ops.tilewright.convolution)
+def _operations(
+    x: Any, weight: Any, bias: Any, residual: Any, name: str, *options: Any, out_shape: Any, **_: Any
+) -> int:
+    """Return the additions and multiplications, from the shapes: PyTorch's counter asks for them."""
+    seen = x if "transpose" in name else out_shape
+    return 2 * prod(seen) * prod(weight[2:] if name == "depthwise_conv2d" else weight[1:])
 
 
 # Gradients

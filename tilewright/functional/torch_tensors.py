@@ -6,6 +6,7 @@ registered with PyTorch.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,22 @@ def _needs_gradient(*arrays: Any) -> bool:
 def operator(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Compute the operator through PyTorch's dispatcher."""
     return _dispatch[0](name, x, extras, given)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether something of PyTorch's is a tensor."""
+    return isinstance(x, torch.Tensor)
+
+
+def overridden(function: Callable[..., Any], name: str, arrays: Extra, given: tuple[Any, ...]) -> Any:
+    """Let what stands for a tensor handle the call of a public function, by PyTorch's protocol `__torch_function__`."""
+    if not hasattr(type(arrays[0]), "__torch_function__"):
+        check_types(name, arrays[0], arrays[1:])
+    options = options_of(name, given)._asdict()
+    values = {**options, **dict(zip(("x", "weight", "bias", "residual", "out"), arrays, strict=True))}
+    parameters = inspect.signature(function).parameters.values()
+    named = {p.name: values[p.name] for p in parameters if values[p.name] is not p.default}
+    return torch.overrides.handle_torch_function(function, arrays, **named)
 
 
 def dispatch_by(dispatch: Callable[..., Any]) -> None:
