@@ -203,13 +203,14 @@ register_fake("tilewright::convolution", _convolution_shape)
 register_fake("tilewright::pool", _pool_shape)
 
 
-@register_flop_formula(torch.ops.tilewright.convolution)
+@register_flop_formula(torch.ops.tilewright.convolution)  # type: ignore[untyped-decorator]  # PyTorch is not followed
 def _operations(
     x: Any, weight: Any, bias: Any, residual: Any, name: str, *options: Any, out_shape: Any, **_: Any
 ) -> int:
     """Return the additions and multiplications, from the shapes: PyTorch's counter asks for them."""
     seen = x if "transpose" in name else out_shape
-    return 2 * prod(seen) * prod(weight[2:] if name == "depthwise_conv2d" else weight[1:])
+    products: int = prod(seen) * prod(weight[2:] if name == "depthwise_conv2d" else weight[1:])
+    return 2 * products
 
 
 # Gradients
