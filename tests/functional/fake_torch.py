@@ -159,6 +159,7 @@ def install() -> None:
         "empty": lambda shape, dtype, device: Tensor(np.empty(shape, dtype)),
         "empty_like": lambda a: Tensor(np.empty_like(a.data)),
         "version": SimpleNamespace(hip=None),
+        "utils": _fake("torch.utils", flop_counter=_fake("torch.utils.flop_counter")),
     }  # fmt: skip
     _fake("torch", **made)
 
