@@ -295,8 +295,8 @@ def conv2d(
         _strategy(
             "Template: products of tiles (gemm), by matrix instructions (mma), by those that round float32 (tf32), by "
             "those of Hopper's warpgroups (wgmma) and for float32 (wgmma_tf32), by matrix instructions on a tile of "
-            "the image (window), of several small groups at once (grouped) or of pairs of their rows (grouped_rows), or "
-            "windows in registers (direct).",
+            "the image (window), of several small groups at once (grouped) or of pairs of their rows (grouped_rows), "
+            "or windows in registers (direct).",
             "the tutorial's for NCHW, else the one expected to be fastest",
         ),
     ] = None,
