@@ -1,23 +1,21 @@
 """Layers of every kind on a CPU, our kernel as shipped beside PyTorch's: python -m benchmarks.cpu_layers [--only TEXT]
 
 Layers of known networks and drawn ones (`benchmarks.drawn_layers`), in both memory orders, each library on one thread,
-in turns, by the processor time of that thread, so that other programs on the machine disturb little. Both allocate
-their result. Results are compared with PyTorch's in float64 first. `--rivals FILE` writes both times into a table of
-decisions: `python -m benchmarks.cpu_layers --rivals tilewright/functional/records/rivals.jsonl`.
+in turns, by the processor time of that thread, so that other programs on the machine disturb little; with `--threads N`
+on more of them, by the clock on the wall, which needs processors that are idle. Both allocate their result. Results are
+compared with PyTorch's in float64 first. `--rivals FILE` writes both times into a table of decisions:
+`python -m benchmarks.cpu_layers --rivals tilewright/functional/records/rivals.jsonl`.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-os.environ["TILEWRIGHT_NUM_THREADS"] = "1"
 
 import torch
 
@@ -29,12 +27,13 @@ from benchmarks.untuned import LIMITS
 from tilewright.functional import torch_native, torch_tensors
 from tilewright.functional.plans import OURS, Decision, Plan, plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
-from tilewright.functional.rivals import is_faster
+from tilewright.functional.rivals import cpu_device, is_faster, vector_bytes
 from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import tensors
 from tilewright.report.table import Column, table
 from tilewright.runtime.device import cpu
 
+Clock = Callable[[], float]
 SECONDS = 0.2
 """What the rounds of a layer may take, about."""
 SHORT = 10e-6
@@ -93,24 +92,24 @@ def sides(problem: Problem) -> tuple[Callable[[], Any], Callable[[], Any], float
     return ours, lambda: compute(x, weight, bias, residual), error
 
 
-def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
-    """The seconds of this thread that a run of each takes: medians of rounds, in turns."""
-    once = min(seconds(ours, 1), seconds(theirs, 1))
+def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], clock: Clock) -> tuple[float, float]:
+    """The seconds that a run of each takes: medians of rounds, in turns."""
+    once = min(seconds(ours, 1, clock), seconds(theirs, 1, clock))
     runs = max(1, min(500, int(1e-3 / once)))  # rounds of a millisecond
     times: tuple[list[float], list[float]] = ([], [])
-    began = time.thread_time()
-    while len(times[0]) < 5 or (time.thread_time() - began < SECONDS and len(times[0]) < 100):
+    began = clock()
+    while len(times[0]) < 5 or (clock() - began < SECONDS and len(times[0]) < 100):
         for run, into in zip((ours, theirs), times, strict=True):
-            into.append(seconds(run, runs))
+            into.append(seconds(run, runs, clock))
     return statistics.median(times[0]), statistics.median(times[1])
 
 
-def seconds(run: Callable[[], Any], runs: int) -> float:
-    """The seconds of this thread that one run takes."""
-    start = time.thread_time()
+def seconds(run: Callable[[], Any], runs: int, clock: Clock) -> float:
+    """The seconds that one run takes."""
+    start = clock()
     for _ in range(runs):
         run()
-    return (time.thread_time() - start) / runs
+    return (clock() - start) / runs
 
 
 def main() -> None:
@@ -120,9 +119,11 @@ def main() -> None:
     parser.add_argument("--layouts", nargs="+", default=["NCHW", "NHWC"])
     parser.add_argument("--drawn", type=int, default=20, help="drawn layers for each type and memory order")
     parser.add_argument("--types", nargs="+", default=["float32"])
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rivals", type=Path, help="a table of decisions to write both times into")
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(given.threads)  # which holds for both sides
+    clock = time.thread_time if given.threads == 1 else time.perf_counter
     for option in KEEPS_MEMORY:
         ctypes.CDLL(None).mallopt(option, 1 << 30)
     rows: list[dict[str, Any]] = []
@@ -131,19 +132,19 @@ def main() -> None:
     for problem in (each for each in asked if given.only in str(each)):
         with torch.inference_mode():
             ours, theirs, error = sides(problem)
-            mine, their = in_turns(ours, theirs)
+            mine, their = in_turns(ours, theirs, clock)
         kept = not is_faster(problem, cpu())
         note = ("" if kept else "PyTorch  ") + ("" if error <= LIMITS[problem.dtype] else f"WRONG, {error:.1e}  ")
         print(f"{their / mine:6.2f}{mine * 1e6:11.1f}{their * 1e6:11.1f}  {note}{problem}", flush=True)
         kinds.setdefault(kind(problem), []).append((their / mine, kept))
         if min(mine, their) >= SHORT:
             times = {"ours": float(f"{mine:.4g}"), "theirs": float(f"{their:.4g}")}
-            rows.append({"problem": problem.described(), "device": f"cpu {cpu().attributes.name}", **times})
+            rows.append({"problem": problem.described(), "device": cpu_device(vector_bytes()), **times})
     if given.rivals is not None:
         write_rivals(given.rivals, rows)
     lines = [summary(what, own) for what, own in kinds.items()]
     heads = ("layers", "geomean", "least", "below 0.95", "the call", "least", "below 0.95")
-    print("\n" + "\n".join(table([Column("one thread", right=False), *map(Column, heads)], lines)))
+    print("\n" + "\n".join(table([Column(f"threads: {given.threads}", right=False), *map(Column, heads)], lines)))
 
 
 def kind(of: Problem) -> str:

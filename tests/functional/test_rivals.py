@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.rivals import Measured, distance, estimate, is_faster, table, verdict
+from tilewright.functional.rivals import (
+    Measured,
+    cpu_device,
+    distance,
+    estimate,
+    is_faster,
+    known_on_cpu,
+    table,
+    vector_bytes,
+    verdict,
+)  # fmt: skip
 from tilewright.runtime.device import cpu
 
 KNOWN = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC")
@@ -67,12 +77,15 @@ def test_the_table_that_ships() -> None:
     assert distance(known[0].problem, known[0].problem) == 0
 
 
-def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu() -> None:
+@pytest.mark.parametrize("vectors", [32, 64])
+def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu(vectors: int) -> None:
     """Those that PyTorch computes faster are its own, as they are on a GPU."""
-    known = [one for one in table() if one.device.startswith("cpu")]
+    known = [one for one in table() if one.device == cpu_device(vectors)]
     assert len({one.problem for one in known}) == len(known) > 100
     for one in known:
-        assert bool(is_faster(one.problem, cpu())) is (one.ratio > 1.03)
+        assert bool(verdict(one.problem, known_on_cpu(one.problem.dtype, vectors))) is (one.ratio > 1.03)
+    here = known_on_cpu("float32", vector_bytes())
+    assert bool(is_faster(here[0].problem, cpu())) is (here[0].ratio > 1.03)
 
 
 def test_an_estimate_on_a_cpu_has_to_be_clear() -> None:
@@ -81,3 +94,26 @@ def test_an_estimate_on_a_cpu_has_to_be_clear() -> None:
     assert verdict(near, [by_one])
     assert not verdict(near, [by_one], 1.3)
     assert verdict(KNOWN, [by_one], 1.3), "it was measured itself"
+
+
+def test_layers_that_are_not_alike_decide_a_matrix_product_only_where_they_are_clear() -> None:
+    dense, far = (
+        KNOWN._replace(groups=1),
+        KNOWN._replace(groups=1, shape=(1, 3, 224, 224), kernel=(7, 7), stride=(4, 4)),
+    )
+    assert estimate(dense, [Measured(far, "a CPU", 1e-6, 9e-6)]) is None
+    for ratio, theirs in ((0.9, True), (1.2, True), (1.5, False), (9.0, False)):
+        known = [Measured(far, "a CPU", 1e-6, ratio * 1e-6)]
+        assert bool(verdict(dense, known, 1.3, from_afar=True)) is theirs
+        assert verdict(dense, known, 1.3)
+    depthwise = Measured(KNOWN, "a CPU", 1e-6, 9e-6)
+    assert verdict(dense, [depthwise], 1.3, from_afar=True), "it is of another kind"
+
+
+def test_processors_with_the_same_vectors_decide_a_layer_on_a_cpu() -> None:
+    for vectors in (32, 64):
+        known = known_on_cpu("float32", vectors)
+        assert {one.device for one in known} == {cpu_device(vectors)}
+        assert {one.problem.dtype for one in known} == {"float32"}
+    nobodys = known_on_cpu("float32", 8)
+    assert {one.device for one in nobodys} == {cpu_device(32), cpu_device(64)}  # better than nothing

@@ -15,6 +15,8 @@ from math import exp, inf, log, log2, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.target import Target
+from ..topi.templates.processor import VectorRegisters
 from .problem import CONV, Problem
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ _FAR = 5.0
 _FASTER = 1.03
 """The other library is preferred if it is faster by at least this factor: less is noise."""
 _FASTER_ON_CPU = 1.3
-"""The same of an estimate on a CPU, where few layers were measured: judged by the others, none of 193 in float32 and
-bfloat16 runs theirs by mistake; by 1.03, five do, one of them at half the speed."""
+"""The same of an estimate on a CPU, where few layers were measured: judged by the others of its type and vectors, 5 of
+540 layers run theirs by mistake; by 1.03, 12 do."""
 _WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
 """How much each feature counts, as `_features` lists them: whether there is one row, whether the window has one; the
 window, the step, a dilation; the multiplier, and whether there is one; channels of a group, and whether their number is
@@ -86,15 +88,36 @@ def table() -> tuple[Measured, ...]:
 
 def is_faster(problem: Problem, on: Device) -> str:
     """Return why the library's own kernel is the choice for a problem; "" if ours is."""
-    known = [one for one in table() if one.device.startswith("cpu") == (on.kind == "cpu")]
-    if on.kind == "cpu":  # on which a library has fast kernels of some types, and none of others
-        known = [one for one in known if one.problem.dtype == problem.dtype]
-        return verdict(problem, known, _FASTER_ON_CPU)
-    return verdict(problem, known)
+    if on.kind == "cpu":
+        return verdict(problem, known_on_cpu(problem.dtype, vector_bytes()), _FASTER_ON_CPU, from_afar=True)
+    return verdict(problem, [one for one in table() if not one.device.startswith("cpu")])
 
 
-def verdict(problem: Problem, known: Iterable[Measured], by_others: float = _FASTER) -> str:
-    """Return the same, judged by the layers of `known`; those of them that are others must say at least `by_others`."""
+def known_on_cpu(dtype: str, vectors: int) -> list[Measured]:
+    """Return the layers of a type that were measured on processors with vectors of so many bytes; if none, on others.
+
+    A library has fast kernels of some types and for some vectors, and none of others.
+    """
+    known = [one for one in table() if one.device.startswith("cpu") and one.problem.dtype == dtype]
+    return [one for one in known if one.device == cpu_device(vectors)] or known
+
+
+def cpu_device(vectors: int) -> str:
+    """The name of a processor in the table: what kernels of either library depend on most."""
+    return f"cpu, vectors of {vectors} bytes"
+
+
+def vector_bytes() -> int:
+    """The bytes of a vector register of this machine's processor."""
+    return VectorRegisters.of(Target("llvm")).bytes
+
+
+def verdict(problem: Problem, known: Iterable[Measured], by_others: float = _FASTER, from_afar: bool = False) -> str:
+    """Return the same, judged by the layers of `known`; those of them that are others must say at least `by_others`.
+
+    With `from_afar`, ours computes a matrix product to which none is similar, if layers of its kind clearly say so.
+    """
+    known = list(known)
     found = estimate(problem, known)
     if found is not None:
         if found.ratio <= (by_others if found.away else _FASTER):
@@ -104,13 +127,16 @@ def verdict(problem: Problem, known: Iterable[Measured], by_others: float = _FAS
         return f"expected to be {found.ratio:.2f} times as fast as ours, by {found.nearest.problem} and its like"
     per_group = problem.shape[1] // problem.groups
     if problem.op == CONV and per_group >= _DENSE_CHANNELS and problem.terms >= _DENSE_TERMS:
+        distant = estimate(problem, known, inf) if from_afar else None
+        if distant is not None and distant.ratio * by_others < 1:
+            return ""
         return f"a sum over {problem.terms} products is a matrix product, and no record says that ours is faster"
     return ""
 
 
-def estimate(problem: Problem, known: Iterable[Measured]) -> Estimate | None:
-    """Estimate a problem from the layers of `known`; None if none is similar."""
-    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FAR]
+def estimate(problem: Problem, known: Iterable[Measured], far: float = _FAR) -> Estimate | None:
+    """Estimate a problem from the layers of `known` that are not further away than `far`; None if there are none."""
+    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= far and away < inf]
     if not near:
         return None
     away, nearest = min(near, key=lambda pair: pair[0])

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy import count_nonzero
 
 from ...expr.numerics import Value
 
@@ -68,21 +67,21 @@ class Shadow:
         """Note that actors `who` read cells `where`; the race, if another thread wrote them meanwhile."""
         writer = self.writer.take(where)
         bad: Value = writer != who
-        if count_nonzero(bad):
+        if bad.any():
             bad = unordered(writer, who)
-        if count_nonzero(bad):
+        if bad.any():
             bad &= ~self.silent.take(where)
             several = bad & ((writer & EVERY) == EVERY)
-            if count_nonzero(several):
+            if several.any():
                 bad[several] = ~self._is_member(where[several], who[several])
-            if count_nonzero(bad):
+            if bad.any():
                 return race_at(bad, "reads what {} wrote, with no barrier in between", where, who, writer)
         self._note_readers(where, who)
         return None
 
     def _note_readers(self, where: Value, who: Value) -> None:
         reader = self.reader.take(where)
-        if not count_nonzero((reader != who) & (reader != (who | EVERY))):
+        if ((reader == who) | (reader == (who | EVERY))).all():
             return
         new = np.where(unordered(reader, who), together(reader, who), who)
         self.reader[where] = new
@@ -90,21 +89,21 @@ class Shadow:
 
     def is_own(self, where: Value, who: Value) -> bool:
         """Whether each cell was last written by its own actor, with a change, and read by no one else."""
-        if count_nonzero(self.writer.take(where) != who) or count_nonzero(self.silent.take(where)):
+        if (self.writer.take(where) != who).any() or self.silent.take(where).any():
             return False
         reader = self.reader.take(where)
-        return not count_nonzero((reader != who) & (reader != NONE))
+        return bool(((reader == who) | (reader == NONE)).all())
 
     def write(self, where: Value, changes: Value, who: Value) -> Race | None:
         """The race, if writing to `where` (changing the value where `changes`) is one."""
         writer, reader = self.writer.take(where), self.reader.take(where)
         contested = unordered(writer, who)
         bad = contested & changes
-        if count_nonzero(bad):
+        if bad.any():
             text = "writes another value than {} wrote, with no barrier in between"
             return race_at(bad, text, where, who, writer)
         bad = unordered(reader, who) & changes
-        if count_nonzero(bad):
+        if bad.any():
             return race_at(bad, "overwrites what {} read, with no barrier in between", where, who, reader)
         goes_on = contested | (writer == who)
         self.silent[where] = ~changes & (~goes_on | self.silent.take(where))
@@ -116,12 +115,12 @@ class Shadow:
         contested = unordered(writer, who)
         new = np.where(contested, together(writer, who), who)
         alone = contested & ((writer & EVERY) != EVERY)
-        if count_nonzero(alone):
+        if alone.any():
             self._note_members(where[alone], writer[alone])
         self.writer[where] = new
         _settle(self.writer, where, new)
         shared = (self.writer.take(where) & EVERY) == EVERY
-        if count_nonzero(shared):
+        if shared.any():
             self._note_members(where[shared], who[shared])
 
     def _note_members(self, where: Value, who: Value) -> None:
@@ -152,7 +151,7 @@ def _settle(table: Value, where: Value, new: Value) -> None:
     """After `table[where] = new`: cells that several lanes of the statement met in get the joint actor."""
     last = table.take(where)
     lost = last != new
-    if count_nonzero(lost):
+    if lost.any():
         # Three threads of two blocks may meet: join until no lane disagrees.
         table[where[lost]] = together(last[lost], new[lost])
         again = table.take(where)

@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy import count_nonzero
 
 from ...core.hardware import ThreadTag
 from ...core.recursion import deep
@@ -249,7 +248,7 @@ class Runner(RunningFunction):
                         return
                 else:  # threads that are done once stay so
                     active = own(on) if active is None else active & on
-                    if not count_nonzero(active):
+                    if not active.any():
                         return
                 body(active)
 
@@ -415,5 +414,5 @@ _STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
 def _under(mask: Value, on: Value, body: Run) -> None:
     """Run `body` in those lanes of `mask` where `on` holds, if there are any."""
     active = on if mask is None else mask & on
-    if count_nonzero(active):
+    if active.any():
         body(active)

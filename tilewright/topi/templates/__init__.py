@@ -70,7 +70,9 @@ def _of_images(
     name: str, kind: type[Any], on_gpu: ScheduleStrategy[Any], runs_on: Callable[[Target | None], bool], scope: str
 ) -> PackagedTemplate[Any]:
     """A strategy of images that only some GPUs have."""
-    return PackagedTemplate(name, kind, on_gpu, replace(cpu.IMAGES, covers=never), runs_on=runs_on, scope=scope)
+    return PackagedTemplate(
+        name, kind, on_gpu, replace(cpu.IMAGES, covers=never, tailored=None), runs_on=runs_on, scope=scope
+    )
 
 
 DEPTHWISE_MMA: PackagedTemplate[Depthwise] = _of_images(
@@ -84,7 +86,7 @@ CONV2D_GEMM: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.gemm",
     Conv2d,
     contraction_simt.Simt(implicit_gemm.contraction_of, implicit_gemm.views_of).strategy(implicit_gemm.covers),
-    replace(cpu.IMAGES, covers=never),
+    replace(cpu.IMAGES, covers=never, tailored=None),
     scope="GPUs, and large groups",
 )
 _MMA = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of, prepared=prepared_data.FORMS)

@@ -5,14 +5,18 @@ The padded input is written out first, by all processors too, unless a configura
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import SplitKnob, split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv1d, Conv2d, Depthwise
+from .processor import AVX512, VectorRegisters
 from .schedule_helpers import tile_knob
 from .template import ScheduleStrategy, plain
 from .tensors import Tensors
@@ -114,8 +118,10 @@ def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t
     s[sums].vectorize(x)
 
 
-def images_usual(of: Conv2d | Depthwise) -> dict[str, Any]:
+def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters = AVX512) -> dict[str, Any]:
     """Four rows or channels together, vectors of 16; of planes by themselves, vectors that leave few columns over.
+
+    Of whole rows, so many together as the registers have room for.
 
     Small windows are written out. Their input is padded where it is read, unless a row is one vector, which the border
     would split.
@@ -125,7 +131,8 @@ def images_usual(of: Conv2d | Depthwise) -> dict[str, Any]:
     columns, taps = of.out_shape[3], of.kernel[0] * of.kernel[1]
     small, written_out = taps <= _SMALL_WINDOW, taps <= _WRITTEN_OUT
     if columns <= (_WHOLE_ROW if small or not written_out else _LANES[-1]):
-        lanes, rows = columns, 4 if columns <= _WHOLE_ROW else 2
+        most = max(1, registers.room(of.dtype) // columns)
+        lanes, rows = columns, min(most, 4 if columns <= _WHOLE_ROW else 2)
     else:
         lanes, rows = min((16, 8), key=lambda n: -(-columns // n) * n), 4
     read = of.stride[1] > 1 or (small and columns > _WHOLE_ROW)
@@ -139,4 +146,13 @@ def images_cover(of: Conv2d | Depthwise) -> bool:
 
 
 LINE: ScheduleStrategy[Conv1d] = ScheduleStrategy(line_space, line_schedule, line_usual)
-IMAGES: ScheduleStrategy[Any] = ScheduleStrategy(images_space, images_schedule, images_usual, plain, images_cover)
+
+
+def _images_on(target: Target) -> ScheduleStrategy[Any]:
+    """The strategy of images, whose first configurations are those for the processor of a target."""
+    return replace(IMAGES, usual=partial(images_usual, registers=VectorRegisters.of(target)))
+
+
+IMAGES: ScheduleStrategy[Any] = ScheduleStrategy(
+    images_space, images_schedule, images_usual, plain, images_cover, tailored=_images_on
+)

@@ -22,7 +22,6 @@ from .layouts import from_layout
 from .processor import AVX512, VectorRegisters
 from .template import ScheduleStrategy
 from .tensors import Tensors
-from .workload import sum_dtype
 
 _LANES = (4, 8, 16, 32)
 _COLUMNS = (1, 2, 4, 7, 8)
@@ -115,11 +114,10 @@ def usual(of: Images, registers: VectorRegisters = AVX512) -> dict[str, Any]:
     Sums fill at most half of the registers. Where that leaves four columns, and neighbouring columns share most of what
     they read, shorter vectors let more of them be computed together.
     """
-    columns, vector = of.places[1], registers.bytes // (8 if sum_dtype(of.dtype) == "float64" else 4)
-    room = registers.number * vector // 2
+    columns, room = of.places[1], registers.room(of.dtype)
     alone, lanes = of.groups == of.shape[1], _of_one_group(of)
     if of.groups == 1 or alone:
-        most = vector if alone and of.kernel[1] >= _WIDE else max(_LANES[0], room // 4)
+        most = registers.lanes(of.dtype) if alone and of.kernel[1] >= _WIDE else max(_LANES[0], room // 4)
         lanes = _dividing(of.filters, min(lanes, most))
     fit = [n for n in (7, 8, 4) if n * lanes <= room] or [1]
     own = min(fit, key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # a tile loads its weights

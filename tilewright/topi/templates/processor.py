@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...codegen.llvm.compile import host_processor
 from ...core.architectures import x86_hardware
 from ...core.target import Target
+from .workload import sum_dtype
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,14 @@ class VectorRegisters:
 
     number: int
     bytes: int
+
+    def lanes(self, dtype: str) -> int:
+        """How many sums of products of that type one of them holds."""
+        return self.bytes // (8 if sum_dtype(dtype) == "float64" else 4)
+
+    def room(self, dtype: str) -> int:
+        """How many of these sums a tile may have: as many as half of the registers hold."""
+        return self.number * self.lanes(dtype) // 2
 
     @staticmethod
     def of(target: Target) -> VectorRegisters:

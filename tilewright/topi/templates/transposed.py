@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -128,8 +128,7 @@ class Transposed(Convolution):
     @property
     def terms(self) -> int:
         """How many products the largest sum has."""
-        window = zip(self.kernel, self.stride, self.dilation, strict=True)
-        return self.shape[1] // self.groups * prod(-(-k // (s // gcd(s, d))) for k, s, d in window)
+        return self.shape[1] // self.groups * prod(-(-k // s) for k, s in zip(self.kernel, self.stride, strict=True))
 
     @property
     def flop(self) -> float:
