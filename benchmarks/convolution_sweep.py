@@ -225,22 +225,28 @@ class Row:
 
     def theirs(self) -> list[tuple[str, Any]]:
         """PyTorch's ways as timers."""
-        torch = self.torch
-        found = []
-        for how, call in self.of.torch(self.data, self.weights):
-            with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False), torch.inference_mode():
-                side = torch.cuda.Stream()
-                with torch.cuda.stream(side):
-                    for _ in range(3):
-                        call()
-                torch.cuda.synchronize()
-                graph = torch.cuda.CUDAGraph()
-                calls = 100 if self.of.flop < 5e8 else CALLS if self.of.flop < 4e9 else 4
-                with torch.cuda.graph(graph):
-                    for _ in range(calls):
-                        call()
-            found.append((how, partial(_replayed, torch, graph, calls)))
-        return found
+        return theirs(self.of, self.data, self.weights)
+
+
+def theirs(of: Any, data: Any, weights: Any) -> list[tuple[str, Any]]:
+    """PyTorch's ways to compute a workload as timers."""
+    import torch
+
+    found = []
+    for how, call in of.torch(data, weights):
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False), torch.inference_mode():
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    call()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            calls = 100 if of.flop < 5e8 else CALLS if of.flop < 4e9 else 4
+            with torch.cuda.graph(graph):
+                for _ in range(calls):
+                    call()
+        found.append((how, partial(_replayed, torch, graph, calls)))
+    return found
 
 
 def _replayed(torch: Any, graph: Any, calls: int, number: int) -> float:

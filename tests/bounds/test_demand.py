@@ -114,3 +114,30 @@ def test_an_index_that_is_read_from_memory_may_be_any() -> None:
     values, out = floats(8), empty(1)
     run(tw.lower(te.create_schedule(C.op), [A, where, C])["main"], values, np.array([5], "int32"), out)
     assert out[0] == values[5] + 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(PICK([2, 3, 4]), PICK([3, 5, 6]), PICK([2, 5, 7, 11]), PICK([1, 2, 4]), PICK([0, 3]))
+def test_with_guarded_reads_loops_that_run_too_far_need_no_more_than_their_tile(
+    tall: int, wide: int, threads: int, lanes: int, shift: int
+) -> None:
+    """Tiles of whole rows, whose elements are dealt out to threads: guards cut off what is beyond the tile."""
+    rows = 3 * tall
+    A = te.placeholder((rows + shift, wide), name="A")
+    B = te.compute((rows + shift, wide), lambda i, j: A[i, j] * 2.0, "B")
+    C = te.compute((rows, wide), lambda i, j: B[i + shift, j] + 1.0, "C")
+    s = te.create_schedule(C.op)
+    outer, inner = s[C].split(C.op.axis[0], factor=tall)
+    flat, _ = s[C].split(s[C].fuse(inner, C.op.axis[1]), factor=lanes)
+    s[C].split(flat, factor=threads)
+    s[B].compute_at(s[C], outer)
+    s[C].pragma(outer, "guarded_reads", 1)
+    (low, extent), (left, width) = region(s, B)[0]
+    for tile in range(3):
+        env = {outer.var: tile}
+        assert (evaluate(low, env), evaluate(extent, env)) == (tile * tall + shift, tall)
+    assert (evaluate(left, {}), evaluate(width, {})) == (0, wide)
+    a = floats(rows + shift, wide)
+    made = empty(rows, wide)
+    run(tw.lower(s, [A, C])["main"], a, made)
+    np.testing.assert_array_equal(made, a[shift:] * 2 + 1)

@@ -303,7 +303,8 @@ def test_of_the_strategies_that_a_log_knows_the_fastest_is_applied():
 def test_templates_are_known_by_name():
     assert {t.name for t in templates.ALL} == {
         "topi/conv1d", "topi/conv2d", "topi/conv2d.direct", "topi/conv2d.grouped", "topi/depthwise",
-        "topi/depthwise.direct", "topi/depthwise.mma", "topi/conv2d.gemm", "topi/conv2d.mma", "topi/conv2d.tf32",
+        "topi/depthwise.direct", "topi/depthwise.mma", "topi/depthwise.planes", "topi/conv2d.gemm", "topi/conv2d.mma",
+        "topi/conv2d.tf32",
         "topi/conv2d.window", "topi/conv2d.wgmma", "topi/conv2d.wgmma_tf32", "topi/dense", "topi/dense.mma",
         "topi/dense.tf32", "topi/dense.wgmma", "topi/dense.wgmma_tf32", "topi/batch_matmul", "topi/batch_matmul.mma",
         "topi/batch_matmul.tf32", "topi/batch_matmul.wgmma", "topi/batch_matmul.wgmma_tf32", "topi/conv_transpose",

@@ -24,7 +24,7 @@ from ..tensor.axis import Range
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
-from .nest import Loop, axis_values, own_loops
+from .nest import Loop, axis_values, cut_axes, own_loops
 from .value import StageBounds
 from .visibility import shares
 
@@ -56,7 +56,9 @@ def demand(
         relaxed = running_loops(stage, scope, consumer)
         if isinstance(consumer.stage.op, ExternOp):
             return tuple(Region(Range(extent), "") for extent in stage.op.shape)
-        values = axis_values(consumer.stage, consumer.ranges)
+        cut = cut_axes(consumer.stage, consumer.ranges, relaxed)
+        values = axis_values(consumer.stage, consumer.ranges, {axis: axis.var for axis in cut})
+        relaxed |= {axis.var: (consumer.ranges[axis].min, consumer.ranges[axis].extent) for axis in cut}
         if isinstance(consumer.stage.op, ScanOp):
             row = values[consumer.stage.op.scan_axis] if any(map(is_read, consumer.stage.op.update)) else None
             found = _rows(stage, row)

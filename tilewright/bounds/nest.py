@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from math import prod
 
-from ..expr.nodes import Expr, IntImm
+from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import const
+from ..schedule.primitives.annotate import GUARDED_READS
+from ..schedule.relations import Split
 from ..schedule.value import At, Schedule, Stage
 from ..schedule.value import Loop as Loop
 from ..tensor.axis import AxisKind, IterVar, Range
@@ -58,8 +61,13 @@ def _threads_around(loops: tuple[Loop, ...], depth: int) -> tuple[Loop, ...]:
     return tuple(loop for loop in loops[depth + 1 :] if loop.thread is not None)
 
 
-def axis_values(stage: Stage, ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
-    """The value of each axis of `stage` in terms of loop variables; a plain loop of extent 1 is its minimum."""
+def axis_values(
+    stage: Stage, ranges: Mapping[IterVar, Range], known: Mapping[IterVar, Expr] | None = None
+) -> dict[IterVar, Expr]:
+    """The value of each axis of `stage` in terms of loop variables; a plain loop of extent 1 is its minimum.
+
+    Axes in `known` have the values given there, whatever their loops are.
+    """
     values: dict[IterVar, Expr] = {}
     for loop in own_loops(stage):
         single = loop.thread is None and is_one(ranges[loop.axis].extent)
@@ -67,7 +75,27 @@ def axis_values(stage: Stage, ranges: Mapping[IterVar, Range]) -> dict[IterVar, 
         values[loop.axis] = value + ranges[loop.axis].min
     for relation in reversed(stage.relations):
         values.update(relation.values_up(values, ranges))
+        values.update({axis: known[axis] for axis in relation.above if axis in known} if known else {})
     return values
+
+
+def cut_axes(stage: Stage, ranges: Mapping[IterVar, Range], running: Container[Var]) -> list[IterVar]:
+    """Return the axes whose loops all are `running`, and run further than the axis: guards cut off the rest.
+
+    None where the stage does not ask for it: kernels were timed with the regions that they have without it.
+    """
+    if not any(pragma == (GUARDED_READS, 1) for axis in stage.leaves for pragma in stage.note(axis).pragmas):
+        return []
+    whole = {loop.axis for loop in own_loops(stage) if loop.var in running}
+    found = []
+    for relation in reversed(stage.relations):
+        if relation.below and whole.issuperset(relation.below):
+            whole.update(relation.above)
+            extents = [ranges[axis].extent for axis in (*relation.above, *relation.below)]
+            if isinstance(relation, Split) and all(isinstance(e, IntImm) for e in extents):
+                extent, *parts = (e.value for e in extents if isinstance(e, IntImm))
+                found += [relation.parent] if prod(parts) > extent else []
+    return found
 
 
 def is_one(e: Expr) -> bool:

@@ -23,6 +23,7 @@ LAYERS = [
     Conv2d.of((4, 32, 14, 14), 32, layout="NHWC"),
     Conv2d.of((1, 32, 28, 28), 32, groups=8, dtype="float16"),
     Depthwise.of((2, 16, 28, 28), 7, dtype="float16"),
+    Depthwise.of((4, 16, 14, 14), 3),
     Dense.of((64, 128), 64, dtype="float16"),
     Dense.of((64, 128), 64),
     BatchMatmul.of((2, 64, 64), 64, dtype="float16"),
@@ -52,7 +53,10 @@ def test_what_it_ranks_first_is_the_first_configuration(template: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["topi/conv2d.mma", "topi/conv2d.window", "topi/conv2d.gemm", "topi/depthwise.mma"])
+@pytest.mark.parametrize(
+    "name",
+    ["topi/conv2d.mma", "topi/conv2d.window", "topi/conv2d.gemm", "topi/depthwise.mma", "topi/depthwise.planes"],
+)
 def test_the_default_search_begins_with_what_it_ranks(name: str) -> None:
     task = task_of(next(template for template in ALL if template.name == name))
     search = automatic(task, 0)

@@ -19,6 +19,7 @@ from . import (
     cpu_channels_last,
     depthwise,
     depthwise_mma,
+    depthwise_planes,
     direct,
     elementwise,
     grouped_mma,
@@ -81,6 +82,9 @@ DEPTHWISE_MMA: PackagedTemplate[Depthwise] = _of_images(
     depthwise_mma.ON_GPU,
     depthwise_mma.runs_on,
     f"16-bit floats in NCHW, with stride and dilation 1, on {_MATRIX_UNITS}",
+)
+DEPTHWISE_PLANES: PackagedTemplate[Depthwise] = _of_images(
+    "topi/depthwise.planes", Depthwise, depthwise_planes.ON_GPU, always, "small images in NCHW on GPUs"
 )
 CONV2D_GEMM: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.gemm",
@@ -190,7 +194,7 @@ CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
     (CONV2D_DIRECT, CONV2D_ROWS, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_WINDOW, CONV2D_WGMMA),
 )
 DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
-    "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT, DEPTHWISE_MMA)
+    "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT, DEPTHWISE_MMA, DEPTHWISE_PLANES)
 )
 
 TRANSPOSED: PackagedTemplate[Transposed] = PackagedTemplate(
@@ -202,7 +206,7 @@ ALL.extend(
     (
         *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW),
         *(CONV2D_WGMMA, CONV2D_WGMMA_TF32, CONV2D_ROWS),
-        *(DEPTHWISE, DEPTHWISE_DIRECT, DEPTHWISE_MMA, TRANSPOSED, POOLING),
+        *(DEPTHWISE, DEPTHWISE_DIRECT, DEPTHWISE_MMA, DEPTHWISE_PLANES, TRANSPOSED, POOLING),
         *(DENSE, DENSE_MMA, DENSE_TF32, DENSE_WGMMA, DENSE_WGMMA_TF32),
         *(BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32, BATCH_MATMUL_WGMMA, BATCH_MATMUL_WGMMA_TF32),
     )
@@ -234,6 +238,7 @@ _SCHEDULES = (
     cpu_channels_last,
     depthwise,
     depthwise_mma,
+    depthwise_planes,
     direct,
     elementwise,
     grouped_mma,

@@ -85,6 +85,9 @@ class ScheduleStrategy(Generic[W]):
         Returns the strategy for a target: what it expects may depend on the hardware, its space does not.
     starts_at_bias : bool
         Whether `declare` takes a bias as well, at which the sums start: adding it then costs no instruction.
+    timed : bool
+        Whether its kernels have been timed on hardware. Before that only tuners take it: it is the choice of no call
+        without records.
     """
 
     space: Callable[[W], Space]
@@ -99,6 +102,7 @@ class ScheduleStrategy(Generic[W]):
     expected: Callable[[W, Mapping[str, Any]], Expectation] | None = None
     tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
     starts_at_bias: bool = False
+    timed: bool = True
 
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""
@@ -316,7 +320,8 @@ class PackagedTemplate(Generic[W]):
 
 
 def cheapest(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> PackagedTemplate[W]:
-    """Return the strategy that is expected to take the least time, or the last one where nothing is expected."""
+    """Return the timed strategy that is expected to take the least time, or the last one where nothing is expected."""
+    able = [template for template in able if template.strategy(target).timed] or able
     costs = [template.strategy(target).cost(workload) for template in able]
     known = [(cost, -place) for place, cost in enumerate(costs) if isfinite(cost)]
     return able[-min(known)[1]] if known else able[-1]

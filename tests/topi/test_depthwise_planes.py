@@ -1,0 +1,135 @@
+"""Depthwise convolutions of small images by whole planes: awkward sizes, against float64, wherever they run."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.emulator.device import emulated, emulation
+from tests.emulator.marks import emulates
+from tests.passes.running import finish
+from tests.topi.test_direct import EPILOGUES, check, problem
+from tilewright.core.target import Target
+from tilewright.driver import build, lower_for
+from tilewright.loops.interpret import interpret
+from tilewright.topi.templates import DEPTHWISE, DEPTHWISE_PLANES, Depthwise
+from tilewright.topi.templates.depthwise_planes_cost import Block, blocks, ranked
+
+CUDA = Target("cuda -arch=sm_90")
+LAYERS = (
+    Depthwise.of((4, 12, 7, 7), 3),
+    Depthwise.of((2, 8, 14, 14), 3, stride=2, dtype="float16"),
+    Depthwise.of((6, 4, 9, 11), (5, 3), padding=(3, 0, 1, 2), dtype="bfloat16"),  # single elements of odd rows
+    Depthwise.of((2, 6, 8, 12), 3, stride=(1, 3), dilation=2, multiplier=2),
+    Depthwise.of((4, 5, 10, 6), (4, 1), padding=(0, 0, 3, 0), dtype="float64"),  # nothing around the columns
+    Depthwise.of((3, 16, 5, 8), 7, dtype="float16"),  # three images: none of the numbers of copies divides them
+)
+OTHERS = {
+    "channels last": Depthwise.of((2, 8, 14, 14), layout="NHWC"),
+    "large image": Depthwise.of((2, 8, 56, 56)),
+    "long rows": Depthwise.of((2, 8, 2, 64)),
+    "few results": Depthwise.of((2, 2, 3, 3)),
+}
+"""What it leaves to others."""
+
+
+def cases(*layers: Depthwise) -> Any:
+    return pytest.mark.parametrize("of", [pytest.param(w, id=w.title.replace("  ", ",")) for w in layers])
+
+
+def drawn(of: Depthwise, count: int, seed: int = 0) -> list[Block]:
+    """Some blocks of different numbers of copies and ways to store, those with rings of copies first."""
+    rng = np.random.default_rng(seed)
+    kinds: dict[Any, list[Block]] = {}
+    for block in blocks(of):
+        kinds.setdefault((-block.copies, block.together), []).append(block)
+    return [kind[int(rng.integers(len(kind)))] for _, kind in sorted(kinds.items())][:count]
+
+
+def program(of: Depthwise, block: Block, number: int) -> Any:
+    """The program of a block, with one of three epilogues."""
+    config = DEPTHWISE_PLANES.gpu.nearest(of, block.wanted())
+    assert Block.of(config) == block
+    return DEPTHWISE_PLANES.program(config, of, CUDA, EPILOGUES[number % 3])
+
+
+def computed(of: Depthwise, count: int, seed: int, compiled: Any) -> None:
+    for number, block in enumerate(drawn(of, count, seed)):
+        inputs, right, allowed = problem(of, EPILOGUES[number % 3])
+        arrays = [tw.nd.array(a, tw.cuda()) for a in (*inputs, np.full(right.shape, np.nan, inputs[0].dtype))]
+        compiled(*program(of, block, number))(*arrays)
+        check(arrays[-1].numpy(), right, allowed)
+
+
+@emulates
+@cases(*LAYERS)
+def test_the_source_computes_it(of: Depthwise) -> None:
+    with emulation():
+        computed(of, 2, 1, emulated)
+
+
+@pytest.mark.cuda
+@cases(*LAYERS)
+def test_on_a_gpu(of: Depthwise) -> None:
+    computed(of, 8, 2, lambda s, args: build(s, args, CUDA))
+
+
+@cases(*LAYERS[1:4])
+def test_by_the_interpreter(of: Depthwise) -> None:
+    for number, block in enumerate(drawn(of, 2)):
+        inputs, right, allowed = problem(of, EPILOGUES[number % 3])
+        finished = finish(lower_for(CUDA, *program(of, block, number)).functions[0], str(CUDA), check=True)
+        out = np.full(right.shape, np.nan, inputs[0].dtype)
+        interpret(finished, [*inputs, out], outputs=[finished.buffers[-1]], races=True)
+        check(out, right, allowed)
+
+
+@cases(Depthwise.of((128, 576, 14, 14), stride=2), *LAYERS[1:3])
+def test_kernels_compile(of: Depthwise) -> None:
+    for block in (ranked(of)[0], next(b for b in ranked(of) if b.copies > 1)):
+        (used,) = build(*program(of, block, 1), CUDA).resources.values()
+        assert used.stack_bytes == 0
+        assert used.shared_bytes == block.shared_bytes(of)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("copies", [2, 3, 4])
+def test_a_block_waits_once_per_image(copies: int, together: bool, dtype: str) -> None:
+    """For planes copied `copies` - 1 images ago, behind the barrier that frees their place; no others are read."""
+    of = Depthwise.of((8, 64, 14, 14), 5, stride=2, dtype=dtype)
+    source = build(*program(of, Block(16, 8, 4, 1, copies, together), 0), CUDA).program.source
+    assert re.findall(r"cp\.async\.wait_group (\d+)", source) == [str(copies - 2)]
+    assert source.count("__syncthreads()") == 1 + together
+    assert set(re.findall(r"copy_(\d+)", source)) == {"16"}
+
+
+def test_results_leave_in_vectors() -> None:
+    of = Depthwise.of((4, 8, 7, 7), 3)
+    source = build(*program(of, Block(8, 4, 2, 7, 2, True), 0), CUDA).program.source
+    assert set(re.findall(r"(\S+)\(result \+", source)) == {"*(float4*)"}
+
+
+@cases(*LAYERS)
+def test_no_call_without_records_takes_it(of: Depthwise) -> None:
+    assert DEPTHWISE_PLANES in DEPTHWISE.strategies
+    assert DEPTHWISE_PLANES.covers(of, CUDA)
+    assert DEPTHWISE.choose(of, CUDA)[0] is not DEPTHWISE_PLANES
+
+
+@pytest.mark.parametrize("of", OTHERS.values(), ids=OTHERS)
+def test_what_it_leaves_to_others(of: Depthwise) -> None:
+    assert not DEPTHWISE_PLANES.covers(of, CUDA)
+
+
+def test_the_model_ranks_each_kind_first() -> None:
+    of = Depthwise.of((128, 576, 14, 14), stride=2)
+    order = ranked(of)
+    assert sorted(order, key=hash) == sorted(blocks(of), key=hash)
+    assert order[0].cycles(of) == min(block.cycles(of) for block in order)
+    first = [(block.rows, block.columns, block.copies, block.together) for block in order[:40]]
+    assert len(set(first)) == len(first)

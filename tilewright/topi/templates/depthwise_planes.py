@@ -1,0 +1,151 @@
+"""Depthwise convolutions of small images in NCHW: blocks copy whole planes, of one image after another.
+
+Rows of a small image are shorter than the sectors and lines of memory, so threads that load windows and store tiles use
+half of what moves. Planes lie one after another instead: those of a block are one stretch of memory, which it copies to
+shared memory in vectors of 16 bytes, while it computes those that it copied before. Results may leave the same way.
+
+No kernel of this strategy has been timed yet. Until then only tuners take it: a call without records never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd, inf, prod
+from typing import Any
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar
+from ...tensor.tensor import Tensor
+from ...tune.space.config import Config
+from ...tune.space.knobs import value_knob
+from ...tune.space.space import Space
+from ...tune.task import Expectation
+from .convolutions import Depthwise
+from .declarations import sums_of
+from .depthwise_planes_cost import NUMBERS, Block, blocks, possible, ranked
+from .gpu import USUAL, Gpu
+from .matrix_units import modelled
+from .schedule_helpers import bind_all
+from .template import ScheduleStrategy
+from .tensors import Tensors
+from .window_cost import ACCESS, BYTES
+
+_PLANE_BYTES, _ROW_BYTES = 4096, 128
+_THREAD = "threadIdx.x"
+
+
+def space(of: Depthwise) -> Space:
+    """The knobs.
+
+    `planes`: channels of a block, `images`: images that it computes one after another, `copies`: for how many of them
+    it has room, so that the next ones arrive meanwhile. `rows`, `columns`: results of a thread. `store`: whether
+    threads store their results "straight", or a block collects them in shared memory and stores them "together".
+    """
+    found = blocks(of)
+    knobs = [value_knob(name, sorted({getattr(block, name) for block in found})) for name in NUMBERS]
+
+    def whole(choices: Mapping[str, Any]) -> bool:
+        return Block.of(choices).is_possible(of)
+
+    return Space([*knobs, value_knob("store", ["straight", "together"])]).where(
+        whole, (*NUMBERS, "store"), "a block that the hardware can hold, and at most as many copies as images"
+    )
+
+
+def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+    """Declare the sums over the rows of the input that a thread's rows of results see; they start at a bias, if any."""
+    block = Block.of(config)
+    return sums_of(of, data, weights, block.chunk(of), False, block.rows, (block.rows, block.columns), bias)
+
+
+def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Copy planes to shared memory, and have each thread compute a tile of one, row by row of the input."""
+    block, out, padded = Block.of(config), t.out, t.padded
+    held = s.cache_read(t.data, "shared", [padded])
+    made = s.cache_write(out, "shared") if block.together else out
+    sums = s.cache_write(made, "local") if t.sums is out else t.sums
+    for tensor in (sums, padded):
+        s[tensor].set_scope("local")
+    n, f, y, x = out.op.axis
+    n, image = s[out].split(n, factor=block.images)
+    f, plane = s[out].split(f, factor=block.planes * of.multiplier)
+    s[out].reorder(n, f, image, plane, y, x)
+    grid = s[out].fuse(n, f)
+    bind_all(s, out, (grid,), ("blockIdx.x",))
+    threads = block.threads(of)
+    if block.together:
+        s[made].compute_at(s[out], image)
+        s[out].pragma(grid, "guarded_reads", 1)  # of whole planes, though threads may be dealt more
+        _deal_out(s, out, (plane, y, x), threads, gcd(ACCESS // BYTES[of.dtype], block.results(of)))
+        _, plane, y, x = made.op.axis
+    thread = _tile(s, made, (plane, y, x), block)
+    s[sums].compute_at(s[made], thread)
+    ry, rx = sums.op.reduce_axis
+    s[sums].reorder(ry, rx, *sums.op.axis)
+    s[sums].unroll(ry)
+    s[padded].compute_at(s[sums], ry)
+    if block.chunk(of) > 1:
+        s[padded].vectorize(padded.op.axis[-1])
+    s[held].compute_at(s[out], image)
+    _deal_out(s, held, held.op.axis, threads, gcd(ACCESS // BYTES[of.dtype], block.held(of)))
+    if block.copies > 1:
+        s[held].storage_align(held.op.axis[0], block.apart(of), 0)
+        s[held].pipeline(block.copies)
+
+
+def _tile(s: ScheduleHandle, made: Tensor, axes: Sequence[IterVar], block: Block) -> IterVar:
+    """Give each thread a tile of a plane; returns the loop over threads."""
+    plane, y, x = axes
+    y, yi = s[made].split(y, factor=block.rows)
+    x, xi = s[made].split(x, factor=block.columns)
+    s[made].reorder(plane, y, x, yi, xi)
+    thread = s[made].fuse(plane, y, x)
+    bind_all(s, made, (thread,), (_THREAD,))
+    return thread
+
+
+def _deal_out(s: ScheduleHandle, tensor: Tensor, axes: Sequence[IterVar], threads: int, width: int) -> None:
+    """Have neighbouring threads move neighbouring vectors."""
+    flat, lanes = s[tensor].split(s[tensor].fuse(*axes), factor=width)
+    if width > 1:
+        s[tensor].vectorize(lanes)
+    bind_all(s, tensor, (s[tensor].split(flat, factor=threads)[1],), (_THREAD,))
+
+
+def order(of: Depthwise, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
+    """All choices, those first that cost least by the model of `Block`."""
+    return [block.wanted() for block in ranked(of, gpu)]
+
+
+def usual(of: Depthwise, gpu: Gpu = USUAL) -> dict[str, Any]:
+    """The choices that cost least."""
+    return ranked(of, gpu)[0].wanted()
+
+
+def expected(of: Depthwise, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
+    """What the model of `Block` expects of a configuration."""
+    block = Block.of(choices)
+    return Expectation(block.cycles(of, gpu), block.threads(of), block.blocks(of))
+
+
+def covers(of: Depthwise) -> bool:
+    """Small images whose planes lie one after another."""
+    if of.layout != "NCHW" or of.dtype not in BYTES:
+        return False
+    size = BYTES[of.dtype]
+    small = prod(of.shape[2:]) * size <= _PLANE_BYTES and of.shape[3] * size < _ROW_BYTES
+    return small and any(True for _ in possible(of))
+
+
+def cost(of: Depthwise, gpu: Gpu = USUAL) -> float:
+    """Nothing, until kernels have been timed: the model is not to be compared with those of other strategies."""
+    return inf
+
+
+ON_GPU: ScheduleStrategy[Depthwise] = modelled(
+    ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=True, timed=False),
+    usual=usual,
+    order=order,
+    cost=cost,
+    expected=expected,
+)
