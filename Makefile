@@ -86,11 +86,11 @@ check: $(READY) ## lint, formatting, types, and who may import whom
 test-gpu: ## run the tests that need an NVIDIA GPU, with PYTHON_GPU
 	@$(PYTHON_GPU) -m pytest -m cuda $(PYTEST_ARGS)
 
-bench: $(READY) ## run every benchmark in benchmarks/
+bench: $(READY) ## run every benchmark in benchmarks/, but what runs them again: acceptance
 	@shopt -s nullglob; found=; \
 	for file in benchmarks/*.py; do \
 	    name=$${file#benchmarks/}; name=$${name%.py}; \
-	    case $$name in _*) continue ;; esac; \
+	    case $$name in _*|acceptance*) continue ;; esac; \
 	    found=1; echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
 	done; \
 	[[ -n $$found ]] || echo "benchmarks/ holds no benchmark yet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -35,3 +36,6 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 DENSE = ("resnet", "r50")
 """How the names of dense convolutions begin, which another table is for."""
+DEPTHWISE = [name for name, (operator, _) in WORKLOADS.items() if operator == "depthwise"]
+SMALL_DEPTHWISE = [n for n in DEPTHWISE if prod(WORKLOADS[n][1]["shape"]) < 1e8 and not n.startswith("replk")]
+"""Depthwise rows that take a CPU no more than a second."""

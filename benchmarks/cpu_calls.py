@@ -16,7 +16,6 @@ import ctypes
 import os
 from collections.abc import Callable
 from functools import partial
-from math import prod
 from statistics import geometric_mean
 from typing import Any
 
@@ -24,12 +23,18 @@ import torch
 from torch.nn.functional import conv2d
 
 import tilewright as tw
-from benchmarks.convolution_rows import WORKLOADS
+from benchmarks.convolution_rows import DEPTHWISE, SMALL_DEPTHWISE, WORKLOADS
 from benchmarks.cpu import turns
 from tilewright.report.table import Column, table
 
 KEEPS_MEMORY = (-3, -1)
 """M_MMAP_THRESHOLD and M_TRIM_THRESHOLD: PyTorch allocates its result in every call, and so does the call."""
+
+
+def keep_memory() -> None:
+    """Have the C library keep memory that is freed, for both sides."""
+    for option in KEEPS_MEMORY:
+        ctypes.CDLL(None).mallopt(option, 1 << 30)
 
 
 def operands(options: dict[str, Any], last: bool) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
@@ -80,11 +85,8 @@ def main() -> None:
     parser.add_argument("--between", action="store_true", help="time each layer between two operators of PyTorch")
     parser.add_argument("--seconds", type=float, default=1.0, help="that the rounds of a row may take, about")
     given = parser.parse_args()
-    for option in KEEPS_MEMORY:
-        ctypes.CDLL(None).mallopt(option, 1 << 30)
-    depthwise = [name for name, (operator, _) in WORKLOADS.items() if operator == "depthwise"]
-    small = [n for n in depthwise if prod(WORKLOADS[n][1]["shape"]) < 1e8 and not n.startswith("replk")]
-    names = [n for n in depthwise if n.startswith(tuple(given.names))] if given.names else small
+    keep_memory()
+    names = [n for n in DEPTHWISE if n.startswith(tuple(given.names))] if given.names else SMALL_DEPTHWISE
     lines, ratios = [], []
     with torch.inference_mode():
         for threads in given.threads:

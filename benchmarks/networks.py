@@ -16,7 +16,7 @@ import multiprocessing
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import zip_longest
 from math import prod
@@ -53,24 +53,30 @@ def worth_tuning(names: list[str], again: bool = False) -> list[Problem]:
 
     Dense layers, of which fewer gain and which take longer to compile, are last.
     """
-    known = {(inp.task.name, tuple(inp.task.args)) for inp, _ in _shipped()}
     measured = [one for one in rivals.table() if not one.device.startswith("cpu")]
     gains: dict[str, list[tuple[float, Problem]]] = {name: [] for name in names}
-    for problem, networks in layers().items():
-        if gains.keys().isdisjoint(networks):
-            continue
-        able, workload = strategies_of(problem, TARGET)
-        if not again and any((template.name, tuple(workload.args)) in known for template in able):
-            continue
+    own = {problem: often for problem, often in layers().items() if not gains.keys().isdisjoint(often)}
+    for problem in own if again else without_record(own):
         expected = rivals.estimate(problem, measured)
         ratio = 1.0 if expected is None else expected.ratio
-        for network, often in networks.items():
+        for network, often in own[problem].items():
             if network in gains and ratio < _HOPELESS:
                 gains[network].append((often / ratio / problem.shape[0] ** 0.5, problem))
-    queues = [[p for _, p in sorted(own, key=lambda pair: -pair[0])] for own in gains.values()]
+    queues = [[p for _, p in sorted(each, key=lambda pair: -pair[0])] for each in gains.values()]
     longest = max(map(len, queues), default=0)
     found = dict.fromkeys(queue[i] for i in range(longest) for queue in queues if i < len(queue))
     return sorted(found, key=lambda problem: problem.groups == 1)
+
+
+def without_record(problems: Iterable[Problem]) -> list[Problem]:
+    """Return those of the layers that no record that ships is of."""
+    known = {(inp.task.name, tuple(inp.task.args)) for inp, _ in _shipped()}
+    found = []
+    for problem in problems:
+        able, workload = strategies_of(problem, TARGET)
+        if not any((template.name, tuple(workload.args)) in known for template in able):
+            found.append(problem)
+    return found
 
 
 def _shipped() -> Iterator[Any]:

@@ -38,6 +38,8 @@ GPU = torch.cuda.is_available()
 WHERE = "cuda" if GPU else "cpu"
 BURST, ROUNDS = 100, 40
 Call = Callable[[], Any]
+Setting = tuple[str, str, int]
+"""A model, the type, and the batch."""
 
 
 # Compiling ahead
@@ -64,25 +66,34 @@ def compile_one(job: tuple[Problem, str]) -> None:
 # Host time
 
 
+HOST_LAYERS = {
+    "depthwise 3x3, 1x32x14x14": ((1, 32, 14, 14), 1, False),
+    "the same with a bias": ((1, 32, 14, 14), 1, True),
+    "depthwise 3x3, 8x64x7x7": ((8, 64, 7, 7), 1, False),
+    "depthwise 3x3, stride 2": ((1, 32, 14, 14), 2, False),
+}
+"""Shape, stride, and whether there is a bias: kernels that take less time than their calls."""
+
+
 def host() -> list[str]:
     """Time per call from Python, in bursts that the GPU keeps up with: ours, PyTorch's, and the bare launch."""
     rows = []
-    for name, shape, groups, kernel, biased in (
-        ("depthwise 3x3, 1x32x14x14", (1, 32, 14, 14), 32, 3, False),
-        ("the same with a bias", (1, 32, 14, 14), 32, 3, True),
-        ("depthwise 3x3, 8x64x7x7", (8, 64, 7, 7), 64, 3, False),
-        ("depthwise 3x3, stride 2", (1, 32, 14, 14), 32, 3, False),
-    ):
-        x = torch.randn(shape, device=WHERE)
-        w = torch.randn(shape[1], shape[1] // groups, kernel, kernel, device=WHERE)
-        bias = torch.randn(shape[1], device=WHERE) if biased else None
-        step = 2 if "stride" in name else 1
-        with torch.no_grad():
-            times = bursts(_calls(x, w, bias, step, groups))
+    for name in HOST_LAYERS:
+        times = host_times(name)
         ratio = times["ours"] / times["PyTorch"]
         rows.append([name, *(f"{times[key] * 1e6:.2f}" for key in times), f"{ratio:.2f}"])
     heads = [Column("call, µs of the host", right=False), *map(Column, ("ours", "named", "PyTorch", "launch", "ratio"))]
     return table(heads, rows)
+
+
+def host_times(name: str) -> dict[str, float]:
+    """Seconds per call of one of `HOST_LAYERS`, in each way."""
+    shape, stride, biased = HOST_LAYERS[name]
+    channels = shape[1]
+    x, w = torch.randn(shape, device=WHERE), torch.randn(channels, 1, 3, 3, device=WHERE)
+    bias = torch.randn(channels, device=WHERE) if biased else None
+    with torch.no_grad():
+        return bursts(_calls(x, w, bias, stride, channels))
 
 
 def _calls(x: Any, w: Any, bias: Any, step: int, groups: int) -> dict[str, Call]:
@@ -229,24 +240,11 @@ def _device(on: Any) -> str:
 
 def models(batches: tuple[int, ...], verbose: bool) -> list[str]:
     """`accelerate` on whole models: time before and after, in a CUDA graph and eager."""
-    settings = [(name, dtype, batch) for name in MODELS for dtype in ("float32", "float16") for batch in batches]
-    if not GPU:
-        settings = [("MobileNetV2", "float32", 1)]
-    problems: list[Problem] = []
-    for name, dtype, batch in settings:
-        model, x = built(name, dtype, batch)
-        with torch.no_grad():
-            for module, given in acceleration._seen(model, (x,)).values():
-                problems.append(acceleration.problem_of(module, given))
-        del model, x
-    compile_all(problems, (torch_tensors.RIVAL, ""))
+    settings = model_settings(batches)
+    compile_models(settings)
     rows = []
     for name, dtype, batch in settings:
-        model, x = built(name, dtype, batch)
-        with torch.no_grad():
-            eager_before = eager(model, x)
-            done = tw.accelerate(model, x)
-            eager_after = eager(model, x)
+        done, eager_before, eager_after = accelerated(name, dtype, batch)
         if verbose:
             print(f"{name}, {dtype}, batch {batch}\n{done}\n")
         count = f"{sum(row.replaced for row in done.rows)}/{len(done.rows)}"
@@ -256,6 +254,34 @@ def models(batches: tuple[int, ...], verbose: bool) -> list[str]:
     heads = [Column("model", right=False), Column("type", right=False)]
     heads += map(Column, ("batch", "replaced", "before, ms", "after", "eager before", "eager after", "gain"))
     return table(heads, rows)
+
+
+def model_settings(batches: tuple[int, ...]) -> list[Setting]:
+    """The models with their types and batches; without a GPU, one small one."""
+    if not GPU:
+        return [("MobileNetV2", "float32", 1)]
+    return [(name, dtype, batch) for name in MODELS for dtype in ("float32", "float16") for batch in batches]
+
+
+def compile_models(settings: list[Setting]) -> None:
+    """Have the kernels of the models on disk."""
+    problems: list[Problem] = []
+    for name, dtype, batch in settings:
+        model, x = built(name, dtype, batch)
+        with torch.no_grad():
+            for module, given in acceleration._seen(model, (x,)).values():
+                problems.append(acceleration.problem_of(module, given))
+        del model, x
+    compile_all(problems, (torch_tensors.RIVAL, ""))
+
+
+def accelerated(name: str, dtype: str, batch: int) -> tuple[acceleration.Acceleration, float, float]:
+    """`accelerate` a model; returns its report, and the seconds of an eager run before and after."""
+    model, x = built(name, dtype, batch)
+    with torch.no_grad():
+        before = eager(model, x)
+        done = tw.accelerate(model, x)
+        return done, before, eager(model, x)
 
 
 def built(name: str, dtype: str, batch: int) -> tuple[Any, Any]:
