@@ -90,13 +90,7 @@ def tune_tasks(
     Ansor's task scheduler (Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning", OSDI
     2020, section 6), which `tilewright/tune/session/allotment.py` states in full.
     """
-    chosen = _checked(tasks, weights, tuner, budget, trials)
-    if least_gain and tuner != "auto":
-        raise UserError(
-            f"least_gain={least_gain!r}: the tuner {tuner!r} expects nothing of its candidates",
-            primitive="tune_tasks",
-            fix='use tuner="auto", or early_stopping',
-        )
+    chosen = _checked(tasks, weights, tuner, budget, trials, least_gain)
     check_counts("tune_tasks", least=0, confirm=confirm)
     if early_stopping is not None:
         check_counts("tune_tasks", early_stopping=early_stopping)
@@ -153,7 +147,7 @@ def _resume(runs: Sequence[Run], session: Session, called: Sequence[Callback]) -
         run.ask_again(unrecorded(session, run.task, run.strategy))
 
 
-def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any) -> list[float]:
+def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any, least_gain: Any) -> list[float]:
     """Return the weights of the tasks; raise UserError for arguments that make no session."""
     if not isinstance(tasks, (list, tuple)) or not tasks or not all(isinstance(task, Task) for task in tasks):
         raise UserError(
@@ -170,6 +164,12 @@ def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any) -> 
         )
     if not isinstance(tuner, str) or tuner not in _TUNERS:
         raise UserError(f"tuner={tuner!r} is unknown", primitive="tune_tasks", fix=f"use one of {', '.join(_TUNERS)}")
+    if least_gain and tuner != "auto":
+        raise UserError(
+            f"least_gain={least_gain!r}: the tuner {tuner!r} expects nothing of its candidates",
+            primitive="tune_tasks",
+            fix='use tuner="auto", or early_stopping',
+        )
     if budget is None and trials is None:
         raise UserError("neither a budget nor trials are given", primitive="tune_tasks", fix='give budget="15m"')
     if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int) or trials < 1):

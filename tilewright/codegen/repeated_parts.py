@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..expr import nodes as n
 from ..expr.effects import SEEN, acts
-from ..expr.traverse import post_order
+from ..expr.traverse import fold, post_order
 
 MOST_READ = 128
 """Nodes of an expression, written out, from which on parts that it reads often are computed once."""
@@ -36,19 +36,7 @@ def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
 
 def written_size(e: n.Expr, sizes: dict[n.Expr, int]) -> int:
     """Count the nodes of an expression as often as they are written out."""
-    waiting = [e]
-    while waiting:
-        node = waiting[-1]
-        if node in sizes:
-            waiting.pop()
-            continue
-        children = [child for child in node.children() if isinstance(child, n.Expr)]
-        unknown = [child for child in children if child not in sizes]
-        if unknown:
-            waiting += unknown
-        else:
-            sizes[waiting.pop()] = 1 + sum([sizes[child] for child in children])
-    return sizes[e]
+    return fold(e, sizes, lambda _, below: 1 + sum(below))
 
 
 class Heights:
@@ -59,13 +47,4 @@ class Heights:
 
     def __call__(self, e: n.Expr) -> int:
         """The length of the longest path from `e` down to a leaf."""
-        known, waiting = self._known, [e]
-        while waiting:
-            at = waiting[-1]
-            children = [child for child in at.children() if isinstance(child, n.Expr)]
-            fresh = [child for child in children if child not in known]
-            if fresh:
-                waiting += fresh
-            else:
-                known[waiting.pop()] = 1 + max([known[child] for child in children], default=0)
-        return known[e]
+        return fold(e, self._known, lambda _, below: 1 + max(below, default=0))

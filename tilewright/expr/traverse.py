@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ..core.node import Node
 from ..core.recursion import with_room
 from .nodes import And, Expr, Load, Var
+
+T = TypeVar("T")
 
 
 def post_order(*roots: Node) -> Iterator[Any]:
@@ -50,6 +52,49 @@ def uses_any(root: Expr, wanted: Iterable[Var]) -> bool:
     return bool(targets) and any(e in targets for e in post_order(root))
 
 
+def parts(e: Node) -> Sequence[Node]:
+    """The children of a node that are expressions."""
+    return [child for child in e.children() if isinstance(child, Expr)]
+
+
+def fold(
+    root: Node,
+    known: dict[Any, T],
+    combine: Callable[[Any, list[T]], T],
+    children: Callable[[Any], Sequence[Node]] = parts,
+) -> T:
+    """Compute a value of each node from those of its children, leaves first; each node is looked at once.
+
+    Parameters
+    ----------
+    root : Node
+        Whose value is wanted. It may be deeper than Python's stack.
+    known : dict
+        The values of nodes that earlier calls have found. It gains those that this call finds.
+    combine : callable
+        Returns the value of a node, given the node and the values of its children in order.
+    children : callable
+        Returns the nodes whose values that of a node depends on, by default all expressions among its children.
+
+    Returns
+    -------
+    The value of `root`.
+    """
+    waiting = [root]
+    while waiting:
+        at = waiting[-1]
+        if at in known:
+            waiting.pop()
+            continue
+        below = children(at)
+        fresh = [child for child in below if child not in known]
+        if fresh:
+            waiting += fresh
+        else:
+            known[waiting.pop()] = combine(at, [known[child] for child in below])
+    return known[root]
+
+
 class Occurrences:
     """Where one variable occurs: asked about every level of a deep expression, each node is looked at once."""
 
@@ -58,19 +103,7 @@ class Occurrences:
 
     def __call__(self, root: Node) -> bool:
         """Whether the variable occurs in `root`."""
-        known, waiting = self._known, [root]
-        while waiting:
-            at = waiting[-1]
-            if at in known:
-                waiting.pop()
-                continue
-            children = at.children()
-            fresh = [child for child in children if child not in known]
-            if fresh:
-                waiting += fresh
-            else:
-                known[waiting.pop()] = any([known[child] for child in children])
-        return known[root]
+        return fold(root, self._known, lambda _, found: any(found), lambda at: at.children())
 
 
 def loads(*roots: Node) -> tuple[Load, ...]:

@@ -14,7 +14,7 @@ from ..arith.simplify import simplify
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IfThenElse, IntImm, Load, Mod, Select
-from ..expr.traverse import post_order
+from ..expr.traverse import fold, post_order
 from ..loops.nodes import Buffer, For, Function, Stmt
 
 
@@ -61,17 +61,7 @@ def _safe(e: Select, facts: Facts, clean: dict[Any, bool]) -> bool:
 
 def _clean(root: Expr, facts: Facts, clean: dict[Any, bool]) -> bool:
     """Return whether everything below an expression is harmless; in a chain of choices, each level is asked once."""
-    waiting: list[Any] = [root]
-    while waiting:
-        at = waiting[-1]
-        unknown = [] if at in clean else [child for child in at.children() if child not in clean]
-        if unknown:
-            waiting += unknown
-            continue
-        waiting.pop()
-        if at not in clean:
-            clean[at] = _harmless(at, facts) and all([clean[child] for child in at.children()])
-    return clean[root]
+    return fold(root, clean, lambda at, below: _harmless(at, facts) and all(below), lambda at: at.children())
 
 
 def _harmless(node: Any, facts: Facts) -> bool:

@@ -20,6 +20,7 @@ from ...core.errors import InternalError
 from ...expr import nodes as n
 from ...expr.bits import REINTERPRET
 from ...expr.effects import SEEN, acts
+from ...expr.traverse import fold, parts
 from ...loops.calls import is_packed
 from ...loops.nodes import AddressOf, Buffer
 from ..choices import made_by_both
@@ -369,22 +370,12 @@ class ExprWriter:
 
     def is_harmless(self, e: n.Expr) -> bool:
         """Whether evaluating `e` where it is not wanted neither faults nor costs much."""
-        known = self._harmless
-        waiting = [e]
-        while waiting:
-            at = waiting[-1]
-            if at in known or not _is_harmless_itself(at):
-                known.setdefault(at, False)
-                waiting.pop()
-                continue
-            children = [child for child in at.children() if isinstance(child, n.Expr)]
-            fresh = [child for child in children if child not in known]
-            if fresh:
-                waiting += fresh
-            else:
-                known[at] = all([known[child] for child in children])
-                waiting.pop()
-        return known[e]
+        return fold(
+            e,
+            self._harmless,
+            lambda at, below: _is_harmless_itself(at) and all(below),
+            lambda at: parts(at) if _is_harmless_itself(at) else [],
+        )
 
     # Calls
 

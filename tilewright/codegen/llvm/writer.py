@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from ...core.errors import InternalError
 from ...core.text import LONGEST_NAME, identifier, remark
@@ -181,8 +180,7 @@ class FunctionWriter:
             return value
         wide = vector(value.type, lanes)
         if not value.text.startswith("%"):
-            with suppress(ValueError):
-                return LLVMValue(wide, f"splat ({value})")
+            return LLVMValue(wide, f"splat ({value})")
         one = self.op(wide, f"insertelement {wide} poison, {value}, i64 0", "lane")
         mask = f"<{lanes} x i32> zeroinitializer"
         return self.op(wide, f"shufflevector {one}, {wide} poison, {mask}", "splat")

@@ -150,41 +150,9 @@ def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
     Tensor
         The result with the workload's shape, in the type of the sums. It reads the contraction, which reads the views.
     """
+    lhs, rhs = _factors(of, views, padded, kind)
     batches = of.batch > 1
-
-    def within(value: Any, *limits: tuple[Any, int, int]) -> Any:
-        inside = [index < extent for index, extent, whole in limits if whole > extent]
-        value = cast(kind, value)
-        return if_then_else(all_of(*inside), value, const(0, kind)) if inside else value
-
-    def left(*indices: Any) -> Any:
-        *b, i, k = indices if of.rows.along_depth else (*indices[:-2], indices[-1], indices[-2])
-        return within(views.left(b[0] if b else 0, i, k), (i, of.rows.extent, padded.rows), (k, of.depth, padded.depth))
-
-    def right(*indices: Any) -> Any:
-        *b, k, j = (*indices[:-2], indices[-1], indices[-2]) if of.columns.along_depth else indices
-        j = padded.column(j)
-        return within(
-            views.right(b[0] if b else 0, k, j), (j, of.columns.extent, padded.columns), (k, of.depth, padded.depth)
-        )
-
-    before = (of.batch,) if batches else ()
-    b_name = ("b",) if batches else ()
-
-    def sliced(value: Element) -> Element:
-        return lambda *indices: value(*indices[:-3], indices[-2], indices[-3] * padded.slice + indices[-1])
-
-    def view(name: str, value: Element, extent: int, letter: str, along_depth: bool) -> Tensor:
-        dims: tuple[int, ...] = (extent, padded.depth) if along_depth else (padded.depth, extent)
-        letters: tuple[str, ...] = (letter, "k") if along_depth else ("k", letter)
-        if padded.slice:
-            dims, letters = (padded.depth // padded.slice, extent, padded.slice), ("slice", letter, "k")
-            value = sliced(value)
-        made: Tensor = compute((*before, *dims), value, name, varargs_names=[*b_name, *letters])
-        return made
-
-    lhs = view("left", left, padded.rows, "i", of.rows.along_depth)
-    rhs = view("right", right, padded.columns, "j", of.columns.along_depth)
+    before, b_name = ((of.batch,), ("b",)) if batches else ((), ())
     k = reduce_axis((0, padded.slice or padded.depth), name="k")
     terms = [reduce_axis((0, padded.depth // padded.slice), name="slice"), k] if padded.slice else [k]
 
@@ -207,3 +175,41 @@ def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
 
     made: Tensor = compute(views.shape, placed, "sums", "contraction", varargs_names=list(views.names))
     return made
+
+
+def _factors(of: Contraction, views: Views, padded: Padded, kind: str) -> tuple[Tensor, Tensor]:
+    """Declare the views of both factors as tensors of whole tiles."""
+
+    def within(value: Any, *limits: tuple[Any, int, int]) -> Any:
+        inside = [index < extent for index, extent, whole in limits if whole > extent]
+        value = cast(kind, value)
+        return if_then_else(all_of(*inside), value, const(0, kind)) if inside else value
+
+    def left(*indices: Any) -> Any:
+        *b, i, k = indices if of.rows.along_depth else (*indices[:-2], indices[-1], indices[-2])
+        return within(views.left(b[0] if b else 0, i, k), (i, of.rows.extent, padded.rows), (k, of.depth, padded.depth))
+
+    def right(*indices: Any) -> Any:
+        *b, k, j = (*indices[:-2], indices[-1], indices[-2]) if of.columns.along_depth else indices
+        j = padded.column(j)
+        return within(
+            views.right(b[0] if b else 0, k, j), (j, of.columns.extent, padded.columns), (k, of.depth, padded.depth)
+        )
+
+    before, b_name = ((of.batch,), ("b",)) if of.batch > 1 else ((), ())
+
+    def sliced(value: Element) -> Element:
+        return lambda *indices: value(*indices[:-3], indices[-2], indices[-3] * padded.slice + indices[-1])
+
+    def view(name: str, value: Element, extent: int, letter: str, along_depth: bool) -> Tensor:
+        dims: tuple[int, ...] = (extent, padded.depth) if along_depth else (padded.depth, extent)
+        letters: tuple[str, ...] = (letter, "k") if along_depth else ("k", letter)
+        if padded.slice:
+            dims, letters = (padded.depth // padded.slice, extent, padded.slice), ("slice", letter, "k")
+            value = sliced(value)
+        made: Tensor = compute((*before, *dims), value, name, varargs_names=[*b_name, *letters])
+        return made
+
+    lhs = view("left", left, padded.rows, "i", of.rows.along_depth)
+    rhs = view("right", right, padded.columns, "j", of.columns.along_depth)
+    return lhs, rhs
