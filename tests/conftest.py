@@ -58,12 +58,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Keep the garbage collector from walking over modules and tests: now, and at each collection of a run."""
+    """Keep the garbage collector from walking over modules and tests: now, and at each collection of a run.
+
+    A run collects less often than Python does by itself, which takes 6 % of the processor time of tests.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
 

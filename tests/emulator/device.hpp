@@ -59,6 +59,12 @@ static inline double max(double a, double b) { return fmax(a, b); }
 CONVERSIONS(float)
 CONVERSIONS(double)
 
+static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  unsigned long long both = x | (unsigned long long)y << 32;
+  unsigned made = 0;
+  for (int i = 0; i < 4; ++i) made |= (unsigned)(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+  return made;
+}
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }

@@ -1,7 +1,7 @@
 // A block of a CUDA grid on one core of a CPU: threads are fibers, which run in random order up to the next barrier.
 //
 // What it checks, beside the results: every access lies in an array (of the grid, of shared memory, of the thread), 16
-// bytes of ldmatrix and of copies are aligned, no thread reads or overwrites shared memory that another one of its
+// bytes of ldmatrix, stmatrix and copies are aligned, no thread reads or overwrites shared memory that another one of its
 // block has written or read since the last barrier, all lanes of a warp come to the same collective instruction, and
 // all living threads come to a barrier. Shared memory is NaN at first, and so is what a copy that is not awaited fills.
 //
@@ -391,6 +391,39 @@ void emulated_ldmatrix(int count, bool transposed, unsigned* const* words, unsig
   int lane = number(current) % 32;
   if (lane < 8 * count) access(at_shared(at, 16, "ldmatrix"), 16, false);
   together(transposed ? "ldmatrix.trans" : "ldmatrix", &mine, load_matrices);
+}
+
+struct StoreMatrix {
+  int count;
+  bool transposed;
+  unsigned at;
+  unsigned words[4];
+};
+
+/// The inverse of `load_matrices`.
+static void store_matrices(void** all, int count) {
+  if (count != 32) fail("stmatrix in a warp of %d lanes", count);
+  for (int q = 0; q < ((StoreMatrix*)all[0])->count; ++q) {
+    unsigned short tile[8][8];
+    for (int lane = 0; lane < 32; ++lane) {
+      StoreMatrix* from = (StoreMatrix*)all[lane];
+      for (int i = 0; i < 2; ++i) {
+        int row = lane / 4, column = lane % 4 * 2 + i;
+        (from->transposed ? tile[column][row] : tile[row][column]) = (unsigned short)(from->words[q] >> 16 * i);
+      }
+    }
+    for (int r = 0; r < 8; ++r) memcpy(at_shared(((StoreMatrix*)all[8 * q + r])->at, 16, "stmatrix"), tile[r], 16);
+  }
+}
+
+void emulated_stmatrix(int count, bool transposed, const unsigned* words, unsigned at) {
+  StoreMatrix mine{count, transposed, at, {}};
+  for (int i = 0; i < count; ++i) mine.words[i] = words[i];
+  if (number(current) % 32 < 8 * count) {
+    if (at % 16) fail("stmatrix at byte %u", at);
+    access(at_shared(at, 16, "stmatrix"), 16, true);
+  }
+  together(transposed ? "stmatrix.trans" : "stmatrix", &mine, store_matrices);
 }
 
 float emulated_half(unsigned short bits) { return _cvtsh_ss(bits); }

@@ -40,6 +40,7 @@ void emulated_copy(size_t to, const void* from, int size, int given);
 void emulated_commit();
 void emulated_wait(int pending);
 void emulated_ldmatrix(int count, bool transposed, unsigned* const* words, unsigned at);
+void emulated_stmatrix(int count, bool transposed, const unsigned* words, unsigned at);
 void emulated_mma(Product* mine);
 void emulated_wgmma(const GroupProduct& mine);
 void emulated_wgmma_fence();

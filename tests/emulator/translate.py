@@ -126,6 +126,14 @@ def _matrix(opcode: str, rest: str, operands: list[str]) -> str:
         at = _operand(rest.rpartition("[")[2].rstrip("]"), operands)
         transposed = "true" if loaded[2] else "false"
         return f"{{ unsigned* words_[] = {{{words}}}; emulated_ldmatrix({loaded[1]}, {transposed}, words_, {at}); }}"
+    stored = re.fullmatch(r"stmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16", opcode)
+    if stored:
+        at = _operand(rest.partition("]")[0], operands)
+        transposed = "true" if stored[2] else "false"
+        return (
+            f"{{ unsigned words_[] = {{{', '.join(groups[0])}}}; "
+            f"emulated_stmatrix({stored[1]}, {transposed}, words_, {at}); }}"
+        )
     found = _MMA.fullmatch(opcode)
     if not found:
         return ""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import tilewright as tw
 from benchmarks.untuned import LIMITS, SHAPES
+from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional import compiler
@@ -92,14 +95,30 @@ def test_a_layer_with_an_epilogue_may_have_a_record_of_its_own() -> None:
     assert fused.why.startswith("a record of this layer with an epilogue on")
 
 
-def test_a_layer_too_large_for_the_usual_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its grid would have 562,500 blocks along y, of at most 65,535."""
+LARGE = Problem(CONV, (1, 64, 6000, 6000), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "float16", "NCHW")
+
+
+def test_a_large_image_has_more_blocks_of_pixels_than_y_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "resolve_target", lambda *_: CUDA)
-    problem = Problem(CONV, (1, 64, 6000, 6000), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "float16", "NCHW")
-    choice, executable = compiler.make(problem, device("cuda"), "", None, 0)
-    assert choice.why == "our usual kernel needs a larger grid than the device allows"
+    _, executable = compiler.make(LARGE, device("cuda"), "", None, 0)
     assert executable is not None
     assert all(max(launch.grid[1:]) < 65536 for launch in executable.launches)
+    assert max(max(launch.grid) for launch in executable.launches) > 65535
+
+
+def test_a_layer_too_large_for_the_usual_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, compiled = compiler.candidate(LARGE, CUDA).template, compiler.compiled
+
+    def small_ones(found: compiler.Selection, *rest: Any) -> Any:
+        if found.template is usual:
+            raise UserError("the grid is too large")
+        return compiled(found, *rest)
+
+    monkeypatch.setattr(compiler, "resolve_target", lambda *_: CUDA)
+    monkeypatch.setattr(compiler, "compiled", small_ones)
+    choice, executable = compiler.make(LARGE, device("cuda"), "", None, 0)
+    assert choice.why == "our usual kernel needs a larger grid than the device allows"
+    assert executable is not None
     monkeypatch.setattr(compiler.rivals, "is_faster", lambda *_: "")
-    choice, executable = compiler.make(problem, device("cuda"), "torch", None, 0)
+    choice, executable = compiler.make(LARGE, device("cuda"), "torch", None, 0)
     assert (choice.how, executable) == (THEIRS, None)

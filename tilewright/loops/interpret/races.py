@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy import count_nonzero
 
 from ...expr.numerics import Value
 
@@ -67,21 +68,21 @@ class Shadow:
         """Note that actors `who` read cells `where`; the race, if another thread wrote them meanwhile."""
         writer = self.writer.take(where)
         bad: Value = writer != who
-        if bad.any():
+        if count_nonzero(bad):
             bad = unordered(writer, who)
-        if bad.any():
+        if count_nonzero(bad):
             bad &= ~self.silent.take(where)
             several = bad & ((writer & EVERY) == EVERY)
-            if several.any():
+            if count_nonzero(several):
                 bad[several] = ~self._is_member(where[several], who[several])
-            if bad.any():
+            if count_nonzero(bad):
                 return race_at(bad, "reads what {} wrote, with no barrier in between", where, who, writer)
         self._note_readers(where, who)
         return None
 
     def _note_readers(self, where: Value, who: Value) -> None:
         reader = self.reader.take(where)
-        if ((reader == who) | (reader == (who | EVERY))).all():
+        if not count_nonzero((reader != who) & (reader != (who | EVERY))):
             return
         new = np.where(unordered(reader, who), together(reader, who), who)
         self.reader[where] = new
@@ -89,21 +90,21 @@ class Shadow:
 
     def is_own(self, where: Value, who: Value) -> bool:
         """Whether each cell was last written by its own actor, with a change, and read by no one else."""
-        if (self.writer.take(where) != who).any() or self.silent.take(where).any():
+        if count_nonzero(self.writer.take(where) != who) or count_nonzero(self.silent.take(where)):
             return False
         reader = self.reader.take(where)
-        return bool(((reader == who) | (reader == NONE)).all())
+        return not count_nonzero((reader != who) & (reader != NONE))
 
     def write(self, where: Value, changes: Value, who: Value) -> Race | None:
         """The race, if writing to `where` (changing the value where `changes`) is one."""
         writer, reader = self.writer.take(where), self.reader.take(where)
         contested = unordered(writer, who)
         bad = contested & changes
-        if bad.any():
+        if count_nonzero(bad):
             text = "writes another value than {} wrote, with no barrier in between"
             return race_at(bad, text, where, who, writer)
         bad = unordered(reader, who) & changes
-        if bad.any():
+        if count_nonzero(bad):
             return race_at(bad, "overwrites what {} read, with no barrier in between", where, who, reader)
         goes_on = contested | (writer == who)
         self.silent[where] = ~changes & (~goes_on | self.silent.take(where))
@@ -115,12 +116,12 @@ class Shadow:
         contested = unordered(writer, who)
         new = np.where(contested, together(writer, who), who)
         alone = contested & ((writer & EVERY) != EVERY)
-        if alone.any():
+        if count_nonzero(alone):
             self._note_members(where[alone], writer[alone])
         self.writer[where] = new
         _settle(self.writer, where, new)
         shared = (self.writer.take(where) & EVERY) == EVERY
-        if shared.any():
+        if count_nonzero(shared):
             self._note_members(where[shared], who[shared])
 
     def _note_members(self, where: Value, who: Value) -> None:
@@ -151,7 +152,7 @@ def _settle(table: Value, where: Value, new: Value) -> None:
     """After `table[where] = new`: cells that several lanes of the statement met in get the joint actor."""
     last = table.take(where)
     lost = last != new
-    if lost.any():
+    if count_nonzero(lost):
         # Three threads of two blocks may meet: join until no lane disagrees.
         table[where[lost]] = together(last[lost], new[lost])
         again = table.take(where)

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy import count_nonzero
 
 from ...core.hardware import ThreadTag
 from ...core.recursion import deep
@@ -248,7 +249,7 @@ class Runner(RunningFunction):
                         return
                 else:  # threads that are done once stay so
                     active = own(on) if active is None else active & on
-                    if not active.any():
+                    if not count_nonzero(active):
                         return
                 body(active)
 
@@ -414,5 +415,5 @@ _STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
 def _under(mask: Value, on: Value, body: Run) -> None:
     """Run `body` in those lanes of `mask` where `on` holds, if there are any."""
     active = on if mask is None else mask & on
-    if active.any():
+    if count_nonzero(active):
         body(active)

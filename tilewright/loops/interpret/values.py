@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
+from numpy import count_nonzero
 
 from ...expr import nodes as n
 from ...expr.bits import REINTERPRET
@@ -217,7 +218,7 @@ class Expressions:
                 return x if bool(x) is stop else b(mask)
             if risky:
                 mask = _both(mask, ~x if stop else x)
-                if not mask.any():
+                if not count_nonzero(mask):
                     return x
             return x | b(mask) if stop else x & b(mask)
 
@@ -244,9 +245,10 @@ class Expressions:
             on = c(mask)
             if not isinstance(on, np.ndarray):
                 return x(mask) if on else y(mask)
-            if on.all():
+            yes_lanes = count_nonzero(on)
+            if yes_lanes == on.size:
                 return x(mask)
-            if not on.any():
+            if not yes_lanes:
                 return y(mask)
             yes = x(_both(mask, on) if risky_x else mask)
             no = y(_both(mask, ~on) if risky_y else mask)

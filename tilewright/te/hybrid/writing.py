@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import chain, count
 from math import isinf, isnan
 from typing import Any
 
@@ -155,7 +155,8 @@ class _Writer:
     def _name(self, thing: Any) -> str:
         if thing not in self.names:
             base = identifier(thing.name)
-            fresh = next(x for x in (base, *(f"{base}_{i}" for i in range(1, 1 << 20))) if x not in self.taken)
+            numbered = (f"{base}_{i}" for i in count(1))
+            fresh = next(name for name in chain((base,), numbered) if name not in self.taken)
             self.taken.add(fresh)
             self.names[thing] = fresh
         return self.names[thing]

@@ -135,6 +135,20 @@ def rounded(extent: int, unit: int) -> int:
     return -(-extent // unit) * unit
 
 
+def row_alignment(word: int) -> tuple[int, int]:
+    """Return the factor and the offset by which rows of results in shared memory begin in other banks than the last.
+
+    `word` is the bytes of a result; both are elements, as `storage_align` takes them.
+    """
+    return 128 // word, 32 // word if word > 2 else 8
+
+
+def padded_row(columns: Any, word: int) -> Any:
+    """Return the elements from one row of results in shared memory to the next, whose rows are aligned so."""
+    factor, offset = row_alignment(word)
+    return columns + (offset - columns) % factor
+
+
 def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
     """Declare a contraction over views with whole tiles, and its result where it lies.
 

@@ -245,7 +245,8 @@ def _bound(
     loops, i, j = _over_tiles(of, tile, s, out, *axes, bind=True)
     if tile.staged:
         warps = (tile.rows[0] // WARPGROUP, WARPGROUP) if warpgroups else (tile.rows[0], tile.columns[0])
-        store_vectors(s, out, (i, j), warps, gcd(of.run, prod(tile.columns)))
+        rows, columns = prod(tile.rows), prod(tile.columns)
+        store_vectors(s, out, (i, j), warps, gcd(of.run, columns), rows * columns)
         s[holder].compute_at(s[out], loops.tile)
         pad_rows(s, holder)
         *_, i, j = s[holder].op.axis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 from typing import NamedTuple
 
 from ...core.atoms import LANES
@@ -11,9 +11,9 @@ from ...core.dtype import DType
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Tensor
-from .contraction import Contraction, Operand
+from .contraction import Contraction, Operand, row_alignment
 from .gpu import USUAL
-from .schedule_helpers import bind_all
+from .schedule_helpers import GRID_LIMIT, bind_all
 from .tensors import Tensors
 
 _REDUCERS = 128
@@ -77,12 +77,15 @@ def _transpose(s: ScheduleHandle, image: Tensor) -> None:
     channel, lanes = s[image].split(channel, factor=wide)
     channel, line = s[image].split(channel, factor=gcd(int(str(image.shape[-1])) // wide, _LINE // _VECTOR))
     pixel, own = s[image].split(s[image].fuse(y, x), factor=_PIXELS)
-    block, place = s[image].split(pixel, factor=_REDUCERS // (_LINE // _VECTOR))
+    places = _REDUCERS // (_LINE // _VECTOR)
+    block, place = s[image].split(pixel, factor=places)
     s[image].reorder(n, channel, block, place, line, own, lanes)
     outer, thread = s[image].fuse(n, channel), s[image].fuse(place, line)
     s[image].unroll(own)
     s[image].vectorize(lanes)
-    bind_all(s, image, (outer, block, thread), ("blockIdx.x", "blockIdx.y", "threadIdx.x"))
+    few = prod(int(str(e)) for e in image.shape[1:3]) <= GRID_LIMIT * places * _PIXELS
+    blocks = ("blockIdx.x", "blockIdx.y") if few else ("blockIdx.y", "blockIdx.x")
+    bind_all(s, image, (outer, block, thread), (*blocks, "threadIdx.x"))
 
 
 def result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[IterVar], IterVar, IterVar]:
@@ -152,12 +155,15 @@ def width(of: Contraction, operand: Operand, tile: tuple[int, int], depth: int, 
     return gcd(operand.together, gcd(tile[operand is not of.rows], operand.extent))
 
 
-def store_vectors(s: ScheduleHandle, out: Tensor, axes: Sequence[IterVar], warps: tuple[int, int], run: int) -> None:
+def store_vectors(
+    s: ScheduleHandle, out: Tensor, axes: Sequence[IterVar], warps: tuple[int, int], run: int, size: int
+) -> None:
     """Have the threads of a block store a tile of `axes` that lies in shared memory, as vectors of neighbours.
 
-    `warps` are those along threadIdx.z and threadIdx.y; `run` neighbours certainly lie together.
+    `warps` are those along threadIdx.z and threadIdx.y; `run` neighbours certainly lie together. The tile has `size`
+    results; vectors are short enough for every thread to store as many, so that none reaches beyond the tile.
     """
-    together = gcd(run, 16 // DType(out.dtype).bytes)
+    together = gcd(gcd(run, 16 // DType(out.dtype).bytes), size // (LANES * prod(warps)))
     flat = s[out].fuse(*axes)
     if together > 1:
         flat, lanes = s[out].split(flat, factor=together)
@@ -169,8 +175,7 @@ def store_vectors(s: ScheduleHandle, out: Tensor, axes: Sequence[IterVar], warps
 
 def pad_rows(s: ScheduleHandle, results: Tensor) -> None:
     """Begin each row of a tile of results in shared memory in other banks than the one before."""
-    word = DType(results.dtype).bytes
-    s[results].storage_align(s[results].op.axis[-2], 128 // word, 32 // max(word, 2) if word > 2 else 8)
+    s[results].storage_align(s[results].op.axis[-2], *row_alignment(DType(results.dtype).bytes))
 
 
 def deal_out(s: ScheduleHandle, tile: Tensor, elements: int, threads: tuple[int, int], width: int) -> None:

@@ -14,7 +14,7 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction_mma import Mma
 from .mma_cost import MmaTile, splits, tiles
-from .wgmma_cost import WgmmaTile, column_tiles, depth_of, ranked, row_tiles, stages
+from .wgmma_cost import LEAST_COLUMNS, WgmmaTile, column_tiles, depth_of, ranked, row_tiles, stages
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
@@ -33,7 +33,8 @@ class Wgmma(Mma[W]):
     def _fits(self, of: W) -> bool:
         made, atom = self.contraction_of(of), self.atom(of)
         deep = made.rows.along_depth and made.columns.along_depth
-        return deep and made.rows.extent > 32 and made.columns.extent >= atom.n
+        columns = made.columns.extent  # fewer than the smallest tile has are one tile, of whole instructions
+        return deep and made.rows.extent > 32 and (columns >= LEAST_COLUMNS or columns % atom.n == 0)
 
     def space(self, of: W) -> Space:
         """The knobs: those of `Mma`, for one to four warpgroups a block, and slices of 128 bytes."""

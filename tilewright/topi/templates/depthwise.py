@@ -14,7 +14,16 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import reorder_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Depthwise
-from .schedule_helpers import GPU, GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
+from .schedule_helpers import (
+    GPU,
+    GRID_LIMIT,
+    THREADS_Z,
+    bind_all,
+    fetch_together,
+    store_together,
+    tile_knob,
+    written_out,
+)
 from .template import LEAD, ScheduleStrategy, plain
 from .tensors import Tensors
 
@@ -123,7 +132,7 @@ def usual(of: Depthwise) -> dict[str, Any]:
     rows = next((n for n in (8, 4, 2) if n <= height and suits(n, columns)), 1)
     across, down = min(-(-width // columns), 128), min(-(-height // rows), 4)
     return {
-        "tile_c": [max(1, min(_THREADS // (across * down), images // _BLOCKS)), of.multiplier],
+        "tile_c": [max(1, min(_THREADS // (across * down), images // _BLOCKS, THREADS_Z)), of.multiplier],
         "tile_y": [down, rows],
         "tile_x": [1, across, columns],
         "window": "all" if _registers(of, of.multiplier, rows, columns) <= _REGISTERS else "none",

@@ -45,6 +45,7 @@ from .window_cost import (
     own_filters,
     weights_of,
     widest,
+    windows,
 )
 from .workload import INTEGERS
 
@@ -83,7 +84,7 @@ def space(of: Images) -> Space:
         split_knob("tile_y", rows, "candidate", candidate=_tiles(rows)),
         split_knob("tile_x", columns, "candidate", candidate=_tiles(columns)),
         value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
-        value_knob("window", [w.value for w in Window if last or not w.slides]),
+        value_knob("window", [w.value for w in windows(of)]),
         value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
         replace(value_knob("order", ["terms"] if last or of.groups < of.shape[1] else ["terms", "rows"]), unsaid=0),
         replace(value_knob("resident", _RESIDENT), unsaid=0),
@@ -91,6 +92,8 @@ def space(of: Images) -> Space:
 
     def aligned(choices: Mapping[str, Any]) -> bool:
         chunk, slides = choices["chunk"].val, Window(choices["window"].val).slides
+        if choices["window"].val == Window.NONE.value and chunk > 1:
+            return False
         if last and of.groups < of.shape[1]:  # whole vectors of a group, or single channels as in NCHW
             return chunk in (1, widest(of)) and (chunk > 1 or not slides)
         along = choices["tile_c"].size[-1] if last else choices["tile_x"].size[-1] * of.stride[1]
@@ -157,11 +160,14 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     weights = t.sums.op.input_tensors[1]
     planes = s.cache_read(t.data, "shared", [padded]) if config["planes"].val == "shared" else None
     sums = t.in_registers(s)
-    s[padded].set_scope("local")
     block, thread, vector = _tile(of, config, s, out)
     s[sums].compute_at(s[out], thread)
     at, term = _order_terms(of, tile, s, sums, "order" in config and config["order"].val == "rows")
-    s[padded].compute_at(*((s[out], thread) if at is None else (s[sums], at)))
+    if tile.window is Window.NONE:
+        s[padded].compute_inline()
+    else:
+        s[padded].set_scope("local")
+        s[padded].compute_at(*((s[out], thread) if at is None else (s[sums], at)))
     if tile.chunk > 1:
         together = padded.op.axis[-1]
         if of.layout == "NHWC":
@@ -325,7 +331,8 @@ def covers(of: Images) -> bool:
     """Channels last, and sums over few channels: with many, tiles in shared memory are worth more than windows."""
     if of.layout not in LAYOUTS or getattr(of, "weights", "OIHW") == "OHWI" or of.dtype in INTEGERS:
         return False
-    return of.layout == "NHWC" or of.shape[1] // of.groups <= _CHANNELS
+    few = of.shape[1] // of.groups <= _CHANNELS and Window.NONE not in windows(of)
+    return of.layout == "NHWC" or few
 
 
 def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:

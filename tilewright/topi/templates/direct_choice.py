@@ -13,10 +13,11 @@ from itertools import product
 from math import ceil, gcd, prod
 from typing import Any
 
-from ...core.hardware import Hardware
+from ...core.hardware import Hardware, MemoryScope
 from ...tune.task import Expectation
 from .gpu import USUAL, Gpu
 from .images import Images
+from .schedule_helpers import GPU, THREADS_Z
 from .window_cost import (
     ACCESS,
     BYTES,
@@ -32,6 +33,7 @@ from .window_cost import (
     reach,
     weights_of,
     widest,
+    windows,
 )
 
 _CLOCK = 1.7e9
@@ -113,8 +115,8 @@ def usual(of: Images, gpu: Gpu = USUAL) -> dict[str, Any]:
     counted = ((cycles(of, tile, block, gpu), tile, block) for tile, block in candidates(of))
     found = min(counted, key=lambda each: each[0], default=None)
     if found is None:  # sums over so many channels that every window is long: the shortest one
-        least = Tile(min(own_channels(of)), min(own_filters(of)), 1, 1, 1, Window.ALL)
-        return wanted(least, next(blocks(of, least)))
+        least = Tile(min(own_channels(of)), min(own_filters(of)), 1, 1, 1, windows(of)[0])
+        return wanted(least, next(block for block in blocks(of, least) if _has_room(of, least, block[0])))
     return wanted(*found[1:])
 
 
@@ -165,15 +167,25 @@ def candidates(of: Images) -> Iterator[tuple[Tile, tuple[int, int, int]]]:
             for filters in own_filters(of)
             for x in across
             for y in _TRIED_ROWS
-            for window in Window
-            if y <= rows and (not window.slides or (last and chunk >= min(2, widest(of))))
+            for window in windows(of)
+            if y <= rows and (not window.slides or chunk >= min(2, widest(of)))
         )
         for tile in shapes:
             most = REGISTERS - _SPARE if tile.window is Window.ALL else _ROW_REGISTERS
             if tile.registers(of) <= most and tile.steps(of) <= _STEPS:
                 found = dict.fromkeys(blocks(of, tile))
-                each = tile.channels * prod(of.kernel) * (of.shape[1] // of.groups)
-                yield from ((tile, b) for b in found if not tile.window.slides or fits_shared(of, each * b[0]))
+                yield from ((tile, block) for block in found if _has_room(of, tile, block[0]))
+
+
+def _has_room(of: Images, tile: Tile, threads: int) -> bool:
+    """Whether shared memory holds the weights of a block of so many threads over channels, where they lie there."""
+    if weights_of(of, tile) is not Weights.SHARED:
+        return True
+    weights = tile.channels * prod(of.kernel) * (of.shape[1] // of.groups) * threads
+    if tile.window.slides or fits_shared(of, weights):
+        return fits_shared(of, weights)
+    held = weights * tile.filters if of.layout == "NCHW" else weights // of.kernel[0]  # there, a row at a time
+    return held * (8 if of.dtype == "float64" else 4) <= GPU.memory(MemoryScope.SHARED).most
 
 
 def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
@@ -184,7 +196,7 @@ def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
         channels = channels if channels >= 16 or of.filters <= 16 * tile.channels else 32
         for size in (64, 128, 256, 384):
             x = max(1, min(columns, size // channels))
-            yield channels, max(1, min(rows, size // (channels * x))), x
+            yield channels, max(1, min(rows, size // (channels * x), THREADS_Z)), x
         for x, y in product((1, 2, 4, 7, 8), (2, 4)):
             if x <= columns and y <= rows and 64 <= channels * x * y <= 384:
                 yield channels, y, x
@@ -196,7 +208,7 @@ def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
         x = min(columns, size)
         y = max(1, min(rows, size // x))
         y = next((n for n in range(y, 0, -1) if rows % n == 0 and 2 * n > y), y)
-        yield max(1, min(groups, size // (x * y))), y, x
+        yield max(1, min(groups, size // (x * y), THREADS_Z)), y, x
 
 
 def cycles(of: Images, tile: Tile, block: tuple[int, int, int], gpu: Gpu = USUAL) -> float:

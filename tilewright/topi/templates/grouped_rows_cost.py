@@ -92,10 +92,12 @@ class Block:
 
     def is_possible(self, of: Conv2d) -> bool:
         """Whether it fits the hardware, and is not mostly outside of the image."""
-        outside = 2 * (self.down - 1) * self.rows >= of.places[0] or (self.across - 1) * self.eights >= eights_of(of)
+        rows, eights = of.places[0], eights_of(of)
+        outside = 2 * (self.down - 1) * self.rows >= rows or (self.across - 1) * self.eights >= eights
         even = self.eights % self.run == 0 if of.layout == "NCHW" else self.products % 2 == 0  # 16 places
         fits = self.shared(of) <= GPU.memory(MemoryScope.SHARED).capacity
-        return even and fits and self.products <= _PRODUCTS and self.warps <= _WARPS and not outside
+        narrow = self.eights > eights  # the only tile of a row would be cut to a part of an instruction
+        return even and fits and self.products <= _PRODUCTS and self.warps <= _WARPS and not (outside or narrow)
 
     def blocks(self, of: Conv2d) -> int:
         """How many blocks the grid has."""
@@ -176,7 +178,7 @@ def _divisors(extent: int) -> list[int]:
 def blocks(of: Conv2d) -> tuple[Block, ...]:
     """Return all blocks that are possible."""
     pairs, eights = -(-of.places[0] // 2), eights_of(of)
-    wide = sorted({c for c in (1, 2, 4, 8) if c < 2 * eights})
+    wide = sorted({c for c in (1, 2, 4, 7, 8) if c <= eights} | {min(eights, EIGHT)})
     tall = [r for r in (1, 2, 4, 7, 8) if r <= pairs]
     units = [u for u in (1, 2, 4, 8) if of.shape[1] % (u * EIGHT) == 0]
     planes = of.layout == "NCHW"

@@ -58,7 +58,8 @@ def direct_beside(covers: Callable[[Any], bool]) -> ScheduleStrategy[Any]:
     def cycles(of: Any, gpu: Gpu) -> float:
         if not covers(of):
             return inf
-        return min(direct_choice.cycles(of, tile, block, gpu) for tile, block in direct_choice.candidates(of))
+        counted = (direct_choice.cycles(of, tile, block, gpu) for tile, block in direct_choice.candidates(of))
+        return min(counted, default=inf)  # windows of hundreds of columns fit no tile
 
     def on(gpu: Gpu) -> ScheduleStrategy[Any]:
         made = direct.ON_GPU if gpu == USUAL else direct.tailored_to(gpu)

@@ -18,7 +18,7 @@ import numpy as np
 from ...core.atoms import LANES, Atom
 from ...core.dtype import DType
 from ...core.hardware import Hardware, MemoryScope
-from .contraction import Contraction, Operand, rounded
+from .contraction import Contraction, Operand, padded_row, rounded
 from .gpu import USUAL, Gpu
 from .many import Number, ceiling, cheapest_first, either, joined, least, most, of_each, spread_over, taken, upwards
 
@@ -108,12 +108,23 @@ class MmaTile:
         return sums + fragments * 2 + _OVERHEAD
 
     def shared_bytes(self, of: Contraction, atom: Atom) -> Number:
-        """Bytes of slices in shared memory, padding included.
+        """Bytes of slices in shared memory, padding included, as the constants were fitted to them.
 
-        Results lie where slices were, but not while slices of the next tile are in flight.
+        Results lie where slices were, but not while slices of the next tile are in flight. Short rows of results take
+        more, see `fits`.
         """
         word, (rows, columns) = DType(atom.operands).bytes, (prod(self.rows), prod(self.columns))
-        results = rows * (columns + 8) * max(word, 2) * self.staged
+        return self._held(of, atom, rows * (columns + 8) * max(word, 2) * self.staged)
+
+    def fits(self, of: Contraction, atom: Atom, on: Hardware) -> Number:
+        """Whether shared memory holds the slices, and the results that go through it, each row in its own banks."""
+        word, most_bytes = result_bytes(of), on.memory(MemoryScope.SHARED).most
+        results = prod(self.rows) * padded_row(prod(self.columns), word) * word * self.staged
+        return (self.shared_bytes(of, atom) <= most_bytes) & (self._held(of, atom, results) <= most_bytes)
+
+    def _held(self, of: Contraction, atom: Atom, results: Number) -> Number:
+        """Bytes of shared memory, with so many of results."""
+        word, (rows, columns) = DType(atom.operands).bytes, (prod(self.rows), prod(self.columns))
         one = most((rows + columns + 16) * (self.depth + 8) * word * self.stages, results)
         slices, whole = rows * (self.depth + 8) * word * self.stages, rounded(of.depth, self.depth)
         in_flight = (self.stages > 1) & (self.depth == whole)
@@ -135,7 +146,7 @@ class MmaTile:
         return (
             (self.warps * on.warp <= on.block.threads)
             & (self.registers(atom) <= of_each(on.registers_at, self.warps * on.warp))
-            & (self.shared_bytes(of, atom) <= on.memory(MemoryScope.SHARED).most)
+            & self.fits(of, atom, on)
             & (self.split * self.depth < of.depth + self.depth)
             & ((self.stages == 1) | (most(slices, either(slices == 1, self.tiles, 1)) >= self.stages))
             & ((self.tiles == 1) | ((self.split == 1) & (of.batch == 1)))
@@ -242,9 +253,14 @@ class MmaTile:
 M = TypeVar("M", bound=MmaTile)
 
 
+def result_bytes(of: Contraction) -> int:
+    """Bytes of a result: of 16-bit floats as many as of an element, else as of a sum."""
+    return DType(of.sum_dtype if of.dtype not in _NARROW else of.dtype).bytes
+
+
 def _vector(of: Contraction) -> int:
     """The results of a vector of 16 bytes."""
-    return 16 // DType(of.sum_dtype if of.dtype not in _NARROW else of.dtype).bytes
+    return 16 // result_bytes(of)
 
 
 def _is_asynchronous(of: Contraction, operand: Operand) -> bool:

@@ -13,7 +13,7 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...expr.convert import cast, const
 from ...expr.intrinsics import TABLE
-from ...expr.operators import all_of, any_of, if_then_else, maximum, minimum, select
+from ...expr.operators import all_of, any_of, floordiv, if_then_else, maximum, minimum, select
 from ...schedule.handle import create_schedule
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import comm_reducer
@@ -152,8 +152,12 @@ class Pooling(Convolution):
 
     def _seen(self, dim: int, at: Any) -> Any:
         """How many taps of a window lie in the input, along one dimension."""
-        start = at * self.stride[dim] - self.padding[dim]
-        return minimum(start + self.kernel[dim], self.shape[2 + dim]) - maximum(start, 0)
+        start, apart, taps = at * self.stride[dim] - self.padding[dim], self.dilation[dim], self.kernel[dim]
+        size = self.shape[2 + dim]
+        if apart == 1 and max(self.padding[dim], self.padding[dim + 2]) < taps:  # every window sees something
+            return minimum(start + taps, size) - maximum(start, 0)
+        before, within = (floordiv(maximum(n, 0) + apart - 1, apart) for n in (-start, size - start))
+        return maximum(minimum(within, taps) - before, 0)
 
     def declare(self) -> tuple[Tensor, Tensor, Tensor]:
         """Fresh tensors: data, data, result."""
@@ -184,8 +188,9 @@ class Pooling(Convolution):
 
         images = data.permute(0, 3, 1, 2) if self.layout == "NHWC" else data
         top, left, bottom, right = self.padding
-        if (top, left) != (bottom, right):
-            return []
+        covers = all(2 * p <= k for p, k in zip((top, left), self.kernel, strict=True))
+        if (top, left) != (bottom, right) or not covers or (self.how != MAX and self.dilation != (1, 1)):
+            return []  # PyTorch has no such pooling
         if self.how == MAX:
             return [("max_pool2d", lambda: functional.max_pool2d(
                 images, self.kernel, self.stride, (top, left), self.dilation))]  # fmt: skip

@@ -16,6 +16,8 @@ GPU = Target("cuda").hardware
 """What first configurations and spaces, which are the same for every GPU, are made for."""
 GRID_LIMIT = GPU.grid.extents[1]
 """How many blocks blockIdx.y and blockIdx.z count at most; blockIdx.x counts more."""
+THREADS_Z = GPU.block.extents[2]
+"""How many threads threadIdx.z counts at most."""
 
 
 def tile_knob(name: str, extent: int, parts: int) -> SplitKnob:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -128,7 +128,8 @@ class Transposed(Convolution):
     @property
     def terms(self) -> int:
         """How many products the largest sum has."""
-        return self.shape[1] // self.groups * prod(-(-k // s) for k, s in zip(self.kernel, self.stride, strict=True))
+        window = zip(self.kernel, self.stride, self.dilation, strict=True)
+        return self.shape[1] // self.groups * prod(-(-k // (s // gcd(s, d))) for k, s, d in window)
 
     @property
     def flop(self) -> float:

@@ -15,7 +15,7 @@ from math import inf, prod
 
 from ...core.atoms import LANES, WARPGROUP, Atom
 from ...core.dtype import DType
-from ...core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, Hardware, MemoryScope
+from ...core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, Hardware
 from .contraction import Contraction, Operand
 from .gpu import USUAL, Gpu
 from .many import Number, ceiling, cheapest_first, either, least, most, of_each, upwards
@@ -40,6 +40,8 @@ _LAUNCH, _KERNEL, _TAIL = 1191.0, 891.0, 0.363
 """Cycles of a first kernel, and of a further one; waves that are not full."""
 _OVERHEAD = 40
 """Registers for addresses and loops."""
+LEAST_COLUMNS = 16
+"""Columns of the smallest tile."""
 _STATIONARY = 4
 """Slices of the columns' factor that may stay in shared memory for several tiles of rows."""
 
@@ -51,10 +53,9 @@ class WgmmaTile(MmaTile):
         """Registers for sums and for addresses."""
         return self.columns[1] * 16 * DType(atom.accumulator).bytes // 4 // LANES + _OVERHEAD
 
-    def shared_bytes(self, of: Contraction, atom: Atom) -> Number:
+    def _held(self, of: Contraction, atom: Atom, results: Number) -> Number:
         """Bytes of slices in shared memory; results lie where slices were, unless those of the next tile are there."""
         rows, columns = prod(self.rows), prod(self.columns)
-        results = rows * (columns + 8) * max(DType(atom.operands).bytes, 2) * self.staged
         several = (columns + rows * self.stages) * SWIZZLE_LINE * self.slices(of) + results
         one = most((rows + columns) * SWIZZLE_LINE * self.stages, results)
         return either(self.tiles > 1, several, one) + 8 * SWIZZLE_LINE
@@ -73,7 +74,7 @@ class WgmmaTile(MmaTile):
         return (
             (threads <= on.block.threads)
             & (self.registers(atom) <= of_each(on.registers_at, threads))
-            & (self.shared_bytes(of, atom) <= on.memory(MemoryScope.SHARED).most)
+            & self.fits(of, atom, on)
             & (self.split * self.depth < of.depth + self.depth)
             & (self.stages <= either(self.tiles > 1, self.tiles, slices))
             & ((self.tiles == 1) | ((self.split == 1) & (of.batch == 1) & (slices <= _STATIONARY)))
@@ -133,7 +134,9 @@ def row_tiles(operand: Operand) -> list[list[int]]:
 
 def column_tiles(operand: Operand, atom: Atom) -> list[list[int]]:
     """Ways to split columns over blocks and the tile of all warps."""
-    usual = [n for n in (16, 32, 64, 96, 128, 160, 192, 224, 256) if n == 16 or n <= operand.extent]
+    usual = [
+        n for n in (LEAST_COLUMNS, 32, 64, 96, 128, 160, 192, 224, 256) if n == LEAST_COLUMNS or n <= operand.extent
+    ]
     return [[-1, 1, n] for n in usual if atom.width(n)]
 
 

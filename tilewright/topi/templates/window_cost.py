@@ -24,13 +24,15 @@ class Window(Enum):
     """What a thread holds of its window at a time.
 
     All rows that its results need, or for each of its rows one row of the window; or one row of the input, which is
-    used for all of its rows that need it: the steps from row to row are written out, or rolled into a loop.
+    used for all of its rows that need it: the steps from row to row are written out, or rolled into a loop. Of windows
+    whose rows fit no thread's registers it holds nothing, and reads each input where a product needs it.
     """
 
     ALL = "all"
     ROW = "row"
     SLIDING = "sliding"
     ROLLED = "rolled"
+    NONE = "none"
 
     @property
     def slides(self) -> bool:
@@ -119,18 +121,22 @@ class Tile:
 
     def registers(self, of: Images) -> int:
         """Registers, of four bytes, for its sums and for what it holds of its window."""
-        height = {Window.ALL: reach(of, 0, self.rows), Window.ROW: self.rows}.get(self.window, 1)
+        height = {Window.ALL: reach(of, 0, self.rows), Window.ROW: self.rows, Window.NONE: 0}.get(self.window, 1)
         window = self.channels_loaded(of) * height * self.columns_loaded(of)
         return (self.results() + window) * (2 if of.dtype == "float64" else 1)
 
     def steps(self, of: Images) -> int:
         """Products that are written out: of all rows of the window, or of one."""
         terms = of.shape[1] // of.groups if self.shares_groups(of) else 1
+        if self.window is Window.NONE:
+            return self.results() * terms
         whole = self.window in (Window.ALL, Window.SLIDING)
         return self.results() * terms * of.kernel[1] * (of.kernel[0] if whole else 1)
 
     def loads(self, of: Images) -> float:
         """How many loads of chunks it makes for all channels of its sums."""
+        if self.window is Window.NONE:
+            return self.results() / self.filters * prod(of.kernel) * (of.shape[1] // of.groups)
         height = self.rows * of.kernel[0] if self.window is Window.ROW else reach(of, 0, self.rows)
         chunks = self.channels_loaded(of) * height * self.columns_loaded(of) / self.chunk
         return chunks if self.shares_groups(of) else chunks * (of.shape[1] // of.groups)
@@ -139,6 +145,14 @@ class Tile:
         """How many weights it reads: each once, or where rows slide once for each of its rows."""
         terms = prod(of.kernel) * (of.shape[1] // of.groups)
         return self.channels * self.filters * terms * (self.rows if self.window.slides else 1)
+
+
+def windows(of: Images) -> list[Window]:
+    """What of its window a thread may hold: nothing only where a row of it for one result does not fit."""
+    if Tile(1, 1, 1, 1, 1, Window.ROW).registers(of) > REGISTERS:
+        return [Window.NONE]
+    held = (Window.ALL, Window.ROW, Window.SLIDING, Window.ROLLED)
+    return [w for w in held if of.layout == "NHWC" or not w.slides]
 
 
 def fits_shared(of: Images, weights: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from ...core.atoms import ATOMS, Atom
@@ -149,7 +149,8 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     filters, block, each, inner = _over_tiles(tile, s, out)
     bind_tiles(s, out, [(block, -(-tile.count(of) // tile.tiles)), (filters, -(-of.filters // tile.block[2]))])
     if tile.staged:
-        store_vectors(s, out, inner, (tile.rows[0] * tile.columns[0], tile.filters[0]), gcd(of.filters, tile.block[2]))
+        warps = tile.rows[0] * tile.columns[0], tile.filters[0]
+        store_vectors(s, out, inner, warps, gcd(of.filters, tile.block[2]), prod(tile.block))
         s[holder].compute_at(s[out], each)
         pad_rows(s, holder)
         inner = list(s[holder].op.axis[-3:])

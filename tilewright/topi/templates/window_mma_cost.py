@@ -16,7 +16,7 @@ from typing import Any
 from ...core.atoms import Atom
 from ...core.dtype import DType
 from ...core.hardware import MemoryScope
-from .contraction import rounded
+from .contraction import padded_row, rounded
 from .convolutions import Conv2d
 from .gpu import USUAL, Gpu
 
@@ -83,7 +83,10 @@ class WindowTile:
         return positions * filters // 32 + 2 * fragments + _OVERHEAD
 
     def shared_bytes(self, of: Conv2d) -> tuple[int, int, int]:
-        """Bytes of shared memory: for the weights, for one tile of the image, and for its results; with padding."""
+        """Bytes of shared memory: for the weights, for one tile of the image, and for its results; with padding.
+
+        Rows of results are padded as the constants were fitted to them; few filters take more, see `fits`.
+        """
         word, (rows, columns, filters), channels = DType(of.element).bytes, self.block, of.shape[1]
         seen = [
             (extent - 1) * stride + (window - 1) * dilation + 1
@@ -95,7 +98,15 @@ class WindowTile:
 
     def block_bytes(self, of: Conv2d) -> int:
         """Bytes of shared memory of a block. Results lie where the image was, unless the next one is in flight."""
-        taps, image, results = self.shared_bytes(of)
+        return self._held(*self.shared_bytes(of))
+
+    def fits(self, of: Conv2d, most: int) -> bool:
+        """Whether so many bytes hold a block, with each row of results in its own banks."""
+        (taps, image, _), (rows, columns, filters), word = self.shared_bytes(of), self.block, DType(of.result).bytes
+        results = rows * columns * padded_row(filters, word) * word if self.staged else 0
+        return max(self.block_bytes(of), self._held(taps, image, results)) <= most
+
+    def _held(self, taps: int, image: int, results: int) -> int:
         return taps + (self.stages * image + results if self.stages > 1 else max(image, results))
 
     def wanted(self) -> dict[str, Any]:
@@ -124,7 +135,7 @@ def is_possible(tile: WindowTile, of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> b
         positions % atom.m == 0
         and threads <= on.block.threads
         and tile.registers(atom) <= on.registers_at(threads)
-        and tile.block_bytes(of) <= on.memory(MemoryScope.SHARED).most
+        and tile.fits(of, on.memory(MemoryScope.SHARED).most)
         and tile.stages <= max(1, tile.tiles)
         and written * min(of.kernel[0], 3) <= _MOST_TERMS
         and not (tile.staged and filters & (filters - 1))

@@ -1,0 +1,26 @@
+"""A few of the layers of `python -m tests.functional.random_problems`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.functional.random_problems import draw, judged
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_layers_are_right_on_this_cpu_and_compile_for_a_gpu(part: int) -> None:
+    for seed in range(part, 40, 4):
+        case = draw(seed)
+        assert not judged(case), f"seed {seed}: {case.problem}"
+
+
+@pytest.mark.cuda
+def test_random_layers_are_right_on_a_gpu() -> None:
+    for seed in range(1, 101, 2):
+        case = draw(seed)
+        assert not judged(case, ("cuda",)), f"seed {seed}: {case.problem}"
+
+
+def test_a_seed_determines_its_layer() -> None:
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(9)
