@@ -18,7 +18,7 @@ x, y = te.var("x"), te.var("y")
     ("call", "primitive", "says"),
     [
         (lambda: testing.parameter(), "parameter", "no values are given"),
-        (lambda: testing.parameter(8, ids=3), "parameter", "ids=3 is no list of names"),
+        (lambda: testing.parameter(8, ids=3), "parameter", "ids=3 is not a list of names"),
         (lambda: testing.parameter(by_dict=[8]), "parameter", "by_dict=[8] is not a mapping"),
         (lambda: testing.parameters(8, 16), "parameters", "a set of values is not a sequence"),
         (lambda: testing.parameters((8, 16), (4,)), "parameters", "the sets have 1, 2 values"),

@@ -49,7 +49,7 @@ def parameter(*values: Any, ids: Any = None, by_dict: Mapping[str, Any] | None =
             raise UserError(f"by_dict={by_dict!r} is not a mapping", primitive="parameter", fix='by_dict={"small": 8}')
         ids, values = list(by_dict), tuple(by_dict.values())
     if not (ids is None or callable(ids) or isinstance(ids, (list, tuple))):
-        raise UserError(f"ids={ids!r} is no list of names", primitive="parameter", fix='ids=["small", "large"]')
+        raise UserError(f"ids={ids!r} is not a list of names", primitive="parameter", fix='ids=["small", "large"]')
     if not values:
         raise UserError("no values are given", primitive="parameter", fix="size = tvm.testing.parameter(8, 16)")
 

@@ -150,19 +150,19 @@ def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:
     """
     left, right = tensor(a, "a", "tensordot"), tensor(b, "b", "tensordot")
     if isinstance(axes, int) and not isinstance(axes, bool):
-        pairs = [list(range(left.ndim - axes, left.ndim)), list(range(axes))]
+        pairs = [list(range(left.ndim - axes, left.ndim)), list(range(axes))] if 0 <= axes <= left.ndim else []
     else:
         given = list(axes) if isinstance(axes, (list, tuple)) else []
         pairs = [list(x) if isinstance(x, (list, tuple)) else [x] for x in given]
     valid = len(pairs) == 2 and all(
-        all(isinstance(d, int) and -t.ndim <= d < t.ndim for d in each)
+        all(isinstance(d, int) and -t.ndim <= d < t.ndim for d in each) and len({d % t.ndim for d in each}) == len(each)
         for each, t in zip(pairs, (left, right), strict=True)
     )
     if not valid or len(pairs[0]) != len(pairs[1]):
         raise UserError(
             f"argument 'axes' is {axes!r}, for tensors of {left.ndim} and {right.ndim} dimensions",
             primitive="tensordot",
-            fix="give a number of dimensions, or two lists of as many: axes=([1], [0])",
+            fix="give a number of dimensions, or two lists of as many different ones: axes=([1], [0])",
         )
     of_left, of_right = ([d % t.ndim for d in each] for each, t in zip(pairs, (left, right), strict=True))
     for d, e in zip(of_left, of_right, strict=True):

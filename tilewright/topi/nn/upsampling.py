@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from ...core.errors import UserError
@@ -79,11 +80,11 @@ def _scaled(data: Any, scales: tuple[Any, ...], layout: Any, spatial: str, primi
     sizes = []
     for scale, d in zip(scales, dims, strict=True):
         size = known(data.shape[d])
-        if isinstance(scale, bool) or not isinstance(scale, (int, float)) or scale <= 0 or size is None:
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0 < scale < inf or size is None:
             raise UserError(
                 f"scales {scales!r} for extents {[str(data.shape[d]) for d in dims]}",
                 primitive=primitive,
-                fix="give positive numbers, and a tensor of constant height and width",
+                fix="give finite positive numbers, and a tensor of constant height and width",
             )
         sizes.append(max(1, round(size * scale)))
     return sizes

@@ -19,6 +19,8 @@ from .tensors import Tensors
 from .workload import of_options
 
 _KEYS = ("template", "workload", "target", "config")
+_SUMS = "sums"
+"""The attribute with the name of the stage that sums: an epilogue may read other reductions."""
 
 
 def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) -> Any:
@@ -57,7 +59,14 @@ def declared(
     """Declare a convolution with an epilogue as the template's configuration needs it; `dtype` is the result's type."""
     sums = template.strategy(target).declare(workload, *inputs, config)
     attrs = dict(zip(_KEYS, (template.name, workload.args, str(target or ""), config.index), strict=True))
+    attrs[_SUMS] = _reduction(sums).op.name
     return finish(sums, dtype or workload.result, epilogue, attrs, workload.out_shape)
+
+
+def _reduction(tensor: Tensor, name: str = "") -> Tensor:
+    """The reduction, of that name if one is given, that a tensor is or that its operation reads."""
+    found = (tensor, *tensor.op.input_tensors)
+    return next(t for t in found if isinstance(t.op, ComputeOp) and t.op.reduce_axis and name in ("", t.op.name))
 
 
 def is_declared(op: ComputeOp) -> bool:
@@ -87,7 +96,7 @@ def schedule(s: ScheduleHandle, out: Tensor, last: Tensor | None = None) -> None
     name, args, on, index = (attrs[key] for key in _KEYS)
     template, target = known[name], Target(on) if on else None
     workload, strategy = template.workload(args), template.strategy(target)
-    sums = next(t for t in out.op.input_tensors if isinstance(t.op, ComputeOp) and t.op.reduce_axis)
+    sums = _reduction(out, attrs[_SUMS])
     _, weights = sums.op.input_tensors
     tensors = Tensors(weights, weights, (), sums, out if last is None else last)
     strategy.schedule(workload, strategy.space(workload).get(index), s, tensors)
