@@ -7,6 +7,7 @@ import pytest
 
 import tilewright as tw
 from tests.emulator.device import emulated, emulation
+from tilewright import te
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import build
@@ -102,3 +103,26 @@ def test_terms_of_a_dilated_transposed_convolution() -> None:
     assert Transposed.of((1, 2, 5, 5), 4, kernel=3, stride=2, dilation=2).terms == 2 * 9
     assert Transposed.of((1, 2, 5, 5), 4, kernel=3, stride=2, dilation=3).terms == 2 * 4
     assert Transposed.of((1, 2, 5, 5), 4, kernel=3, stride=2).terms == 2 * 4
+
+
+@pytest.mark.parametrize("strategy", ["direct", "gemm"])
+def test_an_epilogue_reads_a_reduction_of_its_own_first(strategy: str) -> None:
+    conv2d = tw.autotvm.templates.conv2d.by(strategy)
+    layout = "NHWC" if strategy == "direct" else "NCHW"
+    shape = (1, 6, 7, 8) if layout == "NHWC" else (1, 8, 6, 7)
+    x, w = te.placeholder(shape, name="x"), te.placeholder((8, 8, 3, 3), name="w")
+    parts, r = te.placeholder((8, 5), name="parts"), te.reduce_axis((0, 5), "r")
+    bias = te.compute((8,), lambda c: te.sum(parts[c, r], axis=r), "bias")
+    at = layout.index("C")
+    y = conv2d.compute(x, w, epilogue=lambda v, *i: bias(i[at]) + v, target=CUDA, padding=1, layout=layout)
+    s = te.create_schedule(y.op)
+    s[bias].bind(bias.op.axis[0], te.thread_axis("threadIdx.x"))
+    conv2d.schedule(s, y)
+    rng = np.random.default_rng(1)
+    given = [rng.integers(-2, 3, size).astype("float32") for size in (shape, (8, 8, 3, 3), (8, 5))]
+    with emulation():
+        out = tw.nd.array(np.full(shape, 77, "float32"), tw.cuda())
+        emulated(s, [x, w, parts, y])(*(tw.nd.array(values, tw.cuda()) for values in given), out)
+        sums = Conv2d.of((1, 8, 6, 7), layout=layout).numpy(given[0], given[1])
+        shift = given[2].sum(axis=1)
+        np.testing.assert_array_equal(out.numpy(), sums + (shift if layout == "NHWC" else shift[:, None, None]))
