@@ -318,8 +318,8 @@ def depthwise(
     strategy: Annotated[
         str | None,
         _strategy(
-            "Template: windows in registers (direct), rows of windows by matrix instructions (mma), or whole small images "
-            "one after another (planes).",
+            "Template: windows in registers (direct), rows of windows by matrix instructions (mma), or whole small "
+            "images one after another (planes).",
             "tiles of planes",
         ),
     ] = None,
