@@ -10,7 +10,7 @@ import tilewright as tw
 from tests.functional import direct
 from tilewright import te
 from tilewright.core.errors import UserError
-from tilewright.functional import numpy_arrays
+from tilewright.functional import numpy_arrays, running
 from tilewright.topi import testing
 
 TOLERANCE = {"float16": 3e-2, "bfloat16": 2e-1, "float32": 1e-4, "float64": 1e-10}
@@ -230,3 +230,16 @@ def test_arrays_of_our_own_and_anything_with_dlpack() -> None:
         tw.conv2d([1.0], w)
     with pytest.raises(UserError, match="x is a NumPy array, but weight is a list"):
         tw.conv2d(x, [1.0])
+
+
+def test_memory_between_kernels_is_shared_by_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    spare: list[running._Piece] = []
+    monkeypatch.setattr(running, "_spare", spare)
+    w = np.random.default_rng(0).standard_normal((32, 1, 3, 3), np.float32)
+    for batch in (3, 1, 5, 2):
+        x = np.random.default_rng(batch).standard_normal((batch, 32, 15, 13), np.float32)
+        for _ in range(2):
+            found = tw.conv2d(x, w, padding=1, groups=32)
+        np.testing.assert_allclose(found, direct.conv(x, w, None, 1, ((1, 1), (1, 1)), 1, 32), rtol=1e-4, atol=1e-4)
+    assert len(spare) == 1
+    assert spare[0].size >= 5 * 32 * 17 * 15 * 4

@@ -74,7 +74,7 @@ def _context(index: int) -> ctypes.c_void_p:
     return context
 
 
-class _Current:
+class Current:
     """Makes the context of a GPU current, and the earlier one again at the end."""
 
     def __init__(self, index: int) -> None:
@@ -89,7 +89,7 @@ class _Current:
 
 def load(program: Executable, index: int) -> list[Kernel]:
     """The launches of a program, ready on a GPU."""
-    with _Current(index):
+    with Current(index):
         module = _module(program.binary, tuple(launch.shared for launch in program.launches), index)
         return [Kernel(module, launch, program.alignment, index) for launch in program.launches]
 
@@ -145,7 +145,7 @@ class Kernel:
     def failed(self, status: int, arguments: tuple[int, ...]) -> None:
         """Launch again if the thread had no context of this GPU; otherwise raise the driver's error."""
         if status in launcher.NO_CONTEXT:
-            with _Current(self.index):
+            with Current(self.index):
                 status = self._slow(*arguments)
         if status == launcher.MISALIGNED:
             raise UserError(
@@ -157,7 +157,7 @@ class Kernel:
 
 def allocate(size: int, index: int) -> int:
     """Allocate memory of a GPU, kept until the process ends; works during the capture of a CUDA graph, too."""
-    with _Current(index):
+    with Current(index):
         found, mode = ctypes.c_uint64(), ctypes.c_int(_RELAXED)
         _call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         try:

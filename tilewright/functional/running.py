@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,7 +43,6 @@ class CpuProgram:
         self._held, self._addresses = link(program.binary, symbols, imports)
         self.program = program
         self.threads = threads
-        self._free: list[list[np.ndarray]] = []
         self.direct = self._direct(arrays=True)
         """Starts the program with NumPy arrays, if it is one launch that takes exactly its arguments."""
         self.direct_pointers = self._direct(arrays=False)
@@ -71,24 +70,43 @@ class CpuProgram:
     def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
         if self.program.parallel and not self.threads.ready:
             self.threads.start()
-        scratch = self._scratch()
+        scratch = [_piece(size) for size in self.program.scratch]
         try:
             for start, arguments in self._starts:
-                status = start(*(pointers[a] if a >= 0 else scratch[-1 - a].ctypes.data for a in arguments))
+                status = start(*(pointers[a] if a >= 0 else scratch[-1 - a].address for a in arguments))
                 if status:
                     failed(status)
         finally:
-            if scratch:
-                self._free.append(scratch)
+            _spare.extend(scratch)
 
-    def _scratch(self) -> list[np.ndarray]:
-        """Return scratch memory: that of an earlier call, or new; concurrent calls do not share it."""
-        if not self.program.scratch:
-            return []
-        try:
-            return self._free.pop()
-        except IndexError:
-            return [_aligned_bytes(size) for size in self.program.scratch]
+
+class _Piece(NamedTuple):
+    """Scratch memory on the CPU: its bytes, its address, and what keeps it."""
+
+    size: int
+    address: int
+    memory: np.ndarray
+
+
+_spare: list[_Piece] = []
+"""Scratch memory that no call is using, of all programs, the last used at the end. Concurrent calls share none."""
+
+
+def _piece(size: int) -> _Piece:
+    """Return spare memory, or new memory in the place of what is too small.
+
+    There are never more pieces than calls used at once, however many programs there are.
+    """
+    try:
+        found = _spare.pop()
+    except IndexError:
+        return _new_piece(size)
+    return found if found.size >= size else _new_piece(size)
+
+
+def _new_piece(size: int) -> _Piece:
+    made = _aligned_bytes(size)
+    return _Piece(size, made.ctypes.data, made)
 
 
 def _aligned_bytes(size: int, to: int = 64) -> np.ndarray:
