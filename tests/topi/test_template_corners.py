@@ -29,6 +29,7 @@ FIRST = [
     (templates.CONV2D_WINDOW, Conv2d.of((8, 16, 112, 112), 16, (2, 1), stride=2, padding=0, dilation=(3, 1),
                                         dtype="float16", layout="NHWC", weights="OHWI")),
     (templates.CONV2D_WINDOW, Conv2d.of((300, 128, 256, 256), 128, dtype="float16", layout="NHWC")),
+    (templates.CONV2D_WGMMA_TF32, Conv2d.of((1, 24, 16, 1), 8, (1, 7), (1, 2), (2, 8, 2, 8), layout="NHWC")),
     (templates.CONV2D_MMA, Conv2d.of((1, 32, 4096, 4096), 32, dtype="float16")),
 ]  # fmt: skip
 

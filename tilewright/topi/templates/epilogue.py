@@ -94,12 +94,12 @@ class Epilogue:
             )
 
     def placeholders(self, shape: tuple[int, ...], channels: int, dtype: str) -> tuple[Tensor, ...]:
-        """Returns fresh tensors for what it adds: bias, then residual."""
+        """Return fresh tensors for what it adds: bias, then residual."""
         bias = (placeholder((channels,), dtype, "bias"),) if self.bias else ()
         return bias + ((placeholder(shape, dtype, "residual"),) if self.residual else ())
 
     def expression(self, extras: tuple[Tensor, ...], channel: int | None, result: str = "float32") -> Expression:
-        """Returns the function `(sum, *indices)` that computes it from `extras`.
+        """Return the function `(sum, *indices)` that computes it from `extras`.
 
         `channel` is the axis of channels, None where there is one channel and no axis; `result` is the type that the
         value will be converted to.

@@ -80,7 +80,7 @@ class WgmmaTile(MmaTile):
             & ((self.tiles == 1) | ((self.split == 1) & (of.batch == 1) & (slices <= _STATIONARY)))
             & (of_each(atom.width, self.columns[1]) > 0)
             & ((self.staged == 0) | (fits & power & (self.split == 1)))
-            & ((self.vectors == 0) | self._has_runs(of))
+            & ((self.vectors == 0) | (self._has_runs(of) & (columns <= of.columns.extent)))
         )
 
     def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> Number:
