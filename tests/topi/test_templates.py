@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import re
@@ -56,7 +57,13 @@ def chosen(workload, target, count, seed=0):
     space = task.config_space
     drawn = (space.get(i) for i in space.indices(space.draw(np.random.default_rng(seed), 20 * count)))
     able = (c for c in drawn if inspect_candidate(task, c, task.target).refusal is None)
-    return task, [template.first(task.args, task.target), *itertools.islice(able, count)]
+    return task, [untuned(template, workload, target), *itertools.islice(able, count)]
+
+
+@functools.cache
+def untuned(template, workload, target):
+    """The untuned configuration: ranking configurations takes longer than compiling one."""
+    return template.first(workload.args, Target(target))
 
 
 def inputs(workload, seed=1):
