@@ -7,6 +7,7 @@ with what users write and goes straight into NumPy.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -102,7 +103,7 @@ class DType(str):
         """Bytes that one element takes in memory, all lanes together."""
         return max(1, self.bits // 8) * self.lanes
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype:
         """The NumPy type of one lane (bfloat16 through ml_dtypes)."""
         if self.kind == "bfloat":

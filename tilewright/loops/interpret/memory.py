@@ -160,7 +160,7 @@ class Storage:
         offset = place.offset
         if not isinstance(offset, np.ndarray) and self.copy is not None and self.copy.ndim == 4:
             row = self.data[offset]
-            if np.ndim(value) <= row.ndim:
+            if value.ndim <= row.ndim:
                 if mask is None:
                     row[...] = value
                 else:
@@ -168,7 +168,7 @@ class Storage:
                 if self.written is not None:
                     self.written[offset] |= True if mask is None else mask
                 return
-        if mask is None and self.copy is None and np.shape(value) in ((), np.shape(offset)):
+        if mask is None and self.copy is None and (value.ndim == 0 or value.shape == np.shape(offset)):
             self.flat[offset] = value
             if self.written is not None:
                 self.written[offset] = True

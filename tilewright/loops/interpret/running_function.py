@@ -195,9 +195,7 @@ class RunningFunction:
                 self.fail(f"{what} where not all threads of the block come by; missing", ~on & uneven)
         return shape
 
-    def check_read(self, place: Address, mask: Value) -> None:
+    def check_read(self, place: Address, mask: Value, report: Report | None) -> None:
         """Report a race of this read."""
-        buffer = place.view.buffer
-        report = self.report_for(buffer)
         if self.grid is not None and report is not None:
-            place.storage.check_read(place, mask, self.grid.actors(buffer.scope), report)
+            place.storage.check_read(place, mask, self.grid.actors(place.view.buffer.scope), report)

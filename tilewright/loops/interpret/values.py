@@ -37,7 +37,7 @@ class EvaluationContext(Protocol):
 
     def view(self, buffer: Buffer) -> View: ...
     def report_for(self, buffer: Buffer) -> Report | None: ...
-    def check_read(self, place: Address, mask: Value) -> None: ...
+    def check_read(self, place: Address, mask: Value, report: Report | None) -> None: ...
     def fail(self, text: str, lanes: Value) -> None: ...
     def define(self, var: n.Var, value: Value) -> None: ...
     def forget(self, var: n.Var) -> None: ...
@@ -184,12 +184,18 @@ class Expressions:
         return lambda mask: value
 
     def _cast(self, e: n.Cast) -> Get:
-        value, to = self.get(e.value), e.dtype.scalar
+        value, source, to = self.get(e.value), e.value.dtype, e.dtype.scalar
+        if to.is_float or (to.is_int and source.is_int):
+            kind = to.numpy
+            return lambda mask: value(mask).astype(kind)
         return lambda mask: convert(value(mask), to)
 
     def _binary(self, e: Any) -> Get:
         a, b, compute = self.get(e.a), self.get(e.b), BINARY[type(e)]
         if not (_may_divide_by_zero(e) and self.machine.check):
+            if isinstance(e.b, (n.IntImm, n.FloatImm)):
+                constant = e.b.dtype.numpy.type(e.b.value)
+                return lambda mask: compute(a(mask), constant)
             return lambda mask: compute(a(mask), b(mask))
         machine = self.machine
 
@@ -268,7 +274,7 @@ class Expressions:
             parts = [place] if buffer.byte_offset is None else byte_places(place)
             if place.storage.shadow is not None:
                 for part in parts:
-                    machine.check_read(part, mask)
+                    machine.check_read(part, mask, report)
             loaded = [part.storage.load(part, mask, report) for part in parts]
             return loaded[0] if buffer.byte_offset is None else value_of_bytes(loaded, buffer.dtype)
 
