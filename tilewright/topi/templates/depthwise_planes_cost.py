@@ -23,7 +23,9 @@ from .window_cost import ACCESS, BYTES, STEPS, Tile, Window, widest
 
 _CACHED, _BANDWIDTH, _CACHE = 3030.0, 2500.0, 45e6
 """Bytes that the L2 cache and memory move in a cycle, and those that the cache holds."""
-_SCHEDULERS, _LINE, _BANKS, _WORD, _SECTOR = 4, 128, 32, 4, 32
+_SCHEDULERS = 4
+_MEMORY = USUAL.hardware.warp_memory
+_LINE, _BANKS, _WORD, _SECTOR = _MEMORY.line, _MEMORY.banks, _MEMORY.word, _MEMORY.sector
 _LATENCY, _STEP, _TURN = 1000.0, 250.0, 2.0
 """Cycles: until planes of a busy memory arrive; of barriers and of the first loads of an image; and for an instruction
 of a warp by itself."""
