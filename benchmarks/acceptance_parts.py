@@ -78,8 +78,8 @@ def tuned_rows(units: list[str]) -> Measures:
 def _swept(units: list[str], trials: int, fused: bool) -> Measures:
     from benchmarks.convolution_sweep import compiled
 
-    fork = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(mp_context=fork) as pool, tempfile.TemporaryDirectory() as folder:
+    fresh = multiprocessing.get_context("forkserver")  # this process has looked at its GPU, which no fork can do then
+    with ProcessPoolExecutor(mp_context=fresh) as pool, tempfile.TemporaryDirectory() as folder:
         try:
             drawn = pool.map(partial(_jobs, trials=trials, fused=fused), units)
             compiling = [[pool.submit(compiled, job) for job in jobs] for jobs in drawn]
@@ -105,6 +105,9 @@ def _jobs(unit: str, trials: int, fused: bool) -> list[Any]:
 def _row(unit: str, programs: list[Any], log: Path) -> Values:
     from benchmarks.convolution_sweep import Row, measure
 
+    failures = [program for _, program in programs if isinstance(program, str)]
+    if len(failures) == len(programs):
+        raise RuntimeError(f"no program of {unit} compiles: {failures[:1]}")
     mode, name = unit.split()
     row = Row(name, mode)
     return {**_ratios(measure(row, programs, log)), **_copy(row)}
@@ -212,9 +215,12 @@ def models(units: list[str]) -> Measures:
 def _model(name: str, dtype: str, batch: int) -> Values:
     from benchmarks.one_call import accelerated
 
-    done, before, after = accelerated(name, dtype, batch)
-    graph = done.before / done.after if done.after and done.after < done.before else 1.0  # else it takes all back
-    return {"graph": graph, "eager": before / after, "replaced": float(sum(row.replaced for row in done.rows))}
+    done, _, _ = accelerated(name, dtype, batch)
+    replaced = sum(row.replaced for row in done.rows)
+    graph, eager = 1.0, 1.0  # where it takes all back
+    if replaced:
+        graph, eager = done.before / done.after, done.eager_before / done.eager_after
+    return {"graph": graph, "eager": eager, "replaced": float(replaced)}
 
 
 def start(units: list[str]) -> Measures:

@@ -45,41 +45,33 @@ def relu_of_integers(source: str) -> str:
     return re.sub(rf"max_float32\({_VALUE}, 0\.0f\)", r"__int_as_float(max(__float_as_int(\1), 0))", source)
 
 
+def exact_sigmoid(source: str) -> str:
+    """Compute the exponential by expf, and a quotient that is rounded to the nearest."""
+    return re.sub(rf"sigmoid_float32\({_VALUE}\)", r"(1.0f / (1.0f + expf(-(\1))))", source)
+
+
 def approximate_quotient(source: str) -> str:
-    """Take the reciprocal by one instruction, of 1 ulp, instead of a quotient that is rounded to the nearest."""
-    text, count = re.subn(rf"\(1\.0f / \(1\.0f \+ expf\(-\({_VALUE}\)\)\)\)", r"reciprocal(1.0f + expf(-(\1)))", source)
+    """Compute the exponential by expf, and the reciprocal by one instruction, of 1 ulp."""
+    text, count = re.subn(rf"sigmoid_float32\({_VALUE}\)", r"reciprocal(1.0f + expf(-(\1)))", source)
     return _RECIPROCAL + text if count else source
 
 
-def approximate_sigmoid(source: str) -> str:
-    """Take the exponential by one instruction, too: the error grows with the argument, 1e-7 of it."""
-    by = r"reciprocal(1.0f + power_of_two(\1 * -1.442695041f))"
-    text, count = re.subn(rf"\(1\.0f / \(1\.0f \+ expf\(-\({_VALUE}\)\)\)\)", by, source)
-    return _RECIPROCAL + _POWER + text if count else source
+def gelu_by_tanh(source: str) -> str:
+    """Compute gelu_tanh as PyTorch defines it, by the hyperbolic tangent."""
+    of = rf"{_VALUE} \* sigmoid_float32\(\1 \* \([^()]*\)\)"
+    by = r"\1 * 0.5f * (tanhf(0.7978846f * (\1 + 0.044715f * \1 * \1 * \1)) + 1.0f)"
+    return re.sub(of, by, source)
 
 
-def tanh_as_sigmoid(source: str) -> str:
-    """Compute gelu_tanh as v * sigmoid(2 * u): no hyperbolic tangent, and no cancellation where v is negative."""
-    v = _VALUE
-    of = rf"{v} \* 0\.5f \* \(tanhf\(0\.7978846f \* \({v} \+ 0\.044715f \* {v} \* {v} \* {v}\)\) \+ 1\.0f\)"
-    u = r"(\1 + 0.044715f * \1 * \1 * \1)"
-    text, count = re.subn(of, rf"\1 * reciprocal(1.0f + power_of_two(-2.302208198f * {u}))", source)
-    return _RECIPROCAL + _POWER + text if count else source
-
-
-def saturated(source: str) -> str:
-    """Clamp to 0 .. 1 in the product before: v * saturate(v / 6 + 1 / 2), two instructions instead of five."""
-    of = rf"min_float32\(max_float32\({_VALUE} \+ 3\.0f, 0\.0f\), 6\.0f\) \* 0\.16666667f"
-    return re.sub(of, r"__saturatef(\1 * 0.16666667f + 0.5f)", source)
+def clamped(source: str) -> str:
+    """Clamp to 0 .. 6 by two instructions instead of to 0 .. 1 in the product before."""
+    of = rf"__saturatef\({_VALUE} \* 0\.16666667f \+ 0\.5f\)"
+    return re.sub(of, r"fminf(fmaxf(\1 + 3.0f, 0.0f), 6.0f) * 0.16666667f", source)
 
 
 _RECIPROCAL = (
     f"{_HELPER} float reciprocal(float x) {{\n  float y;\n"
     '  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;\n}\n'
-)
-_POWER = (
-    f"{_HELPER} float power_of_two(float x) {{\n  float y;\n"
-    '  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;\n}\n'
 )
 
 
@@ -112,11 +104,12 @@ VARIANTS: dict[str, Variant] = {
     "relu, bias at the end": _of("relu", starts_at_bias=False),
     "silu": _of("silu"),
     "silu, approximate quotient": _of("silu", approximate_quotient),
-    "silu, approximate": _of("silu", approximate_sigmoid),
+    "silu, exact": _of("silu", exact_sigmoid),
+    "gelu": _of("gelu"),
     "gelu_tanh": _of("gelu_tanh"),
-    "gelu_tanh, as sigmoid": _of("gelu_tanh", tanh_as_sigmoid),
+    "gelu_tanh, by tanh": _of("gelu_tanh", gelu_by_tanh),
     "hardswish": _of("hardswish"),
-    "hardswish, saturated": _of("hardswish", saturated),
+    "hardswish, clamped": _of("hardswish", clamped),
 }
 
 

@@ -4,11 +4,11 @@ Rows of such images are shorter than a sector of memory, but planes lie one afte
 planes to shared memory and computes them there. Many variants of one kernel tell which part of that pays: how planes
 are copied (ordinary loads, `cp.async`, the bulk copies of sm_90), into how many places, how many planes, images and
 results a block and a thread have, and how results leave. Each is checked against float64 and timed in CUDA graphs; the
-best ones are then timed in turns with PyTorch, in both memory orders, and with the first configurations of
-`topi/depthwise.planes`, which generates such kernels. A line has the time, PyTorch's time divided by it, and the time
-at the rate of a copy divided by it.
+best ones, and the best of each way to load and of each number of copies, are then timed in turns with PyTorch, in both
+memory orders, and with the first configurations of `topi/depthwise.planes`, which generates such kernels. A line has
+the time, PyTorch's time divided by it, and the time at the rate of a copy divided by it.
 
-None of these kernels has been timed yet; `tests/benchmarks/test_by_hand_small_images.py` compiles and emulates them.
+RESULTS.md has what they take on an H200; `tests/benchmarks/test_by_hand_small_images.py` compiles and emulates them.
 """
 
 from __future__ import annotations
@@ -203,20 +203,31 @@ class Bench:
         return self.on.driver.timer(self.on.index, run), error
 
 
+def kind_of(title: str) -> str:
+    """Return what a title says of how planes arrive: the way to load of a kernel by hand, and the number of copies."""
+    source, _, choices = title.partition(": ")
+    told = [part for part in choices.split(", ") if part.endswith("copies") or part in LOADS]
+    return ", ".join((source, *told))
+
+
 def measure(of: Depthwise, programs: Iterator[Made]) -> Iterator[str]:
     """Yield a line for each program that is wrong, then one for each that is among the best, and for PyTorch's."""
     from benchmarks.convolution_sweep import in_turns, theirs
 
     bench = Bench(of)
     best: list[tuple[float, str, Any]] = []
+    kinds: dict[str, tuple[float, str, Any]] = {}
     for made in programs:
         timer, error = bench.timer(made)
         if not error < ALLOWED[of.dtype]:
             yield f"WRONG by {error:.1e}: {made[0]}"
             continue
         seconds = min(timer(16) / 16 for _ in range(3))
-        best = heapq.nsmallest(_LEFT, [*best, (seconds, made[0], timer)], key=lambda each: each[0])
-    timers = {name: timer for _, name, timer in best}
+        found = seconds, made[0], timer
+        best = heapq.nsmallest(_LEFT, [*best, found], key=lambda each: each[0])
+        kind = kind_of(made[0])
+        kinds[kind] = min(kinds.get(kind, found), found, key=lambda each: each[0])
+    timers = {name: timer for _, name, timer in [*best, *kinds.values()]}
     timers |= {f"PyTorch, {how}": timer for how, timer in theirs(of, bench.x, bench.w)}
     times = in_turns(timers)
     rival = min(us for name, us in times.items() if name.startswith("PyTorch"))

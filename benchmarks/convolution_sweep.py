@@ -17,24 +17,21 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from benchmarks.convolution_rows import DENSE, WORKLOADS
+from benchmarks.likely_configurations import TARGET, compiled_otherwise, drawn, of_small_images
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
-from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional.compiler import recorded
 from tilewright.measure.outcome import MeasureResult
 from tilewright.topi.templates import ALL, CONV1D, CONV2D, DEPTHWISE, Epilogue, PackagedTemplate
-from tilewright.topi.templates.direct_choice import candidates, cycles, wanted
 from tilewright.tune.records.format import MeasureInput, encode
 from tilewright.tune.space.config import Config
 
-TARGET = Target("cuda")
 FAMILIES = {"conv1d": CONV1D, "conv2d": CONV2D, "depthwise": DEPTHWISE}
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-12}
 ROUNDS, CALLS, GRAPH = 9, 20, 256
@@ -80,20 +77,20 @@ def jobs_of(
     known = recorded(able, of, TARGET, fused=True) if shipped and epilogue else None
     if known is not None:
         found[known.template.name, known.config.index] = None
-        for index in _compiled_otherwise(known.template, of, known.config, trials):
+        for index in compiled_otherwise(known.template, of, known.config, trials):
             found[known.template.name, index] = None
     for other in family.strategies:
         if other.covers(of, TARGET):
             found[other.name, other.first(of.args, TARGET).index] = None
     if family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400 and trials > 8:
-        found.update(dict.fromkeys((family.name, index) for index in _of_small_images(of, trials // 3)))
+        found.update(dict.fromkeys((family.name, index) for index in of_small_images(of, trials // 3)))
     for which, choices in seeds.get(f"{name} {mode}", ()):
         found[which, _named(which).strategy(TARGET).nearest(of, choices).index] = None
     for other in able:
         if other.name == strategy:
-            found.update(dict.fromkeys((other.name, index) for index in _drawn(other, of, trials)))
-    found.update(dict.fromkeys((template.name, index) for index in _compiled_otherwise(template, of, first, trials)))
-    found.update(dict.fromkeys((template.name, index) for index in _drawn(template, of, trials)))
+            found.update(dict.fromkeys((other.name, index) for index in drawn(other, of, trials)))
+    found.update(dict.fromkeys((template.name, index) for index in compiled_otherwise(template, of, first, trials)))
+    found.update(dict.fromkeys((template.name, index) for index in drawn(template, of, trials)))
     for at, (which, index) in enumerate(found):
         if at < max(trials, 1) or (
             not shipped and at < 2 * trials and which.endswith("direct") and prod(of.shape[2:]) <= 400
@@ -105,53 +102,6 @@ def jobs_of(
         known = recorded(able, of, TARGET, fused=True) if shipped else None
         template, first = (template, first) if known is None else (known.template, known.config)
         yield name, mode, template.name, first.index, True
-
-
-def _compiled_otherwise(template: PackagedTemplate[Any], of: Any, config: Config, trials: int) -> Iterator[int]:
-    """A configuration with its loops in another order, and with other limits of registers."""
-    strategy = template.strategy(TARGET)
-    knobs = {knob.name: [choice.data for choice in knob.choices] for knob in strategy.space(of).knobs}
-    same = {name: choice.size[1:] if hasattr(choice, "size") else choice.data for name, choice in config.items()}
-    names = [name for name in ("order", "resident") if name in knobs]
-    every = list(product(*(knobs[name] for name in names)))
-    for choices in every[: max(1, trials // 2)] if names else ():
-        yield strategy.nearest(of, {**same, **dict(zip(names, choices, strict=True))}).index
-
-
-def _drawn(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[int]:
-    """Configurations that the model likes, and some of the others; of the 1-D convolution, a grid."""
-    strategy = template.strategy(TARGET)
-    order = strategy.order(of)
-    if order and not template.name.endswith(".direct"):
-        some = order[: 2 * trials // 3] + order[2 * trials // 3 :: max(1, 3 * len(order) // max(trials, 1))]
-        yield from (strategy.nearest(of, choices).index for choices in some)
-        for choices in order[:4] if "resident" in (knob.name for knob in strategy.space(of).knobs) else ():
-            yield from _compiled_otherwise(template, of, strategy.nearest(of, choices), trials)
-        return
-    if not template.name.endswith(".direct"):
-        for threads, own, terms, shared in product((32, 64, 128, 256), (1, 2, 4), (32, 8), ("none", "weights", "both")):
-            wanted_tile = {"tile": [1, threads, own], "tile_r": [1, terms], "shared": shared}
-            yield strategy.nearest(of, {**wanted_tile, "auto_unroll_max_step": 64, "unroll_explicit": 1}).index
-        return
-    ranked = sorted(((cycles(of, *each), each) for each in candidates(of)), key=lambda pair: pair[0])
-    near = [each for cost, each in ranked if cost < 2.5 * ranked[0][0]]
-    some = near[: 2 * trials // 3] + near[2 * trials // 3 :: max(1, 3 * len(near) // max(trials, 1))]
-    for tile, block in some:
-        for order in ("terms", "rows") if of.layout == "NCHW" and of.groups == of.shape[1] else ("terms",):
-            yield strategy.nearest(of, {**wanted(tile, block), "order": order}).index
-    if len(strategy.space(of)["planes"].choices) > 1:
-        for tile, block in near[: 2 * trials]:
-            config = strategy.nearest(of, {**wanted(tile, block), "planes": "shared"})
-            if config["planes"].val == "shared":
-                yield config.index
-
-
-def _of_small_images(of: Any, trials: int) -> Iterator[int]:
-    """Configurations of the general depthwise strategy whose blocks fetch whole planes."""
-    strategy = DEPTHWISE.strategy(TARGET)
-    for planes, rows, threads in list(product((4, 8, 16, 32), (1, 2, 7), (1, 2, 4, 7)))[:trials]:
-        tiles = {"tile_c": [planes, 1], "tile_y": [threads, rows], "tile_x": [1, of.places[1], 1]}
-        yield strategy.nearest(of, {**tiles, "shared": "input", "window": "all", "auto_unroll_max_step": 64}).index
 
 
 def _named(name: str) -> PackagedTemplate[Any]:

@@ -24,7 +24,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
-from benchmarks.convolution_sweep import TOLERANCE, _compiled_otherwise, _drawn, _of_small_images
+from benchmarks.convolution_sweep import TOLERANCE
+from benchmarks.likely_configurations import compiled_otherwise, drawn, of_small_images
 from benchmarks.network_layers import NETWORKS, layers
 from benchmarks.ship_records import read, ship
 from tilewright.core.errors import TVMError
@@ -96,7 +97,7 @@ def candidates_of(problem: Problem, trials: int, again: bool = False) -> list[Se
         able.remove(CONV2D_GEMM)  # which is slower, and as exact
     likes = [_liked(template, of, trials) for template in able]
     if again:
-        likes.insert(0, ((start.template, i) for i in _compiled_otherwise(start.template, of, start.config, trials)))
+        likes.insert(0, ((start.template, i) for i in compiled_otherwise(start.template, of, start.config, trials)))
     for each in (each for turn in zip_longest(*likes) for each in turn):
         if each is not None and len(found) < trials:
             template, index = each
@@ -110,11 +111,11 @@ def _liked(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[tu
     strategy = template.strategy(TARGET)
     likes: Iterator[int] = iter(())
     if template.name.endswith(".direct"):
-        likes = _drawn(template, of, trials)
+        likes = drawn(template, of, trials)
     elif strategy.order(of):
         likes = (strategy.nearest(of, choices).index for choices in strategy.order(of))
     elif template is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400:
-        likes = _of_small_images(of, trials // 4)
+        likes = of_small_images(of, trials // 4)
     return ((template, index) for index in likes)
 
 

@@ -1,39 +1,68 @@
-"""Put records and rows of decisions into the package, as `benchmarks.networks --ship` does."""
+"""Put records and rows of decisions into the package: python -m benchmarks.ship_records DIR ...
+
+Each DIR is what `benchmarks.convolution_sweep --shipped --out DIR` wrote, with or without `--epilogue`. What
+`benchmarks.networks --out DIR` wrote is shipped by its `--ship`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from benchmarks.convolution_sweep import workload_of
 from tilewright.functional import rivals
-from tilewright.functional.problem import Problem
+from tilewright.functional.problem import CONV, Problem
 from tilewright.functional.shipped import RECORDS
 
 _GAIN = 0.99
 """Part of the time of the record that ships that a new one may take at most, in one run."""
-_LOG = "h200_networks.log"
+_NETWORKS, _SWEEPS, _EPILOGUES = "h200_networks.log", "h200_convolutions.log", "h200_epilogues.log"
+_DEVICE = "NVIDIA H200"
+_SAME_ORDER = {"NCHW": "PyTorch conv2d", "NHWC": "PyTorch conv2d, channels last"}
+"""PyTorch's time in a sweep of the memory order that a call has."""
 Record = dict[str, Any]
+Line = dict[str, Any]
 
 
-def ship(lines: list[dict[str, Any]]) -> str:
+def ship(lines: list[Line], to: str = _NETWORKS) -> str:
     """Merge layers that were measured into the package, and say in a line what became of them.
 
     A record comes in place of that of its layer and strategy, and of those of other strategies that are said to be
-    faster, which other runs measured. One that is less than 1% faster than what ships is left out.
+    faster, which other runs measured; and of slower ones with an epilogue, which would keep calls from it. One that is
+    less than 1% faster than what ships is left out: in the same run if that began with what ships, else by the times
+    that both records say, and then no decision rests on it either.
     """
-    logs = {path: read(path) for path in RECORDS.glob("*.log") if not path.stem.endswith("epilogues")}
-    known = {_workload(record) for own in logs.values() for record in own}
-    better = [
-        line["record"]
-        for line in lines
-        if _workload(line["record"]) not in known or line["ours"] <= _GAIN * line["tried"][0][2]
-    ]
+    logs = {path: read(path) for path in RECORDS.glob("*.log")}
+    fastest: dict[str, Record] = {}
+    for record in (record for path, own in logs.items() if path.name != _EPILOGUES for record in own):
+        fastest[_workload(record)] = min(fastest.get(_workload(record), record), record, key=_seconds)
+    pairs = [(line, fastest.get(_workload(line["record"]))) for line in lines]
+    better = [line["record"] for line, record in pairs if _is_better(line, record)]
+    judged = [line for line, record in pairs if _is_better(line, record) or _began_with(line, record)]
     for path, own in logs.items():
-        left = [record for record in own if not any(_yields(record, other) for other in better)]
-        _write(path, left + better if path.name == _LOG else left)
-    write_rivals(rivals.TABLE, [{key: line[key] for key in ("problem", "device", "ours", "theirs")} for line in lines])
+        yields = _is_slower if path.name == _EPILOGUES else _yields
+        left = [record for record in own if not any(yields(record, other) for other in better)]
+        _write(path, left + better if path.name == to else left)
+    write_rivals(rivals.TABLE, [{key: line[key] for key in ("problem", "device", "ours", "theirs")} for line in judged])
     return f"{len(better)} records of {len(lines)} layers"
+
+
+def _is_better(line: Line, than: Record | None) -> bool:
+    """Whether the best configuration of a layer is faster than the record that a call takes so far."""
+    if than is None:
+        return True
+    before = line["tried"][0][2] if _began_with(line, than) else _seconds(than)
+    return bool(line["ours"] <= _GAIN * before)
+
+
+def _began_with(line: Line, record: Record | None) -> bool:
+    """Whether a run of a layer began with the configuration of a record."""
+    template, index, _ = line["tried"][0]
+    return record is not None and (template, index) == (record["input"][1], record["config"]["index"])
 
 
 def _yields(record: Record, to: Record) -> bool:
@@ -41,6 +70,55 @@ def _yields(record: Record, to: Record) -> bool:
     return _workload(record) == _workload(to) and (
         record["input"][1] == to["input"][1] or _seconds(record) < _seconds(to)
     )
+
+
+def _is_slower(record: Record, than: Record) -> bool:
+    """Whether a record of a layer with an epilogue takes longer than a new one without."""
+    return _workload(record) == _workload(than) and _seconds(record) > _seconds(than)
+
+
+def ship_epilogues(lines: list[Line]) -> str:
+    """Merge the records of a sweep with an epilogue, and say in a line what became of them.
+
+    A layer has one only where it is at least 1% faster than the configuration of the record without an epilogue. That
+    which ships stays unless the new one is at least 1% faster.
+    """
+    shipped = read(RECORDS / _EPILOGUES)
+    left, count = {_workload(record): record for record in shipped}, 0
+    for line in lines:
+        here, record = _workload(line["record"]), line["record"]
+        took = [each["us"] for each in line["trials"] if "us" in each and each["fused"]]
+        before = _time_of(left[here], line) if here in left else None
+        if line["tuned"] > _GAIN * line["fused"]:
+            left.pop(here, None)
+        elif before is None or min(took) <= _GAIN * before:
+            left[here], count = record, count + 1
+    _write(RECORDS / _EPILOGUES, list(left.values()))
+    return f"{count} records of {len(lines)} layers with an epilogue, {len(shipped)} before and {len(left)} now"
+
+
+def _time_of(record: Record, line: Line) -> float | None:
+    """The time that a sweep measured for the configuration of a record, in microseconds."""
+    which, index = record["input"][1], record["config"]["index"]
+    same = [each for each in line["trials"] if (each["template"], each["index"]) == (which, index) and each["fused"]]
+    return min((each["us"] for each in same if "us" in each), default=None)
+
+
+def of_sweep(folder: Path, log: str) -> list[Line]:
+    """Return the lines of a sweep, each with the record of its best configuration, as `ship` wants them."""
+    records = {_workload(record): record for record in read(folder / log)}
+    found = []
+    for line in json.loads((folder / "sweep.json").read_text(encoding="utf-8")):
+        of = workload_of(line["row"], line["mode"])
+        record = records.get(json.dumps([f"topi/{of.name}", of.args]))
+        if record is not None and of.name != "conv1d":
+            windows = (of.kernel, of.stride, of.padding, of.dilation)
+            problem = Problem(CONV, of.shape, of.channels, *windows, of.groups, of.dtype, of.layout)
+            first = (line["trials"][0]["template"], line["trials"][0]["index"], line.get("untuned", inf) * 1e-6)
+            theirs = line[_SAME_ORDER[of.layout]] * 1e-6
+            sides = {"problem": problem.described(), "device": _DEVICE, "ours": line["tuned"] * 1e-6, "theirs": theirs}
+            found.append({**line, **sides, "record": record, "tried": [first]})
+    return found
 
 
 def _workload(record: Record) -> str:
@@ -69,3 +147,18 @@ def _write(path: Path, rows: list[Any]) -> None:
 def write_rivals(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write rows into a table of decisions, in place of those that it has of the same layers on that device."""
     _write(path, [*{(Problem.read(row["problem"]), row["device"]): row for row in (*read(path), *rows)}.values()])
+
+
+def main(folders: Iterable[Path]) -> None:
+    """Ship what sweeps found."""
+    for folder in folders:
+        if (folder / "records.log").exists():
+            print(folder, ship(of_sweep(folder, "records.log"), _SWEEPS))
+        if (folder / "epilogues.log").exists():
+            print(folder, ship_epilogues(of_sweep(folder, "epilogues.log")))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
+    main(parser.parse_args().folders)

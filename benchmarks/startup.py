@@ -75,10 +75,14 @@ ARRAYS = {
 
 
 def known_kernel_seconds(arrays: str) -> list[float]:
-    """Seconds of `import tilewright` and a call on `arrays`, in fresh processes; none where these are not there."""
+    """Seconds of `import tilewright` and a call on `arrays`, in fresh processes; none where these are not there.
+
+    Python may write bytecode, as an installer does: without it, each process compiles the sources again.
+    """
     prepared, wait = ARRAYS[arrays]
     script = [sys.executable, "-c", _KNOWN.format(arrays=prepared, wait=wait)]
-    done = [subprocess.run(script, capture_output=True, text=True) for _ in range(ROUNDS + 1)]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = [subprocess.run(script, capture_output=True, text=True, env=env) for _ in range(ROUNDS + 1)]
     return [float(one.stdout) for one in done[1:]] if all(one.returncode == 0 for one in done) else []
 
 

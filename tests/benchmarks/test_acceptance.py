@@ -111,6 +111,12 @@ def test_a_row_is_compiled_and_its_times_become_ratios(monkeypatch: pytest.Monke
     assert (values["untuned"], values["tuned"], values["fused"]) == (2.0, 3.0, pytest.approx(1.1))
 
 
+def test_a_row_of_which_nothing_compiles_is_a_failure_and_no_time() -> None:
+    job = ("dw-256x21-k3", "float32", "topi/depthwise.direct", 0, False)
+    with pytest.raises(RuntimeError, match=r"no program of float32 dw-256x21-k3 compiles: .*no such device"):
+        acceptance_parts._row("float32 dw-256x21-k3", [(job, "no such device")], Path("records.log"))
+
+
 def test_tuning_draws_from_every_strategy_with_a_model() -> None:
     jobs = acceptance_parts._jobs("float16 grouped-b1-128x56-g32", 24, False)
     names = [job[2] for job in jobs]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from benchmarks.by_hand_small_images import LAYERS, LOADS, STORES, Variant, compiled, layer, variants
+from benchmarks.by_hand_small_images import LAYERS, LOADS, STORES, Variant, compiled, kind_of, layer, variants
 from tests.emulator.device import emulation
 from tests.emulator.marks import emulates
 from tests.topi.test_direct import EPILOGUES, check, problem
@@ -63,3 +63,9 @@ def test_configurations_of_the_strategy_are_compiled_beside_them() -> None:
     assert title.startswith("topi/depthwise.planes: ")
     assert extents is None
     assert program.binary
+
+
+def test_kinds_are_told_by_how_planes_arrive() -> None:
+    found = [kind_of(str(variant)) for variant in variants(SMALL[1]) if variant.store == "vectors"]
+    assert {"by hand, 1 copies, load", "by hand, 1 copies, cp.async", "by hand, 2 copies, bulk"} <= set(found)
+    assert kind_of(compiled((SMALL[0], 0))[0]) in ("topi/depthwise.planes, 1 copies", "topi/depthwise.planes, 2 copies")

@@ -141,3 +141,37 @@ def test_with_guarded_reads_loops_that_run_too_far_need_no_more_than_their_tile(
     made = empty(rows, wide)
     run(tw.lower(s, [A, C])["main"], a, made)
     np.testing.assert_array_equal(made, a[shift:] * 2 + 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(PICK([2, 3]), PICK([5, 9, 10]), PICK([2, 4, 8]), PICK([1, 2]), st.booleans())
+def test_with_guarded_reads_tiles_that_leave_their_group_need_one_group(
+    groups: int, own: int, tile: int, lanes: int, cached: bool
+) -> None:
+    """Groups of rows of their own, in tiles that need not divide them: a tile reads rows of one group, never all."""
+    whole = -(-own // tile) * tile
+    A = te.placeholder((groups, whole), name="A")
+    B = te.compute((groups, whole), lambda g, i: A[g, i] * 2.0, "B")
+    C = te.compute((groups * own,), lambda f: B[f // own, f % own] + 1.0, "C")
+    s = te.create_schedule(C.op)
+
+    def tiled(stage: Any) -> Any:
+        group, row = s[stage].split(s[stage].op.axis[0], factor=own)
+        outer, inner = s[stage].split(row, factor=tile)
+        s[stage].pragma(group, "guarded_reads", 1)
+        return outer, inner
+
+    outer, inner = tiled(C)
+    if cached:
+        held = s.cache_write(C, "local")
+        outer, inner = tiled(C)
+        s[held].compute_at(s[C], outer)
+        assert [int(extent) for _, extent in region(s, held)[0]] == [1, 1, min(tile, own)]
+    s[C].split(inner, factor=lanes)
+    s[B].compute_at(s[C], outer)
+    (_, one), (low, extent) = region(s, B)[0]
+    assert (int(one), int(extent)) == (1, min(tile, own))
+    assert [evaluate(low, {outer.var: place}) for place in range(2)] == [0, tile] or own <= tile
+    a, made = floats(groups, whole), empty(groups * own)
+    run(tw.lower(s, [A, C])["main"], a, made)
+    np.testing.assert_array_equal(made, (a[:, :own] * 2 + 1).reshape(-1))

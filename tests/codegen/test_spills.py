@@ -10,6 +10,8 @@ from tilewright.codegen.nvrtc import CompiledSource, compile_cuda
 from tilewright.codegen.spills import without_needless_spills
 from tilewright.core.target import Target
 from tilewright.driver import build
+from tilewright.topi.templates import DEPTHWISE_DIRECT, Depthwise, Epilogue
+from tilewright.tune.records.format import decode
 
 HARDWARE = Target.parse("cuda -arch=sm_90").hardware
 SOURCE = (
@@ -44,15 +46,40 @@ def test_only_what_spills_while_registers_are_free_is_compiled_again(registers: 
     assert after.resources["first"].registers == 200
 
 
+@pytest.mark.parametrize(
+    ("blocks", "fits", "asked"),
+    [(8, 4, ["(96, 4)"]), (8, 1, ["(96, 4)", "(96, 1)"]), (2, 1, ["(96, 1)"]), (8, 8, []), (1, 0, [])],
+)
+def test_a_limit_under_which_a_kernel_spills_is_halved_and_then_dropped(
+    blocks: int, fits: int, asked: list[str]
+) -> None:
+    """With room for at most `fits` blocks the kernel does not spill; that of one block has 200 registers."""
+    limited, tried = SOURCE.replace("(96)", f"(96, {blocks})"), []
+
+    def compiled(source: str) -> CompiledSource:
+        tried.append(source)
+        room = next(n for n in (8, 4, 2, 1) if f"(96, {n})" in source)
+        return code(first=(200 // room, 0 if room <= fits else 50 * room), second=(64, 0))
+
+    before = compiled(limited)
+    source, after = without_needless_spills(limited, before, HARDWARE, compiled)
+    assert tried[1:] == [SOURCE.replace("(96)", each) for each in asked]
+    assert source == tried[-1]
+    assert after.resources["first"].spill_store_bytes == (0 if fits else 50)
+
+
 def test_the_first_code_stays_where_the_second_spills_as_much() -> None:
     before = code(first=(32, 400), second=(32, 0))
     assert without_needless_spills(SOURCE, before, HARDWARE, lambda _: before) == (SOURCE, before)
 
 
 def test_kernels_that_ask_for_blocks_themselves_stay() -> None:
+    """A kernel with one block has no limit to relax; a limit stays where the kernel spills as much without it."""
     before = code(first=(32, 400), second=(32, 0))
-    asked = SOURCE.replace("(96)", "(96, 2)")
+    asked = SOURCE.replace("(96)", "(96, 1)")
     assert without_needless_spills(asked, before, HARDWARE, compile_cuda_never)[0] == asked
+    several = SOURCE.replace("(96)", "(96, 2)")
+    assert without_needless_spills(several, before, HARDWARE, lambda _: before) == (several, before)
 
 
 def compile_cuda_never(source: str) -> CompiledSource:
@@ -76,3 +103,24 @@ def test_a_schedule_asks_for_resident_blocks(pragmas: tuple[int, ...], asked: st
         if blocks:
             s[B].pragma(axis, "resident_blocks", blocks)
     assert f"__launch_bounds__(64{asked}) " in build(s, [A, B], Target("cuda -arch=sm_90")).program.source
+
+
+ROOM_FOR_EIGHT = (
+    '{"input": ["cuda", "topi/depthwise.direct", [[1, 256, 96, 96], [5, 5], [1, 1], [2, 2, 2, 2], [1, 1], 1, '
+    '"float32"], {}], "config": {"index": 72992547, "code_hash": null, "entity": [["tile_c", "sp", [-1, 1, 1]], '
+    '["tile_f", "sp", [-1, 1]], ["tile_y", "sp", [-1, 4, 6]], ["tile_x", "sp", [-1, 48, 2]], ["chunk", "ot", 2], '
+    '["window", "ot", "all"], ["planes", "ot", "memory"], ["order", "ot", "rows"], ["resident", "ot", 8]]}, '
+    '"result": [[5.3e-06], 0, 0.0, 0.0], "version": 0.2}'
+)
+"""A record of a layer with relu: room for 8 blocks leaves a thread 40 registers."""
+
+
+@pytest.mark.parametrize("epilogue", ["relu", "silu", "gelu", "hardswish"])
+def test_no_epilogue_spills_under_a_limit_tuned_for_relu(epilogue: str) -> None:
+    config = decode(ROOM_FOR_EIGHT)[0].config
+    of = Depthwise.of((1, 256, 96, 96), kernel=5, padding=2)
+    target, template = Target.parse("cuda -arch=sm_90"), DEPTHWISE_DIRECT
+    program = build(*template.program(config, of, target, Epilogue(bias=True, activation=epilogue)), target).program
+    assert program.resources is not None
+    assert sum(found.spill_store_bytes for found in program.resources.values()) < 64
+    assert ("__launch_bounds__(192, 8)" in program.source) == (epilogue == "relu")

@@ -72,6 +72,8 @@ static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned lo
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
+static inline float __saturatef(float x) { return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; }
+
 // Warps
 
 template <class T> EMULATED T emulated_shuffled(T value, int argument, int width, bool down) {

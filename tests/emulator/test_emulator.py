@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,19 +9,11 @@ import pytest
 
 import tilewright as tw
 from benchmarks.matmul import Tiling, product
-from tests.emulator.device import EmulationError, compiler, emulated, emulation
+from tests.emulator.device import EmulationError, emulated
 from tests.emulator.translate import translate
 from tests.programs import warpgroups
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.runtime.module import Module
-
-
-@pytest.fixture(autouse=True)
-def emulated_device() -> Iterator[None]:
-    if compiler() is None:
-        pytest.skip("there is no g++ to compile generated source for this machine")
-    with emulation():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -171,6 +171,8 @@ def _number(opcode: str, given: list[str]) -> str:
             value = f"emulated_pair({each.format(given[2])}, {each.format(given[1])})"
         case ["ex2", "approx", "ftz", "f32"]:
             value = f"exp2f({given[1]})"
+        case ["rcp", "approx", "ftz", "f32"]:
+            value = f"1.0f / ({given[1]})"
         case [("min" | "max") as name, "NaN", "f32"]:
             value = f"emulated_extreme({given[1]}, {given[2]}, {'true' if name == 'max' else 'false'})"
         case ["dp4a", ("s32" | "u32") as kind, _]:

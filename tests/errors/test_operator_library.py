@@ -121,6 +121,8 @@ MOVING: list[tuple[str, Callable[[], Any], str, str]] = [
 K, BATCHES = te.placeholder((8, 6, 3, 3), name="K"), te.placeholder((2, 3, 4), name="B3")
 CUBE = te.placeholder((3, 3, 3), name="Q")
 BLOCKED, BLOCKS = te.placeholder((1, 2, 5, 5, 4), name="Y"), te.placeholder((2, 2, 3, 3, 4, 3), name="V")
+SMALL, NINE = te.placeholder((2, 2, 2, 2), name="small"), te.placeholder((2, 2, 3, 3), name="nine")
+ONCE, MORE = te.placeholder((2, 2, 2, 1), name="once"), te.placeholder((3, 2, 2, 2), name="more")
 WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("pool2d", lambda: nn.pool2d(3, 2, 2, 1, 0, "max"), "argument 'data' is 3", "te.placeholder"),
     ("pool2d", lambda: nn.pool2d(IMAGES, 2, 2, 1, 0, "mean"), "argument 'pool_type' is 'mean'", "'max', 'avg'"),
@@ -171,6 +173,10 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("conv2d_NCHWc", lambda: nn.conv2d_NCHWc(BLOCKED, K, 1, 0, 1, "NCHW4c", "NCHW3c"), "kernel 'K'", "6 dimension"),
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(IMAGES, K, 2, 0, 1, None), "strides=2", "conv2d_nchw"),
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(IMAGES, IMAGES, 1, 0, 1, None), "[2, 6, 4, 5]", "square"),
+    ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(SMALL, SMALL, 1, 0, 1, "int32"), "be int32", "float32"),
+    ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(SMALL, NINE, 1, 0, 1, None), "height 3 is larger", "pad"),
+    ("conv2d_nchw", lambda: nn.conv2d_nchw(SMALL, NINE, 1, np.array([1, 1])), "'padding' is array([1, 1])", "vertical"),
+    ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(K, SMALL, 1, 0, 1, None, True), "[2, 2, 2, 2]", "False"),
     (
         "winograd_transform_matrices",
         lambda: nn.winograd_transform_matrices(6, 5, "float32"),
@@ -184,6 +190,24 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
         "the shapes of the tensors",
     ),
     (
+        "depthwise_conv2d_backward_input_nhwc",
+        lambda: nn.depthwise_conv2d_backward_input_nhwc(SMALL, SMALL, SMALL.shape, (2, 2, 2, 2), 1, 0),
+        "the channels of Out_grad and the filters: 2 and 4 differ",
+        "agree",
+    ),
+    (
+        "depthwise_conv2d_backward_input_nhwc",
+        lambda: nn.depthwise_conv2d_backward_input_nhwc(ONCE, SMALL, SMALL.shape, (3, 9, 9, 2), 1, 0),
+        "the images of Out_grad and ishape: 2 and 3 differ",
+        "agree",
+    ),
+    (
+        "depthwise_conv2d_backward_weight_nhwc",
+        lambda: nn.depthwise_conv2d_backward_weight_nhwc(MORE, SMALL, SMALL.shape, (2, 2, 2, 1), 1, 0),
+        "the images of Out_grad and Input: 2 and 3 differ",
+        "agree",
+    ),
+    (
         "depthwise_conv2d_backward_weight_nhwc",
         lambda: nn.depthwise_conv2d_backward_weight_nhwc(IMAGES, IMAGES, IMAGES.shape, (3, 3), 1, 0),
         "fshape is (3, 3)",
@@ -194,6 +218,12 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
 DISPLACED: list[tuple[str, Callable[[], Any], str, str]] = [
     ("correlation_nchw", lambda: nn.correlation_nchw(FOUR, FOUR, 2, 1, 1, 1, 0, True), "kernel_size=2 is even", "odd"),
     ("correlation_nchw", lambda: nn.correlation_nchw(FOUR, FOUR, 3, 4, 1, 1, 0, True), "hold no patch", "pad more"),
+    (
+        "deformable_conv2d_nchw",
+        lambda: nn.deformable_conv2d_nchw(SMALL, te.placeholder((2, 18, 1, 1)), NINE, 1, 0, 1, 1, 1),
+        "the kernel's height 3 is larger than the padded input's, 2 + 0 + 0",
+        "pad more",
+    ),
     (
         "deformable_conv2d_nchw",
         lambda: nn.deformable_conv2d_nchw(FOUR, FOUR, FOUR, 1, 1, 1, 3, 1),
@@ -296,6 +326,14 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("batch_norm", lambda: topi.nn.batch_norm(A, B, B, B, B), "elements of gamma and channels", "agree"),
     ("batch_norm", lambda: nn.batch_norm(A, *[GAMMA] * 4, training=True, momentum=2), "'momentum' is 2", "0 to 1"),
     ("batch_norm", lambda: nn.batch_norm(WHOLE, *[GAMMA] * 4, training=True), "data 'I' has type int32", "topi.cast"),
+    ("batch_norm", lambda: nn.batch_norm(WHOLE, *[GAMMA] * 4), "data 'I' has type int32", "topi.cast"),
+    ("lrn", lambda: nn.lrn(WHOLE, 3), "data 'I' has type int32", "topi.cast"),
+    (
+        "global_pool",
+        lambda: nn.global_pool(te.placeholder((1, 2, 0, 4)), "avg"),
+        "every window is empty",
+        "at least one",
+    ),
     ("batch_norm", lambda: topi.nn.batch_norm(A, A, B, B, B), "gamma 'A' has the shape [3, 4]", "(channels,)"),
     ("prelu", lambda: topi.nn.prelu(A, B), "elements of slope and channels of x: 5 and 4 differ", "agree"),
     ("prelu", lambda: topi.nn.prelu(A, A), "slope 'A' has the shape [3, 4]", "(channels,)"),

@@ -170,6 +170,8 @@ def test_sizes_that_are_known_at_the_call() -> None:
         assert (kernel.blocks, kernel.counts.all_operations) == (20, pytest.approx(640))
     with pytest.raises(tw.UserError, match=r"the value of n is known only .*\n.*sizes=\{\"n\": 1024\}"):
         s.explain("cuda")
+    with pytest.raises(tw.UserError, match="sizes are 7, which is not a mapping"):
+        s.explain("cuda", sizes=7)
     with pytest.raises(tw.UserError, match="sizes are positive integers, got n=0"):
         s.explain("cuda", sizes={"n": 0})
 

@@ -126,6 +126,7 @@ EXACT = {
     "exp10": lambda v: 10.0**v,
     "rsqrt": lambda v: 1 / math.sqrt(v),
     "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
+    "saturate": lambda v: min(max(v, 0.0), 1.0),
     "exp2": lambda v: 2.0**v,
     "exp2_normal": lambda v: 2.0**v,
 }

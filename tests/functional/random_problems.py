@@ -108,17 +108,23 @@ def _drawn(rng: random.Random, small: bool) -> Problem:
 
 
 def _channels(rng: random.Random, op: str, small: bool) -> tuple[int, int, int]:
-    """Channels, filters and groups: depthwise, with a multiplier, dense, or in groups."""
+    """Channels, filters and groups: depthwise, with a multiplier, dense, in groups, or in wide ones.
+
+    Filters of a wide group are rarely a whole tile of a matrix instruction.
+    """
     some = (1, 2, 3, 5, 8, 13, 16, 24) if small else (1, 3, 7, 16, 31, 32, 48, 64, 96, 127, 192, 256, 480)
     if op in (MAX_POOL, AVG_POOL):
         channels = rng.choice(some)
         return channels, channels, channels
-    kind = rng.choice(["depthwise", "depthwise", "multiplied", "dense", "dense", "grouped", "grouped"])
+    kind = rng.choice(["depthwise", "depthwise", "multiplied", "dense", "dense", "grouped", "grouped", "wide"])
     if kind in ("depthwise", "multiplied"):
         channels = rng.choice(some)
         return channels, channels * (rng.choice([2, 3, 4]) if kind == "multiplied" else 1), channels
     if kind == "dense":
         return rng.choice(some), rng.choice(some), 1
+    if kind == "wide":
+        groups = rng.choice((2, 3) if small else (2, 3, 4, 8, 16))
+        return groups * rng.choice((32, 40, 48, 64)), groups * rng.choice((9, 20, 24, 33, 40, 52, 56, 72)), groups
     groups = rng.choice((2, 3, 4) if small else (2, 3, 4, 8, 16, 32, 64))
     own = (1, 2, 3, 4, 5, 8, 16)
     return groups * rng.choice(own), groups * rng.choice(own), groups

@@ -50,7 +50,7 @@ def test_a_graph_captures_a_call_of_several_kernels() -> None:
     assert program.program.scratch
     outs, graphs = [torch.empty_like(x) for _ in range(2)], [torch.cuda.CUDAGraph() for _ in range(2)]
     for graph, out in zip(graphs, outs, strict=True):
-        with torch.cuda.graph(graph):  # without a run before, on a stream of its own
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream()):  # without a run before
             torch_tensors.launch(program, [a.data_ptr() for a in (x, w, out)], x)
     wanted = F.conv2d(x.double(), w.double(), padding=1)
     for _ in range(20):
@@ -103,7 +103,7 @@ def test_a_graph_captures_a_call() -> None:
     x, w = random(2, 32, 14, 14), random(32, 1, 3, 3)
     tw.conv2d(x, w, padding=1, groups=32)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
         found = tw.conv2d(x, w, padding=1, groups=32, activation=None)
     x.copy_(random(2, 32, 14, 14))
     graph.replay()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -53,6 +55,18 @@ def test_an_activation_of_ones_own() -> None:
     found = tw.conv2d(x, w, groups=4, activation=lambda v: te.max(v, 0.1 * v))
     plain = direct.conv(x, w, groups=4)
     same(found, np.maximum(plain, 0.1 * plain))
+
+
+def test_activations_of_float64_differ_where_their_constants_are_one_float32() -> None:
+    x, w = np.ones((1, 1, 1, 3)), np.ones((1, 1, 1, 1))
+    for factor in (0.1, 0.10000000001, 1e-50, 1e-60, 1e300, 1e301):
+        assert (tw.conv2d(x, w, activation=lambda v, by=factor: v * by) == factor).all()
+
+
+@pytest.mark.parametrize("constant", [None, 3.0])
+def test_an_activation_depends_on_its_argument(constant: Any) -> None:
+    with pytest.raises(UserError, match=f"activation returned {constant}, in which its argument does not occur"):
+        tw.conv2d(random(1, 1, 3, 3), random(1, 1, 1, 1), activation=lambda v: constant)
 
 
 @pytest.mark.parametrize(

@@ -24,3 +24,9 @@ def test_random_layers_are_right_on_a_gpu() -> None:
 def test_a_seed_determines_its_layer() -> None:
     assert draw(7) == draw(7)
     assert draw(7) != draw(9)
+
+
+def test_some_layers_have_wide_groups_whose_filters_are_not_whole_tiles() -> None:
+    problems = [draw(seed).problem for seed in range(40)]
+    wide = [p for p in problems if p.groups > 1 and p.shape[1] // p.groups >= 32]
+    assert any(p.filters // p.groups % 16 for p in wide)

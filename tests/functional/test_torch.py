@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -131,6 +133,58 @@ def test_gradients_of_every_operator() -> None:
     assert check(lambda x: tw.avg_pool2d(x, 2), (x,))
     assert check(lambda x: tw.max_pool2d(x, 2, 1), (x,))
     assert torch.autograd.gradgradcheck(lambda x, w: tw.conv2d(x, w, padding=1, groups=4), (x, doubles(4, 1, 3, 3)))
+
+
+def test_a_negated_view_is_told_from_a_tensor() -> None:
+    turned = torch._neg_view(X.clone())  # what the imaginary part of a conjugate is: memory of the opposite sign
+    for x in (X, turned, X, turned):
+        close(tw.conv2d(x, DENSE), F.conv2d(x, DENSE))
+
+
+OPTIONS: list[Callable[[Any], Any]] = [
+    lambda x: tw.conv2d(x, DENSE, stride=np.int64(2), dilation=np.int64(2), padding=torch.tensor(1)),
+    lambda x: tw.conv2d(x, DENSE, stride=(2,), padding=((1, 0), (0, 2))),
+    lambda x: tw.conv_transpose2d(x, DENSE.movedim(0, 1), stride=2, output_padding=np.int64(1)),
+    lambda x: tw.max_pool2d(x, np.int64(2), padding="valid"),
+    lambda x: tw.max_pool2d(x, 3, padding=((1, 1), (0, 0))),
+    lambda x: tw.avg_pool2d(x, (2,), padding=(1, 0)),
+]
+
+
+@pytest.mark.parametrize("call", OPTIONS, ids=range(len(OPTIONS)))
+def test_a_call_takes_the_same_options_with_a_gradient(call: Callable[[Any], Any]) -> None:
+    x = X.clone().requires_grad_()
+    made = call(x)
+    close(made, call(X))
+    made.sum().backward()
+    assert x.grad.shape == X.shape
+
+
+MISTAKES: list[Callable[[Any], Any]] = [
+    lambda x: tw.conv2d(x, DENSE, stride=1.5),
+    lambda x: tw.conv2d(x, DENSE, stride="2"),
+    lambda x: tw.conv2d(x, DENSE, stride=None),
+    lambda x: tw.conv2d(x, DENSE, groups=1.5),
+    lambda x: tw.conv2d(x, DENSE, layout=3),
+    lambda x: tw.conv2d(x, DENSE, precision=3),
+    lambda x: tw.conv2d(x, DENSE[0]),
+    lambda x: tw.conv2d(x, DENSE, torch.ones(3)),
+    lambda x: tw.conv2d(x, DENSE, padding=1, out=torch.empty(2, 8, 9, 10, dtype=torch.float64)),
+    lambda x: tw.conv2d(x, DENSE, out=torch.empty(1, 1, 1, 1)),
+    lambda x: tw.conv_transpose2d(x, DENSE.movedim(0, 1), padding="same"),
+    lambda x: tw.max_pool2d(x, None),
+    lambda x: tw.max_pool2d(x, 2, padding="same"),
+    lambda x: tw.avg_pool2d(x, 2.5),
+]
+
+
+@pytest.mark.parametrize("call", MISTAKES, ids=range(len(MISTAKES)))
+def test_a_mistake_is_told_in_the_same_words_with_a_gradient(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(UserError) as plain:
+        call(X)
+    with pytest.raises(UserError) as caught:
+        call(X.clone().requires_grad_())
+    assert str(caught.value) == str(plain.value)
 
 
 def test_an_activation_of_ones_own_has_no_gradient() -> None:

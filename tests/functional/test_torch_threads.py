@@ -108,6 +108,17 @@ def test_a_fork_has_threads_of_its_own() -> None:
     assert run(PROGRAM + code).split() == ["0", "True"]
 
 
+def test_a_fork_may_be_the_first_to_run_a_loop() -> None:
+    code = "from tilewright.functional import torch_threads\n"
+    code += "torch.set_num_threads(3); wanted = torch.nn.functional.conv2d(x, w, padding=1, groups=64)\n"
+    code += "assert not torch_threads.threads().ready; child = os.fork()\n"
+    code += "same = lambda: abs(call().numpy() - wanted.numpy()).max() < 1e-4\n"
+    code += "if child == 0:\n    os._exit(0 if same() and POOL.ready else 1)\n"
+    code += "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), same())"
+    head, _, _ = PROGRAM.partition("wanted = call()")
+    assert run(head + code).split() == ["0", "True"]
+
+
 def test_a_library_without_openmp_has_none_of_its_threads() -> None:
     assert not OpenMpTeam(ctypes.CDLL(None), "no_such_function").usable
     assert torch_threads.threads() is not POOL, "PyTorch's wheels have OpenMP"

@@ -1,7 +1,13 @@
-"""Calls on the arrays of one GPU while another one is current: right results, and the thread's GPU stays as it was."""
+"""Calls on the arrays of one GPU while another one is current: right results, and the thread's GPU stays as it was.
+
+`torch.cuda.graph` without `stream` captures on a stream that PyTorch makes once per process, on the GPU that is current
+then. A graph of work on any other GPU is empty, PyTorch's own work included; so each test names its stream.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,13 +16,16 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.paths import ROOT
 from tests.runtime.test_several import scaled
 from tilewright.core.errors import UserError
 from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import array, empty
 from tilewright.runtime.device import cuda
+from tilewright.runtime.driver import DeviceError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+GraphTimer = pytest.importorskip("tilewright.functional.torch_graphs").GraphTimer
 F = torch.nn.functional
 pytestmark = [
     pytest.mark.cuda,
@@ -114,12 +123,24 @@ def test_a_graph(on: str) -> None:
     x, w = arrays(on)
     call(x, w)
     before, graph = torch.cuda.current_device(), torch.cuda.CUDAGraph()
-    with torch.cuda.device(on), torch.cuda.graph(graph), torch.cuda.device(before):
+    stream = torch.cuda.Stream(device=on)
+    with torch.cuda.device(on), torch.cuda.graph(graph, stream=stream), torch.cuda.device(before):
         found = call(x, w)
     x.copy_(torch.randn_like(x))
     graph.replay()
     torch.cuda.synchronize(on)
     check(found, x, w)
+
+
+def test_times_are_those_of_the_work(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer captures on the GPU of the work, whichever one PyTorch's own stream for captures is on."""
+    elsewhere = torch.cuda.Stream(device=torch.cuda.current_device())
+    monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", elsewhere)
+    x = torch.ones(1 << 26, device=on)
+    with torch.cuda.device(on):
+        timer = GraphTimer(lambda: x.add_(1))
+        seconds = [timer(runs) for runs in (1, 50)]
+    assert seconds[1] > 10 * seconds[0]  # 512 MiB are moved per run, next to which the start of a graph takes no time
 
 
 def test_what_lies_on_both_is_refused(on: str) -> None:
@@ -174,3 +195,29 @@ def test_memory_is_shared_where_it_lies(on: str) -> None:
         assert repr(a.device) == f"cuda({on[-1]})"
         np.testing.assert_array_equal(a.numpy(), np.arange(10))
     assert torch.from_dlpack(from_dlpack(x)).device == x.device
+
+
+def test_memory_is_shared_while_the_other_gpu_is_unused() -> None:
+    """PyTorch keeps a GPU current that has no context yet, which the driver does not know of."""
+    script = (
+        "import torch\n"
+        "from tilewright.runtime.adopt import from_dlpack\n"
+        "a = from_dlpack(torch.arange(3.0, device='cuda:1'))\n"
+        "print(a.device, a.numpy().tolist(), torch.cuda.current_device())\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "cuda(1) [0.0, 1.0, 2.0] 0\n", done.stderr
+
+
+def test_a_stream_of_the_other_gpu_is_refused(on: str) -> None:
+    device, elsewhere = cuda(int(on[-1])), torch.cuda.Stream()
+    module = tw.build(*scaled(2, "cuda"), "cuda")
+    a, out = array(np.arange(5, dtype="float32"), device), empty((5,), device=device)
+    with pytest.raises(UserError, match=r"is a stream of cuda\(\d\), not of cuda\(\d\)"), device.use_stream(elsewhere):
+        pass
+    says = rf"is not one of cuda\({device.index}\)\n  fix: use a stream that exists"
+    with device.use_stream(elsewhere.cuda_stream), pytest.raises(DeviceError, match=says):
+        module(a, out)
+    module(a, out)
+    np.testing.assert_array_equal(out.numpy(), 2 * np.arange(5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,7 @@ from tilewright.driver import build
 from tilewright.functional import compiler
 from tilewright.functional.plans import THEIRS
 from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.shipped import RECORDS
 from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target
 
@@ -89,10 +91,19 @@ def test_the_kernel_compiles(problem: Problem) -> None:
 
 
 def test_a_layer_with_an_epilogue_may_have_a_record_of_its_own() -> None:
-    plain = Problem(CONV, (128, 96, 56, 56), 96, (7, 7), (1, 1), (3, 3, 3, 3), (1, 1), 96, "float32", "NCHW")
-    assert compiler.candidate(plain, CUDA).why.startswith("a record of this layer on")
-    fused = compiler.candidate(plain._replace(bias=True, activation="relu"), CUDA)
-    assert fused.why.startswith("a record of this layer with an epilogue on")
+    lines = (RECORDS / "h200_epilogues.log").read_text(encoding="utf-8").splitlines()
+    inputs = [json.loads(line)["input"] for line in lines]
+    of_depthwise = [args for _, template, args, _ in inputs if template.startswith("topi/depthwise")]
+    assert of_depthwise
+    for shape, *window, multiplier, dtype, layout in (
+        args if len(args) > 7 else [*args, "NCHW"] for args in of_depthwise
+    ):
+        given, kernel, stride, padding, dilation = (tuple(each) for each in (shape, *window))
+        channels = given[1] * multiplier
+        plain = Problem(CONV, given, channels, kernel, stride, padding, dilation, given[1], dtype, layout)
+        assert compiler.candidate(plain, CUDA).why.startswith("a record of this layer on")
+        fused = compiler.candidate(plain._replace(bias=True, activation="relu"), CUDA)
+        assert fused.why.startswith("a record of this layer with an epilogue on")
 
 
 LARGE = Problem(CONV, (1, 64, 6000, 6000), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "float16", "NCHW")
@@ -106,19 +117,35 @@ def test_a_large_image_has_more_blocks_of_pixels_than_y_counts(monkeypatch: pyte
     assert max(max(launch.grid) for launch in executable.launches) > 65535
 
 
-def test_a_layer_too_large_for_the_usual_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def refusing(monkeypatch: pytest.MonkeyPatch, refused: UserError, all_of_them: bool) -> None:
+    """Have the compiler refuse the usual kernel of LARGE, or every kernel."""
     usual, compiled = compiler.candidate(LARGE, CUDA).template, compiler.compiled
 
     def small_ones(found: compiler.Selection, *rest: Any) -> Any:
-        if found.template is usual:
-            raise UserError("the grid is too large")
+        if all_of_them or found.template is usual:
+            raise refused
         return compiled(found, *rest)
 
     monkeypatch.setattr(compiler, "resolve_target", lambda *_: CUDA)
     monkeypatch.setattr(compiler, "compiled", small_ones)
+
+
+@pytest.mark.parametrize("said", ["blockIdx.y has the extent 70,000", "the tile has\n 20 rows"])
+def test_a_layer_whose_usual_kernel_does_not_compile(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    refusing(monkeypatch, UserError(said), all_of_them=False)
+    usual = compiler.candidate(LARGE, CUDA).template.name
+    why = f"our usual kernel ({usual}) does not compile: {' '.join(said.split())}"
     choice, executable = compiler.make(LARGE, device("cuda"), "", None, 0)
-    assert choice.why == "our usual kernel needs a larger grid than the device allows"
+    assert (choice.why, choice.template != usual) == (why, True)
     assert executable is not None
     monkeypatch.setattr(compiler.rivals, "is_faster", lambda *_: "")
     choice, executable = compiler.make(LARGE, device("cuda"), "torch", None, 0)
-    assert (choice.how, executable) == (THEIRS, None)
+    assert (choice.how, choice.why, executable) == (THEIRS, why, None)
+
+
+def test_a_layer_that_no_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing(monkeypatch, UserError("the tile has 20 rows"), all_of_them=True)
+    with pytest.raises(
+        UserError, match=r"(?s)no kernel of ours computes .*the tile has 20 rows.*fix: compute it in parts"
+    ):
+        compiler.make(LARGE, device("cuda"), "", None, 0)

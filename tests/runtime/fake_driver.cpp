@@ -1,7 +1,7 @@
 // A CUDA driver of two GPUs that compute nothing: contexts, memory of the host, streams, and launches that are counted.
 //
 // Whatever belongs to a context must be used while that context is current, or the call fails as NVIDIA's driver fails
-// (launches) or is counted as wrong (everything else).
+// (launches) or is counted as wrong (everything else). So is a capture that nothing was launched into.
 
 #include <cstdint>
 #include <cstdlib>
@@ -13,13 +13,17 @@
 #include <vector>
 
 namespace {
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500,
+       CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901 };
 enum { DEVICES = 2, MAJOR = 75, MINOR = 76, ORDINAL = 9 };
 
 constexpr size_t MOST = size_t(1) << 30;
 
 struct Context { int device; };
-struct Owned { Context *context; };  // a module, a function, a stream or an event
+struct Owned {  // a module, a function, a stream, an event or a graph
+    Context *context;
+    int captured = -1;  // launches into a stream since its capture began, or -1
+};
 struct Memory { size_t size; int device; };
 
 Context contexts[DEVICES] = {{0}, {1}};
@@ -37,6 +41,13 @@ int within(bool right) {
 }
 
 int within(const Owned *owned) { return within(owned && owned->context == current()); }
+
+bool named(const Owned *stream) { return reinterpret_cast<uintptr_t>(stream) > 2; }
+
+// The default streams are those of any context.
+bool here(const Owned *stream) { return current() && (!named(stream) || stream->context == current()); }
+
+int within(const Owned *owned, const Owned *stream) { return within(owned && owned->context == current() && here(stream)); }
 
 int owner(uintptr_t address) {
     std::lock_guard<std::mutex> held(lock);
@@ -113,8 +124,9 @@ int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size) {
 int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size) {
     return memcpy(to, reinterpret_cast<void *>(from), size), of_memory(from);
 }
-int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t size, Owned *) {
-    return memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), size), of_memory(to);
+int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t size, Owned *stream) {
+    memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), size);
+    return of_memory(to) ? INVALID_CONTEXT : within(here(stream));
 }
 int cuPointerGetAttribute(int *value, int which, uintptr_t address) {
     int device = owner(address);
@@ -123,23 +135,31 @@ int cuPointerGetAttribute(int *value, int which, uintptr_t address) {
 }
 
 int cuStreamCreate(Owned **stream, unsigned) { return make(stream); }
-int cuStreamSynchronize(Owned *stream) { return within(stream); }
+int cuStreamSynchronize(Owned *stream) { return within(here(stream)); }
 int cuEventCreate(Owned **event, unsigned) { return make(event); }
-int cuEventRecord(Owned *event, Owned *) { return within(event); }
-int cuStreamWaitEvent(Owned *, Owned *event, unsigned) { return ++waits, within(event); }
+int cuEventRecord(Owned *event, Owned *stream) { return within(event, stream); }
+int cuStreamWaitEvent(Owned *stream, Owned *event, unsigned) { return ++waits, within(event, stream); }
 int cuEventSynchronize(Owned *event) { return within(event); }
 int cuEventElapsedTime(float *milliseconds, Owned *first, Owned *) { return *milliseconds = 1, within(first); }
 int cuStreamDestroy_v2(Owned *stream) { return delete stream, OK; }
 int cuEventDestroy_v2(Owned *event) { return delete event, OK; }
 int cuThreadExchangeStreamCaptureMode(int *) { return OK; }
 
-int cuStreamBeginCapture_v2(Owned *stream, int) { return within(stream); }
-int cuStreamEndCapture(Owned *stream, Owned **graph) { return *graph = new Owned{stream->context}, within(stream); }
+int cuStreamBeginCapture_v2(Owned *stream, int) {
+    if (!named(stream)) return CAPTURE_UNSUPPORTED;
+    return stream->captured = 0, within(stream);
+}
+int cuStreamEndCapture(Owned *stream, Owned **graph) {
+    int captured = stream->captured;
+    stream->captured = -1;
+    *graph = new Owned{stream->context};
+    return within(captured > 0) ? CAPTURE_INVALIDATED : within(stream);
+}
 int cuGraphInstantiateWithFlags(Owned **made, Owned *graph, unsigned long long) {
     return *made = new Owned{graph->context}, within(graph);
 }
-int cuGraphUpload(Owned *graph, Owned *) { return within(graph); }
-int cuGraphLaunch(Owned *graph, Owned *) { return within(graph); }
+int cuGraphUpload(Owned *graph, Owned *stream) { return within(graph, stream); }
+int cuGraphLaunch(Owned *graph, Owned *stream) { return within(graph, stream); }
 int cuGraphDestroy(Owned *graph) { return delete graph, OK; }
 int cuGraphExecDestroy(Owned *graph) { return delete graph, OK; }
 
@@ -156,9 +176,9 @@ int cuFuncSetAttribute(Owned *function, int, int) { return within(function); }
 int cuLaunchKernel(Owned *function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Owned *stream,
                    void **, void **) {
     if (!current()) return INVALID_CONTEXT;
-    bool named = reinterpret_cast<uintptr_t>(stream) > 2;  // the others are the default streams of any context
-    if (current() != function->context || (named && stream->context != current())) return INVALID_HANDLE;
+    if (current() != function->context || !here(stream)) return INVALID_HANDLE;
     std::lock_guard<std::mutex> held(lock);
+    if (named(stream) && stream->captured >= 0) ++stream->captured;
     return ++launches[current()->device], OK;
 }
 

@@ -20,6 +20,7 @@ import pytest
 
 import tilewright as tw
 from tests.runtime.test_several import scaled
+from tilewright.core.errors import UserError
 from tilewright.functional import running
 from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import NDArray, array, empty
@@ -198,7 +199,84 @@ def interfaces() -> None:
             assert fake("waits") == before
 
 
-PROGRAMS = (threads, arrays, modules, calls, batches, streams, interfaces)
+class Strict:
+    """An array of another library, which shares it while its GPU is current only, as CuPy and PyTorch do."""
+
+    def __init__(self, held: NDArray) -> None:
+        self.held = held
+        self.__dlpack_device__ = held.__dlpack_device__
+
+    def now(self) -> int:
+        """The GPU that is current for the library."""
+        return fake("current")
+
+    def __dlpack__(self, **given: Any) -> Any:
+        if self.now() != self.held.device.index:
+            raise BufferError(f"{self.now()} is current, not {self.held.device.index}")
+        return self.held.__dlpack__(**given)
+
+
+class Tensor(Strict):
+    """PyTorch's: it counts on its own idea of the current GPU, whatever the driver says."""
+
+    current = 0
+
+    def now(self) -> int:
+        return Tensor.current
+
+    @staticmethod
+    @contextmanager
+    def on(index: int) -> Iterator[None]:
+        """`torch.cuda.device`."""
+        before, Tensor.current = Tensor.current, index
+        yield
+        Tensor.current = before
+
+
+def producers() -> None:
+    """Arrays of libraries are taken in while their GPU is current."""
+    sys.modules["torch"] = ModuleType("torch")
+    sys.modules["torch"].__dict__.update(Tensor=Tensor, cuda=SimpleNamespace(device=Tensor.on))
+    try:
+        for (index, on), kind in product(places(), (Strict, Tensor)):
+            held = array(np.arange(3, dtype="float32"), on)
+            with current(index):
+                a = from_dlpack(kind(held))
+                assert a.device is on
+                assert a.handle == held.handle
+                del a
+    finally:
+        del sys.modules["torch"]
+    assert Tensor.current == 0
+
+
+class Foreign(NamedTuple):
+    """A stream of PyTorch's."""
+
+    cuda_stream: int
+    device_index: int
+
+
+def foreign_streams() -> None:
+    """A launch into a stream of the other GPU is refused, before it or by the driver."""
+    module = tw.build(*scaled(2, "cuda"), "cuda")
+    for on in (cuda(0), cuda(1)):
+        other = 1 - on.index
+        a, out = empty((5,), device=on), empty((5,), device=on)
+        own, stream = stream_of(on.index), stream_of(other)
+        with current(other):
+            with on.use_stream(stream), pytest.raises(DeviceError) as refused:
+                module(a, out)
+            says = rf"HANDLE[^\n]*\n  the stream {stream:#x} is not one of cuda\({on.index}\)\n  fix: use a stream "
+            assert re.search(says, str(refused.value)), refused.value
+            with pytest.raises(UserError, match=rf"a stream of cuda\({other}\), not of cuda\({on.index}\)\n  fix: "):
+                on.use_stream(Foreign(stream, other)).__enter__()
+            with on.use_stream(Foreign(own, on.index)):
+                module(a, out)
+            del a, out
+
+
+PROGRAMS = (threads, arrays, modules, calls, batches, streams, interfaces, producers, foreign_streams)
 """The first of them compiles the launcher, in several threads at once."""
 
 if __name__ == "__main__":

@@ -178,13 +178,14 @@ UNARY = {
     "exp": np.exp, "exp2": np.exp2, "exp2_normal": np.exp2,
     "exp10": lambda x: 10.0**x, "log": np.log, "log2": np.log2, "log10": np.log10,
     "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
+    "saturate": lambda x: np.clip(x, 0, 1), "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh,
     "acosh": lambda x: np.arccosh(x + 1), "atanh": np.arctanh, "erf": np.vectorize(math.erf), "abs": np.abs,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "nearbyint": np.rint,
     "round": lambda x: np.trunc(x + np.copysign(0.5, x)),
 }  # fmt: skip
-SIGNED = "tanh sigmoid sin cos tan asin acos atan sinh cosh asinh atanh erf abs".split()
+SIGNED = "tanh saturate sigmoid sin cos tan asin acos atan sinh cosh asinh atanh erf abs".split()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

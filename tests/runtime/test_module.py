@@ -338,7 +338,7 @@ def test_launches_go_to_the_stream_of_another_library() -> None:
     args = [from_dlpack(t) for t in (x, y, out)]
     module(*args)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), dev.use_stream(torch.cuda.current_stream()):
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()), dev.use_stream(torch.cuda.current_stream()):
         module(*args)
     x += 1
     graph.replay()

@@ -20,7 +20,7 @@ from tilewright.loops.nodes import Allocate, Buffer, LoopKind, Store, seq
 from tilewright.runtime import num_threads, set_num_threads
 from tilewright.runtime.array import array
 from tilewright.runtime.module import Module
-from tilewright.runtime.thread_pool import POOL, VARIABLE
+from tilewright.runtime.thread_pool import POOL, SPIN_CYCLES, VARIABLE, Cost
 
 PARALLEL = LoopKind.PARALLEL
 
@@ -180,12 +180,38 @@ def woken_by_a_run(module: Module, count: int, columns: int) -> int:
     return POOL.woken - before
 
 
-def test_a_short_loop_leaves_the_threads_asleep() -> None:
+def cost_of(module: Module, count: int, columns: int) -> Cost:
+    """What is known of the only loop: it runs until its caller comes first to some part of it, and measures that."""
+    while not POOL.costs:
+        check(module, count, columns)
+    (cost,) = POOL.costs
+    return cost
+
+
+def test_a_loop_wakes_as_many_threads_as_it_is_worth() -> None:
+    """By what its last run took, which this test says, since a machine that is busy interrupts runs."""
     set_num_threads(4)
     module = rows(64, 5)
     assert woken_by_a_run(module, 64, 5) == 3  # nothing is known of it yet
-    # A run that the system interrupts looks long: one of many is not.
-    assert any(woken_by_a_run(module, 64, 5) == 0 for _ in range(100))
+    cost = cost_of(module, 64, 5)
+    for worth, woken in ((0, 0), (0.1, 0), (1.9, 0), (2.1, 1), (3.1, 2), (4.1, 3), (1000, 3), (0.1, 0)):
+        cost.cycles = worth * SPIN_CYCLES / 64
+        assert woken_by_a_run(module, 64, 5) == woken, worth
+
+
+def test_the_cost_of_a_loop_is_measured_and_at_most_doubles() -> None:
+    set_num_threads(4)
+    module = rows(64, 5)
+    cost = cost_of(module, 64, 5)
+    assert cost.cycles > 0
+    for before in (1e-6, 1e-3):
+        cost.cycles = before
+        check(module, 64, 5)
+        assert cost.cycles == 2 * before  # no loop is as short
+    cost.cycles = 1e15  # days
+    while cost.cycles == 1e15:  # until the caller comes first to some part of the loop
+        check(module, 64, 5)
+    assert 0 < cost.cycles < 1e14
 
 
 def test_a_long_loop_wakes_all_threads() -> None:

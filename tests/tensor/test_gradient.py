@@ -12,6 +12,7 @@ import tilewright as tw
 from tests.errors.refused import refused
 from tests.programs.harness import build, every_target
 from tilewright import te, tir, topi
+from tilewright.expr import intrinsics
 from tilewright.tensor.reference import reference
 
 STEP = 1e-5
@@ -68,6 +69,7 @@ FORMULAS: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     "logarithms": (lambda x: te.log(x) + te.log2(x) + te.log10(x) * te.log1p(x), 0.3, 2),
     "roots": (lambda x: te.sqrt(x) + te.rsqrt(x) * x, 0.3, 2),
     "sigmoids": (lambda x: te.sigmoid(x) * te.tanh(x) + te.erf(x), -1, 1),
+    "saturation": (lambda x: intrinsics.TABLE["saturate"](x * 2) * x, -1, 1),
     "circular": (lambda x: te.sin(x) * te.cos(x) + te.tan(x), -1, 1),
     "inverse circular": (lambda x: te.asin(x) + te.acos(x) * te.atan(x), -0.8, 0.8),
     "hyperbolic": (lambda x: te.sinh(x) + te.cosh(x) + te.asinh(x) + te.atanh(x), -0.8, 0.8),

@@ -17,7 +17,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.topi.templates import DEPTHWISE, DEPTHWISE_PLANES, Depthwise
-from tilewright.topi.templates.depthwise_planes_cost import Block, blocks, ranked
+from tilewright.topi.templates.depthwise_planes_cost import NUMBERS, Block, blocks, numbers, ranked
 
 CUDA = Target("cuda -arch=sm_90")
 LAYERS = (
@@ -114,11 +114,45 @@ def test_results_leave_in_vectors() -> None:
     assert set(re.findall(r"(\S+)\(result \+", source)) == {"*(float4*)"}
 
 
-@cases(*LAYERS)
-def test_no_call_without_records_takes_it(of: Depthwise) -> None:
-    assert DEPTHWISE_PLANES in DEPTHWISE.strategies
+@cases(
+    Depthwise.of((128, 576, 14, 14), stride=2),
+    Depthwise.of((32, 960, 7, 7), 5, dtype="bfloat16"),
+    Depthwise.of((32, 200, 14, 14), dtype="float16"),
+    Depthwise.of((128, 240, 28, 28), stride=2, dtype="float16"),
+)
+def test_calls_without_records_take_it_for_batches_of_small_images(of: Depthwise) -> None:
+    template, config = DEPTHWISE.choose(of, CUDA)
+    assert template is DEPTHWISE_PLANES
+    best = min(block.cycles(of) for block in blocks(of))
+    assert Block.of(config).cycles(of) < 1.01 * best  # though not all are counted
+
+
+ELSEWHERE = {
+    "one image": (Depthwise.of((1, 960, 7, 7)), "topi/depthwise.direct"),
+    "double precision": (Depthwise.of((128, 576, 14, 14), dtype="float64"), "topi/depthwise.direct"),
+    "several filters": (Depthwise.of((128, 576, 14, 14), multiplier=2), "topi/depthwise.direct"),
+    "a larger window than any measured": (Depthwise.of((64, 96, 14, 14), 9), "topi/depthwise.direct"),
+    "many products": (Depthwise.of((128, 192, 28, 28), 7, dtype="float16"), "topi/depthwise.mma"),
+}
+
+
+@pytest.mark.parametrize(("of", "name"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_what_calls_without_records_leave_to_others(of: Depthwise, name: str) -> None:
     assert DEPTHWISE_PLANES.covers(of, CUDA)
-    assert DEPTHWISE.choose(of, CUDA)[0] is not DEPTHWISE_PLANES
+    assert DEPTHWISE.choose(of, CUDA)[0].name == name
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_75", "opencl"])
+def test_only_tuners_take_it_where_it_was_not_timed(target: str) -> None:
+    of = Depthwise.of((128, 576, 14, 14), stride=2)
+    assert DEPTHWISE_PLANES in DEPTHWISE.strategies
+    assert DEPTHWISE_PLANES.covers(of, Target(target))
+    assert DEPTHWISE.choose(of, Target(target))[0].name == "topi/depthwise.direct"
+
+
+@cases(*LAYERS, Depthwise.of((32, 960, 7, 7)))
+def test_the_knobs_have_the_values_of_all_blocks(of: Depthwise) -> None:
+    assert numbers(of) == {name: sorted({getattr(block, name) for block in blocks(of)}) for name in NUMBERS}
 
 
 @pytest.mark.parametrize("of", OTHERS.values(), ids=OTHERS)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.emulator.device import emulated, emulation
+from tests.emulator.marks import emulates
 from tests.passes.running import finish
 from tests.topi.test_groups_mma import CUDA, EPILOGUE, cases, check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
-from tilewright.functional.compiler import candidate, strategies_of
-from tilewright.functional.problem import Problem
 from tilewright.loops.interpret import interpret
 from tilewright.topi.templates import CONV2D, CONV2D_ROWS, Conv2d
 from tilewright.topi.templates.grouped_rows_cost import Block, blocks
@@ -55,6 +55,38 @@ def test_by_the_interpreter(of: Any) -> None:
         check(out, wanted, of)
 
 
+@emulates
+@cases(*(of for of in LAYERS if of.layout == "NCHW" and of.places[0] > 1))
+def test_planes_pass_through_shared_memory(of: Any) -> None:
+    inputs, wanted = problem(of)
+    staged = [block for block in blocks(of) if block.staged]
+    for block in Random(1).sample(staged, 2):
+        program = CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, block.wanted()), of, CUDA, EPILOGUE)
+        with emulation():
+            arrays = [tw.nd.array(a, tw.cuda()) for a in (*inputs, np.full(wanted.shape, np.nan, inputs[0].dtype))]
+            emulated(*program)(*arrays)
+            check(arrays[-1].numpy(), wanted, of)
+
+
+def test_planes_that_passed_through_shared_memory_are_stored_in_vectors() -> None:
+    of = Conv2d.of((2, 32, 28, 28), groups=4, dtype="float16")
+    wanted = next(each for each in CONV2D_ROWS.gpu.order(of) if each["store"] == "shared" and each["vector"] == 2)
+    source = build(*CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, wanted), of, CUDA), CUDA).program.source
+    assert "*(uint2*)(result" in source  # of the 28 columns of a row
+    assert "*(unsigned int*)(result" not in source
+
+
+def test_a_block_holds_its_tile_of_the_image_and_no_more() -> None:
+    """Also where results that pass through shared memory are of several images and packs of channels."""
+    of = Conv2d.of((2, 32, 56, 56), groups=8, dtype="float16")
+    staged = [block for block in blocks(of) if block.staged]
+    assert not [block for block in staged if block.products % 2]  # the last round would have threads to spare
+    for block in (max(staged, key=lambda block: block.warps), *Random(2).sample(staged, 2)):
+        made = build(*CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, block.wanted()), of, CUDA), CUDA)
+        (used,) = made.resources.values()
+        assert used.shared_bytes <= block.shared(of)
+
+
 @cases(LAYERS[0], LAYERS[1], LAYERS[3])
 def test_kernels_compile_without_spills(of: Any) -> None:
     for choices in some(of, 2):
@@ -88,7 +120,8 @@ def test_columns_are_loaded_as_vectors_and_turned_without_conversions() -> None:
 def test_a_lane_stores_neighbours() -> None:
     of = Conv2d.of((2, 32, 16, 32), groups=4, dtype="float16")
     for vector, kind in ((2, "unsigned int"), (4, "uint2"), (8, "uint4")):
-        wanted = next(each for each in CONV2D_ROWS.gpu.order(of) if each["vector"] == vector)
+        order = CONV2D_ROWS.gpu.order(of)
+        wanted = next(each for each in order if each["vector"] == vector and each["store"] == "fragments")
         program = CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, wanted), of, CUDA)
         assert f"*({kind}*)(result" in build(*program, CUDA).program.source
 
@@ -108,14 +141,13 @@ def test_blocks_are_possible(of: Any) -> None:
         assert block.shared(of) >= 2 * block.tile[0] * 8
 
 
-def test_a_call_without_measurements_takes_another_strategy() -> None:
-    window = ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
+def test_a_call_without_measurements_takes_it_for_batches_of_groups_of_eight() -> None:
+    """Of few channels in a group, most of a matrix instruction is zeros; direct kernels are faster there."""
     for layout in ("NCHW", "NHWC"):
-        problem = Problem("conv", (16, 256, 28, 28), 256, *window, 32, "float16", layout)
-        able, workload = strategies_of(problem, CUDA)
-        assert CONV2D_ROWS in able
-        assert candidate(problem, CUDA).template is not CONV2D_ROWS
-        assert CONV2D.choose(workload, CUDA)[0] is not CONV2D_ROWS
+        for shape, groups, takes in (((64, 192, 40, 40), 24, True), ((1, 768, 40, 40), 384, False)):
+            of = Conv2d.of(shape, groups=groups, dtype="float16", layout=layout)
+            assert CONV2D_ROWS.covers(of, CUDA)
+            assert (CONV2D.choose(of, CUDA)[0] is CONV2D_ROWS) == takes
 
 
 @pytest.mark.parametrize("of", OTHERS.values(), ids=OTHERS)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import autotvm, te
+from tilewright.core.divisors import divisors
 from tilewright.error import UserError
 from tilewright.tune.search.simple import RandomSearch
 from tilewright.tune.space import factors, lazy
@@ -81,7 +82,7 @@ def test_splits_are_all_the_products_that_fit(n, parts, policy, no_tail):
 
 @given(st.integers(1, 5000))
 def test_factors(n):
-    assert factors.factors(n) == [i for i in range(1, n + 1) if n % i == 0]
+    assert divisors(n) == [i for i in range(1, n + 1) if n % i == 0]
     assert factors.powers_of_two(n) == [1 << i for i in range(20) if 1 << i <= n]
 
 

@@ -9,8 +9,8 @@ before. Here every quotient and remainder is expanded into floors of quotients, 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import isqrt
 
+from ..core.divisors import divisors
 from ..expr.nodes import Expr, FloorDiv, FloorMod, IntImm
 from .affine import Affine, immediate
 from .facts import Facts
@@ -74,8 +74,7 @@ def _floor(form: Affine, divisor: int, facts: Facts) -> Affine:
 @lru_cache(maxsize=1024)
 def _factors(number: int) -> tuple[int, ...]:
     """All factors of a number but 1, the largest first."""
-    small = [f for f in range(1, isqrt(number) + 1) if number % f == 0]
-    return tuple(sorted({*small, *(number // f for f in small)} - {1}, reverse=True))
+    return tuple(reversed(divisors(number)[1:]))
 
 
 def _quotient(e: Expr, divisor: int, facts: Facts) -> Affine:

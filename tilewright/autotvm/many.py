@@ -90,30 +90,33 @@ def tune_tasks(
     Ansor's task scheduler (Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning", OSDI
     2020, section 6), which `tilewright/tune/session/allotment.py` states in full.
     """
-    chosen = _checked(tasks, weights, tuner, budget, trials, least_gain)
     check_counts("tune_tasks", least=0, confirm=confirm)
     if early_stopping is not None:
         check_counts("tune_tasks", early_stopping=early_stopping)
+    chosen, seconds = _checked(tasks, weights, tuner, budget, trials, least_gain)
     builder, runner = checked_options(default_option() if measure_option is None else measure_option)
     called = checked_callbacks(callbacks)
-    if log is not None:
-        called.append(callback.log_to_file(log))
+    called += [] if log is None else [callback.log_to_file(log)]
     tuners = [_tuner(tuner, task, seed, least_gain) for task in tasks]
-    seconds = seconds_of(budget, "tune_tasks")
+    options = SearchOptions(_UNLIMITED, early_stopping, confirm=confirm, processes=builder.processes)
     with session_of(tasks[0].target, builder, runner, called) as session:
-        options = SearchOptions(_UNLIMITED, early_stopping, confirm=confirm, processes=builder.processes)
         runs = [_run(task, made, session, options, called) for task, made in zip(tasks, tuners, strict=True)]
         if resume:
             _resume(runs, session, called)
-        for run, made in zip(runs, tuners, strict=True):
-            made.follow(run)
-        campaign = Campaign(runs, session, chosen, trials, seconds)
-        campaign.go()
-        for run, made in zip(runs, tuners, strict=True):
-            made.follow(run)
-            made.interrupted = campaign.interrupted
+        _go(Campaign(runs, session, chosen, trials, seconds), tuners)
     say(lines(runs))
     return tuners
+
+
+def _go(campaign: Campaign, tuners: Sequence[Tuner]) -> None:
+    """Let a campaign measure; the tuners then say what their runs found."""
+    pairs = list(zip(campaign.runs, tuners, strict=True))
+    for run, made in pairs:
+        made.follow(run)
+    campaign.go()
+    for run, made in pairs:
+        made.follow(run)
+        made.interrupted = campaign.interrupted
 
 
 def _tuner(name: str, task: Task, seed: int | None, least_gain: float) -> Tuner:
@@ -147,8 +150,10 @@ def _resume(runs: Sequence[Run], session: Session, called: Sequence[Callback]) -
         run.ask_again(unrecorded(session, run.task, run.strategy))
 
 
-def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any, least_gain: Any) -> list[float]:
-    """Return the weights of the tasks; raise UserError for arguments that make no session."""
+def _checked(
+    tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any, least_gain: Any
+) -> tuple[list[float], float | None]:
+    """Return the weights of the tasks, and the budget in seconds; UserError for arguments that make no session."""
     if not isinstance(tasks, (list, tuple)) or not tasks or not all(isinstance(task, Task) for task in tasks):
         raise UserError(
             f"tasks={tasks!r} is not a list of tasks",
@@ -182,4 +187,4 @@ def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any, lea
             primitive="tune_tasks",
             fix="give one positive number for each task",
         )
-    return made
+    return made, seconds_of(budget, "tune_tasks")

@@ -16,15 +16,15 @@ from ..arith.simplify import prove, simplify
 from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, IntImm, Max, Min, Var
-from ..expr.operators import cast, const, greater_equal, less_equal, subtract
+from ..expr.operators import const, greater_equal, less_equal, subtract
 from ..expr.traverse import loads as loads_in
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import variables
 from ..schedule.value import At, Stage
 from ..tensor.axis import Range
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
-from .nest import Loop, axis_values, cut_axes, own_loops
+from .nest import Loop, axis_values, cut_axes, index_values, own_loops
 from .value import StageBounds
 from .visibility import shares
 
@@ -57,17 +57,17 @@ def demand(
         if isinstance(consumer.stage.op, ExternOp):
             return tuple(Region(Range(extent), "") for extent in stage.op.shape)
         cut = cut_axes(consumer.stage, consumer.ranges, relaxed)
-        values = axis_values(consumer.stage, consumer.ranges, {axis: axis.var for axis in cut})
         relaxed |= {axis.var: (consumer.ranges[axis].min, consumer.ranges[axis].extent) for axis in cut}
         if isinstance(consumer.stage.op, ScanOp):
+            values = axis_values(consumer.stage, consumer.ranges)
             row = values[consumer.stage.op.scan_axis] if any(map(is_read, consumer.stage.op.update)) else None
             found = _rows(stage, row)
             spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
             continue
-        mapping = {axis.var: cast(axis.var.dtype, values[axis]) for axis in consumer.stage.roots}
+        value_of = index_values(consumer.stage, consumer.ranges, facts, cut)
         reads = [e for e in loads_in(*consumer.body) if isinstance(e.source, Tensor) and is_read(e.source)]
         for indices in dict.fromkeys(read.indices for read in reads):
-            found = [extremes(simplify(substitute(i, mapping), facts), relaxed, facts) for i in indices]
+            found = [extremes(simplify(value_of(i), facts), relaxed, facts) for i in indices]
             _check_visible(stage, consumer, found, visible)
             spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
     if facts is None:

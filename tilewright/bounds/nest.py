@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from math import prod
+from collections.abc import Callable, Collection, Container, Mapping
 
+from ..arith.facts import Facts
 from ..expr.nodes import Expr, IntImm, Var
-from ..expr.operators import const
-from ..schedule.primitives.annotate import GUARDED_READS
-from ..schedule.relations import Split
+from ..expr.operators import cast, const
+from ..expr.traverse import substitute
+from ..schedule.guarded_reads import guarded_axes, guarded_value
 from ..schedule.value import At, Schedule, Stage
 from ..schedule.value import Loop as Loop
 from ..tensor.axis import AxisKind, IterVar, Range
@@ -80,22 +80,32 @@ def axis_values(
 
 
 def cut_axes(stage: Stage, ranges: Mapping[IterVar, Range], running: Container[Var]) -> list[IterVar]:
-    """Return the axes whose loops all are `running`, and run further than the axis: guards cut off the rest.
-
-    None where the stage does not ask for it: kernels were timed with the regions that they have without it.
-    """
-    if not any(pragma == (GUARDED_READS, 1) for axis in stage.leaves for pragma in stage.note(axis).pragmas):
-        return []
-    whole = {loop.axis for loop in own_loops(stage) if loop.var in running}
+    """Return the guarded axes whose loops all are `running`: guards cut off what is beyond them."""
+    guarded = guarded_axes(stage, ranges)
+    whole = {loop.axis for loop in own_loops(stage) if loop.var in running} if guarded else set()
     found = []
-    for relation in reversed(stage.relations):
+    for relation in reversed(stage.relations if guarded else ()):
         if relation.below and whole.issuperset(relation.below):
             whole.update(relation.above)
-            extents = [ranges[axis].extent for axis in (*relation.above, *relation.below)]
-            if isinstance(relation, Split) and all(isinstance(e, IntImm) for e in extents):
-                extent, *parts = (e.value for e in extents if isinstance(e, IntImm))
-                found += [relation.parent] if prod(parts) > extent else []
+            found += [axis for axis in relation.above if axis in guarded]
     return found
+
+
+def index_values(
+    stage: Stage, ranges: Mapping[IterVar, Range], facts: Facts, cut: Collection[IterVar] = ()
+) -> Callable[[Expr], Expr]:
+    """Return the function from an index of a read, over the axes of the stage's operation, to its value over loops.
+
+    The axes `cut` stand for themselves. Other guarded axes stay within their range.
+    """
+    alone = {axis: axis.var for axis in cut}
+    values = axis_values(stage, ranges, alone)
+    below = {axis: values[axis] for axis in guarded_axes(stage, ranges) if axis not in alone}
+    if not below:
+        roots = {root.var: cast(root.var.dtype, values[root]) for root in stage.roots}
+        return lambda index: substitute(index, roots)
+    above = axis_values(stage, ranges, alone | {axis: axis.var for axis in below})
+    return lambda index: guarded_value(index, stage, above, below, ranges, facts)
 
 
 def is_one(e: Expr) -> bool:

@@ -317,9 +317,9 @@ class ExprWriter:
     def _function(self, name: str, dtype: DType, e: n.Expr) -> Text:
         self.dtypes.add(dtype)
         args = [self._argument(arg) for arg in e.children()]
-        own = f"{name}_{dtype}"
+        own = f"{name}_{FLOAT32 if is_half(dtype) else dtype}"
         if own in self.dialect.helpers:
-            return f"{self.helper(own)}({', '.join(args)})", ATOM
+            return self._narrowed(f"{self.helper(own)}({', '.join(args)})", ATOM, e.dtype)
         text = self.dialect.intrinsic(name, dtype, args)
         if text is None:
             raise InternalError(f"the {self.dialect.name} target has no function {name!r} for {dtype}")

@@ -61,6 +61,8 @@ class OpenCl(PlainC):
         "sigmoid:float64": "(1.0 / (1.0 + exp(-({0}))))",
         "nearbyint": "rint",
         "exp2_normal": "exp2",
+        "saturate:float32": "fmin(fmax({0}, 0.0f), 1.0f)",
+        "saturate:float64": "fmin(fmax({0}, 0.0), 1.0)",
     }
     reserved: ClassVar[frozenset[str]] = C_WORDS | {
         *OWN,

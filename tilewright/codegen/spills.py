@@ -2,6 +2,9 @@
 
 ptxas aims at several blocks per multiprocessor, and may give a thread 32 registers and put thousands of bytes of its
 values into memory where more registers were free. A second operand of `__launch_bounds__` takes that aim away.
+
+A schedule may have set that operand for a body that needs fewer registers, such as a layer with another activation: a
+limit under which a kernel spills is halved, and then dropped, if that ends the spills.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from .abi import Resources
 from .nvrtc import CompiledSource
 
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)( \w+\()")
+_LIMITED = re.compile(r"__launch_bounds__\((\d+), (\d+)\)( \w+\()")
 _WORTHWHILE = 64
 """Bytes of spills per thread from which another compilation pays: a few are hidden behind other work."""
 _FEW = 0.5
@@ -24,6 +28,7 @@ def without_needless_spills(
     source: str, code: CompiledSource, hardware: Hardware, compiled: Callable[[str], CompiledSource]
 ) -> tuple[str, CompiledSource]:
     """Compile again where kernels spill needlessly; returns the source and the code that spill less."""
+    source, code = _without_limits(source, code, compiled)
     crowded = {name for name, found in code.resources.items() if found.spill_store_bytes >= _WORTHWHILE}
     if not crowded:
         return source, code
@@ -40,6 +45,28 @@ def without_needless_spills(
         return source, code
     again = compiled(changed)
     return (changed, again) if _spilled(again.resources) < _spilled(code.resources) else (source, code)
+
+
+def _without_limits(
+    source: str, code: CompiledSource, compiled: Callable[[str], CompiledSource]
+) -> tuple[str, CompiledSource]:
+    """Halve, then drop, the limits of kernels that spill under them."""
+    for lower in (lambda blocks: blocks // 2, lambda blocks: 1):
+        spilling = {name for name, found in code.resources.items() if found.spill_store_bytes >= _WORTHWHILE}
+
+        def asking(match: re.Match[str], spilling: set[str] = spilling, lower: Callable[[int], int] = lower) -> str:
+            threads, blocks, rest = int(match[1]), int(match[2]), match[3]
+            if blocks == 1 or rest[1:-1] not in spilling:
+                return match[0]
+            return f"__launch_bounds__({threads}, {lower(blocks)}){rest}"
+
+        changed = _LIMITED.sub(asking, source)
+        if changed == source:
+            break
+        again = compiled(changed)
+        if _spilled(again.resources) < _spilled(code.resources):
+            source, code = changed, again
+    return source, code
 
 
 def _allowed(threads: int, hardware: Hardware) -> int:

@@ -232,14 +232,17 @@ class Hardware:
 
     def level(self, name: str) -> Level | None:
         """The level of that name, or None where the hardware has none."""
-        return next((level for level in self.levels if level.name == name), None)
+        for level in self.levels:  # asked for each candidate of a model
+            if level.name == name:
+                return level
+        return None
 
     def memory(self, scope: MemoryScope) -> Memory:
         """The memory that schedules call `scope`."""
-        found = next((memory for memory in self.memories if memory.scope is scope), None)
-        if found is None:
-            raise InternalError(f"{self.name} has no memory {scope.value!r}")
-        return found
+        for memory in self.memories:
+            if memory.scope is scope:
+                return memory
+        raise InternalError(f"{self.name} has no memory {scope.value!r}")
 
     @property
     def warp(self) -> int:

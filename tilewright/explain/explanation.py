@@ -109,6 +109,12 @@ def _sizes(function: Function, sizes: Mapping[Any, int]) -> dict[Var, int]:
     free: dict[Var, None] = {}
     for param in function.params:
         free.update(dict.fromkeys((param,) if isinstance(param, Var) else variables(*param.shape)))
+    if not isinstance(sizes, Mapping):
+        raise UserError(
+            f"sizes are {sizes!r}, which is not a mapping",
+            primitive="explain",
+            fix='give the value of each size by its name: s.explain(target, sizes={"n": 1024})',
+        )
     by_name = {key.name if isinstance(key, Var) else key: value for key, value in sizes.items()}
     missing = [var.name for var in free if var.name not in by_name]
     if missing:

@@ -13,9 +13,10 @@ from .operators import as_expr, cast, const, match_types, maximum, negate, selec
 
 FLOAT_UNARY = (
     "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sigmoid sin cos tan asin acos atan sinh cosh asinh acosh "
-    "atanh erf exp2_normal"
+    "atanh erf exp2_normal saturate"
 ).split()
-"""`exp2_normal(x)` is 2**x where that is a normal number; where it is less, it may be 0."""
+"""`exp2_normal(x)` is 2**x where that is a normal number; where it is less, it may be 0. `saturate(x)` is x clamped to
+0 .. 1; of NaN, it may be any of them, or NaN."""
 ROUNDING = "floor ceil trunc round nearbyint".split()
 FLOAT_BINARY = "pow fmod atan2 hypot copysign".split()
 PREDICATES = "isnan isinf isfinite".split()

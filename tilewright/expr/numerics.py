@@ -94,6 +94,7 @@ INTRINSICS: dict[str, Function] = {
     "exp10": lambda x: np.power(x.dtype.type(10), x),
     "exp2_normal": np.exp2,
     "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
+    "saturate": lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(1)),
     "sigmoid": _sigmoid,
     "erf": _elementwise(math.erf),
     "round": _round,

@@ -49,7 +49,16 @@ def variables(*roots: Node) -> tuple[Var, ...]:
 def uses_any(root: Expr, wanted: Iterable[Var]) -> bool:
     """Whether any of the wanted variables occurs in `root`."""
     targets = frozenset(wanted)
-    return bool(targets) and any(e in targets for e in post_order(root))
+    seen: set[Node] = set()
+    stack: list[Node] = [root] if targets else []
+    while stack:  # in any order, up to the first of them
+        at = stack.pop()
+        if at in targets:
+            return True
+        if at not in seen:
+            seen.add(at)
+            stack += at.children()
+    return False
 
 
 def parts(e: Node) -> Sequence[Node]:

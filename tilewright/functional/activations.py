@@ -14,8 +14,12 @@ _FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
 """Packages whose functions compute on arrays."""
 
 
-def custom(name: str, activation: Any) -> tuple[Callable[[Any], Any] | None, str]:
-    """Return the function of a user-defined activation, and the text that represents it in a problem."""
+def custom(name: str, activation: Any, dtype: str) -> tuple[Callable[[Any], Any] | None, str]:
+    """Return the function of a user-defined activation, and the text that represents it in a problem.
+
+    `dtype` is that of the arrays. The text has constants of the type of the sums: two that are one float32 may be
+    different in float64.
+    """
     if not callable(activation):
         return None, activation_name(name, activation)
     homes = (getattr(activation, "__module__", None), type(activation).__module__)
@@ -25,5 +29,14 @@ def custom(name: str, activation: Any) -> tuple[Callable[[Any], Any] | None, str
             primitive=name,
             fix='name it, as in activation="relu", or give a function of an expression: lambda v: te.max(v, 0)',
         )
-    nodes = import_module("..expr.nodes", __package__)  # expressions take longer to import than a known kernel to start
-    return activation, f"custom:{activation(nodes.Var('v', 'float32'))}"
+    # Expressions take longer to import than a known kernel to start.
+    nodes, traverse = (import_module(f"..expr.{each}", __package__) for each in ("nodes", "traverse"))
+    value = nodes.Var("v", "float64" if dtype == "float64" else "float32")
+    made = activation(value)
+    if not isinstance(made, nodes.Expr) or not traverse.uses_any(made, (value,)):
+        raise UserError(
+            f"activation returned {made!r}, in which its argument does not occur",
+            primitive=name,
+            fix="return an expression of the argument: lambda v: te.max(v, 0)",
+        )
+    return activation, f"custom:{made}"

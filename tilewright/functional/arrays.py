@@ -154,6 +154,6 @@ def _apart(array: NDArray | None, out: NDArray) -> NDArray | None:
 
 def prepared(name: str, seen: Arrays, options: CallOptions) -> tuple[Signature, Runner]:
     """Return the checked signature of a call, and the function that runs it."""
-    function, text = custom(name, options.activation)
+    function, text = custom(name, options.activation, seen.x.dtype)
     checked = signature(name, seen, options, text)
     return checked, runner_of(checked.problem, device(*seen.x.device), function, options.tune)

@@ -81,9 +81,9 @@ def _seen(name: str, x: Any, extras: tuple[Any, ...], options: CallOptions) -> t
         checked, function = tensors.signed(name, x, extras, given)
         return checked, tensors.place(name, x), tensors.RIVAL, function
     arrays = [None if a is None else described_array(shared(a)) for a in (x, *extras)]
-    function, text = custom(name, options.activation)
-    checked = signature(name, Arrays(*arrays), options, text)  # type: ignore[arg-type]  # x is there
     assert arrays[0] is not None
+    function, text = custom(name, options.activation, arrays[0].dtype)
+    checked = signature(name, Arrays(*arrays), options, text)  # type: ignore[arg-type]  # x is there
     return checked, device(*arrays[0].device), "", function
 
 

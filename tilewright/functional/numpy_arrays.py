@@ -63,9 +63,9 @@ def _described(array: np.ndarray | None) -> Described | None:
 def signed(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Any]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
     options = options_of(name, given)
-    function, text = custom(name, options.activation)
-    described = [_described(array) for array in (x, *extras)]
-    return signature(name, Arrays(*described), options, text), function  # type: ignore[arg-type]  # x is there
+    described = Arrays(*[_described(array) for array in (x, *extras)])  # type: ignore[arg-type]  # x is there
+    function, text = custom(name, options.activation, described.x.dtype)
+    return signature(name, described, options, text), function
 
 
 def _prepared(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Run:

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 CONV, TRANSPOSED, MAX_POOL, AVG_POOL = "conv", "conv_transpose", "max_pool", "avg_pool"
+POOLS = (MAX_POOL, AVG_POOL)
 _TERMS, _FILTERS = 16, 8
 """Terms of a sum, and filters, from which on tiles of matrix products take weights in the order OHWI."""
 Pair = tuple[int, int]

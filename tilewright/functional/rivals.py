@@ -82,7 +82,8 @@ def table() -> tuple[Measured, ...]:
     """The layers that the package knows."""
     if not TABLE.is_file():
         return ()
-    rows = [json.loads(line) for line in TABLE.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = filter(str.strip, TABLE.read_text(encoding="utf-8").splitlines())
+    rows = json.loads(f"[{','.join(lines)}]")  # in one piece takes three quarters of the time
     return tuple(Measured(Problem.read(r["problem"]), r["device"], r["ours"], r["theirs"]) for r in rows)
 
 

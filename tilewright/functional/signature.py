@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..core.errors import UserError
-from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 PRECISIONS = ("fp32", "ieee", "tf32")
@@ -177,14 +177,12 @@ class _Reader:
 
     def _problem(self, shape: tuple[int, int, int, int]) -> Problem:
         given, operator = self.options, self.operator
-        filters, kernel, groups = (
-            self._weights(shape[1]) if operator.op in (CONV, TRANSPOSED) else self._window(shape[1])
-        )
-        stride = self._pair("stride", kernel if given.stride is None else given.stride, 1)
+        filters, kernel, groups = self._window(shape[1]) if operator.op in POOLS else self._weights(shape[1])
+        stride = self._pair("stride", kernel if given.stride is None and operator.op in POOLS else given.stride, 1)
         dilation = self._pair("dilation", given.dilation, 1)
         covered = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
         padding = self._padding(covered, stride)
-        if operator.op in (MAX_POOL, AVG_POOL):
+        if operator.op in POOLS:
             padding = self._pool_padding(shape, kernel, covered, stride, padding)
         more = self._pair("output_padding", given.output_padding, 0) if operator.op == TRANSPOSED else (0, 0)
         if any(m >= max(s, d) for m, s, d in zip(more, stride, dilation, strict=True)):

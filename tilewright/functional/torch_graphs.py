@@ -43,7 +43,9 @@ class GraphTimer:
                 self._call()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Without `stream`, PyTorch captures on one that it makes once, on the GPU that is current then. A graph of work
+        # on any other GPU would be empty.
+        with torch.cuda.graph(graph, stream=side):
             for _ in range(number):
                 self._call()
         return graph

@@ -6,21 +6,21 @@ convolution computes the data gradient of depthwise layers; PyTorch computes all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
 from torch.library import Library, register_autograd, register_fake, register_vmap
 from torch.utils.flop_counter import register_flop_formula
 
 from ..core.errors import UserError
 from . import torch_native
-from .activations import custom
-from .signature import OPERATORS, Arrays, CallOptions, Described, options_of, options_tuple, padding_of, signature
-from .torch_tensors import NAMES, Extra, autocasts, channels_last, prepared, tracing
+from .signature import OPERATORS, Arrays, CallOptions, Described, options_of, options_tuple, signature
+from .torch_arguments import FUNCTIONS, activation_text, as_autocast, mistake, numbers, untraced
+from .torch_arguments import padding as padding_in_full
+from .torch_tensors import NAMES, Extra, autocasts, channels_last, prepared
 
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
@@ -34,82 +34,50 @@ _POOL = (
 )
 for _schema in (_CONVOLUTION, _POOL):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
-_AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 _transforms = torch._C._are_functorch_transforms_active
-_functions: dict[str, Callable[[Any], Any]] = {}
-"""User-defined activations, by the text that represents them in a graph."""
 
 
 def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Call the registered operator with the options of a public function."""
+    if is_dynamo_compiling():
+        return _dispatched(name, x, extras, given)
+    # The operator does not take `out`, and would not check it; under autocast it may have another type.
+    if extras[3] is not None and not autocasts() and (wrong := mistake(name, x, extras, given)) is not None:
+        raise wrong
+    try:
+        return _dispatched(name, x, extras, given)
+    except (TypeError, ValueError, RuntimeError):
+        wrong = mistake(name, x, extras, given)
+        if wrong is None:
+            raise
+        raise wrong from None
+
+
+def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     options = options_of(name, given)
     weight, bias, residual, out = extras
     rank = OPERATORS[name].rank
     layout = options.layout or ("NCHW" if rank == 2 else "NCW")
+    dilation = numbers(options.dilation, rank)
     if weight is None:
+        kernel = numbers(options.kernel_size, rank)
+        stride = kernel if options.stride is None else numbers(options.stride, rank)
         made = torch.ops.tilewright.pool(
-            x, name, _numbers(options.kernel_size, rank),
-            _numbers(options.kernel_size if options.stride is None else options.stride, rank),
-            _numbers(options.padding, rank), _numbers(options.dilation, rank),
+            x, name, kernel, stride, padding_in_full(name, options.padding, kernel, stride), dilation,
             options.ceil_mode, options.count_include_pad, layout,
         )  # fmt: skip
     else:
-        x, weight, bias, residual = _cast((x, weight, bias, residual))
+        x, weight, bias, residual = as_autocast((x, weight, bias, residual))
         with untraced():
             taps = weight.shape[2:]
-        covered = [(k - 1) * d + 1 for k, d in zip(taps, _numbers(options.dilation, rank), strict=True)]
+        covered = [(k - 1) * d + 1 for k, d in zip(taps, dilation, strict=True)]
+        stride = numbers(options.stride, rank)
         made = _convolved(
-            x, weight, bias, residual, name, _numbers(options.stride, rank),
-            _padding(name, options.padding, covered, options.stride), _numbers(options.dilation, rank), options.groups,
-            _activation(name, options.activation), layout, _numbers(options.output_padding, rank), options.precision,
+            x, weight, bias, residual, name, stride, padding_in_full(name, options.padding, covered, stride), dilation,
+            options.groups, activation_text(name, options.activation, x), layout,
+            numbers(options.output_padding, rank), options.precision,
         )  # fmt: skip
     return made if out is None else out.copy_(made)
-
-
-@contextmanager
-def untraced() -> Iterator[None]:
-    """Have sizes as numbers within it, also where `torch.jit.trace` records what is done to them, as tensors."""
-    state = tracing()
-    if state is None:
-        yield
-        return
-    torch._C._set_tracing_state(None)
-    try:
-        yield
-    finally:
-        torch._C._set_tracing_state(state)
-
-
-def _cast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors as PyTorch's own convolutions take them under `torch.autocast`, which leaves float64 alone."""
-    kind = tensors[0].device.type
-    if not autocasts() or not torch.is_autocast_enabled(kind):
-        return tensors
-    dtype = torch.get_autocast_dtype(kind)
-    return tuple(t.to(dtype) if t is not None and t.dtype in _AUTOCAST else t for t in tensors)
-
-
-def _numbers(value: Any, rank: int) -> list[int]:
-    return [value] * rank if isinstance(value, (int, torch.SymInt)) else list(value)
-
-
-def _padding(name: str, given: Any, covered: Sequence[int], stride: Any) -> list[int]:
-    """A padding in full: before, then after."""
-    found = padding_of(given, covered)
-    if found is None or (given == "same" and any(s != 1 for s in _numbers(stride, len(covered)))):
-        raise UserError(
-            f"padding is {given!r}, which is not a padding", primitive=name, fix="give numbers of at least 0"
-        )
-    return list(found)
-
-
-def _activation(name: str, activation: Any) -> str:
-    if activation is None or isinstance(activation, str):
-        return activation or ""
-    function, text = custom(name, activation)
-    if function is not None:
-        _functions[text] = function
-    return text
 
 
 # What the operators do
@@ -125,7 +93,7 @@ def _convolution(
     x: Any, weight: Any, bias: Any, residual: Any, name: str, stride: Any, padding: Any, dilation: Any, groups: int,
     activation: str, layout: str, output_padding: Any, precision: str = "fp32",
 ) -> Any:  # fmt: skip
-    act: Any = _functions.get(activation, activation or None)
+    act: Any = FUNCTIONS.get(activation, activation or None)
     given = _given(
         name, stride=stride, padding=padding, dilation=dilation, groups=groups, activation=act, layout=layout,
         output_padding=output_padding, precision=precision,

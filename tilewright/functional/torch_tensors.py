@@ -98,7 +98,7 @@ def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run
 
 
 def _facts(a: Any) -> tuple[Any, ...]:
-    return a.shape, a.dtype, a.device, a.layout, a.is_contiguous() or a.stride(), type(a)
+    return a.shape, a.dtype, a.device, a.layout, a.is_contiguous() or a.stride(), type(a), a.is_neg()
 
 
 def _needs_gradient(*arrays: Any) -> bool:
@@ -185,8 +185,8 @@ def described(a: Any) -> Described | None:
 def signed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Activation | None]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
     options = options_of(name, given)
-    function, text = custom(name, options.activation)
     seen = Arrays(*[described(a) for a in (x, *extras)])  # type: ignore[arg-type]  # x is there
+    function, text = custom(name, options.activation, seen.x.dtype)
     return signature(name, seen, options, text), function
 
 

@@ -20,7 +20,7 @@ from ..arith.interval import bounds
 from ..arith.prove import nonneg
 from ..expr.nodes import Expr, FloorDiv, FloorMod, IntImm, Var
 from ..expr.operators import add, subtract
-from ..expr.traverse import post_order, substitute
+from ..expr.traverse import substitute, uses_any
 
 Range = tuple[Var, Expr, Expr]
 
@@ -353,6 +353,4 @@ def _times(k: int, value: Bound) -> Bound:
 
 def involves(e: Expr, wanted: Collection[Var]) -> bool:
     """Whether any of the wanted variables occurs in `e`."""
-    if isinstance(e, Var):
-        return e in wanted
-    return bool(wanted) and any(node in wanted for node in post_order(e))
+    return e in wanted if isinstance(e, Var) else uses_any(e, wanted)

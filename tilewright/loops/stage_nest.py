@@ -13,12 +13,13 @@ from typing import Any, Protocol
 from ..arith.simplify import prove, simplify
 from ..bounds.guards import domain_guards, relation_guards
 from ..bounds.infer import Bounds, StageBounds
-from ..bounds.nest import Loop, axis_values, is_one, own_loops
+from ..bounds.nest import Loop, axis_values, index_values, is_one, own_loops
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import cast, const, likely, subtract
-from ..expr.traverse import post_order, substitute, uses_any, variables
+from ..expr.traverse import loads, post_order, substitute, uses_any, variables
+from ..schedule.guarded_reads import guarded_axes
 from ..schedule.value import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
@@ -87,6 +88,7 @@ class StageNest:
         self._check_variables()
         self._check_depth()
         self.values = axis_values(found.stage, found.ranges)
+        self.has_guarded_reads = bool(guarded_axes(found.stage, found.ranges))
         first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
         is_reduction = isinstance(found.body[0], Reduce)
         self.reduce_from = first[0] if first else len(self.loops) if is_reduction else None
@@ -294,12 +296,19 @@ class StageNest:
             if done is None:
                 done = x.map_children(visit)
                 if isinstance(done, Load) and isinstance(done.source, Tensor):
-                    done = self._read(done.source, done.indices)
+                    done = self._read(done.source, self._guarded_indices(x, done.indices))
                 memo[x] = done
             return done
 
         made: Expr = visit(e)
         return made
+
+    def _guarded_indices(self, read: Load, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The indices of a read, which are `indices` over the loops, as they are where guards hold."""
+        if not self.has_guarded_reads:
+            return indices
+        value_of = index_values(self.stage, self.found.ranges, self.found.facts)
+        return tuple(i if any(loads(e)) else value_of(e) for e, i in zip(read.indices, indices, strict=True))
 
     def _read(self, tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
         buffer = self.builder.buffer(tensor)

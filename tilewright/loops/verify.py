@@ -320,15 +320,15 @@ class _Verifier:
         found = self.used.get(expr)
         if found is None:
             own = [expr] if isinstance(expr, e.Var) else [expr.source] if isinstance(expr, e.Load) else []
-            found = self.used[expr] = frozenset(own).union(*[self._names(c) for c in expr.children()])
+            below = [names for child in expr.children() if (names := self._names(child))]
+            found = below[0] if len(below) == 1 and not own else frozenset(own).union(*below)
+            self.used[expr] = found
         return found
 
     def _types(self, expr: e.Expr, stmt: Stmt) -> None:
         for child in expr.children():
-            if is_exchange(child):  # an expression may be evaluated for some threads only
-                self.fail(f"an exchange between threads stands inside of `{expr}`", stmt)
-            if has_effect(child) and any(True for _ in addresses(child)):  # dataflow looks at whole values only
-                self.fail(f"a call that may write memory stands inside of `{expr}`", stmt)
+            if isinstance(child, (e.Call, AllReduce)):
+                self._within(child, expr, stmt)
             if child not in self.typed:
                 self._types(child, stmt)
         if isinstance(expr, AllReduce) and Form.REDUCED in self.form:
@@ -341,6 +341,13 @@ class _Verifier:
                 self.fail(f"`{expr}` reads {expr.source.name}, which is not a buffer", stmt)
             self._access(expr.source, expr.indices, stmt)
         self.typed.add(expr)
+
+    def _within(self, child: e.Expr, expr: e.Expr, stmt: Stmt) -> None:
+        """Check that a call or a reduction over threads may stand inside of an expression."""
+        if is_exchange(child):  # an expression may be evaluated for some threads only
+            self.fail(f"an exchange between threads stands inside of `{expr}`", stmt)
+        if has_effect(child) and any(True for _ in addresses(child)):  # dataflow looks at whole values only
+            self.fail(f"a call that may write memory stands inside of `{expr}`", stmt)
 
     def _access(self, buffer: Buffer, indices: tuple[e.Expr, ...], stmt: Stmt) -> None:
         self._stored(buffer, stmt)

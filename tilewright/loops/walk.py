@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from .nodes import SIMPLE, Stmt, Store, Tensorized
 
@@ -15,6 +16,25 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         yield stmt
         if type(stmt) not in SIMPLE:
             stack += [child for child in reversed(stmt.children()) if isinstance(child, Stmt)]
+
+
+def inner_first(root: Stmt) -> list[Any]:
+    """Each distinct statement of `root`, itself included, after those inside of it, loops of instructions too.
+
+    Expressions are not walked.
+    """
+    found: dict[Stmt, None] = {}
+    stack: list[Stmt | None] = [root]  # None: what lies inside of the statement below it has been found
+    while stack:
+        stmt = stack.pop()
+        if stmt is None:
+            stmt = stack.pop()
+            assert stmt is not None
+            found[stmt] = None
+        elif stmt not in found:
+            stack += (stmt, None)
+            stack += [child for child in reversed(stmt.children()) if isinstance(child, Stmt)]
+    return list(found)
 
 
 def stored_stages(root: Stmt) -> tuple[str, ...]:

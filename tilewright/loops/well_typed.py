@@ -11,7 +11,10 @@ from .storage import AddressOf
 
 def fault_of(expr: e.Expr) -> str | None:
     """What is wrong with the types of an expression; None where nothing is."""
-    check = next((c for kind, c in _EXPRESSIONS.items() if isinstance(expr, kind)), None)
+    kind = type(expr)
+    if kind not in _known:
+        _known[kind] = next((check for base, check in _EXPRESSIONS.items() if issubclass(kind, base)), None)
+    check = _known[kind]
     return check(expr) if check is not None else None
 
 
@@ -70,3 +73,6 @@ _EXPRESSIONS: dict[type, Callable[[Any], str | None]] = {
     e.Cast: _cast,
     AddressOf: _address,
 }
+
+_known: dict[type, Callable[[Any], str | None] | None] = {}
+"""The check of each type of expression that has been asked about."""

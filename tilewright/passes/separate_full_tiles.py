@@ -21,9 +21,10 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import FALSE, GE, GT, LE, LT, TRUE, Broadcast, Call, Expr, IntImm, Ramp, Var
 from ..expr.operators import add, all_of, likely, subtract
-from ..expr.traverse import conjuncts, post_order, substitute, variables
+from ..expr.traverse import conjuncts, substitute, variables
 from ..loops import uses
 from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
+from ..loops.walk import inner_first
 
 MAX_STORES = 256
 """Number of stores beyond which a second version costs more compile time than it saves."""
@@ -31,6 +32,8 @@ MAX_STORES = 256
 
 def separate_full_tiles(function: Function, target: Target, options: Options) -> Function:
     """Test all guards within a tile at once, at the outermost place where that can be done for each tile."""
+    if not any(map(_is_guard, inner_first(function.body))):
+        return function
     return function.with_body(_visit(function.body, frozenset()))
 
 
@@ -47,7 +50,7 @@ def _visit(stmt: Stmt, around: frozenset[Var]) -> Stmt:
 
 
 def _separated(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
-    nodes = list(post_order(stmt))
+    nodes = inner_first(stmt)
     guards = [node for node in nodes if _is_guard(node)]
     if not guards or not any(_within_a_loop(stmt, guard) for guard in guards):
         return None
@@ -91,7 +94,7 @@ def _within_a_loop(stmt: Stmt, guard: If) -> bool:
     """Whether a guard is asked more than once in `stmt`, or for each lane."""
     if guard.condition.dtype.lanes > 1:
         return True
-    return any(isinstance(node, For) and guard in set(post_order(node.body)) for node in post_order(stmt))
+    return any(isinstance(node, For) and guard in inner_first(node.body) for node in inner_first(stmt))
 
 
 def _worst(condition: Expr, ranges: dict[Var, tuple[Expr, Expr]]) -> Expr | None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import Bounds, StageBounds
-from ..bounds.nest import axis_values
+from ..bounds.nest import axis_values, index_values
 from ..bounds.value import Contraction
 from ..core.atoms import Atom
 from ..core.errors import UserError
@@ -170,12 +170,11 @@ def local_indices(
 
     An argument of the kernel is not held, but there as a whole. `digits` stand for loops of the reader.
     """
-    values = axis_values(found.stage, found.ranges)
-    roots = {root.var: cast(root.var.dtype, values[root]) for root in found.stage.roots}
+    value_of = index_values(found.stage, found.ranges, found.facts)
     assert isinstance(operand.source, Tensor)
     mins = [const(0, i.dtype) for i in operand.indices] if held is None else [part.min for part in held.region]
     return [
-        Affine.of(simplify(substitute(subtract(substitute(index, roots), low), digits), found.facts))
+        Affine.of(simplify(substitute(subtract(value_of(index), low), digits), found.facts))
         for index, low in zip(operand.indices, mins, strict=True)
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -38,12 +40,23 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
         raise UserError(f"memory of DLPack device kind {kind} cannot be used here", fix="copy it: nd.array(x)")
     if on.kind == "cuda":
         on = cuda(index).require()
-    shared = take(source, on.driver.takes_over(on.index))
+    with _current(on, source):
+        shared = take(source, on.driver.takes_over(on.index))
     if shared.read_only and not read_only:
         raise _frozen()
     if shared.strides is not None and min(shared.strides, default=0) < 0:
         raise UserError(f"this array has strides {shared.strides}, some negative", fix="copy it: nd.array(x)")
     return _adopt(on, shared)
+
+
+def _current(on: Device, source: Any) -> AbstractContextManager[Any]:
+    """Make the GPU of an array current: producers order streams of the current one, or refuse arrays of any other."""
+    torch = sys.modules.get("torch")
+    if on.kind == "cuda" and isinstance(source, getattr(torch, "Tensor", ())):
+        # PyTorch does not believe the driver alone: it keeps a GPU that it has not used yet current in its own books.
+        where: AbstractContextManager[Any] = sys.modules["torch"].cuda.device(on.index)
+        return where
+    return on.driver.current(on.index)
 
 
 def _adopt(on: Device, shared: Shared) -> NDArray:

@@ -38,3 +38,14 @@ def driver_error(what: str, status: Any) -> DeviceError:
     _, text = driver.cuGetErrorString(status)
     description = text.decode() if isinstance(text, bytes) else str(text)
     return DeviceError(f"{what}: {status.name} ({description})", status.name)
+
+
+def owner_of(address: int) -> int | None:
+    """The number of the GPU whose memory an address is of; None for memory that the driver does not know.
+
+    Not by `bindings`, some versions of which answer 0 for every GPU (NVIDIA/cuda-python#2928).
+    """
+    ordinal, number = bindings().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ctypes.c_int(-1)
+    ask = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute
+    failed = ask(ctypes.byref(number), ctypes.c_int(int(ordinal)), ctypes.c_uint64(address))
+    return None if failed or number.value < 0 else number.value

@@ -10,6 +10,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,7 +19,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
-from .cuda_calls import bindings, call, driver_error, launch_function
+from .cuda_calls import bindings, call, driver_error, launch_function, owner_of
 from .cuda_graphs import GraphTimer
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere, scalar_type
 
@@ -31,6 +32,7 @@ _NO_ORDER, _LEGACY_DEFAULT, _PER_THREAD_DEFAULT = -1, 1, 2
 """Streams as DLPack numbers them: none to order with, and the two default ones."""
 _STREAMS = {None: 0, _LEGACY_DEFAULT: 0, _PER_THREAD_DEFAULT: 2}
 _MOST_BLOCKS_ASIDE = 65_535
+_INVALID_HANDLE = "CUDA_ERROR_INVALID_HANDLE"
 
 
 class _Streams(threading.local):
@@ -151,6 +153,9 @@ class CudaDriver(Driver):
             driver_version=f"{version // 1000}.{version % 1000 // 10}",
         )
 
+    def current(self, index: int) -> AbstractContextManager[Any]:
+        return self.gpu(index)
+
     def allocate(self, index: int, size: int) -> int:
         with self.gpu(index):
             try:
@@ -192,11 +197,7 @@ class CudaDriver(Driver):
     def owner(self, address: int) -> int:
         if self.why_not() or not address:
             return 0
-        ordinal = bindings().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        try:
-            return int(call("cuPointerGetAttribute", ordinal, address))
-        except DeviceError:  # memory that the driver does not know
-            return 0
+        return owner_of(address) or 0
 
     def takes_over(self, index: int) -> int:
         known = self._gpus.get(index)
@@ -280,14 +281,20 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
             with gpu:
                 status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
         if status:
-            raise _launch_error(abi.name, (gx, gy, gz), (bx, by, bz), status)
+            raise _launch_error(gpu, abi.name, (gx, gy, gz), (bx, by, bz), status)
 
     return launch
 
 
-def _launch_error(name: str, grid: tuple[int, int, int], block: tuple[int, int, int], status: int) -> DeviceError:
+def _launch_error(
+    gpu: _Gpu, name: str, grid: tuple[int, int, int], block: tuple[int, int, int], status: int
+) -> DeviceError:
     error = driver_error(f"launch of {name} with grid {grid} and block {block}", status)
     if max(grid[1:]) > _MOST_BLOCKS_ASIDE:
         hint = f"a grid has at most {_MOST_BLOCKS_ASIDE:,} blocks along y and z: bind the longest axis to blockIdx.x"
         return DeviceError(f"{error}\n  fix: {hint}", error.code)
+    if error.code == _INVALID_HANDLE and gpu.stream:
+        hint = f"use a stream that exists on that GPU: torch.cuda.current_stream({gpu.index})"
+        what = f"{error}\n  the stream {gpu.stream:#x} is not one of cuda({gpu.index})"
+        return DeviceError(f"{what}\n  fix: {hint}", error.code)
     return error

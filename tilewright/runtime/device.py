@@ -85,11 +85,22 @@ class Device:
                 primitive="use_stream",
                 fix="give torch.cuda.current_stream(), or an address",
             )
-        before = self.require().driver.set_stream(self.index, address)
+        before = self.require().driver.set_stream(self.index, self._checked(stream, address))
         try:
             yield self
         finally:
             self.driver.set_stream(self.index, before)
+
+    def _checked(self, stream: Any, address: int) -> int:
+        """Return the address of a stream; UserError where its library says that it is another GPU's."""
+        where = next((getattr(stream, name) for name in ("device_index", "device_id") if hasattr(stream, name)), -1)
+        if self.kind == "cuda" and where not in (-1, self.index):  # CuPy's -1 is the current GPU
+            raise UserError(
+                f"{stream!r} is a stream of cuda({where}), not of {self}",
+                primitive="use_stream",
+                fix=f"give a stream of that GPU: torch.cuda.current_stream({self.index})",
+            )
+        return address
 
     @property
     def attributes(self) -> DeviceAttributes:

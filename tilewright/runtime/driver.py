@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -79,6 +80,10 @@ class Driver(ABC):
     @abstractmethod
     def attributes(self, index: int) -> DeviceAttributes:
         """What the device is."""
+
+    def current(self, index: int) -> AbstractContextManager[Any]:
+        """Make a device current within the `with` statement, where libraries read off the thread which one is."""
+        return nullcontext()
 
     @abstractmethod
     def allocate(self, index: int, size: int) -> Handle:

@@ -53,8 +53,8 @@ class OpenMpTeam:
             POOL.start()
         code = POOL.code()
         with self._lock:
-            if not self.ready and not self._forked:
-                self._kept, address = memory_for(_MOST)
+            if not self.ready:  # a fork asks the library too, but has no pool of its threads
+                self._kept, address = (None, None) if self._forked else memory_for(_MOST)
                 code.team[:] = [address, _MOST, *self._functions]
             self.ready = True
         return code.by_team

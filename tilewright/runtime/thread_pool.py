@@ -12,9 +12,10 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from typing import Any, ClassVar
 
 from ..codegen.llvm.binding import OF_THREADS, PARALLEL_FOR
 from ..core.errors import UserError
@@ -36,6 +37,13 @@ _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 _SLEEPING_AT = 260
 _WORKERS_AT = 512
 _WOKEN_AT = 688
+_LOOPS = 64
+
+
+class Cost(ctypes.Structure):
+    """Cycles that an iteration of a loop took at its last run, in one thread; `body` is the address of its code."""
+
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [("body", ctypes.c_void_p), ("cycles", ctypes.c_double)]
 
 
 def compiled_now(text: str) -> bytes:
@@ -119,6 +127,13 @@ class ThreadPool:
         """How many sleeping threads the loops of this pool have woken so far."""
         pool = _code().current.value if self.ready else None
         return ctypes.c_int64.from_address(pool + _WOKEN_AT).value if pool else 0
+
+    @property
+    def costs(self) -> list[Cost]:
+        """The costs of loops that have run, where the pool keeps them: changing one changes how the loop runs next."""
+        pool = _code().current.value if self.ready else None
+        kept = (Cost * _LOOPS).from_address(pool + _COSTS_AT) if pool else ()
+        return [cost for cost in kept if cost.body]
 
     def set_number(self, number: int | None) -> None:
         """Use that many threads from now on; None: as many as the environment says, or as there are processors."""

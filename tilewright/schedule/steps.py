@@ -73,6 +73,8 @@ class References:
 
     def encode(self, schedule: Schedule, value: Any) -> Any:
         """A JSON value for an argument."""
+        if value is None or type(value) in (str, int, bool):
+            return value
         if isinstance(value, (list, tuple)):
             return [self.encode(schedule, v) for v in value]
         if isinstance(value, Stage):

@@ -410,6 +410,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "exp10": lambda x: np.power(10.0, x),
     "exp2_normal": np.exp2,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "saturate": lambda x: np.clip(x, 0.0, 1.0),
     "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
     "erf": _erf,
     "round": lambda x: np.trunc(x) + np.copysign(np.abs(x - np.trunc(x)) >= 0.5, x),

@@ -9,7 +9,7 @@ from ..arith.simplify import simplify
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..expr.nodes import Expr, IntImm
-from ..expr.operators import as_expr, cast
+from ..expr.operators import as_expr, cast, const
 from ..runtime.argument_checks import flag as flag  # one rule for modules and operators
 from ..tensor.axis import whole
 from ..tensor.tensor import Tensor
@@ -168,6 +168,11 @@ def known(extent: Any) -> int | None:
     """The value of an extent, or None where it is known only at the call."""
     found = simplify(as_expr(extent))
     return found.value if isinstance(found, IntImm) else None
+
+
+def divisor(extent: Any) -> Expr:
+    """A divisor for indices: the extent, or 1 where the extent is 0 and no index exists."""
+    return const(1) if known(extent) == 0 else as_expr(extent)
 
 
 def sizes(data: Tensor, dims: Sequence[int], primitive: str) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.divisors import divisors
 from ...core.errors import UserError
 from ...tune.records.format import pairs_of
 from ...tune.space import factors
@@ -47,7 +48,7 @@ from ...tune.space.knobs import (
 from ...tune.space.space import Space
 
 Axis = KnobAxis
-get_factors = factors.factors
+get_factors = divisors
 get_pow2s = factors.powers_of_two
 
 
@@ -289,7 +290,7 @@ class FallbackConfigEntity(ConfigSpace):
             )
         left, sizes = knob.product, []
         for bound in reversed(constraints):
-            sizes.append(max(f for f in factors.factors(left) if bound == -1 or f <= bound))
+            sizes.append(max(f for f in divisors(left) if bound == -1 or f <= bound))
             left //= sizes[-1]
         self._chosen[name] = SplitEntity(sizes[::-1])
 

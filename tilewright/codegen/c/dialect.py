@@ -51,6 +51,8 @@ class C(PlainC):
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "LL", "uint32": "u", "uint64": "ULL"}
     helpers: ClassVar[dict[str, str]] = {
+        "saturate_float32": "float saturate_float32(float x) {\n  return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f;\n}",
+        "saturate_float64": "double saturate_float64(double x) {\n  return x > 0.0 ? x < 1.0 ? x : 1.0 : 0.0;\n}",
         # Not by _Float16: what converts it stands in a library of the compiler's, which a process may lack.
         "float16_value": "float float16_value(uint16_t half) {\n"
         "  const uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;\n"
@@ -82,7 +84,7 @@ class C(PlainC):
         *"isnan isinf isfinite rint rintf malloc free calloc memcpy memset status arguments main exit".split(),
     }
     owned: ClassVar[re.Pattern[str]] = re.compile(
-        "|".join((*OWNED, r"tilewright_\w*", r"_\w*", r"y[01n]|j[01n]|gamma"))
+        "|".join((*OWNED, r"tilewright_\w*", r"saturate_float\d+", r"_\w*", r"y[01n]|j[01n]|gamma"))
     )
 
     def space(self, scope: MemoryScope) -> str:

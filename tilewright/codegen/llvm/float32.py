@@ -18,7 +18,7 @@ _SMALLEST = 1.17549435e-38  # the smallest normal number
 _ROOT_HALF = 0x3F3504F3  # the bits of sqrt(1/2)
 
 
-def _held(x: Lanes, low: float, high: float) -> Lanes:
+def held(x: Lanes, low: float, high: float) -> Lanes:
     """x between two numbers; NaN stays NaN."""
     above = select(x < low, low, x)
     return select(above > high, high, above)
@@ -32,7 +32,7 @@ def _exp_reduced(r: Lanes) -> Lanes:
 
 def exp(x: Lanes) -> Lanes:
     """e**x: at most 1.0 ulp."""
-    x = _held(x, -105.0, 90.0)
+    x = held(x, -105.0, 90.0)
     n, k = x.nearest(_LOG2E)
     r = fma(n, -_LN2_LO, fma(n, -_LN2_HI, x))
     return _exp_reduced(r).scaled(k)
@@ -40,7 +40,7 @@ def exp(x: Lanes) -> Lanes:
 
 def exp2(x: Lanes) -> Lanes:
     """2**x: at most 0.9 ulp."""
-    x = _held(x, -151.0, 129.0)
+    x = held(x, -151.0, 129.0)
     n, k = x.nearest()
     r = x - n
     p = polynomial(r, 0.6931472, 0.2402265, 0.05550405, 0.009618087, 0.0013337962, 0.00015452137, 1.4324819e-05)
@@ -49,7 +49,7 @@ def exp2(x: Lanes) -> Lanes:
 
 def exp10(x: Lanes) -> Lanes:
     """10**x: at most 1.3 ulp."""
-    x = _held(x, -46.0, 39.0)
+    x = held(x, -46.0, 39.0)
     n, k = x.nearest(math.log2(10))
     high, low = 0.30102539, 4.6050390e-06  # log10(2)
     r = fma(n, -low, fma(n, -high, x))
@@ -143,7 +143,7 @@ def erf(x: Lanes) -> Lanes:
     y = x * x
     p = polynomial(y, 0.12837917, -0.3761263, 0.11283626, -0.026855728, 0.0051923767, -0.00080491515, 7.992584e-05)
     near = fma(p, x, x)
-    t = _held(x.magnitude(), 0.0, 4.0)
+    t = held(x.magnitude(), 0.0, 4.0)
     q = polynomial(t, 0.12863708, 0.63519806, 0.106158964, -0.023694444, 0.0036102587, -0.00031483083, 1.0429695e-05)
     far = 1.0 - exp(-fma(q, t, t))
     return select(x.magnitude() < 0.92, near, far.with_sign_of(x))
@@ -158,7 +158,7 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     """x**y, in float64 on the way: at most 0.6 ulp."""
     ax = x.magnitude()
     log = _log2_wide(ax)
-    t = _held(y.cast("float64") * log, -200.0, 200.0)
+    t = held(y.cast("float64") * log, -200.0, 200.0)
     n, k = t.nearest()
     r = (t - n) * math.log(2)
     p = polynomial(r, *(1 / math.factorial(k) for k in range(10)))

@@ -64,6 +64,8 @@ class MathLibrary:
 
     def _float(self, out: FunctionWriter, name: str, dtype: DType, args: list[LLVMValue]) -> LLVMValue:
         name = _ALIKE.get(name, name)
+        if name == "saturate":
+            return float32.held(Lanes(out, dtype, args[0]), 0.0, 1.0).value
         if name in _INSTRUCTIONS:
             return out.call(f"llvm.{_INSTRUCTIONS[name]}.{mangled(args[0].type)}", args[0].type, args)
         if dtype.bits == 32:

@@ -9,6 +9,7 @@ import numpy as np
 from ...core.errors import UserError
 from ...core.hardware import LoopKind
 from ...tensor.axis import IterVar
+from ..guarded_reads import GUARDED_READS
 from ..legality import data_axis, has_loops, leaf, of_stage, without_effect
 from ..value import Schedule, Stage
 
@@ -66,7 +67,7 @@ def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule,
     return _annotated(schedule, stage, loop, LoopKind.PARALLEL, "parallel")
 
 
-RESIDENT_BLOCKS, GUARDED_READS = "resident_blocks", "guarded_reads"
+RESIDENT_BLOCKS = "resident_blocks"
 NUMBERS = ("auto_unroll_max_step", "unroll_explicit", RESIDENT_BLOCKS, GUARDED_READS)
 """Pragmas whose value is a whole number."""
 IMPORTS = ("import_llvm", "import_c")  # pragmas whose value is code, or the path of a file that holds it
@@ -88,12 +89,13 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
     `unroll_explicit=0` leaves that to the back end's compiler. `resident_blocks=N`, of a loop bound to a hardware
     index, has CUDA's compiler limit the registers of a thread so that N blocks fit a multiprocessor (the second operand
-    of `__launch_bounds__`); other targets have no such limit. `guarded_reads=1`, of any loop of a stage, has the stages
-    that it reads computed only for the iterations that its guards let through, where its loops run further than the
-    axis that they split. `import_c` and `import_llvm` bring functions that the
-    program calls, as source or as the path of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and
-    "vectorize" are the primitives of these names; a key that nothing here reads draws a warning, and stays with the
-    loop as an annotation, for passes of one's own.
+    of `__launch_bounds__`), or fewer blocks where a thread would spill 64 bytes; other targets have no such limit.
+    `guarded_reads=1`, of any loop of a stage, has the stages that it reads computed only for the iterations that its
+    guards let through, where its loops run further than the axis that they split: of a tile that leaves its group of
+    rows, only rows of that group. `import_c` and `import_llvm` bring functions that the program calls, as source or as
+    the path of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and "vectorize" are the primitives
+    of these names; a key that nothing here reads draws a warning, and stays with the loop as an annotation, for passes
+    of one's own.
     Raises UserError for a key that is not text, and for a value that is not a whole number, or not text, where one is
     needed.
     """

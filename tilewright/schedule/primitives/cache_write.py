@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from ...expr.traverse import substitute, uses_any
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Tensor
+from ..guarded_reads import guarded_axes, guarded_value
 from ..legality import has_loops, names
 from ..relations import Fuse, Split
 from ..value import At, Schedule, Stage
@@ -83,11 +85,14 @@ def loop_layout(stage: Stage) -> tuple[dict[IterVar, Range], dict[IterVar, Expr]
     return ranges, values
 
 
-def _values(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, Expr]:
-    """The value of each axis of `stage` in terms of the cache's axes, which follow its loops."""
+def _values(
+    stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range], alone: Sequence[IterVar] = ()
+) -> dict[IterVar, Expr]:
+    """The value of each axis of `stage` in terms of the cache's axes, which follow its loops, and of those `alone`."""
     values: dict[IterVar, Expr] = {a: as_expr(axes.get(a, a)) for a in stage.leaves}
     for relation in reversed(stage.relations):
         values.update(relation.values_up(values, ranges))
+        values.update({a: as_expr(a) for a in relation.above if a in alone})
     return values
 
 
@@ -123,14 +128,18 @@ def _moved_body(
         if isinstance(relation, Split) and not is_even(relation, ranges):
             guard = relation.guard(values, ranges)
             guards.extend([] if guard is None else [simplify(guard)])
+    facts = EMPTY.bind_all({axes[a].var: (const(0, a.var.dtype), ranges[a].extent) for a in axes})
+    alone = [] if isinstance(body, Reduce) else guarded_axes(stage, ranges)
+    if alone:
+        above, below = _values(stage, axes, ranges, alone), {a: values[a] for a in alone}
+        body = guarded_value(body, stage, above, below, ranges, facts)
     fused = not isinstance(body, Reduce) and _is_fused(stage)
     mapping = _on_axes_of_cache(stage, values, whole=fused) | {a.var: b.var for a, b in terms.items() if b is not a}
-    made: Expr = substitute(body, mapping)
+    made: Expr = body if alone else substitute(body, mapping)
     if isinstance(made, Reduce):
         own = tuple(terms.get(a, a) for a in made.axes)
         made = Reduce(made.combiner.where(mapping), made.source, own, made.condition, made.value_index, made.init)
     if fused:
-        facts = EMPTY.bind_all({axes[a].var: (const(0, a.var.dtype), ranges[a].extent) for a in axes})
         made = simplify(made, facts)
     for guard in guards:
         if isinstance(made, Reduce):

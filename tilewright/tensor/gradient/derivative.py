@@ -143,6 +143,7 @@ _UNARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "log1p": lambda x, y: divide(_c(1, y), plus(x, _c(1, x))),
     "sqrt": lambda x, y: divide(_c(0.5, y), y),
     "rsqrt": lambda x, y: divide(multiply(y, _c(-0.5, y)), x),
+    "saturate": lambda x, y: select(equal(x, y), _c(1, y), _c(0, y)),
     "sigmoid": lambda x, y: multiply(y, _one_minus(y)),
     "tanh": lambda x, y: _one_minus(multiply(y, y)),
     "sin": lambda x, y: TABLE["cos"](x),

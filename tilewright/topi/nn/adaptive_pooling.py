@@ -7,12 +7,11 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...expr import operators as o
-from ...tensor import reduction as te
 from ...tensor.axis import reduce_axis
-from ...tensor.tensor import Tensor, compute
+from ...tensor.tensor import Tensor
 from ..argument_checks import integers, known, one_of, tensor
 from ..layout import spatial_of
-from .pooling import HOW, average, lowest
+from .pooling import HOW, average, lowest, pooled
 
 
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
@@ -77,6 +76,12 @@ def _adaptive(data: Any, output_size: Any, how: Any, layout: Any, spatial: str, 
             primitive=primitive,
             fix="give a tensor of constant height and width",
         )
+    if 0 in sizes:
+        raise UserError(
+            f"{source.name!r} has the shape {list(source.shape)}, of which every window is empty",
+            primitive=primitive,
+            fix="give a tensor with at least one element in each spatial dimension",
+        )
     pairs = [(n or 1, m) for n, m in zip(sizes, wanted, strict=True)]
     # Windows differ by an element at most: the axes run over the largest, and conditions keep to each.
     longest = [max(-(-(i + 1) * n // m) - i * n // m for i in range(m)) for n, m in pairs]
@@ -86,17 +91,16 @@ def _adaptive(data: Any, output_size: Any, how: Any, layout: Any, spatial: str, 
     def reach(place: Any, n: int, m: int) -> tuple[Any, Any]:
         return o.floordiv(place * n, m), o.floordiv((place + 1) * n + m - 1, m)
 
-    def element(*i: Any) -> Any:
+    def value(i: Sequence[Any]) -> Any:
         at, inside = list(i), []
         for d, tap, (n, m) in zip(dims, taps, pairs, strict=True):
             begin, end = reach(i[d], n, m)
             at[d] = begin + tap
             inside += [o.less(at[d], end)] if n % m else []
         outside = lowest(source) if how == "max" else o.const(0, source.dtype)
-        value = o.if_then_else(o.all_of(*inside), source(*at), outside) if inside else source(*at)
-        return (te.max if how == "max" else te.sum)(value, axis=taps)
+        return o.if_then_else(o.all_of(*inside), source(*at), outside) if inside else source(*at)
 
-    made: Tensor = compute(shape, element, f"adaptive_pool_{how}", f"adaptive_pool_{how}")
+    made = pooled(shape, value, taps, f"adaptive_pool_{how}")
     if how == "max":
         return made
 
@@ -107,4 +111,4 @@ def _adaptive(data: Any, output_size: Any, how: Any, layout: Any, spatial: str, 
             total = total * (end - begin)
         return total
 
-    return average(made, count)
+    return average(made, count, source.dtype)

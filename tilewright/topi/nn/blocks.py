@@ -9,7 +9,7 @@ from ...core.errors import UserError
 from ...expr.nodes import Expr
 from ...expr.operators import all_of, const, floordiv, floormod, if_then_else
 from ...tensor.tensor import Tensor
-from ..argument_checks import integer, integers, known, one_of, rank_of, sizes, tensor
+from ..argument_checks import divisor, integer, integers, known, one_of, rank_of, sizes, tensor
 from ..shapes import moved, ravelled, reshape
 
 
@@ -121,9 +121,9 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
 
     def element(i: list[Any]) -> Expr:
         p = dict(zip(layout, i, strict=True))
-        place = floordiv(p["C"], at["C"])
+        place = floordiv(p["C"], divisor(at["C"]))
         row, column = floordiv(place, size), floormod(place, size)
-        p = {**p, "C": floormod(p["C"], at["C"]), "H": p["H"] * size + row, "W": p["W"] * size + column}
+        p = {**p, "C": floormod(p["C"], divisor(at["C"])), "H": p["H"] * size + row, "W": p["W"] * size + column}
         return source(*(p[d] for d in layout))
 
     return moved([shape[d] for d in layout], element, "space_to_depth")
@@ -182,12 +182,12 @@ def space_to_batch_nd(
     shape = [batch * _times(blocks), *(n // b for n, b in zip(padded, blocks, strict=True)), *source.shape[count + 1 :]]
 
     def element(i: list[Any]) -> Expr:
-        block, at = floordiv(i[0], batch), []
+        block, at = floordiv(i[0], divisor(batch)), []
         for d in reversed(range(count)):
             at.append(i[d + 1] * blocks[d] + floormod(block, blocks[d]) - before[d])
             block = floordiv(block, blocks[d])
         at.reverse()
-        read = source(floormod(i[0], batch), *at, *i[count + 1 :])
+        read = source(floormod(i[0], divisor(batch)), *at, *i[count + 1 :])
         inside = [c for a, n in zip(at, spatial, strict=True) for c in (a >= 0, a < n)]
         return if_then_else(all_of(*inside), read, value) if any(before) or any(after) else read
 

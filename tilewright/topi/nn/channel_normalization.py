@@ -10,8 +10,8 @@ from ...core.errors import UserError
 from ...expr.intrinsics import TABLE
 from ...expr.operators import cast, const, floordiv, floormod
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import dimension, dimensions, integer, rank_of, same, tensor
-from .normalization import Group
+from ..argument_checks import dimension, dimensions, divisor, integer, rank_of, same, tensor
+from .normalization import Group, floats
 
 _rsqrt, _sqrt = TABLE["rsqrt"], TABLE["sqrt"]
 
@@ -52,19 +52,19 @@ def batch_norm(
 
     Returns
     -------
-    [the normalised tensor, moving_mean, moving_var]: the last two as they were given, or in training their new values.
+    [the normalised tensor, moving_mean, moving_var]: the last two as copies, or in training their new values.
 
     Raises
     ------
     UserError
-        Where a channel's tensors do not have an element per channel, for integers in training, and for a momentum
-        that is not from 0 to 1.
+        For integers, where a channel's tensors do not have an element per channel, and for a momentum that is not from
+        0 to 1.
 
     Notes
     -----
     The variance is that of all elements of the channel, not divided by one less.
     """
-    data = tensor(data, "data", "batch_norm")
+    data = floats(data, "batch_norm")
     channel = dimension(1 if axis is None else axis, data.ndim, "batch_norm")
     given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
     _per_channel(given, data, channel, "batch_norm")
@@ -81,7 +81,11 @@ def batch_norm(
         return value if shift is None else value + shift(c)
 
     made: Tensor = compute(data.shape, element, "T_batch_norm", "broadcast")
-    return [made, moving_mean, moving_var]
+    kept = (
+        compute(old.shape, lambda c, old=old: old(c), name, "broadcast")
+        for old, name in ((moving_mean, "T_moving_mean"), (moving_var, "T_moving_var"))
+    )
+    return [made, *kept]
 
 
 def _trained(
@@ -130,15 +134,16 @@ def _per_channel(given: dict[str, Any], data: Tensor, channel: int, primitive: s
 
 @dataclass(frozen=True)
 class _Parts:
-    """Channels in groups of `per` neighbours: dimension `channel` as two."""
+    """Channels in `count` groups of `per` neighbours: dimension `channel` as two."""
 
     channel: int
+    count: int
     per: int
 
     def split(self, i: Sequence[Any]) -> list[Any]:
         """Indices with that of the channel as a group and a channel of it."""
-        c = i[self.channel]
-        return [*i[: self.channel], floordiv(c, self.per), floormod(c, self.per), *i[self.channel + 1 :]]
+        c, per = i[self.channel], divisor(self.per)
+        return [*i[: self.channel], floordiv(c, per), floormod(c, per), *i[self.channel + 1 :]]
 
     def number(self, i: Sequence[Any]) -> Any:
         """The channel of an element in groups."""
@@ -150,7 +155,7 @@ class _Parts:
 
     def of(self, data: Tensor) -> Tensor:
         """The data in groups."""
-        shape = [*data.shape[: self.channel], floordiv(data.shape[self.channel], self.per), self.per]
+        shape = [*data.shape[: self.channel], self.count, self.per]
         made: Tensor = compute(
             [*shape, *data.shape[self.channel + 1 :]], lambda *i: data(*self.joined(i)), "T_group", "injective"
         )
@@ -220,4 +225,4 @@ def _parts(data: Tensor, channel: int, count: int, inner: Sequence[int]) -> _Par
             primitive="group_norm",
             fix="give a divisor of the channels, and axes without theirs",
         )
-    return _Parts(channel, channels // count)
+    return _Parts(channel, count, channels // count)

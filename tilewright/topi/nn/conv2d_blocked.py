@@ -15,7 +15,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.data_layout import Layout
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, integer, rank_of, same, tensor
+from ..argument_checks import divisor, element_type, integer, rank_of, same, tensor
 from .window import Window
 
 _AXES = {"H": "kh", "W": "kw"}
@@ -83,12 +83,12 @@ def depthwise_conv2d_NCHWc(
     name = "depthwise_conv2d_NCHWc"
     x, w = _checked(Input, Filter, 6, (layout, out_layout), name, ("Input", "Filter"))
     filters, channels = w.shape[0] * w.shape[5], x.shape[1] * x.shape[4]
-    times = floordiv(filters, channels)
+    times = floordiv(filters, divisor(channels))
     same(times * channels, filters, "a multiple of Input's channels and Filter's filters", name)
 
     def channel(o: Any, kh: Any, kw: Any, lane: Any) -> tuple[Any, Any]:
-        number = floordiv(o * w.shape[5] + lane, times)
-        return floordiv(number, x.shape[4]), floormod(number, x.shape[4])
+        number = floordiv(o * w.shape[5] + lane, divisor(times))
+        return floordiv(number, divisor(x.shape[4])), floormod(number, divisor(x.shape[4]))
 
     return blocked(
         x, (w.shape[0], w.shape[5]), w.shape[2:4], (stride, padding, dilation), out_dtype, name,

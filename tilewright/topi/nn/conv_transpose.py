@@ -10,7 +10,7 @@ from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, integer, integers, known, rank_of, same, tensor
+from ..argument_checks import divisor, element_type, integer, integers, known, rank_of, same, tensor
 from .sliding import Sliding
 from .window import padding_of
 
@@ -191,7 +191,7 @@ def _spread(
 ) -> Tensor:
     steps, before, sizes = window
     slide = Sliding(steps, before, [1] * len(steps))
-    per_in, per_out = o.floordiv(x.shape[1], groups), w.shape[1]
+    per_in, per_out = o.floordiv(x.shape[1], groups), divisor(w.shape[1])
     channel = reduce_axis((0, per_in), name="dc")
     taps = [reduce_axis((0, k), name=f"d{'dhw'[-len(steps) :][i]}") for i, k in enumerate(w.shape[2:])]
 
@@ -202,5 +202,5 @@ def _spread(
         value = o.if_then_else(o.all_of(*inside), x(n, group + channel, *source), o.const(0, x.dtype))
         return reduce_sum(o.cast(kind, value) * o.cast(kind, weight), axis=[channel, *taps])
 
-    made: Tensor = compute((x.shape[0], per_out * groups, *sizes), element, name, name)
+    made: Tensor = compute((x.shape[0], w.shape[1] * groups, *sizes), element, name, name)
     return made

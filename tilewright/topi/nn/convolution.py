@@ -10,6 +10,7 @@ from ...expr.operators import floordiv
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from ..argument_checks import divisor
 from .window import SPATIAL, Window, extents, same_extent
 
 _POSITION = {"N": "nn", "C": "ff", "D": "zz", "H": "yy", "W": "xx"}
@@ -49,7 +50,7 @@ def convolution(
     def element(*position: Any) -> Any:
         at = dict(zip(layout, position, strict=True))
         filters = at["C"]
-        first = 0 if groups == 1 else floordiv(filters, floordiv(weights["O"], groups)) * weights["I"]
+        first = 0 if groups == 1 else floordiv(filters, divisor(floordiv(weights["O"], groups))) * weights["I"]
         value = view.element({**at, "C": first + channel})
         weight = kernel[tuple(filters if d == "O" else inside[d] for d in kernel_layout)]
         # In the order of the kernel's dimensions, so that its elements are read one after the other.

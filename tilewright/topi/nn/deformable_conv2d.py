@@ -10,8 +10,8 @@ from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, integer, known, rank_of, same, tensor
-from .window import numbers, padding_of
+from ..argument_checks import divisor, element_type, integer, known, rank_of, same, tensor
+from .window import numbers, padding_of, positions
 
 _DOCUMENTED = """
 
@@ -33,7 +33,8 @@ _DOCUMENTED = """
     Returns
     -------
     Tensor
-        What lies outside of an image is zero.
+        What lies outside of an image is zero. Places and what lies between elements are computed in float32, or float64
+        for float64.
 
     Raises
     ------
@@ -101,17 +102,20 @@ def _deformed(
     wanted = deformed * rows * columns * 2
     same(moves.shape[3 if last else 1], wanted, "the channels of offset, and two for each tap and group", name)
     places = [
-        o.floordiv(n + p + q - (k - 1) * d - 1, s) + 1
-        for n, p, q, k, d, s in zip((height, width), before, after, (rows, columns), spread, step, strict=True)
+        positions(n, (k - 1) * d + 1, p, q, s, name, letter)
+        for letter, n, p, q, k, d, s in zip(
+            "HW", (height, width), before, after, (rows, columns), spread, step, strict=True
+        )
     ]
+    wide = "float64" if x.dtype == "float64" else "float32"
 
     def at(tensor: Tensor, n: Any, c: Any, y: Any, x: Any) -> Any:
         return tensor(n, y, x, c) if last else tensor(n, c, y, x)
 
     def tap(n: Any, c: Any, i: Any, j: Any, y: Any, x_at: Any) -> Any:
-        first = o.floordiv(c, o.floordiv(channels, deformed)) * (rows * columns * 2) + (i * columns + j) * 2
+        first = o.floordiv(c, divisor(o.floordiv(channels, deformed))) * (rows * columns * 2) + (i * columns + j) * 2
         place = [
-            o.cast("float32", v * s - b + t * d) + o.cast("float32", at(moves, n, first + k, y, x_at))
+            o.cast(wide, v * s - b + t * d) + o.cast(wide, at(moves, n, first + k, y, x_at))
             for k, (v, s, b, t, d) in enumerate(zip((y, x_at), step, before, (i, j), spread, strict=True))
         ]
         return _between(lambda r, q: at(x, n, c, r, q), place, (height, width), x.dtype)
@@ -121,17 +125,16 @@ def _deformed(
 
 
 def _between(read: Callable[[Any, Any], Any], place: list[Any], sizes: tuple[Any, Any], dtype: Any) -> Any:
-    """The value at a place between elements; zero outside of the image."""
-    inside = [
-        o.all_of(o.greater_equal(p, 0.0), o.less(p, o.cast("float32", n))) for p, n in zip(place, sizes, strict=True)
-    ]
+    """The value at a place between elements, computed in the type of the place; zero outside of the image."""
+    wide = place[0].dtype
+    inside = [o.all_of(o.greater_equal(p, 0.0), o.less(p, o.cast(wide, n))) for p, n in zip(place, sizes, strict=True)]
     low = [o.cast("int32", o.call_of("floor", p)) for p in place]
-    part = [p - o.cast("float32", k) for p, k in zip(place, low, strict=True)]
+    part = [p - o.cast(wide, k) for p, k in zip(place, low, strict=True)]
 
     def corner(i: int, j: int) -> Any:
         r, q = (o.minimum(o.maximum(k + e, 0), n - 1) for k, e, n in zip(low, (i, j), sizes, strict=True))
         weight = (part[0] if i else 1.0 - part[0]) * (part[1] if j else 1.0 - part[1])
-        return o.cast("float32", read(r, q)) * weight
+        return o.cast(wide, read(r, q)) * weight
 
     value = corner(0, 0) + corner(0, 1) + corner(1, 0) + corner(1, 1)
     return o.if_then_else(o.all_of(*inside), o.cast(dtype, value), o.const(0, dtype))
@@ -140,7 +143,7 @@ def _between(read: Callable[[Any, Any], Any], place: list[Any], sizes: tuple[Any
 def _summed(read: Tensor, w: Tensor, filters: Any, groups: int, kind: Any, last: bool, name: str) -> Tensor:
     """The convolution of what the taps read."""
     n, channels, rows, columns, height, width = read.shape
-    per_in, per_out = o.floordiv(channels, groups), o.floordiv(filters, groups)
+    per_in, per_out = o.floordiv(channels, groups), divisor(o.floordiv(filters, groups))
     c, i, j = reduce_axis((0, per_in), "rc"), reduce_axis((0, rows), "ry"), reduce_axis((0, columns), "rx")
 
     def element(image: Any, f: Any, y: Any, x: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 from ...expr.operators import floordiv, floormod
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from ..argument_checks import divisor
 from .window import Window, extents, same_extent
 
 _POSITION = {"N": "b", "C": "c", "H": "i", "W": "j"}
@@ -49,11 +50,11 @@ def _depthwise(
     sizes, weights = extents(Input, "Input", layout, name), extents(Filter, "Filter", filter_layout, name)
     same_extent(sizes["C"], weights["C"], "Input's and Filter's channels", name)
     view = Window(Input, layout, weights, window, name, _WINDOW, "PaddedInput")
-    kind = out_dtype or Input.dtype
+    kind, multiplier = out_dtype or Input.dtype, divisor(weights["M"])
 
     def element(*position: Any) -> Any:
         at = dict(zip(layout, position, strict=True))
-        channel, which = floordiv(at["C"], weights["M"]), floormod(at["C"], weights["M"])
+        channel, which = floordiv(at["C"], multiplier), floormod(at["C"], multiplier)
         of_filter = {"C": channel, "M": which, **view.axes}
         value, weight = view.element({**at, "C": channel}), Filter[tuple(of_filter[d] for d in filter_layout)]
         return reduce_sum(value.astype(kind) * weight.astype(kind), axis=list(view.axes.values()))

@@ -8,7 +8,7 @@ from typing import Any
 from ...expr.nodes import Expr
 from ...expr.operators import all_of, const, equal, floordiv, floormod, if_then_else, is_const
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import entries, tensor
+from ..argument_checks import entries, known, tensor
 
 
 def dilate(data: Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput") -> Tensor:
@@ -18,7 +18,7 @@ def dilate(data: Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name
     """
     tensor(data, "data", "dilate")
     steps = entries(strides, "strides", data, "dilate", least=1)
-    shape = tuple((n - 1) * s + 1 for n, s in zip(data.shape, steps, strict=True))
+    shape = tuple(n if known(n) == 0 else (n - 1) * s + 1 for n, s in zip(data.shape, steps, strict=True))
     value = const(getattr(dilation_value, "value", dilation_value), data.dtype)
 
     def dilated(*indices: Any) -> Expr:

@@ -12,21 +12,28 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import dimension, dimensions, integer, rank_of, same, tensor
+from .sums import sum_type
 
 _rsqrt, _sqrt, _pow = TABLE["rsqrt"], TABLE["sqrt"], TABLE["pow"]
+
+
+def floats(given: Any, primitive: str) -> Tensor:
+    """The data, which must be a tensor of floats."""
+    data = tensor(given, "data", primitive)
+    if not data.dtype.is_float:
+        raise UserError(
+            f"data {data.name!r} has type {data.dtype}",
+            primitive=primitive,
+            fix='convert it: topi.cast(data, "float32")',
+        )
+    return data
 
 
 class Group:
     """Elements that are normalised together: those along some dimensions of a tensor."""
 
     def __init__(self, data: Any, axis: Any, primitive: str) -> None:
-        self.data = tensor(data, "data", primitive)
-        if not self.data.dtype.is_float:
-            raise UserError(
-                f"data {self.data.name!r} has type {self.data.dtype}",
-                primitive=primitive,
-                fix='convert it: topi.cast(data, "float32")',
-            )
+        self.data = floats(data, primitive)
         self.axes = dimensions(axis, self.data.ndim, primitive)
         if not self.axes:
             raise UserError(
@@ -34,8 +41,7 @@ class Group:
                 primitive=primitive,
                 fix="name at least one dimension: axis=-1",
             )
-        # Sums of 16-bit floats would lose what normalisation is about.
-        self.kind = "float64" if self.data.dtype == "float64" else "float32"
+        self.kind = sum_type(self.data.dtype)
         self.kept = [n for d, n in enumerate(self.data.shape) if d not in self.axes]
         size: Any = const(1)
         for d in self.axes:
@@ -237,7 +243,7 @@ def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: flo
     Parameters
     ----------
     data
-        A tensor of floats.
+        A tensor of floats; the sums are float32, or float64 for float64.
     size
         How many channels there are in a window: an odd number.
     axis
@@ -252,30 +258,27 @@ def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: flo
     Raises
     ------
     UserError
-        For a window of an even number of channels.
+        For integers, and for a window of an even number of channels.
     """
-    data = tensor(data, "data", "lrn")
+    data = floats(data, "lrn")
     channel, width = dimension(axis, data.ndim, "lrn"), integer(size, "size", "lrn", 1)
     if width % 2 == 0:
         raise UserError(
             f"argument 'size' is {size}, which is even", primitive="lrn", fix="give an odd number of channels: size=5"
         )
-    k = reduce_axis((0, width), name="k")
+    k, kind = reduce_axis((0, width), name="k"), sum_type(data.dtype)
 
     def squares(*i: Any) -> Any:
         c = i[channel] + k - width // 2
-        value = data(*i[:channel], c, *i[channel + 1 :])
-        inside = if_then_else(all_of(c >= 0, c < data.shape[channel]), multiply(value, value), const(0.0, data.dtype))
+        value = cast(kind, data(*i[:channel], c, *i[channel + 1 :]))
+        inside = if_then_else(all_of(c >= 0, c < data.shape[channel]), multiply(value, value), const(0.0, kind))
         return reduce_sum(inside, axis=k)
 
     square: Tensor = compute(data.shape, squares, "T_lrn_square")
-    made: Tensor = compute(
-        data.shape,
-        lambda *i: (
-            data(*i)
-            / _pow(const(bias, data.dtype) + const(alpha / width, data.dtype) * square(*i), const(beta, data.dtype))
-        ),
-        "T_lrn",
-        "broadcast,lrn",
-    )
+
+    def element(*i: Any) -> Any:
+        divisor = _pow(const(bias, kind) + const(alpha / width, kind) * square(*i), const(beta, kind))
+        return cast(data.dtype, cast(kind, data(*i)) / divisor)
+
+    made: Tensor = compute(data.shape, element, "T_lrn", "broadcast,lrn")
     return made

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from ...core.dtype import DType
 from ...core.errors import UserError
 from ...expr import operators as o
 from ...expr.nodes import Expr
@@ -17,6 +18,7 @@ from ...tensor.tensor import Tensor, compute
 from ..argument_checks import flag, integers, known, one_of, tensor
 from ..layout import spatial_of
 from .sliding import Sliding
+from .sums import sum_type
 
 HOW = ("max", "avg")
 
@@ -136,7 +138,7 @@ def pool2d(
     padding
         How many elements surround the data: an int, a pair, or (top, left, bottom, right).
     pool_type
-        "max" or "avg".
+        "max" or "avg"; elements of fewer than 32 bits are added up in 32, and an average of integers rounds towards 0.
     ceil_mode
         Whether windows that stick out at the end count.
     layout
@@ -182,21 +184,34 @@ def _pooled(pool: Pool, how: Any, count_include_pad: Any, primitive: str) -> Ten
     taps = pool.taps()
     largest = how == "max"
     outside = lowest(pool.data) if largest else o.const(0, pool.data.dtype)
-    reducer = te.max if largest else te.sum
-    made: Tensor = compute(
-        pool.shape(), lambda *i: reducer(pool.element(i, taps, outside), axis=taps), f"pool_{how}", f"pool_{how}"
-    )
+    made = pooled(pool.shape(), lambda i: pool.element(i, taps, outside), taps, f"pool_{how}")
     if largest:
         return made
     whole = flag(count_include_pad, "count_include_pad", primitive)
     count: Callable[[Sequence[Any]], Any] = (lambda _: o.const(prod(pool.kernel))) if whole else pool.seen
-    return average(made, count)
+    return average(made, count, pool.data.dtype)
 
 
-def average(total: Tensor, count: Callable[[Sequence[Any]], Any]) -> Tensor:
+def pooled(shape: Sequence[Any], value: Callable[[Sequence[Any]], Expr], taps: Sequence[IterVar], name: str) -> Tensor:
+    """The largest of the values at `taps`, or for an average their sum, in a type that holds it."""
+
+    def element(*i: Any) -> Any:
+        found = value(i)
+        if name.endswith("max"):
+            return te.max(found, axis=taps)
+        return te.sum(o.cast(sum_type(found.dtype), found), axis=taps)
+
+    made: Tensor = compute(shape, element, name, name)
+    return made
+
+
+def average(total: Tensor, count: Callable[[Sequence[Any]], Any], kind: DType) -> Tensor:
+    """Sums divided by how many elements they are of, as elements of type `kind`."""
+
     def element(*i: Any) -> Expr:
         number = o.cast(total.dtype, count(i))
-        return o.divide(total(*i), number) if total.dtype.is_float else o.truncdiv(total(*i), number)
+        quotient = o.divide(total(*i), number) if total.dtype.is_float else o.truncdiv(total(*i), number)
+        return o.cast(kind, quotient)
 
     made: Tensor = compute(total.shape, element, "pool_avg_out", "elemwise")
     return made

@@ -13,6 +13,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import flag, known, one_of, tensor
 from .pooling import HOW, Pool, lowest, pool_of
+from .sums import narrowed, sum_type
 
 
 def pool_grad(
@@ -56,6 +57,7 @@ def pool_grad(
             fix="give the gradient by the result",
         )
     whole = flag(count_include_pad, "count_include_pad", "pool_grad")
+    kind = sum_type(given.dtype)
     place = _first_largest(pool) if pool_type == "max" else None
     # An element is seen by ceil(kernel / stride) windows along each dimension, at most.
     windows = [
@@ -69,16 +71,16 @@ def pool_grad(
             at[d] = o.floordiv(i[d] + pool.slide.before[number], pool.slide.strides[number]) - windows[number]
             inside += [o.greater_equal(at[d], 0), o.less(at[d], pool.places[number])]
             inside += [o.less(i[d], pool.slide.start(number, at[d]) + pool.kernel[number])]
-        value = given(*at)
+        value = o.cast(kind, given(*at))
         if place is not None:
             inside.append(o.equal(place(*at), _flat(pool, i)))
         else:
             count = o.const(prod(pool.kernel)) if whole else pool.seen(at)
-            value = o.divide(value, o.cast(value.dtype, count))
-        return te.sum(o.if_then_else(o.all_of(*inside), value, o.const(0, value.dtype)), axis=windows)
+            value = o.divide(value, o.cast(kind, count))
+        return te.sum(o.if_then_else(o.all_of(*inside), value, o.const(0, kind)), axis=windows)
 
     made: Tensor = compute(pool.data.shape, element, "pool_grad", f"pool_grad_{pool_type}")
-    return made
+    return narrowed(made, given.dtype)
 
 
 def _flat(pool: Pool, i: Sequence[Any]) -> Any:

@@ -8,10 +8,12 @@ from typing import Any
 from ...core.errors import UserError
 from ...expr.intrinsics import TABLE
 from ...expr.nodes import Expr
+from ...expr.operators import cast
 from ...tensor import reduction as te
 from ...tensor.axis import IterVar, reduce_axis
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import dimension, tensor
+from .sums import sum_type
 
 _exp, _log = TABLE["exp"], TABLE["log"]
 
@@ -29,6 +31,11 @@ class Rows:
             )
         self.axis = dimension(axis, self.x.ndim, primitive)
         self.kept = [n for d, n in enumerate(self.x.shape) if d != self.axis]
+        self.kind = sum_type(self.x.dtype)
+
+    def value(self, indices: Sequence[Any]) -> Expr:
+        """An element, in the type of the sums."""
+        return cast(self.kind, self.x(*indices))
 
     def of(self, indices: Sequence[Any]) -> list[Any]:
         """The indices of an element without its place in the row."""
@@ -45,9 +52,13 @@ class Rows:
         return made
 
     def each(self, value: Callable[..., Expr], name: str, tag: str) -> Tensor:
-        """The tensor of `value(indices of the row, indices of the element)`."""
+        """The tensor of `value(indices of the row, indices of the element)`, in the type of the data."""
         made: Tensor = compute(
-            self.x.shape, lambda *i: value(self.of(i), i), name, tag, {"axis": self.axis, "row": (self.axis,)}
+            self.x.shape,
+            lambda *i: cast(self.x.dtype, value(self.of(i), i)),
+            name,
+            tag,
+            {"axis": self.axis, "row": (self.axis,)},
         )
         return made
 
@@ -58,7 +69,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     Parameters
     ----------
     x
-        A tensor of floats.
+        A tensor of floats; the sums are float32, or float64 for float64.
     axis
         The dimension along which rows lie.
 
@@ -73,7 +84,11 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """
     rows = Rows(x, axis, "softmax")
     high = rows.reduce(te.max, lambda row, at: rows.x(*at), "T_softmax_maxelem")
-    part: Tensor = compute(rows.x.shape, lambda *i: _exp(rows.x(*i) - high(*rows.of(i))), "T_softmax_exp", "elemwise")
+
+    def power(*i: Any) -> Expr:
+        return _exp(rows.value(i) - cast(rows.kind, high(*rows.of(i))))
+
+    part: Tensor = compute(rows.x.shape, power, "T_softmax_exp", "elemwise")
     total = rows.reduce(te.sum, lambda row, at: part(*at), "T_softmax_expsum")
     return rows.each(lambda row, at: part(*at) / total(*row), "T_softmax_norm", "softmax_output")
 
@@ -106,7 +121,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     Parameters
     ----------
     x
-        A tensor of floats.
+        A tensor of floats; the sums are float32, or float64 for float64.
     axis
         The dimension along which rows lie.
 
@@ -121,7 +136,9 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """
     rows = Rows(x, axis, "log_softmax")
     high = rows.reduce(te.max, lambda row, at: rows.x(*at), "T_softmax_maxelem")
-    total = rows.reduce(te.sum, lambda row, at: _exp(rows.x(*at) - high(*row)), "T_softmax_expsum")
-    return rows.each(
-        lambda row, at: rows.x(*at) - high(*row) - _log(total(*row)), "T_log_softmax", "log_softmax_output"
-    )
+
+    def rest(row: Sequence[Any], at: Sequence[Any]) -> Expr:
+        return rows.value(at) - cast(rows.kind, high(*row))
+
+    total = rows.reduce(te.sum, lambda row, at: _exp(rest(row, at)), "T_softmax_expsum")
+    return rows.each(lambda row, at: rest(row, at) - _log(total(*row)), "T_log_softmax", "log_softmax_output")

@@ -48,7 +48,7 @@ class Window:
             dict(zip(letters, side, strict=True)) for side in padding_of(padding, list(covered.values()), primitive)
         )
         self.extents = {
-            d: _positions(sizes[d], covered[d], before[d], after[d], self._strides[d], primitive, d) for d in letters
+            d: positions(sizes[d], covered[d], before[d], after[d], self._strides[d], primitive, d) for d in letters
         }
         self.axes = {d: reduce_axis((0, kernel[d]), name=axes[d]) for d in letters}
         zeros = [[side.get(letter, 0) for letter in layout] for side in (before, after)]
@@ -86,9 +86,9 @@ def padding_of(padding: Any, kernel: Sequence[Any], primitive: str) -> tuple[Seq
     column goes to the top left). Raises UserError for anything else.
     """
     count = len(kernel)
-    if padding == "VALID":
+    if isinstance(padding, str) and padding == "VALID":  # comparing an array gives an array
         return (0,) * count, (0,) * count
-    if padding == "SAME":
+    if isinstance(padding, str) and padding == "SAME":
         around = [_constant(k, primitive) - 1 for k in kernel]
         return [(n + 1) // 2 for n in around], [n // 2 for n in around]
     each = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * count
@@ -113,7 +113,7 @@ def _constant(e: Any, primitive: str) -> int:
     return extent.value
 
 
-def _positions(size: Any, kernel: Any, before: int, after: int, stride: int, primitive: str, letter: str) -> Expr:
+def positions(size: Any, kernel: Any, before: int, after: int, stride: int, primitive: str, letter: str) -> Expr:
     """How many positions a window of `kernel` has; UserError where it does not fit once."""
     extent = floordiv(as_expr(size) - kernel + before + after, stride) + 1
     if isinstance(extent, IntImm) and extent.value < 1:

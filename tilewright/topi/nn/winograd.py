@@ -19,7 +19,7 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import element_type, flag, integer, known, rank_of, same, tensor
 from .pad import pad
-from .window import numbers, padding_of
+from .window import numbers, padding_of, positions
 
 _POINTS = [Fraction(n, d) for n, d in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2))]
 
@@ -193,7 +193,8 @@ def conv2d_winograd_nchw(
     Raises
     ------
     UserError
-        For strides and dilations other than 1, kernels that are not square, and shapes that do not fit.
+        For strides and dilations other than 1, integers as results, kernels that are not square, and shapes that do
+        not fit.
     """
     return _convolved((data, weight), (strides, padding, dilation), out_dtype, pre_computed, "NCHW")
 
@@ -235,7 +236,8 @@ def conv2d_winograd_nhwc(
     Raises
     ------
     UserError
-        For strides and dilations other than 1, kernels that are not square, and shapes that do not fit.
+        For strides and dilations other than 1, integers as results, kernels that are not square, and shapes that do
+        not fit.
     """
     return _convolved((data, weight), (strides, padding, dilation), out_dtype, pre_computed, "NHWC")
 
@@ -256,8 +258,20 @@ def _convolved(
             fix=f"use conv2d_{layout.lower()} for other strides and dilations",
         )
     kind = element_type(out_dtype or x.dtype, name)
+    if not kind.is_float:
+        raise UserError(
+            f"the results are to be {kind}, but transforms of kernels have fractions",
+            primitive=name,
+            fix=f'accumulate in floats (out_dtype="float32"), or use conv2d_{layout.lower()}',
+        )
     if flag(pre_computed, "pre_computed", name):
         size, tile, packed = 3, (known(w.shape[0]) or 6) - 2, w
+        if tile < 1 or known(w.shape[0]) != known(w.shape[1]):
+            raise UserError(
+                f"weight has the shape {list(w.shape)}, which is not that of transformed kernels",
+                primitive=name,
+                fix="give what conv2d_winograd_weight_transform returned, or pre_computed=False",
+            )
         channels, filters = w.shape[2], w.shape[3]
     else:
         at = 0 if last else 2  # of the kernels' heights
@@ -269,6 +283,8 @@ def _convolved(
         channels, filters = packed.shape[2:]
     same(x.shape[layout.index("C")], channels, "the channels of data and weight", name)
     around = padding_of(padding, [o.const(size)] * 2, name)
+    for letter, before, after in zip("HW", *around, strict=True):
+        positions(x.shape[layout.index(letter)], o.const(size), before, after, 1, name, letter)
     return _tiles(x, packed, (tile, size), around, (filters, kind), layout)
 
 

@@ -47,7 +47,7 @@ FAMILIES = (
         reduce.schedule_reduce,
         "Schedule reductions, and what follows them element by element.",
         "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique schedule_searchsorted "
-        "schedule_dft schedule_stft",
+        "schedule_dft schedule_stft schedule_batch_norm",
     ),
     Family(
         reduce.schedule_reduce,

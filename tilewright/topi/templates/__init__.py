@@ -61,7 +61,7 @@ CONV2D_DIRECT: PackagedTemplate[Conv2d] = PackagedTemplate(
 DEPTHWISE_DIRECT: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise.direct",
     Depthwise,
-    depthwise_mma.DIRECT,
+    depthwise_planes.DIRECT,
     cpu_channels_last.ON_CPU,
     scope="NCHW and NHWC",
 )

@@ -264,6 +264,14 @@ def _bound(
     return loops, holder, jw
 
 
+def _leave_group(of: Contraction, size: tuple[int, int]) -> bool:
+    """Whether the last tile of a group's rows or columns is not there as a whole."""
+    if of.grouped is None:
+        return False
+    along_rows = of.grouped[0] in of.row_axes
+    return of.grouped[1] % size[not along_rows] > 0
+
+
 def _over_lanes(s: ScheduleHandle, out: Tensor, columns: IterVar, run: int) -> list[IterVar]:
     """Split the columns of a warp as its lanes hold them, where each stores `run` neighbours as a vector."""
     if not run:
@@ -294,6 +302,8 @@ def _over_tiles(
         s[out].reorder(*outer, ib, jb, each, i, j)
     else:
         s[out].reorder(*outer, ib, jb, i, j)
+    if _leave_group(of, size):
+        s[out].pragma(ib, "guarded_reads", 1)  # rows and columns are those of one group wherever guards hold
     if bind:
         blocks = [(ib, -(-of.rows.extent // (size[0] * tile.tiles))), (jb, -(-of.columns.extent // size[1]))]
         if outer:

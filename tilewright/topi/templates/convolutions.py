@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
 
@@ -208,7 +209,7 @@ class Conv2d(Convolution):
     def channel_axis(self) -> int | None:
         return self.layout.index("C")
 
-    @property
+    @cached_property
     def places(self) -> tuple[int, ...]:
         """How many rows and columns the result has."""
         return _places(self)
@@ -309,7 +310,7 @@ class Depthwise(Convolution):
     def channel_axis(self) -> int | None:
         return self.layout.index("C")
 
-    @property
+    @cached_property
     def places(self) -> tuple[int, ...]:
         """How many rows and columns the result has."""
         return _places(self)

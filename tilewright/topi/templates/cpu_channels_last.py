@@ -34,6 +34,8 @@ _FEW = 32
 _LONG = 64
 """Terms of a sum from which on a tile of columns is worth a thread's turn: few images have as many rows as there are
 threads, times some."""
+_ROWS = 64
+"""Rows of results of all images up to which tiles of columns are a thread's turn, too: lines have a row an image."""
 _MANY = 1 << 16
 """Weights from which on all processors turn them: to wake the others takes some microseconds."""
 
@@ -80,7 +82,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     co, ci = config["tile_c"].apply(s, out, c)
     inner = (xi, ci) if of.layout == "NHWC" else (ci, xi)
     # What is larger, the weights or the images, passes by once; the other stays in the cache.
-    long = (of.shape[1] // of.groups) * prod(of.kernel) >= _LONG
+    long = (of.shape[1] // of.groups) * prod(of.kernel) >= _LONG or of.shape[0] * of.places[0] < _ROWS
     spread = [co, n, y] if prod(of.weights_shape) > prod(of.shape) else [n, y, xo] if long else [n, y]
     s[out].reorder(*spread, *(axis for axis in (xo, co) if axis not in spread), *inner)
     s[out].vectorize(inner[-1])

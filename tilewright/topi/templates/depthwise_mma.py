@@ -26,10 +26,10 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
-from ...tune.task import Expectation
 from .convolutions import Depthwise
-from .gpu import USUAL, Gpu
-from .matrix_units import direct_beside, has_atoms, modelled
+from .gpu import Gpu
+from .matrix_units import has_atoms
+from .ranked_blocks import ranked_by_blocks
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -262,30 +262,12 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     s[products].tensorize(row, ATOMS[_TYPES[of.dtype]])
 
 
-def order(of: Depthwise, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
-    """All choices, those first that cost least by the model of `Block`."""
-    return [block.wanted() for block in sorted(blocks(of), key=lambda block: block.cycles(of, gpu))]
-
-
-def usual(of: Depthwise, gpu: Gpu = USUAL) -> dict[str, Any]:
-    """The choices that cost least."""
-    return min(blocks(of), key=lambda block: block.cycles(of, gpu)).wanted()
-
-
-def cost(of: Depthwise, gpu: Gpu = USUAL) -> float:
-    """The cycles that the first configuration is expected to take; of narrow windows of one row none.
+def _compared(of: Depthwise, cycles: float) -> float:
+    """The cycles to compare with those of the direct strategy; of narrow windows of one row none.
 
     Those are bound by memory, which the model of the direct strategy does not see there.
     """
-    if of.places[0] == 1 and of.kernel[1] < _NARROW:
-        return inf
-    return min((block.cycles(of, gpu) for block in blocks(of)), default=inf) * _DOUBT
-
-
-def expected(of: Depthwise, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
-    """What the model of `Block` expects of a configuration."""
-    block = Block.of(choices)
-    return Expectation(block.cycles(of, gpu), block.warps * gpu.hardware.warp, block.blocks(of))
+    return inf if of.places[0] == 1 and of.kernel[1] < _NARROW else cycles * _DOUBT
 
 
 def covers(of: Depthwise) -> bool:
@@ -295,8 +277,6 @@ def covers(of: Depthwise) -> bool:
 
 
 runs_on = has_atoms(_TYPES.values())
-ON_GPU: ScheduleStrategy[Depthwise] = modelled(
-    ScheduleStrategy(space, schedule, usual, declare, covers), usual=usual, order=order, cost=cost, expected=expected
+ON_GPU: ScheduleStrategy[Depthwise] = ranked_by_blocks(
+    space, schedule, declare, covers, blocks, Block.of, cost=_compared
 )
-DIRECT: ScheduleStrategy[Depthwise] = direct_beside(covers)
-"""The direct strategy for depthwise convolutions, whose cost tells which of both is the choice."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import hypot, inf, prod
+from math import hypot, prod
 from typing import Any
 
 from ...core.atoms import ATOMS
@@ -26,11 +26,11 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
-from ...tune.task import Expectation
 from .convolutions import Conv2d
-from .gpu import USUAL, Gpu
+from .gpu import Gpu
 from .layouts import from_layout, in_layout
-from .matrix_units import direct_beside, has_atoms, modelled
+from .matrix_units import direct_beside, has_atoms
+from .ranked_blocks import ranked_by_blocks
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -232,27 +232,6 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[products].tensorize(row, ATOMS[_TYPES[of.dtype]])
 
 
-def order(of: Conv2d, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
-    """All choices, those first that cost least."""
-    return [block.wanted() for block in sorted(blocks(of), key=lambda block: block.cycles(of, gpu))]
-
-
-def usual(of: Conv2d, gpu: Gpu = USUAL) -> dict[str, Any]:
-    """The choices that cost least."""
-    return min(blocks(of), key=lambda block: block.cycles(of, gpu)).wanted()
-
-
-def cost(of: Conv2d, gpu: Gpu = USUAL) -> float:
-    """The cycles that the first configuration is expected to take."""
-    return min((block.cycles(of, gpu) for block in blocks(of)), default=inf)
-
-
-def expected(of: Conv2d, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
-    """What the model of `Block` expects of a configuration."""
-    block = _block_of(choices)
-    return Expectation(block.cycles(of, gpu), block.warps * gpu.hardware.warp, block.blocks(of))
-
-
 def covers(of: Conv2d) -> bool:
     """Groups of 2 to 16 channels and as many filters, of 16-bit floats, which can be packed without a rest."""
     group = of.shape[1] // of.groups
@@ -262,12 +241,8 @@ def covers(of: Conv2d) -> bool:
 
 
 runs_on = has_atoms(_TYPES.values())
-ON_GPU: ScheduleStrategy[Conv2d] = modelled(
-    ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=True),
-    usual=usual,
-    order=order,
-    cost=cost,
-    expected=expected,
+ON_GPU: ScheduleStrategy[Conv2d] = ranked_by_blocks(
+    space, schedule, declare, covers, blocks, _block_of, starts_at_bias=True
 )
 DIRECT: ScheduleStrategy[Conv2d] = direct_beside(covers)
 """The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""

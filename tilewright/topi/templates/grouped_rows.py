@@ -5,14 +5,11 @@ instruction; the same eight filters in two neighbouring rows of results are its 
 four rows of the image from there: two instructions for each of its columns, where one for each tap makes three. The
 weights of a pair are a band: those of the second row stand one row further. In NCHW, each thread loads some columns of
 eight channels and stores them turned, so that loads are vectors too.
-
-No kernel of this strategy has been timed yet. So it has no cost, and only tuning takes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
 from ...core.atoms import ATOMS, LANES
@@ -25,13 +22,26 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
-from ...tune.task import Expectation
 from . import grouped_mma
 from .convolutions import Conv2d
-from .gpu import USUAL, Gpu
-from .grouped_rows_cost import EIGHT, TYPES, Block, ahead_of, blocks, eights_of, pairs_of, reach, taps_of, whole
+from .grouped_rows_cost import (
+    EIGHT,
+    PLANES,
+    TYPES,
+    Block,
+    ahead_of,
+    blocks,
+    compared,
+    eights_of,
+    pairs_of,
+    reach,
+    stored_together,
+    taps_of,
+    whole,
+)
 from .layouts import from_layout, in_layout
-from .matrix_units import has_atoms, modelled
+from .matrix_units import has_atoms
+from .ranked_blocks import ranked_by_blocks
 from .schedule_helpers import GRID_LIMIT, bind_all
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -174,10 +184,13 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     few = of.shape[0] * of.shape[1] // block.tile[0] <= GRID_LIMIT
     bind_all(s, out, (packs, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
     if block.staged:
-        _bind_threads(s, out, _vectors(s, out, inner), block.warps)
+        _bind_threads(s, out, _vectors(s, out, inner, stored_together(of)), block.warps)
         s[holder].compute_at(s[out], tiles)
         inner = list(holder.op.axis[-3:])
-        s[holder].storage_align(inner[1], 2 * EIGHT, EIGHT)
+        if of.layout == "NHWC":
+            s[holder].storage_align(inner[1], 2 * EIGHT, EIGHT)
+        else:  # eight planes, to each of which four lanes store pairs
+            s[holder].storage_align(inner[0], PLANES, EIGHT)
     warp = _over_warps(of, block, s, holder, inner)
     s[holder].bind(warp, thread_axis("threadIdx.y"))
     s[holder].pragma(warp, "resident_blocks", config["resident"].val)
@@ -205,9 +218,9 @@ def _over_tiles(of: Conv2d, block: Block, s: ScheduleHandle, out: Tensor) -> tup
     return s[out].fuse(n, pack), s[out].fuse(y_block, x_block), inner
 
 
-def _vectors(s: ScheduleHandle, out: Tensor, inner: list[IterVar]) -> IterVar:
-    """Fuse the loops over a tile into one over vectors of channels."""
-    flat, vector = s[out].split(s[out].fuse(*inner), factor=EIGHT)
+def _vectors(s: ScheduleHandle, out: Tensor, inner: list[IterVar], count: int) -> IterVar:
+    """Fuse the loops over a tile into one over vectors of the last of them."""
+    flat, vector = s[out].split(s[out].fuse(*inner), factor=count)
     s[out].vectorize(vector)
     return flat
 
@@ -256,37 +269,12 @@ def _turn(s: ScheduleHandle, image: Tensor, warps: int) -> None:
     s[columns].vectorize(j)
 
 
-def order(of: Conv2d, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
-    """All choices, those first that cost least."""
-    return [block.wanted() for block in sorted(blocks(of), key=lambda block: block.cycles(of, gpu))]
-
-
-def usual(of: Conv2d, gpu: Gpu = USUAL) -> dict[str, Any]:
-    """The choices that cost least."""
-    return min(blocks(of), key=lambda block: block.cycles(of, gpu)).wanted()
-
-
-def cost(of: Conv2d, gpu: Gpu = USUAL) -> float:
-    """Nothing, so that a call without measurements takes another strategy."""
-    return inf
-
-
-def expected(of: Conv2d, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
-    """What the model of `Block` expects of a configuration."""
-    block = Block.of(choices)
-    return Expectation(block.cycles(of, gpu), block.warps * gpu.hardware.warp, block.blocks(of))
-
-
 def covers(of: Conv2d) -> bool:
-    """Groups of at most 8 channels, of those that `grouped_mma` covers: it is the choice without measurements."""
+    """Groups of at most 8 channels, of those that `grouped_mma` covers."""
     return grouped_mma.covers(of) and EIGHT % (of.shape[1] // of.groups) == 0 and bool(blocks(of))
 
 
 runs_on = has_atoms(TYPES.values())
-ON_GPU: ScheduleStrategy[Conv2d] = modelled(
-    ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=True),
-    usual=usual,
-    order=order,
-    cost=cost,
-    expected=expected,
+ON_GPU: ScheduleStrategy[Conv2d] = ranked_by_blocks(
+    space, schedule, declare, covers, blocks, Block.of, cost=compared, starts_at_bias=True
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 from ...core.atoms import atom_named
@@ -51,13 +51,23 @@ def modelled(
     return on(USUAL)
 
 
-def direct_beside(covers: Callable[[Any], bool]) -> ScheduleStrategy[Any]:
-    """Return the direct strategy with a cost where `covers` holds, so that costs tell which of two is the choice."""
+def _unknown(of: Any, gpu: Gpu) -> float:
+    return inf
+
+
+def direct_beside(
+    covers: Callable[[Any], bool], known: Callable[[Any, Gpu], float] = _unknown
+) -> ScheduleStrategy[Any]:
+    """Return the direct strategy with a cost where `covers` holds, so that costs tell which of several is the choice.
+
+    Where `known` returns a finite cost, that is taken, and else what the model of the direct strategy counts.
+    """
 
     @lru_cache(maxsize=64)
     def cycles(of: Any, gpu: Gpu) -> float:
-        if not covers(of):
-            return inf
+        fitted = known(of, gpu)
+        if isfinite(fitted) or not covers(of):
+            return fitted
         counted = (direct_choice.cycles(of, tile, block, gpu) for tile, block in direct_choice.candidates(of))
         return min(counted, default=inf)  # windows of hundreds of columns fit no tile
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from math import isqrt
+from ...core.divisors import divisors
 
 POLICIES = ("factors", "power2", "verbose")
-
-
-def factors(n: int) -> list[int]:
-    """All divisors of n, ascending."""
-    small = [i for i in range(1, isqrt(n) + 1) if n % i == 0]
-    return small + [n // i for i in reversed(small) if i * i != n]
 
 
 def powers_of_two(n: int) -> list[int]:
@@ -21,7 +15,7 @@ def powers_of_two(n: int) -> list[int]:
 def candidates(n: int, policy: str) -> list[int]:
     """The factors that a policy tries, ascending: divisors, powers of two, or ("verbose") both."""
     if policy == "factors":
-        return factors(n)
+        return divisors(n)
     if policy == "power2":
         return powers_of_two(n)
-    return sorted({*factors(n), *powers_of_two(n)})
+    return sorted({*divisors(n), *powers_of_two(n)})

@@ -1,0 +1,46 @@
+"""Records that ship: which layers have one, and when that of a near layer is taken."""
+
+from __future__ import annotations
+
+from benchmarks.network_layers import layers
+from benchmarks.networks import without_record
+from tilewright.core.target import Target
+from tilewright.functional import compiler, shipped
+from tilewright.functional.problem import CONV, Problem
+from tilewright.topi.templates import cheapest
+
+CUDA = Target("cuda -arch=sm_90")
+SUITED = Problem(CONV, (1, 96, 55, 55), 96, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 24, "float32", "NCHW")
+DIVIDED_BADLY = Problem(CONV, (64, 83, 28, 28), 83, (5, 5), (1, 1), (2, 2, 2, 2), (1, 1), 83, "float16", "NHWC")
+"""A layer nearby has blocks of 64 channels, of which the second one would have 19."""
+
+
+def test_every_layer_of_the_networks_has_a_record() -> None:
+    assert without_record(layers()) == []
+
+
+def test_a_layer_of_a_record_takes_it() -> None:
+    problem = Problem(CONV, (128, 576, 14, 14), 576, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 576, "float16", "NCHW")
+    found = compiler.candidate(problem, CUDA)
+    assert (found.template.name, found.config["rows"].val) == ("topi/depthwise.planes", 4)
+    assert found.why.startswith("a record of this layer")
+
+
+def test_a_record_of_a_near_layer_is_taken_where_it_suits() -> None:
+    able, of = compiler.strategies_of(SUITED, CUDA)
+    near = shipped.configuration(able[-1], of, CUDA)
+    assert near is not None
+    assert near.away > 0
+    found = compiler.candidate(SUITED, CUDA)
+    assert found.why == near.why
+    assert found.config.index == near.config.index
+
+
+def test_tiles_of_a_near_layer_that_divide_this_one_badly_are_not_taken() -> None:
+    able, of = compiler.strategies_of(DIVIDED_BADLY, CUDA)
+    near = [found for template in able if (found := shipped.configuration(template, of, CUDA)) is not None]
+    assert near
+    assert compiler.recorded(able, of, CUDA) is None
+    found = compiler.candidate(DIVIDED_BADLY, CUDA)
+    template = cheapest(able, of, CUDA)
+    assert (found.template, found.config.index) == (template, template.first(of.args, CUDA).index)

@@ -1,0 +1,83 @@
+"""The arguments of public functions in the form that the operators registered with PyTorch take, or what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import index
+from typing import Any
+
+import torch
+
+from ..core.errors import UserError
+from .activations import custom
+from .problem import CONV
+from .signature import OPERATORS, padding_of
+from .torch_tensors import NAMES, Extra, autocasts, signed, tracing
+
+_AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
+"""User-defined activations, by the text that represents them in a graph."""
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Have sizes as numbers within it, also where `torch.jit.trace` records what is done to them, as tensors."""
+    state = tracing()
+    if state is None:
+        yield
+        return
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)
+
+
+def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors as PyTorch's own convolutions take them under `torch.autocast`, which leaves float64 alone."""
+    kind = tensors[0].device.type
+    if not autocasts() or not torch.is_autocast_enabled(kind):
+        return tensors
+    dtype = torch.get_autocast_dtype(kind)
+    return tuple(t.to(dtype) if t is not None and t.dtype in _AUTOCAST else t for t in tensors)
+
+
+def numbers(value: Any, rank: int) -> list[int]:
+    """Return an option as one number per dimension; TypeError for anything else, of which `mistake` says more."""
+    each = list(value) if isinstance(value, (list, tuple)) else [value]
+    found = [v if isinstance(v, (int, torch.SymInt)) else index(v) for v in each]
+    return found * rank if len(found) == 1 else found
+
+
+def padding(name: str, given: Any, covered: Sequence[int], stride: Sequence[int]) -> list[int]:
+    """Return a padding in full: before, then after."""
+    found = padding_of(given, covered)
+    same = isinstance(given, str) and given == "same"
+    if found is None or (same and (OPERATORS[name].op != CONV or any(s != 1 for s in stride))):
+        raise UserError(
+            f"padding is {given!r}, which is not a padding", primitive=name, fix="give numbers of at least 0"
+        )
+    return list(found)
+
+
+def activation_text(name: str, activation: Any, x: Any) -> str:
+    """Return what represents an activation in a graph, and remember the function."""
+    if activation is None or isinstance(activation, str):
+        return activation or ""
+    function, text = custom(name, activation, NAMES.get(x.dtype, ""))
+    if function is not None:
+        FUNCTIONS[text] = function
+    return text
+
+
+def mistake(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> UserError | None:
+    """Return what is wrong with a call, in the words of calls that need no gradient; None if nothing is."""
+    out = extras[3]
+    try:
+        x, *cast = as_autocast((x, *extras[:3]))
+        with untraced():
+            signed(name, x, (*cast, out), given)
+    except UserError as error:
+        return error
+    return None

@@ -1,0 +1,22 @@
+"""The type in which operators add elements up, and results of the type that they were."""
+
+from __future__ import annotations
+
+from ...core.dtype import FLOAT32, DType
+from ...expr.operators import cast
+from ...tensor.tensor import Tensor, compute
+
+
+def sum_type(dtype: DType) -> DType:
+    """Return `dtype`, or one of 32 bits for narrower numbers: a float16 stops growing at 2048 ones, an int8 wraps."""
+    if dtype.bits >= 32 or dtype.is_bool:
+        return dtype
+    return FLOAT32 if dtype.is_float else DType(f"{dtype.kind}32")
+
+
+def narrowed(total: Tensor, kind: DType) -> Tensor:
+    """Return sums as elements of type `kind`: themselves where they are."""
+    if total.dtype == kind:
+        return total
+    made: Tensor = compute(total.shape, lambda *i: cast(kind, total(*i)), f"{total.op.name}_narrow", "elemwise")
+    return made
