@@ -103,6 +103,11 @@ def test_what_one_loop_leaves_another_reads() -> None:
     assert len(kept(loop(i, 3, fill(i)), loop(j, 2, use(j)))) == 2
 
 
+def test_what_threads_of_the_other_part_of_a_branch_read_stays() -> None:
+    branch = If(less(tx, 1), loop(i, 8, store(S, i, load(A, i))), use())
+    assert kept(branch) == ["S = A[i]", USE]
+
+
 def test_parts_of_one_fill_stay() -> None:
     parts = [If(likely(less(tx, 4)), fill(), None), loop(i, 2, store(S, i + 6, 1)), store(S, 5, 2), store(S, 4, 3)]
     assert len(kept(*parts, use())) == 5

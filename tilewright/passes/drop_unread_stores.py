@@ -15,6 +15,7 @@ from __future__ import annotations
 from operator import is_
 from typing import Any
 
+from ..core.hardware import MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.operators import const
@@ -91,9 +92,13 @@ class _Sweep:
             return (stmt if body is stmt.body else While(stmt.condition, body)), after | before
         before = heads(stmt) if isinstance(stmt, If) and stmt.orelse is not None else live | heads(stmt)
 
+        # Threads that take the other part of a branch may read what those of the first part store to shared memory.
+        other = self.liveness.exposed(stmt.orelse) if isinstance(stmt, If) and stmt.orelse is not None else NO_SOURCES
+        shared = frozenset(buffer for buffer in other if buffer.scope is MemoryScope.SHARED)
+
         def inside(part: Stmt) -> Stmt:
             nonlocal before
-            made, reached = self.back(part, live)
+            made, reached = self.back(part, live | shared)
             before |= reached
             return made
 
