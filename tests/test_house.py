@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -104,3 +106,11 @@ def test_importing_tilewright_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert not (heavy := loaded.intersection(HEAVY)), f"import tilewright loads {sorted(heavy)}"
+
+
+def test_the_change_log_says_everything_once() -> None:
+    """Merges of branches that both moved an entry leave it there twice."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    entries = [" ".join(entry.split()) for entry in re.findall(r"^- .*(?:\n  .*)*", text, re.MULTILINE)]
+    assert len(entries) > 300
+    assert [entry for entry, times in Counter(entries).items() if times > 1] == []
