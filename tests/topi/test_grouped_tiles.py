@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,20 @@ from tests.emulator.marks import emulates
 from tests.topi.test_contraction import EPILOGUES, problem
 from tests.topi.test_mma import EPSILON, check
 from tilewright.codegen.program import generate
+from tilewright.core.hardware import MemoryScope
 from tilewright.core.target import Target
 from tilewright.driver import build, finished, lower_for
+from tilewright.loops.nodes import Allocate
+from tilewright.loops.walk import statements
 from tilewright.topi.templates import (
     CONV2D,
+    CONV2D_GEMM,
     CONV2D_MMA,
     CONV2D_TF32,
     CONV2D_WGMMA,
     CONV2D_WGMMA_TF32,
     Conv2d,
+    contraction_simt,
 )
 
 CUDA = Target("cuda -arch=sm_90")
@@ -101,3 +107,53 @@ def test_the_source_computes_it(number: int, template: Any, of: Conv2d, wanted: 
             arrays = [tw.nd.array(values, tw.cuda()) for values in (*inputs, poison)]
             emulated(*template.program(config, of, CUDA, epilogue))(*arrays)
             check(arrays[-1].numpy(), right, 1.5e-3 if template is CONV2D_WGMMA_TF32 else EPSILON[of.dtype])
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype", "layout"),
+    [("cuda -arch=sm_75", "float64", "NCHW"), ("cuda -arch=sm_86", "float64", "NHWC"), ("opencl", "float32", "HWCN")],
+)
+def test_first_choices_of_ordinary_arithmetic_fit_shared_memory(target: str, dtype: str, layout: str) -> None:
+    """Each would need more than the target has, for slices of both groups that the last tile of a group touches."""
+    of = Conv2d.of((64, 128, 5, 11), 2 * 328, 3, groups=2, dtype=dtype, layout=layout)
+    template, config = CONV2D.choose(of, Target(target))
+    assert template is CONV2D_GEMM
+    assert config["split"].val == 1
+    functions = lower_for(Target(target), *template.program(config, of, Target(target))).functions
+    (kernel,) = (f for f in functions if "products" in str(f.body))
+    shared = [part.buffer for part in statements(kernel.body) if isinstance(part, Allocate)]
+    elements = {b.name: prod(int(str(n)) for n in b.shape) for b in shared if b.scope is MemoryScope.SHARED}
+    size = [prod(config[name].size[1:]) * config["depth"].val * config["stages"].val for name in ("rows", "columns")]
+    assert sorted(elements.values()) == sorted(size)
+
+
+@emulates
+@pytest.mark.parametrize(
+    ("filters", "dtype", "layout", "wanted"),
+    [
+        (20, "float64", "NCHW", {"rows": [2, 4, 1], "columns": [1, 16, 4]}),
+        (33, "float32", "NHWC", {"rows": [2, 8, 1], "columns": [2, 8, 1]}),
+        (10, "float32", "HWCN", {"rows": [2, 1, 4], "columns": [1, 16, 2]}),
+    ],
+)
+def test_tiles_of_one_group_of_ordinary_arithmetic_compute_it(
+    filters: int, dtype: str, layout: str, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiles that leave their group are filled with rows of that group alone, here wherever there is room or not."""
+    of = layer(filters, 32, dtype, layout, images=2)
+    before = _program(of, wanted)
+    monkeypatch.setattr(contraction_simt, "_room", lambda hardware: 0)
+    after = _program(of, wanted)
+    assert len({str(tw.lower(*program, simple_mode=True)) for program in (before, after)}) == 2
+    inputs, right = problem(of, EPILOGUES[0])
+    with emulation():
+        arrays = [tw.nd.array(values, tw.cuda()) for values in (*inputs, np.full(of.out_shape, 77, str(of.result)))]
+        emulated(*after)(*arrays)
+        check(arrays[-1].numpy(), right, EPSILON["float32"])
+
+
+def _program(of: Conv2d, wanted: dict[str, Any]) -> Any:
+    """The program of the configuration nearest to tiles without a split of the depth."""
+    config = CONV2D_GEMM.strategy(CUDA).nearest(of, {**wanted, "depth": 8, "split": 1, "stages": 2})
+    assert [config[name].size[1:] for name in ("rows", "columns")] == list(wanted.values())
+    return CONV2D_GEMM.program(config, of, CUDA, EPILOGUES[0])

@@ -24,7 +24,16 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .contraction import Contraction, Padded, Views, declare, rounded
-from .contraction_schedule import Begun, begin, bind_tiles, pad_rows, result_axes, store_vectors, width
+from .contraction_schedule import (
+    Begun,
+    begin,
+    bind_tiles,
+    leave_group,
+    pad_rows,
+    result_axes,
+    store_vectors,
+    width,
+)
 from .gpu import USUAL as USUAL_GPU
 from .gpu import Gpu
 from .many import Made
@@ -264,14 +273,6 @@ def _bound(
     return loops, holder, jw
 
 
-def _leave_group(of: Contraction, size: tuple[int, int]) -> bool:
-    """Whether the last tile of a group's rows or columns is not there as a whole."""
-    if of.grouped is None:
-        return False
-    along_rows = of.grouped[0] in of.row_axes
-    return of.grouped[1] % size[not along_rows] > 0
-
-
 def _over_lanes(s: ScheduleHandle, out: Tensor, columns: IterVar, run: int) -> list[IterVar]:
     """Split the columns of a warp as its lanes hold them, where each stores `run` neighbours as a vector."""
     if not run:
@@ -302,7 +303,7 @@ def _over_tiles(
         s[out].reorder(*outer, ib, jb, each, i, j)
     else:
         s[out].reorder(*outer, ib, jb, i, j)
-    if _leave_group(of, size):
+    if leave_group(of, size):
         s[out].pragma(ib, "guarded_reads", 1)  # rows and columns are those of one group wherever guards hold
     if bind:
         blocks = [(ib, -(-of.rows.extent // (size[0] * tile.tiles))), (jb, -(-of.columns.extent // size[1]))]

@@ -101,6 +101,14 @@ def result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[I
     return outer, _fused(s, out, rows), _fused(s, out, columns)
 
 
+def leave_group(of: Contraction, size: tuple[int, int]) -> bool:
+    """Whether the last tile of a group's rows or columns is not there as a whole."""
+    if of.grouped is None:
+        return False
+    along_rows = of.grouped[0] in of.row_axes
+    return of.grouped[1] % size[not along_rows] > 0
+
+
 def _fused(s: ScheduleHandle, out: Tensor, axes: list[IterVar]) -> IterVar:
     return axes[0] if len(axes) == 1 else s[out].fuse(*axes)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Generic, TypeVar
 
+from ...core.hardware import Hardware, MemoryScope
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
@@ -23,7 +24,7 @@ from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_cost import SimtTile, depths, expected, own_tiles, ranked, splits, tile_of
-from .contraction_schedule import Begun, begin, bind_blocks, deal_out, width
+from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
 from .gpu import USUAL, Gpu
 from .many import Made
 from .schedule_helpers import bind_all
@@ -34,6 +35,11 @@ from .workload import Convolution
 W = TypeVar("W", bound=Convolution)
 
 
+def _room(hardware: Hardware) -> int:
+    """Return the bytes of shared memory that a block may have."""
+    return hardware.memory(MemoryScope.SHARED).most
+
+
 class Simt(Generic[W]):
     """The strategy for workloads that are contractions: `contraction_of` and `views_of` say which."""
 
@@ -42,17 +48,21 @@ class Simt(Generic[W]):
         contraction_of: Callable[[W], Contraction],
         views_of: Callable[[W, Tensor, Tensor], Views],
         gpu: Gpu = USUAL,
+        room: int = _room(USUAL.hardware),
     ) -> None:
         self.contraction_of = contraction_of
         self.views_of = views_of
         self.gpu = gpu
+        self.room = room
 
     def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
         """The strategy as templates take it."""
 
         def tailored(target: Target) -> ScheduleStrategy[W]:
-            on = Gpu.of(target)
-            return made if on == self.gpu else Simt(self.contraction_of, self.views_of, on).strategy(covers)
+            on, room = Gpu.of(target), _room(target.hardware)
+            if (on, room) == (self.gpu, self.room):
+                return made
+            return Simt(self.contraction_of, self.views_of, on, room).strategy(covers)
 
         made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers, self.order, self.cost)
         made = replace(made, expected=self.expected, tailored=tailored)
@@ -91,7 +101,7 @@ class Simt(Generic[W]):
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Apply a configuration."""
-        schedule(self.contraction_of(of), config, s, t)
+        schedule(self.contraction_of(of), config, s, t, self.room)
 
 
 def space_of(of: Contraction) -> Space:
@@ -120,14 +130,16 @@ def _padded(of: Contraction, tile: SimtTile) -> Padded:
     )
 
 
-def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Tile the results over blocks and threads; factors in shared memory, sums in registers."""
+def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors, room: int) -> None:
+    """Tile the results over blocks and threads; factors in shared memory, of `room` bytes, sums in registers."""
     tile = tile_of(config)
     begun = begin(of, s, t, tile.split)
     out, sums = begun.out, begun.sums
     shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
     held = [s.cache_read(each, "local", [sums]) for each in shared]
     thread, last = _tile(of, config, s, begun)
+    if _overfills(of, tile, room):
+        s[out].pragma(last, "guarded_reads", 1)
     s[sums].compute_at(s[out], thread)
     slices, step, product = _loops(of, tile, s, sums)
     size = prod(tile.rows), prod(tile.columns)
@@ -142,6 +154,20 @@ def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> 
     run = of.columns.extent if tile.split > 1 else of.run
     if tile.columns[2] > 1 and run % tile.columns[2] == 0:
         s[out].vectorize(last)
+
+
+def _overfills(of: Contraction, tile: SimtTile, room: int) -> bool:
+    """Whether slices of all groups that a tile may reach, which it is filled with unless guards count, do not fit.
+
+    Where they fit, kernels stay as they were timed.
+    """
+    size = prod(tile.rows), prod(tile.columns)
+    if tile.split > 1 or of.grouped is None or not leave_group(of, size):
+        return False
+    dimension, own = of.grouped
+    mine, other = size if dimension in of.row_axes else size[::-1]
+    reached = 1 + (rounded(own, mine) - 1) // own
+    return tile.shared_bytes(of) // sum(size) * (own + other) * reached > room
 
 
 def _tile(of: Contraction, config: Config, s: ScheduleHandle, begun: Begun) -> tuple[IterVar, IterVar]:
