@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,27 @@ def test_crops(target: str) -> None:
         how = lambda x, b, i, s=size, m=method, w=layout, v=value: image.crop_and_resize(x, b, i, s, w, m, v)
         cases.append(Case(f"crop {number}", how, [images, boxes, which], expected, rtol=1e-4, atol=1e-5))
     check(cases, target)
+
+
+@every_target
+def test_images_of_float64_are_sampled_in_float64(target: str) -> None:
+    """Places, weights and elements of 64 bits: within 1e-13 of float64 where those of float32 are off by 1e-7."""
+    images = RANDOM.normal(0, 1, (2, 3, 5, 7))
+    boxes, which = RANDOM.uniform(-0.1, 1.1, (3, 4)), np.array([1, 0, 1], "int32")
+    grid = RANDOM.uniform(-1.2, 1.2, (2, 2, 4, 3))
+    cases = [
+        Case("crop", lambda x, b, i: image.crop_and_resize(x, b, i, (3, 4)), [images, boxes, which],
+             testing.crop_and_resize_python(images, boxes, which, (3, 4), "NCHW", "bilinear", 0.0))
+    ]  # fmt: skip
+    for mode, method in itertools.product(MODES, ("linear", "cubic")):
+        how: Any = lambda x, m=method, c=mode: image.resize2d(x, None, (9, 4), "NCHW", m, c, "", -0.75, 1)
+        expected = testing.resize_python(images, (9, 4), method, mode, "", -0.75, True)
+        cases.append(Case(f"{method} {mode}", how, [images], expected))
+    for method, mode in (("bilinear", "zeros"), ("bicubic", "border"), ("bilinear", "reflection")):
+        how = lambda x, g, m=method, p=mode: image.grid_sample(x, g, m, "NCHW", p)
+        expected = testing.grid_sample_python(images, grid, method, "NCHW", mode, True)
+        cases.append(Case(f"{method} {mode}", how, [images, grid], expected))
+    check([replace(case, rtol=1e-13, atol=1e-13) for case in cases], target)
 
 
 @every_target

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arith.simplify import simplify
-from ..core.dtype import DType
+from ..core.dtype import FLOAT32, DType
 from ..core.errors import UserError
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr, cast, const
@@ -173,6 +173,22 @@ def known(extent: Any) -> int | None:
 def divisor(extent: Any) -> Expr:
     """A divisor for indices: the extent, or 1 where the extent is 0 and no index exists."""
     return const(1) if known(extent) == 0 else as_expr(extent)
+
+
+def check_any(data: Tensor, extent: Any, where: Tensor, shape: Sequence[Any], primitive: str) -> None:
+    """Check that there is something to index, unless the result, of that shape, is empty."""
+    if known(extent) == 0 and not any(known(n) == 0 for n in shape):
+        raise UserError(
+            f"indices {where.name!r} of shape {list(where.shape)} name elements of {data.name!r}, "
+            f"which has none there: its shape is {list(data.shape)}",
+            primitive=primitive,
+            fix="give a tensor with at least one element in the dimension that is indexed, or no indices",
+        )
+
+
+def wide_float(dtype: DType) -> DType:
+    """Return the type for places between elements, and for what lies there: float32, or float64 for float64."""
+    return dtype if dtype == "float64" else FLOAT32
 
 
 def sizes(data: Tensor, dims: Sequence[int], primitive: str) -> list[int]:

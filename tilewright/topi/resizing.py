@@ -11,13 +11,15 @@ from ..expr import operators as o
 from ..expr.intrinsics import TABLE
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor, compute
-from .argument_checks import element_type, integers, known, one_of, tensor
+from .argument_checks import element_type, integers, known, one_of, tensor, wide_float
 from .layout import spatial_of
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
 MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
 ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _floor, _ceil, _round = TABLE["floor"], TABLE["ceil"], TABLE["round"]
+_USUAL = {"align_corners": "round", "half_pixel": "round_prefer_floor", "pytorch_half_pixel": "round_prefer_floor"}
+"""How "nearest_neighbor" rounds unless it is told; by floor in other modes."""
 _NEARLY = 1e-5
 """What a coordinate may miss a whole number by that it should be."""
 
@@ -94,7 +96,7 @@ def resize2d(
 
     Returns
     -------
-    A tensor of the same layout.
+    A tensor of the same layout. Places and sums are computed in float32, or float64 for float64.
 
     Raises
     ------
@@ -153,15 +155,16 @@ def _resized(
             fix="give a tensor of constant height and width",
         )
     shape = [o.const(wanted[dims.index(d)]) if d in dims else n for d, n in enumerate(source.shape)]
-    taps: Callable[[Any, int, int], list[Tap]] = {
-        "nearest_neighbor": lambda i, n, m: _nearest(i, n, m, mode, rounding),
-        "linear": lambda i, n, m: _linear(i, n, m, mode),
-        "cubic": lambda i, n, m: _cubic(i, n, m, mode, cubic),
+    wide = wide_float(source.dtype)
+    taps: Callable[[Expr, int], list[Tap]] = {
+        "nearest_neighbor": lambda at, n: _nearest(at, n, rounding or _USUAL.get(mode, "floor")),
+        "linear": _linear,
+        "cubic": lambda at, n: _cubic(at, n, cubic),
     }[method]
     out = element_type(kind or source.dtype, primitive)
 
     def element(*i: Any) -> Expr:
-        each = [taps(i[d], n, m) for d, (n, m) in zip(dims, pairs, strict=True)]
+        each = [taps(_coordinate(o.cast(wide, i[d]), n, m, mode), n) for d, (n, m) in zip(dims, pairs, strict=True)]
         return o.cast(out, _interpolated(source, i, dims, each))
 
     made: Tensor = compute(shape, element, "resize", "injective")
@@ -178,24 +181,24 @@ def _interpolated(source: Tensor, i: Sequence[Any], dims: Sequence[int], each: S
             if share is not None:
                 weight = share if weight is None else weight * share
         value = source(*at)
-        value = value if weight is None else o.cast("float32", value) * weight
+        value = value if weight is None else o.cast(weight.dtype, value) * weight
         total = value if total is None else total + value
     return o.as_expr(total)
 
 
-def _coordinate(i: Any, n: int, m: int, mode: str) -> Expr:
-    """Where element `i` of `m` lies among `n`, as a float32."""
-    at = o.cast("float32", i)
+def _coordinate(at: Expr, n: int, m: int, mode: str) -> Expr:
+    """Where element `at` of `m`, a float, lies among `n`."""
+    kind = at.dtype
     if mode == "align_corners":
-        return at * o.const((n - 1) / (m - 1) if m > 1 else 0.0, "float32")
-    scale = o.const(n / m, "float32")
+        return at * o.const((n - 1) / (m - 1) if m > 1 else 0.0, kind)
+    scale = o.const(n / m, kind)
     if mode == "asymmetric":
         return at * scale
-    half = o.const(0.5, "float32")
+    half = o.const(0.5, kind)
     if mode == "tf_half_pixel_for_nn":
         return (at + half) * scale
     if mode == "pytorch_half_pixel" and m == 1:
-        return o.const(0.0, "float32")
+        return o.const(0.0, kind)
     return (at + half) * scale - half
 
 
@@ -203,50 +206,44 @@ def _inside(place: Any, n: int) -> Expr:
     return o.minimum(o.maximum(place, 0), n - 1)
 
 
-def _nearest(i: Any, n: int, m: int, mode: str, rounding: str) -> list[Tap]:
-    at = _coordinate(i, n, m, mode)
-    usual = {"align_corners": "round", "half_pixel": "round_prefer_floor", "pytorch_half_pixel": "round_prefer_floor"}
-    nearly, half = o.const(_NEARLY, "float32"), o.const(0.5, "float32")
+def _nearest(at: Expr, n: int, rounding: str) -> list[Tap]:
+    nearly, half = o.const(_NEARLY, at.dtype), o.const(0.5, at.dtype)
     rounded = {
         "round": lambda: _round(at),
         "round_prefer_floor": lambda: _ceil(at - half - nearly),
         "round_prefer_ceil": lambda: _floor(at + half + nearly),
         "floor": lambda: _floor(at + nearly),
         "ceil": lambda: _ceil(at - nearly),
-    }[rounding or usual.get(mode, "floor")]()
+    }[rounding]()
     return [(_inside(o.cast("int32", rounded), n), None)]
 
 
-def _linear(i: Any, n: int, m: int, mode: str) -> list[Tap]:
-    at = _coordinate(i, n, m, mode)
+def _linear(at: Expr, n: int) -> list[Tap]:
     low = _floor(at)
     share, first = at - low, o.cast("int32", low)
-    return [(_inside(first, n), o.const(1.0, "float32") - share), (_inside(first + 1, n), share)]
+    return [(_inside(first, n), o.const(1.0, at.dtype) - share), (_inside(first + 1, n), share)]
 
 
-def _float(value: float) -> Expr:
-    return o.const(value, "float32")
-
-
-def _cubic(i: Any, n: int, m: int, mode: str, options: tuple[Any, Any]) -> list[Tap]:
+def _cubic(at: Expr, n: int, options: tuple[Any, Any]) -> list[Tap]:
     alpha, exclude = float(options[0]), bool(options[1])
-    at = _coordinate(i, n, m, mode)
     low = _floor(at)
     t, first = at - low, o.cast("int32", low)
-    one = o.const(1.0, "float32")
+
+    def number(value: float) -> Expr:
+        return o.const(value, at.dtype)
+
     t2 = t * t
     t3 = t2 * t
     weights = [
-        _float(alpha) * (t3 - _float(2.0) * t2 + t),
-        _float(alpha + 2) * t3 - _float(3 + alpha) * t2 + one,
-        _float(-(alpha + 2)) * t3 + _float(3 + 2 * alpha) * t2 - _float(alpha) * t,
-        _float(-alpha) * t3 + _float(alpha) * t2,
+        number(alpha) * (t3 - number(2.0) * t2 + t),
+        number(alpha + 2) * t3 - number(3 + alpha) * t2 + number(1.0),
+        number(-(alpha + 2)) * t3 + number(3 + 2 * alpha) * t2 - number(alpha) * t,
+        number(-alpha) * t3 + number(alpha) * t2,
     ]
     places = [first + step for step in (-1, 0, 1, 2)]
     if exclude:
-        zero = o.const(0.0, "float32")
         inside = [o.all_of(o.greater_equal(p, 0), o.less(p, n)) for p in places]
-        weights = [o.select(there, w, zero) for there, w in zip(inside, weights, strict=True)]
+        weights = [o.select(there, w, number(0.0)) for there, w in zip(inside, weights, strict=True)]
         total = weights[0] + weights[1] + weights[2] + weights[3]
         weights = [w / total for w in weights]
     return [(_inside(p, n), w) for p, w in zip(places, weights, strict=True)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.dtype import DType
 from ...core.errors import UserError
 from ...expr import operators as o
 from ...expr.nodes import Expr
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, index_tensor, integers, one_of, rank_of, same, tensor
+from ..argument_checks import element_type, index_tensor, integers, one_of, rank_of, same, tensor, wide_float
 
 _NAME = "crop_and_resize"
 _METHODS = ("bilinear", "nearest_neighbor")
@@ -51,7 +52,7 @@ def crop_and_resize(
 
     Returns
     -------
-    A tensor of the crops, in the layout of `data`.
+    A tensor of the crops, in the layout of `data`. Places and sums are computed in float32, or float64 for float64.
 
     Raises
     ------
@@ -64,12 +65,13 @@ def crop_and_resize(
     places, image_of = _boxes(boxes, box_indices)
     crop = integers(crop_size, 2, "crop_size", _NAME, 1)
     kind = images.data.dtype if out_dtype is None else element_type(out_dtype, _NAME)
-    outside = o.const(float(extrapolation_value or 0.0), "float32")
+    outside = o.const(float(extrapolation_value or 0.0), images.wide)
 
     def element(*indices: Any) -> Expr:
         n, c, *at = images.by_channel(indices)
         image = _clamped(o.cast("int32", image_of(n)), images.data.shape[0])
-        row, column = (_coordinate(places, n, *each) for each in zip(_ENDS, at, crop, images.sides, strict=True))
+        ends = ([o.cast(images.wide, places(n, end)) for end in pair] for pair in _ENDS)
+        row, column = (_coordinate(*each) for each in zip(ends, at, crop, images.sides, strict=True))
         seen = o.all_of(*_within(row, images.sides[0]), *_within(column, images.sides[1]))
         return o.cast(kind, o.select(seen, sample(image, c, row, column), outside))
 
@@ -101,6 +103,11 @@ class _Images:
     channels_last: bool
 
     @property
+    def wide(self) -> DType:
+        """The type for places, and for what lies between elements."""
+        return wide_float(self.data.dtype)
+
+    @property
     def sides(self) -> tuple[Any, Any]:
         """The height and the width."""
         height, width = self.data.shape[1:3] if self.channels_last else self.data.shape[2:4]
@@ -117,7 +124,7 @@ class _Images:
 
     def pixel(self, image: Expr, c: Any, row: Expr, column: Expr) -> Expr:
         y, x = (_clamped(at, side) for at, side in zip((row, column), self.sides, strict=True))
-        return o.cast("float32", self.data(image, y, x, c) if self.channels_last else self.data(image, c, y, x))
+        return o.cast(self.wide, self.data(image, y, x, c) if self.channels_last else self.data(image, c, y, x))
 
     def nearest(self, image: Expr, c: Any, row: Expr, column: Expr) -> Expr:
         return self.pixel(image, c, *(o.cast("int32", o.call_of("round", at)) for at in (row, column)))
@@ -130,20 +137,16 @@ class _Images:
         return _between(above, below, share_y)
 
 
-def _float(value: Any) -> Expr:
-    return o.cast("float32", o.as_expr(value))
-
-
-def _coordinate(boxes: Tensor, n: Any, ends: tuple[int, int], at: Any, size: int, extent: Any) -> Expr:
+def _coordinate(ends: list[Expr], at: Any, size: int, extent: Any) -> Expr:
     """Where row or column `at` of a crop of `size` of them lies among the `extent` of its image."""
-    first, last = (o.cast("float32", boxes(n, end)) * (_float(extent) - 1.0) for end in ends)
+    first, last = (end * (o.cast(end.dtype, extent) - 1.0) for end in ends)
     if size == 1:
         return (first + last) * 0.5
-    return first + _float(at) * ((last - first) / float(size - 1))
+    return first + o.cast(first.dtype, at) * ((last - first) / float(size - 1))
 
 
 def _within(at: Expr, extent: Any) -> tuple[Expr, Expr]:
-    return at >= 0.0, at <= _float(extent) - 1.0
+    return at >= 0.0, at <= o.cast(at.dtype, extent) - 1.0
 
 
 def _clamped(at: Expr, extent: Any) -> Expr:

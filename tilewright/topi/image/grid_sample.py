@@ -11,7 +11,7 @@ from ...core.refusals import missing_from_module as _missing
 from ...expr import operators as o
 from ...expr.nodes import Expr
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import flag, integers, one_of, rank_of, same, tensor
+from ..argument_checks import flag, integers, one_of, rank_of, same, tensor, wide_float
 
 _CUBIC = -0.75
 Tap = tuple[Expr, Expr]
@@ -87,7 +87,8 @@ def grid_sample(
 
     Returns
     -------
-    A tensor of the images, or volumes, of the grid's size.
+    A tensor of the images, or volumes, of the grid's size. Places and sums are computed in float32, or float64 for
+    float64.
 
     Raises
     ------
@@ -117,7 +118,7 @@ def grid_sample(
     def element(n: Any, c: Any, *at: Any) -> Expr:
         taps = []
         for d, extent in enumerate(source.shape[2:]):
-            given = o.cast("float32", places(n, rank - 1 - d, *at))
+            given = o.cast(wide_float(source.dtype), places(n, rank - 1 - d, *at))
             taps.append(_TAPS[method](_coordinate(given, extent, corners), extent, padding_mode, corners))
         total: Any = None
         for corner in itertools.product(*taps):
@@ -132,31 +133,27 @@ def grid_sample(
     return made
 
 
-def _float(value: Any) -> Expr:
-    return o.cast("float32", o.as_expr(value))
-
-
 def _coordinate(given: Expr, extent: Any, corners: bool) -> Expr:
     """Where a place from -1 to 1 lies among the elements of a dimension."""
-    size = _float(extent)
+    size = o.cast(given.dtype, extent)
     return (given + 1.0) * (size - 1.0) / 2.0 if corners else ((given + 1.0) * size - 1.0) / 2.0
 
 
 def _bounded(at: Expr, extent: Any, mode: str, corners: bool) -> Expr:
     """A coordinate moved inside of the image, as `mode` says."""
-    size = _float(extent)
+    size, zero = o.cast(at.dtype, extent), o.const(0.0, at.dtype)
     if mode == "reflection":
-        low, span = (_float(0), size - 1.0) if corners else (_float(-0.5), size)
+        low, span = (zero, size - 1.0) if corners else (o.const(-0.5, at.dtype), size)
         away = o.call_of("fabs", at - low)
-        turns = o.call_of("floor", away / o.maximum(span, _float(1e-6)))
+        turns = o.call_of("floor", away / o.maximum(span, o.const(1e-6, at.dtype)))
         rest = away - turns * span
-        even = o.equal(turns - o.call_of("floor", turns / 2.0) * 2.0, _float(0))
+        even = o.equal(turns - o.call_of("floor", turns / 2.0) * 2.0, zero)
         at = o.select(even, rest + low, span - rest + low)
-    return at if mode == "zeros" else o.minimum(o.maximum(at, _float(0)), size - 1.0)
+    return at if mode == "zeros" else o.minimum(o.maximum(at, zero), size - 1.0)
 
 
 def _nearest(at: Expr, extent: Any, mode: str, corners: bool) -> list[Tap]:
-    return [(o.cast("int32", o.call_of("nearbyint", _bounded(at, extent, mode, corners))), _float(1))]
+    return [(o.cast("int32", o.call_of("nearbyint", _bounded(at, extent, mode, corners))), o.const(1.0, at.dtype))]
 
 
 def _linear(at: Expr, extent: Any, mode: str, corners: bool) -> list[Tap]:
@@ -191,16 +188,17 @@ _TAPS: dict[str, Callable[[Expr, Any, str, bool], list[Tap]]] = {
 
 
 def _read(source: Tensor, image: tuple[Any, Any], places: Sequence[Expr], mode: str) -> Expr:
-    """An element as a float32: 0 outside of the image, or where a weight is 0 anyway, one that is there."""
+    """An element as a wide float: 0 outside of the image, or where a weight is 0 anyway, one that is there."""
+    wide = wide_float(source.dtype)
     inside = [
         condition
         for at, extent in zip(places, source.shape[2:], strict=True)
         for condition in (o.greater_equal(at, 0), o.less(at, extent))
     ]
     if mode == "zeros":
-        return o.if_then_else(o.all_of(*inside), _float(source(*image, *places)), _float(0))
+        return o.if_then_else(o.all_of(*inside), o.cast(wide, source(*image, *places)), o.const(0.0, wide))
     bounded = [o.minimum(o.maximum(at, 0), n - 1) for at, n in zip(places, source.shape[2:], strict=True)]
-    return _float(source(*image, *bounded))
+    return o.cast(wide, source(*image, *bounded))
 
 
 if not TYPE_CHECKING:

@@ -10,7 +10,7 @@ from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import divisor, element_type, integer, known, rank_of, same, tensor
+from ..argument_checks import divisor, element_type, integer, known, rank_of, same, tensor, wide_float
 from .window import numbers, padding_of, positions
 
 _DOCUMENTED = """
@@ -107,7 +107,7 @@ def _deformed(
             "HW", (height, width), before, after, (rows, columns), spread, step, strict=True
         )
     ]
-    wide = "float64" if x.dtype == "float64" else "float32"
+    wide = wide_float(x.dtype)
 
     def at(tensor: Tensor, n: Any, c: Any, y: Any, x: Any) -> Any:
         return tensor(n, y, x, c) if last else tensor(n, c, y, x)

@@ -167,7 +167,8 @@ def _overfills(of: Contraction, tile: SimtTile, room: int) -> bool:
     dimension, own = of.grouped
     mine, other = size if dimension in of.row_axes else size[::-1]
     reached = 1 + (rounded(own, mine) - 1) // own
-    return tile.shared_bytes(of) // sum(size) * (own + other) * reached > room
+    needed: int = tile.shared_bytes(of) // sum(size) * (own + other) * reached
+    return needed > room
 
 
 def _tile(of: Contraction, config: Config, s: ScheduleHandle, begun: Begun) -> tuple[IterVar, IterVar]:
