@@ -18,6 +18,7 @@ SCALAR = te.placeholder((), name="S")
 C, INDEX = te.placeholder((3, 5), name="C"), te.placeholder((3,), "int32", "N")
 GAMMA, MAPS = te.placeholder((4,), name="gamma"), te.placeholder((2, 3, 3), name="maps")
 IMAGES, OPEN = te.placeholder((2, 6, 4, 5), name="X"), te.placeholder((te.size_var("n"), 4), name="O")
+EMPTY, WHOLE_ROW = te.placeholder((0, 4), name="E"), te.placeholder((1, 3), "int32", "R")
 nn = topi.nn
 MOVING: list[tuple[str, Callable[[], Any], str, str]] = [
     ("expand_dims", lambda: topi.expand_dims(A, 3), "argument 'axis' is 3, which is not one of 3", "from -3 to 2"),
@@ -48,6 +49,10 @@ MOVING: list[tuple[str, Callable[[], Any], str, str]] = [
     ("take", lambda: topi.take(A, B), "indices 'B' has type float32", "topi.cast"),
     ("take", lambda: topi.take(A, INDEX, 0, mode="x"), "argument 'mode' is 'x'", "'clip', 'wrap'"),
     ("take", lambda: topi.take(A, INDEX, 0, 1), "batch_dims=1 with axis=0", "before axis"),
+    ("take", lambda: topi.take(EMPTY, INDEX, 0, mode="fast"), "'N' of shape [3] name elements of 'E'", "or no indices"),
+    ("gather", lambda: topi.gather(EMPTY, 0, WHOLE), "'I' of shape [3, 4] name elements of 'E'", "or no indices"),
+    ("gather_nd", lambda: topi.gather_nd(EMPTY, WHOLE_ROW), "name elements of 'E'", "or no indices"),
+    ("embed", lambda: topi.nn.embed(EMPTY, INDEX), "'N' of shape [3] name elements of 'E'", "or no indices"),
     ("gather", lambda: topi.gather(A, 0, INDEX), "indices 'N' has the shape [3]", "2 dimension(s)"),
     ("gather", lambda: topi.gather(C, 0, WHOLE), "extents of dimension 1 of data and indices", "agree"),
     ("gather_nd", lambda: topi.gather_nd(A, INDEX), "indices 'N' has the shape [3]", "from 1 to 2"),

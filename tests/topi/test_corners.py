@@ -100,6 +100,27 @@ def test_there_are_no_rows_to_sort(target: str) -> None:
     check([Case("sort", topi.sort, [nothing], nothing, "schedule_sort")], target)
 
 
+@every_target
+def test_nothing_is_moved_by_indices(target: str) -> None:
+    """No indices into a tensor, of which some have no elements, and no updates: results are empty, or copies."""
+    table, none, row = np.zeros((0, 4), "float32"), np.zeros((0, 4), "int32"), np.zeros((0,), "int32")
+    data = np.arange(12, dtype="float32").reshape(3, 4)
+    copied = "schedule_scatter"
+    cases = [
+        Case("embed", nn.embed, [table, row], table),
+        Case("wrap", lambda a, i: topi.take(a, i, 0, mode="wrap"), [table, row], table),
+        Case("nan", lambda a, i: topi.take(a, i, 0, mode="nan"), [table, np.zeros((2,), "int32")],
+             np.full((2, 4), np.nan, "float32")),
+        Case("gather", lambda a, i: topi.gather(a, 0, i), [table, none], table),
+        Case("tile", lambda a: topi.tile(a, (2, 3)), [table], np.zeros((0, 12), "float32")),
+        Case("scatter", lambda a, i, u: topi.scatter_elements(a, i, u, 0, "add"), [data, none, table], data, copied),
+        Case("update", lambda a, i, u: topi.scatter_elements(a, i, u, 0), [data, none, table], data, copied),
+        Case("nd", lambda a, i, u: topi.scatter_nd(a, i, u, "add"), [data, row[None], table], data, copied),
+        Case("no lanes", lambda a, i, u: topi.scatter_elements(a, i, u, 1), [table, none, table], table, copied),
+    ]  # fmt: skip
+    check(cases, target)
+
+
 def _half(name: str, operator: Any, given: list[np.ndarray], expected: np.ndarray, schedule: str) -> Case:
     return Case(name, operator, given, expected, schedule, 2e-3, 1e-5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,14 @@ def test_gradients(target: str) -> None:
             grad = lambda g, x, o=options: nn.pool_grad(g, x, *o)
             cases.append(Case(f"{how} {inside} {kernel[0]}", grad, [grads, image], expected, "schedule_pool_grad"))
     check(cases, target)
+
+
+@every_target
+def test_gradients_of_averages_of_integers_round_towards_zero(target: str) -> None:
+    """Each element of a window of four gets a quarter, without a word about how integers are divided."""
+    grads, image = np.array([[[[9, -9], [3, 127]]]], "int8"), np.zeros((1, 1, 4, 4), "int8")
+    quarters = np.trunc(grads / 4).astype("int8").repeat(2, 2).repeat(2, 3)
+    average = lambda g, x: nn.pool_grad(g, x, 2, 2, 0, "avg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check([Case("integers", average, [grads, image], quarters, "schedule_pool_grad", 0, 0)], target)

@@ -46,6 +46,19 @@ def test_over_every_choice_of_dimensions(target: str) -> None:
 
 
 @every_target
+def test_sums_have_the_type_of_the_elements(target: str) -> None:
+    """A sum of float16 is one, added up as such; a wider type is asked for by converting the elements."""
+    ones = np.ones((3, 4096), "float16")
+    short = testing.REDUCTIONS["sum"](ones[:, :2000], 1, False)
+    cases = [
+        Case("short", lambda x: topi.sum(x, 1), [ones[:, :2000]], short.astype("float16"), "schedule_reduce", 0, 0),
+        Case("wide", lambda x: topi.sum(topi.cast(x, "float32"), 1), [ones], np.full(3, 4096, "float32"),
+             "schedule_reduce", 0, 0),
+    ]  # fmt: skip
+    check(cases, target)
+
+
+@every_target
 def test_places(target: str) -> None:
     with_ties = np.round(CUBE * 3)
     low = np.full((2, 50), -np.inf, "float32")

@@ -22,7 +22,7 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
-from ..expr.operators import as_expr, cast, const, floordiv, floormod, likely, subtract
+from ..expr.operators import as_expr, cast, const, floordiv, floormod, is_const, likely, subtract
 from ..expr.operators import condition as test_of
 from ..expr.traverse import post_order
 from ..tensor.axis import IterVar, whole
@@ -97,6 +97,8 @@ class BufferVar:
 def _row_major(flat: Expr, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The indices of the element number `flat`."""
     indices: list[Expr] = []
+    if any(is_const(extent, 0) for extent in shape):  # without elements there is none to number
+        return (const(0, flat.dtype),) * len(shape)
     for extent in reversed(shape[1:]):
         indices.append(floormod(flat, extent))
         flat = floordiv(flat, extent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
@@ -10,7 +11,9 @@ from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor
 from .argument_checks import (
+    check_any,
     dimension,
+    divisor,
     element_type,
     flag,
     index_tensor,
@@ -48,12 +51,19 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
     Returns
     -------
     A tensor with the dimensions of `indices` in the place of `axis`.
+
+    Raises
+    ------
+    UserError
+        For indices of a dimension without elements, but with "nan".
     """
     data, where = tensor(a, "a", "take"), index_tensor(indices, "indices", "take")
     mode = one_of(mode, MODES, "mode", "take")
     batch = integer(batch_dims, "batch_dims", "take", 0)
     if axis is None:
-        total = _count(data)
+        total = prod(data.shape, start=o.const(1))
+        if mode != "nan":
+            check_any(data, total, where, where.shape, "take")
         return moved(
             where.shape,
             lambda i: _guarded(data, lambda k: unravelled(k, data.shape), where(*i), total, mode),
@@ -70,19 +80,14 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
         same(data.shape[d], where.shape[d], f"extents of dimension {d} of a and indices", "take")
     inner = where.ndim - batch
     shape = [*data.shape[:at], *where.shape[batch:], *data.shape[at + 1 :]]
+    if mode != "nan":
+        check_any(data, data.shape[at], where, shape, "take")
 
     def element(i: list[Any]) -> Expr:
         index = where(*i[:batch], *i[at : at + inner])
         return _guarded(data, lambda k: [*i[:at], k, *i[at + inner :]], index, data.shape[at], mode)
 
     return moved(shape, element, "take")
-
-
-def _count(data: Tensor) -> Any:
-    total: Any = o.const(1)
-    for n in data.shape:
-        total = total * n
-    return total
 
 
 def _guarded(data: Tensor, place: Any, index: Expr, extent: Any, mode: str) -> Expr:
@@ -92,7 +97,7 @@ def _guarded(data: Tensor, place: Any, index: Expr, extent: Any, mode: str) -> E
     index = wide_index(index)
     extent = o.cast(index.dtype, extent)
     if mode == "wrap":
-        return data(*place(o.floormod(index, extent)))
+        return data(*place(o.floormod(index, o.cast(index.dtype, divisor(extent)))))
     zero = o.const(0, index.dtype)
     if mode == "clip":
         return data(*place(o.minimum(o.maximum(index, zero), extent - 1)))
@@ -128,6 +133,7 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     for d in range(source.ndim):
         if d != at:
             same(source.shape[d], where.shape[d], f"extents of dimension {d} of data and indices", "gather")
+    check_any(source, source.shape[at], where, where.shape, "gather")
     return moved(where.shape, lambda i: source(*i[:at], where(*i), *i[at + 1 :]), "gather")
 
 
@@ -160,9 +166,10 @@ def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
             primitive="gather_nd",
             fix=f"give as its first extent how many dimensions are indexed: from 1 to {data.ndim}",
         )
-    outer = where.ndim - 1
+    outer, shape = where.ndim - 1, [*where.shape[1:], *data.shape[depth:]]
+    check_any(data, prod(data.shape[:depth], start=o.const(1)), where, shape, "gather_nd")
     return moved(
-        [*where.shape[1:], *data.shape[depth:]],
+        shape,
         lambda i: data(*(_as_index(where(k, *i[:outer])) for k in range(depth)), *i[outer:]),
         "gather_nd",
     )

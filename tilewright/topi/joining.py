@@ -11,7 +11,18 @@ from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor, extents
-from .argument_checks import dimension, index_tensor, integer, integers, known, one_of, sizes, tensor, wide_index
+from .argument_checks import (
+    dimension,
+    divisor,
+    index_tensor,
+    integer,
+    integers,
+    known,
+    one_of,
+    sizes,
+    tensor,
+    wide_index,
+)
 from .argument_checks import tensors as tensor_list
 from .shapes import moved
 
@@ -198,7 +209,7 @@ def tile(a: Tensor, reps: Any) -> Tensor:
 
     def element(i: list[Any]) -> Expr:
         mine = zip(i[rank - data.ndim :], data.shape, times[rank - data.ndim :], strict=True)
-        return data(*(e if t == 1 else o.floormod(e, n) for e, n, t in mine))
+        return data(*(e if t == 1 else o.floormod(e, divisor(n)) for e, n, t in mine))
 
     return moved([n * t for n, t in zip(shape, times, strict=True)], element, "tile")
 

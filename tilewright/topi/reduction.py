@@ -107,7 +107,11 @@ def _reduction(name: str, reducer: Callable[..., Any], doc: str, of_conditions: 
 
 _all = te.comm_reducer(o.logical_and, lambda _: o.const(True), name="all")
 _any = te.comm_reducer(o.logical_or, lambda _: o.const(False), name="any")
-sum = _reduction("sum", te.sum, "Add the elements along dimensions.")
+_SUM_DOC = """Add the elements along dimensions, in their own type.
+
+    So does the legacy library; NumPy adds neighbours of float16 up in float32, and int8 in int64. A float16 that has
+    grown to 2048 stays there when 1 is added, and an int8 wraps: `topi.sum(topi.cast(data, "float32"))` does not."""
+sum = _reduction("sum", te.sum, _SUM_DOC)
 prod = _reduction("prod", te.prod, "Multiply the elements along dimensions.")
 max = _reduction("max", te.max, "Find the largest element along dimensions; NaN where there is one.")
 min = _reduction("min", te.min, "Find the smallest element along dimensions; NaN where there is one.")

@@ -11,7 +11,7 @@ from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..loops.calls import call_intrin
 from ..tensor.tensor import Tensor
-from .argument_checks import dimension, flag, index_tensor, one_of, rank_of, same, tensor, wide_index
+from .argument_checks import dimension, divisor, flag, index_tensor, one_of, rank_of, same, tensor, wide_index
 from .joining import stack
 from .math import cast
 from .shapes import moved
@@ -77,7 +77,7 @@ def scatter_elements(
     inner, extent, count = product(source.shape[at + 1 :]), source.shape[at], where.shape[at]
 
     def places(lane: Any, k: Any, read: Callable[[Any], Expr]) -> tuple[Expr, Any, Any]:
-        outer, rest = o.floordiv(lane, inner), o.floormod(lane, inner)
+        outer, rest = o.floordiv(lane, divisor(inner)), o.floormod(lane, divisor(inner))
         number = (outer * count + k) * inner + rest
         inside, index = _within(read(number), extent)
         return inside, (outer * extent + index) * inner + rest, number
@@ -289,8 +289,8 @@ def _scattered(
                 last[e] = o.const(-1)
 
             def numbered(at: Any, store: bool) -> None:
-                k = o.floormod(at, count)
-                inside, place, update = places(o.floordiv(at, count), k, lambda e: index[e])
+                k = o.floormod(at, divisor(count))
+                inside, place, update = places(o.floordiv(at, divisor(count)), k, lambda e: index[e])
                 with ib.if_scope(inside):
                     if store:
                         with ib.if_scope(o.equal(last[place], k)):

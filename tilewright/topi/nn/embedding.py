@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.errors import UserError
 from ...tensor.tensor import Tensor
-from ..argument_checks import index_tensor, rank_of, same, tensor
+from ..argument_checks import check_any, index_tensor, rank_of, same, tensor
 from ..indexing import take
 from ..scattering import scatter_nd
 from ..shapes import reshape
@@ -28,10 +28,12 @@ def embed(table: Tensor, indices: Tensor) -> Tensor:
     Raises
     ------
     UserError
-        For a table that is not a matrix, and for indices that are not integers.
+        For a table that is not a matrix, for indices that are not integers, and for those of a table without rows.
     """
     rows = rank_of(tensor(table, "table", "embed"), 2, "table", "embed", "(rows, width)")
-    return take(rows, index_tensor(indices, "indices", "embed"), 0)
+    where = index_tensor(indices, "indices", "embed")
+    check_any(rows, rows.shape[0], where, [*where.shape, rows.shape[1]], "embed")
+    return take(rows, where, 0)
 
 
 def embed_grad(table: Tensor, indices: Tensor, grad_out: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from ...tensor.tensor import Tensor, compute
 from ..argument_checks import flag, integers, known, one_of, tensor
 from ..layout import spatial_of
 from .sliding import Sliding
-from .sums import sum_type
+from .sums import quotient, sum_type
 
 HOW = ("max", "avg")
 
@@ -210,8 +210,7 @@ def average(total: Tensor, count: Callable[[Sequence[Any]], Any], kind: DType) -
 
     def element(*i: Any) -> Expr:
         number = o.cast(total.dtype, count(i))
-        quotient = o.divide(total(*i), number) if total.dtype.is_float else o.truncdiv(total(*i), number)
-        return o.cast(kind, quotient)
+        return o.cast(kind, quotient(total(*i), number))
 
     made: Tensor = compute(total.shape, element, "pool_avg_out", "elemwise")
     return made

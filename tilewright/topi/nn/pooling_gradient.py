@@ -13,7 +13,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import flag, known, one_of, tensor
 from .pooling import HOW, Pool, lowest, pool_of
-from .sums import narrowed, sum_type
+from .sums import narrowed, quotient, sum_type
 
 
 def pool_grad(
@@ -76,7 +76,7 @@ def pool_grad(
             inside.append(o.equal(place(*at), _flat(pool, i)))
         else:
             count = o.const(prod(pool.kernel)) if whole else pool.seen(at)
-            value = o.divide(value, o.cast(kind, count))
+            value = quotient(value, o.cast(kind, count))
         return te.sum(o.if_then_else(o.all_of(*inside), value, o.const(0, kind)), axis=windows)
 
     made: Tensor = compute(pool.data.shape, element, "pool_grad", f"pool_grad_{pool_type}")

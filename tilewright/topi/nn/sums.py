@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...core.dtype import FLOAT32, DType
-from ...expr.operators import cast
+from ...expr.nodes import Expr
+from ...expr.operators import cast, divide, truncdiv
 from ...tensor.tensor import Tensor, compute
 
 
@@ -12,6 +13,11 @@ def sum_type(dtype: DType) -> DType:
     if dtype.bits >= 32 or dtype.is_bool:
         return dtype
     return FLOAT32 if dtype.is_float else DType(f"{dtype.kind}32")
+
+
+def quotient(total: Expr, count: Expr) -> Expr:
+    """Return a sum divided by how many elements it is of; integers round towards 0."""
+    return divide(total, count) if total.dtype.is_float else truncdiv(total, count)
 
 
 def narrowed(total: Tensor, kind: DType) -> Tensor:
