@@ -122,14 +122,14 @@ def test_nothing_is_moved_by_indices(target: str) -> None:
 
 
 def _half(name: str, operator: Any, given: list[np.ndarray], expected: np.ndarray, schedule: str) -> Case:
-    return Case(name, operator, given, expected, schedule, 2e-3, 1e-5)
+    return Case(name, operator, given, expected, schedule, 2e-3, 1e-7)
 
 
 @every_target
 def test_sums_of_16_bits_do_not_stand_still(target: str) -> None:
-    """A float16 that has grown to 2048 stays there when 1 is added."""
+    """A float16 that has grown to 2048 stays there when 1 is added: so do partial sums, of long rows."""
     random = np.random.default_rng(7)
-    rows, image = random.normal(0, 0.1, (3, 5000)).astype("float16"), np.ones((1, 2, 72, 72), "float16")
+    rows, image = random.normal(0, 0.1, (1, 60_000)).astype("float16"), np.ones((1, 2, 72, 72), "float16")
     classes, guess = np.zeros(5000, "int32"), np.full((5000, 2), -1, "float16")
     loud = random.uniform(250, 400, (1, 6, 4)).astype("float16")  # squares overflow float16
     cases = [
