@@ -231,6 +231,12 @@ DISPLACED: list[tuple[str, Callable[[], Any], str, str]] = [
     ),
     (
         "deformable_conv2d_nchw",
+        lambda: nn.deformable_conv2d_nchw(FOUR, FOUR, te.placeholder((3, 2, 3, 3)), 1, 0, 1, 1, 2),
+        "3 filters do not divide into groups=2",
+        "a divisor",
+    ),
+    (
+        "deformable_conv2d_nchw",
         lambda: nn.deformable_conv2d_nchw(FOUR, FOUR, FOUR, 1, 1, 1, 3, 1),
         "4 channels do not divide into deformable_groups=3",
         "a divisor",

@@ -93,11 +93,10 @@ def _deformed(
     step, spread = (numbers(v, 2, n, name) for v, n in ((window[0], "strides"), (window[2], "dilation")))
     before, after = padding_of(window[1], [(k - 1) * d + 1 for k, d in zip((rows, columns), spread, strict=True)], name)
     deformed, grouped = (integer(v, n, name, 1) for v, n in zip(parts, ("deformable_groups", "groups"), strict=True))
-    for count, of in ((deformed, "deformable_groups"), (grouped, "groups")):
-        if (known(channels) or 0) % count:
-            raise UserError(
-                f"{channels} channels do not divide into {of}={count}", primitive=name, fix="give a divisor"
-            )
+    divided = ((channels, "channels", deformed, "deformable_groups"), (channels, "channels", grouped, "groups"))
+    for extent, what, count, of in (*divided, (filters, "filters", grouped, "groups")):
+        if (known(extent) or 0) % count:
+            raise UserError(f"{extent} {what} do not divide into {of}={count}", primitive=name, fix="give a divisor")
     same(w.shape[2 if last else 1] * grouped, channels, "the channels of kernel, times groups, and of data", name)
     wanted = deformed * rows * columns * 2
     same(moves.shape[3 if last else 1], wanted, "the channels of offset, and two for each tap and group", name)
