@@ -40,6 +40,9 @@ class Tensor:
     def is_neg(self) -> bool:
         return False
 
+    def _is_zerotensor(self) -> bool:
+        return False
+
     def is_contiguous(self, memory_format: Any = None) -> bool:
         return True
 
@@ -148,6 +151,7 @@ def install() -> None:
         _dynamo=None, _len_torch_dispatch_stack=lambda: 0, _is_any_autocast_enabled=lambda: False,
         _functorch=SimpleNamespace(is_functorch_wrapped_tensor=lambda a: False), _get_tracing_state=lambda: None,
         _are_functorch_transforms_active=lambda: False,
+        _dispatch_tls_is_dispatch_key_included=lambda key: False, DispatchKey=SimpleNamespace(PreDispatch=None),
     )  # fmt: skip
     forward = _fake("torch.autograd.forward_ad", _current_level=-1)
     made = {

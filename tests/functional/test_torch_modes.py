@@ -92,3 +92,104 @@ def test_autocast_casts_what_pytorch_casts(given: Any) -> None:
     x, w = X.to(given), W.to(given)
     with torch.autocast("cpu", torch.bfloat16):
         assert tw.conv2d(x, w, **WINDOW).dtype == F.conv2d(x, w, **WINDOW).dtype
+
+
+@pytest.mark.parametrize("kind", ["conv", "pool"])
+def test_functionalized_calls_compute(kind: str) -> None:
+    """Functional tensors have shapes as others have, and no memory: their addresses ended the process."""
+
+    def call(x: Any) -> Any:
+        return tw.conv2d(x, W, B, **WINDOW) if kind == "conv" else tw.max_pool2d(x, 2)
+
+    for _ in range(3):
+        call(X)
+    for _ in range(2):
+        torch.testing.assert_close(torch.func.functionalize(call)(X), call(X))
+
+
+def test_zeros_without_memory() -> None:
+    zeros = torch._efficientzerotensor(X.shape)
+    for _ in range(2):
+        assert not tw.conv2d(zeros, W, **WINDOW).any()
+
+
+@pytest.mark.parametrize("pre_dispatch", [False, True])
+def test_make_fx_records_calls(pre_dispatch: bool) -> None:
+    """What was called before is recorded too, and not the memory that its result happened to get."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    graph = make_fx(lambda x: tw.conv2d(x, W, B, **WINDOW), pre_dispatch=pre_dispatch)(X)
+    assert "torch.ops.tilewright.convolution" in graph.code
+    torch.testing.assert_close(graph(2 * X), tw.conv2d(2 * X, W, B, **WINDOW))
+
+
+def test_real_tensors_under_a_mode_of_fake_ones() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        found = tw.conv2d(X, W, B, **WINDOW)
+    assert (type(found).__name__, found.shape) == ("FakeTensor", X.shape)
+
+
+class Subclass(torch.Tensor):  # type: ignore[misc]  # PyTorch is not followed
+    """A tensor that is not PyTorch's own."""
+
+
+def autocast() -> Any:
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+def test_arguments_that_are_no_tensors_are_named() -> None:
+    from torch.autograd import forward_ad
+
+    says = "x is a tensor, but weight is a ndarray"
+    with pytest.raises(UserError, match=says):
+        tw.conv2d(X.as_subclass(Subclass), W.numpy(), **WINDOW)
+    with forward_ad.dual_level(), pytest.raises(UserError, match=says):
+        tw.conv2d(forward_ad.make_dual(X, X), W.numpy(), **WINDOW)
+
+
+@pytest.mark.parametrize("needs", [False, True])
+def test_a_truth_value_is_not_a_number(needs: bool) -> None:
+    with pytest.raises(UserError, match="stride is True"):
+        tw.conv2d(X.clone().requires_grad_(needs), W, stride=True, groups=6)
+
+
+def test_out_has_the_shape_of_the_result_under_autocast() -> None:
+    with autocast(), torch.no_grad():
+        out = torch.empty(X.shape)
+        assert tw.conv2d(X, W, **WINDOW, out=out) is out
+        torch.testing.assert_close(out, F.conv2d(X, W, **WINDOW).float(), rtol=2e-2, atol=2e-2)
+        with pytest.raises(UserError, match=r"out has the shape \(3, 2, 6, 9, 10\)\n.* the shape \(2, 6, 9, 10\)"):
+            tw.conv2d(X, W, **WINDOW, out=torch.empty(3, *X.shape))
+
+
+@pytest.mark.parametrize(
+    ("out", "says"),
+    [(torch.empty(3, *X.shape), "out has the shape"), (torch.empty(X.shape).double(), "out has the type float64")],
+    ids=["shape", "type"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_out_has_the_shape_and_the_type_of_the_result_in_a_compiled_function(out: Any, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        torch.compile(lambda x: tw.conv2d(x, W, **WINDOW, out=out), backend="eager")(X)
+
+
+def test_a_function_of_an_expression_compiles_in_one_graph() -> None:
+    from tilewright import te
+
+    slope = 0.3
+
+    def call(x: Any) -> Any:
+        return tw.conv2d(x, W, **WINDOW, activation=lambda v: te.max(v, slope * v))
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(X), F.leaky_relu(F.conv2d(X, W, **WINDOW), slope), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["Conv2d", "ConvTranspose2d"])
+def test_a_module_as_the_activation_of_a_module_is_named(kind: str) -> None:
+    """It was left out without a word."""
+    module = getattr(nn, kind)(6, 6, 3, groups=6, activation=torch.nn.ReLU())
+    with pytest.raises(UserError, match=r"activation is ReLU\(\), which computes on arrays"):
+        module(X)

@@ -8,12 +8,13 @@ from operator import index
 from typing import Any
 
 import torch
+from torch.compiler import assume_constant_result
 
 from ..core.errors import UserError
 from .activations import custom
 from .problem import CONV
 from .signature import OPERATORS, padding_of
-from .torch_tensors import NAMES, Extra, autocasts, signed, tracing
+from .torch_tensors import NAMES, Extra, autocasts, check_types, signed, tracing
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
@@ -34,6 +35,12 @@ def untraced() -> Iterator[None]:
         torch._C._set_tracing_state(state)
 
 
+def functionalizes() -> bool:
+    """Whether the innermost transform is `torch.func.functionalize`, which does not take an `autograd.Function`."""
+    functorch = torch._C._functorch
+    return bool(functorch.peek_interpreter_stack().key() == functorch.TransformType.Functionalize)
+
+
 def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     """The tensors as PyTorch's own convolutions take them under `torch.autocast`, which leaves float64 alone."""
     kind = tensors[0].device.type
@@ -46,6 +53,8 @@ def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 def numbers(value: Any, rank: int) -> list[int]:
     """Return an option as one number per dimension; TypeError for anything else, of which `mistake` says more."""
     each = list(value) if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(v, bool) for v in each):
+        raise TypeError("not a number")
     found = [v if isinstance(v, (int, torch.SymInt)) else index(v) for v in each]
     return found * rank if len(found) == 1 else found
 
@@ -65,16 +74,44 @@ def activation_text(name: str, activation: Any, x: Any) -> str:
     """Return what represents an activation in a graph, and remember the function."""
     if activation is None or isinstance(activation, str):
         return activation or ""
-    function, text = custom(name, activation, NAMES.get(x.dtype, ""))
+    text: str = _remembered(name, activation, NAMES.get(x.dtype, ""))
+    return text
+
+
+@assume_constant_result  # type: ignore[untyped-decorator]  # PyTorch is not followed
+def _remembered(name: str, activation: Any, dtype: str) -> str:
+    function, text = custom(name, activation, dtype)
     if function is not None:
         FUNCTIONS[text] = function
     return text
 
 
+def written(name: str, made: Any, out: Any) -> Any:
+    """Return `out` with a result in it, which `copy_` alone would stretch and convert to what `out` is.
+
+    Under autocast, it may have a type other than the result's.
+    """
+    with untraced():
+        if made.shape != out.shape:
+            raise UserError(
+                f"out has the shape {tuple(out.shape)}",
+                primitive=name,
+                fix=f"give it the shape {tuple(made.shape)}",
+            )
+    if made.dtype != out.dtype and not autocasts():
+        raise UserError(
+            f"out has the type {NAMES.get(out.dtype, str(out.dtype))}, and x has {NAMES[made.dtype]}",
+            primitive=name,
+            fix=f"convert out to {NAMES[made.dtype]}",
+        )
+    return out.copy_(made)
+
+
 def mistake(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> UserError | None:
     """Return what is wrong with a call, in the words of calls that need no gradient; None if nothing is."""
-    out = extras[3]
+    out = None if autocasts() else extras[3]  # under autocast, it may have another type: see `written`
     try:
+        check_types(name, x, extras)
         x, *cast = as_autocast((x, *extras[:3]))
         with untraced():
             signed(name, x, (*cast, out), given)

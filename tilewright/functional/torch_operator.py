@@ -18,9 +18,18 @@ from torch.utils.flop_counter import register_flop_formula
 from ..core.errors import UserError
 from . import torch_native
 from .signature import OPERATORS, Arrays, CallOptions, Described, options_of, options_tuple, signature
-from .torch_arguments import FUNCTIONS, activation_text, as_autocast, mistake, numbers, untraced
+from .torch_arguments import (
+    FUNCTIONS,
+    activation_text,
+    as_autocast,
+    functionalizes,
+    mistake,
+    numbers,
+    untraced,
+    written,
+)
 from .torch_arguments import padding as padding_in_full
-from .torch_tensors import NAMES, Extra, autocasts, channels_last, prepared
+from .torch_tensors import NAMES, Extra, channels_last, prepared, transforms
 
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
@@ -34,19 +43,18 @@ _POOL = (
 )
 for _schema in (_CONVOLUTION, _POOL):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
-_transforms = torch._C._are_functorch_transforms_active
 
 
 def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Call the registered operator with the options of a public function."""
     if is_dynamo_compiling():
         return _dispatched(name, x, extras, given)
-    # The operator does not take `out`, and would not check it; under autocast it may have another type.
-    if extras[3] is not None and not autocasts() and (wrong := mistake(name, x, extras, given)) is not None:
+    # The operator does not take `out`, and would not check it.
+    if extras[3] is not None and (wrong := mistake(name, x, extras, given)) is not None:
         raise wrong
     try:
         return _dispatched(name, x, extras, given)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, AttributeError):
         wrong = mistake(name, x, extras, given)
         if wrong is None:
             raise
@@ -77,7 +85,7 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
             options.groups, activation_text(name, options.activation, x), layout,
             numbers(options.output_padding, rank), options.precision,
         )  # fmt: skip
-    return made if out is None else out.copy_(made)
+    return made if out is None else written(name, made, out)
 
 
 # What the operators do
@@ -350,7 +358,7 @@ register_vmap("tilewright::pool", _refuse_vmap)
 
 def _convolved(*arguments: Any) -> Any:
     """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
-    if _transforms() or forward_ad._current_level >= 0:
+    if forward_ad._current_level >= 0 or (transforms() and not functionalizes()):
         return _Transformed.apply(*arguments)
     return torch.ops.tilewright.convolution(*arguments)
 

@@ -38,8 +38,11 @@ _dispatch: list[Callable[..., Any]] = []
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 _grad_enabled = torch.is_grad_enabled
 _modes = torch._C._len_torch_dispatch_stack
+"""The number of modes that see every operator: of users, of fake tensors, and of `make_fx`, which records operators."""
 autocasts = torch._C._is_any_autocast_enabled
 _wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+transforms = torch._C._are_functorch_transforms_active
+_included, _PRE_DISPATCH = torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
 tracing = torch._C._get_tracing_state
 """What `torch.jit.trace` is recording; None where it is not. A launch by address would not be recorded."""
 _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
@@ -47,7 +50,7 @@ _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream
 
 def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Compute an operator on tensors; `extras`: weight, bias, residual, out; `given`: the options in order."""
-    if is_dynamo_compiling() or tracing() is not None or forward_ad._current_level >= 0:
+    if is_dynamo_compiling() or tracing() is not None or forward_ad._current_level >= 0 or _modes():
         return operator(name, x, extras, given)
     w, bias, residual, out = extras
     if residual is None and out is None:
@@ -64,10 +67,12 @@ def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
 
 def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Look up a call by shapes, strides, types and options, if it is not like the last one of its weight."""
+    if transforms() or _included(_PRE_DISPATCH):  # what these wrap or record looks like any other tensor
+        return operator(name, x, extras, given)
     key: Any = []  # of what is not even a tensor: never remembered
     try:
         grad = _grad_enabled() and _needs_gradient(x, *extras)
-        key = (name, given, grad, _modes(), autocasts(), *[None if a is None else _facts(a) for a in (x, *extras)])
+        key = (name, given, grad, autocasts(), *[None if a is None else _facts(a) for a in (x, *extras)])
         run = _calls[key]
     except (KeyError, TypeError, AttributeError):
         return _unknown(name, x, extras, given, key)
@@ -84,8 +89,8 @@ def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
 def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run) -> None:
     """Let the next call with this weight and this bias be recognised by one check of PyTorch's own, in C++.
 
-    The check compares type, dispatch keys (which modes, autocast and `vmap` change), device, shape and strides of each
-    tensor. A weight's identity may therefore be reused by another tensor without harm.
+    The check compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device,
+    shape and strides of each tensor. A weight's identity may therefore be reused by another tensor without harm.
     """
     w, bias, residual, out = extras
     if TensorGuards is None or w is None or residual is not None or out is not None:
@@ -98,7 +103,8 @@ def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run
 
 
 def _facts(a: Any) -> tuple[Any, ...]:
-    return a.shape, a.dtype, a.device, a.layout, a.is_contiguous() or a.stride(), type(a), a.is_neg()
+    order = a.is_contiguous() or a.stride()
+    return a.shape, a.dtype, a.device, a.layout, order, type(a), a.is_neg(), a._is_zerotensor()
 
 
 def _needs_gradient(*arrays: Any) -> bool:
@@ -135,7 +141,7 @@ def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any)
     """Handle the first call of its kind."""
     check_types(name, x, extras)
     everything = (x, *extras)
-    special = _modes() or autocasts() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
+    special = autocasts() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
     if special or (_grad_enabled() and _needs_gradient(*everything)):
         return operator(name, x, extras, given)
     run = prepared(name, x, extras, given)
@@ -151,7 +157,7 @@ def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any)
 
 def _is_special(a: Any) -> bool:
     """Whether a tensor is anything but strided memory that holds its values."""
-    return a.is_meta or a.is_neg() or type(a) not in (torch.Tensor, torch.nn.Parameter)
+    return a.is_meta or a.is_neg() or a._is_zerotensor() or type(a) not in (torch.Tensor, torch.nn.Parameter)
 
 
 def check_types(name: str, x: Any, extras: Extra) -> None:

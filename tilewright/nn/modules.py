@@ -12,10 +12,17 @@ from ..functional import operators
 Base = Any
 
 
+def _activation(module: Any) -> Any:
+    """Return the activation of a module; one that `accelerate` made of PyTorch's has none.
+
+    No attribute of the class may say so: it would hide a module that is given as the activation, and be called instead.
+    """
+    return getattr(module, "activation", None)
+
+
 class _Convolution:
     """What the two convolutions share. `activation` and a `residual` are computed in the same kernel."""
 
-    activation: Any = None
     _operator: Any = None
 
     def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
@@ -28,13 +35,13 @@ class _Convolution:
         if self.padding_mode != "zeros":
             x, padding = pad(x, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
         return type(self)._operator(
-            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, self.activation, residual
+            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, _activation(self), residual
         )
 
     def extra_repr(self: Any) -> str:
         """PyTorch's, and the activation."""
         found: str = super().extra_repr()  # type: ignore[misc]  # of the module beside it
-        return found if self.activation is None else f"{found}, activation={self.activation!r}"
+        return found if _activation(self) is None else f"{found}, activation={self.activation!r}"
 
 
 class Conv1d(_Convolution, torch.nn.Conv1d):  # type: ignore[misc]  # PyTorch is not followed
@@ -62,7 +69,6 @@ class Conv2d(_Convolution, torch.nn.Conv2d):  # type: ignore[misc]  # PyTorch is
 class _Transposed:
     """What the two transposed convolutions share."""
 
-    activation: Any = None
     _operator: Any = None
 
     def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
@@ -79,7 +85,7 @@ class _Transposed:
             )
         return type(self)._operator(
             x, self.weight, self.bias, self.stride, self.padding, tuple(more), self.groups, self.dilation,
-            self.activation,
+            _activation(self),
         )  # fmt: skip
 
 
