@@ -193,3 +193,28 @@ def test_a_module_as_the_activation_of_a_module_is_named(kind: str) -> None:
     module = getattr(nn, kind)(6, 6, 3, groups=6, activation=torch.nn.ReLU())
     with pytest.raises(UserError, match=r"activation is ReLU\(\), which computes on arrays"):
         module(X)
+
+
+def depthwise_model() -> Any:
+    return torch.nn.Sequential(torch.nn.Conv2d(6, 6, 5, padding=2, groups=6)).eval()
+
+
+def test_accelerate_keeps_layers_of_no_images() -> None:
+    model = depthwise_model()
+    done = tw.accelerate(model, X[:0])
+    assert [(row.replaced, row.why) for row in done.rows] == [(False, "the sample has no images")]
+    assert type(model[0]) is torch.nn.Conv2d
+
+
+def test_accelerate_keeps_layers_that_no_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.functional import compiler
+
+    def refuse(*_: Any) -> Any:
+        raise UserError("the tile has 20 rows", fix="give fewer")
+
+    monkeypatch.setattr(compiler, "compiled", refuse)
+    model = depthwise_model()
+    (row,) = tw.accelerate(model, torch.randn(1, 6, 9, 13)).rows
+    assert not row.replaced
+    assert "does not compile: the tile has 20 rows" in row.why
+    assert type(model[0]) is torch.nn.Conv2d

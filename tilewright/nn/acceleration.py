@@ -208,13 +208,20 @@ def _measure(
     if torch_tensors.described(x).dtype not in ("float16", "bfloat16", "float32", "float64"):  # type: ignore[union-attr]
         return
     problem = problem_of(module, x)
+    if 0 in problem.shape:
+        done.rows.append(Row(name, problem, 0.0, 0.0, False, "the sample has no images"))
+        return
     on = torch_tensors.place(operator, x)
     plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
     if plan.executable is None and problem.groups == 1:
         done.rows.append(Row(name, problem, 0.0, 0.0, False, plan.choice.why))
         return
     if plan.executable is None:  # by an estimate, or by what was measured elsewhere: here it is measured
-        plan = plan_for(problem, on, "")
+        try:
+            plan = plan_for(problem, on, "")
+        except UserError as refused:  # none of our kernels computes it
+            done.rows.append(Row(name, problem, 0.0, 0.0, False, refused.message))
+            return
     assert plan.executable is not None
     if problem not in measured:
         measured[problem] = both(problem, on, plan.executable)
