@@ -1,4 +1,4 @@
-"""separate_full_tiles: loop unswitching for guards. Tiles that every guard admits run a version without guards.
+"""separate_full_tiles: loop unswitching. Tiles that every guard admits run a version without guards.
 
     for io, jo:                            for io, jo:
         for k, ii, ji:                         if io * 8 + 7 < n and jo * 32 + 31 < n:
@@ -6,62 +6,128 @@
                 if jo * 32 + ji < n: ...       else:
                                                    as before
 
-Sizes that are unknown, or that no tile divides, then cost one test per tile. The pass is for the CPU: on a GPU a second
-copy costs registers, and `partition_loops` cuts loops instead.
+Sizes that are unknown, or that no tile divides, then cost one test per tile. The same goes for what is chosen in
+expressions: tiles that lie inside an image read it without asking whether they meet its border, where padding was
+inlined. The pass is for the CPU: on a GPU a second copy costs registers, and `partition_loops` cuts loops instead.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeAlias
 
 from ..arith.affine import Affine
 from ..arith.facts import EMPTY
 from ..arith.simplify import simplify
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import FALSE, GE, GT, LE, LT, TRUE, Broadcast, Call, Expr, IntImm, Ramp, Var
+from ..expr.nodes import FALSE, GE, GT, LE, LT, TRUE, Broadcast, Call, Expr, IfThenElse, IntImm, Ramp, Var
 from ..expr.operators import add, all_of, likely, subtract
-from ..expr.traverse import conjuncts, substitute, variables
+from ..expr.traverse import conjuncts, post_order, substitute, variables
 from ..loops import uses
 from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
 from ..loops.walk import inner_first
 
-MAX_STORES = 256
+Separate: TypeAlias = Callable[[Stmt, frozenset[Var]], "Stmt | None"]
+"""Makes two versions of a statement inside loops of these variables, or says by None that it should not."""
+MAX_STORES = 512
 """Number of stores beyond which a second version costs more compile time than it saves."""
 
 
 def separate_full_tiles(function: Function, target: Target, options: Options) -> Function:
     """Test all guards within a tile at once, at the outermost place where that can be done for each tile."""
-    if not any(map(_is_guard, inner_first(function.body))):
-        return function
-    return function.with_body(_visit(function.body, frozenset()))
+    body = function.body
+    if any(map(_is_guard, inner_first(body))):
+        body = _visit(body, frozenset(), _without_guards)
+    if any(isinstance(node, IfThenElse) for node in post_order(body)):
+        body = _visit(body, frozenset(), _without_choices)
+    return function if body is function.body else function.with_body(body)
 
 
-def _visit(stmt: Stmt, around: frozenset[Var]) -> Stmt:
+def _visit(stmt: Stmt, around: frozenset[Var], separate: Separate) -> Stmt:
     """`stmt`, or the statements in it that can be, in two versions; `around`: variables of the loops around it."""
-    made = None if isinstance(stmt, (Allocate, Launch)) else _separated(stmt, around)
+    made = None if isinstance(stmt, (Allocate, Launch)) else separate(stmt, around)
     if made is not None:
         return made
     if isinstance(stmt, For):
         around |= {stmt.var}
     if isinstance(stmt, Seq):
-        return seq(*[_visit(part, around) for part in stmt.stmts])
-    return map_statements(stmt, lambda child: _visit(child, around))
+        return seq(*[_visit(part, around, separate) for part in stmt.stmts])
+    return map_statements(stmt, lambda child: _visit(child, around, separate))
 
 
-def _separated(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
+def _without_choices(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
+    """Two versions of a statement: where most conditions of the choices in it hold, the first asks for none of them."""
+    inside = inner_first(stmt)
+    if not _may_be_copied(inside):
+        return None
+    nodes = list(post_order(stmt))
+    choices = [node for node in nodes if isinstance(node, IfThenElse) and not uses.read(node.condition)]
+    loops = [node for node in inside if isinstance(node, For)]
+    if len(choices) < 2 and not any(choice in post_order(loop.body) for loop in loops for choice in choices):
+        return None
+    ranges = {node.var: (node.min, node.extent) for node in loops}
+    hidden = {node.var for node in nodes if isinstance(node, Let)} | set(ranges)
+    worst: dict[Expr, Expr] = {}
+    for choice in choices:
+        for part in conjuncts(choice.condition):
+            end = _worst(part, ranges)
+            if end is None or hidden.intersection(variables(end)):
+                continue
+            end = simplify(end, EMPTY)
+            if end is FALSE and any(var in ranges for var in variables(part)):
+                return None  # further inside, it holds for some iterations of that loop
+            if end is TRUE or around.intersection(variables(end)):
+                worst[part] = end
+    for group in _by_variables(worst.values()):
+        if simplify(all_of(*group), EMPTY) is FALSE:  # all tiles meet a border in this direction
+            worst = {part: end for part, end in worst.items() if end not in group}
+    tested = [end for end in dict.fromkeys(worst.values()) if end is not TRUE]
+    if not tested:
+        return None
+    return If(likely(all_of(*tested)), _given(stmt, choices, worst), stmt)
+
+
+def _by_variables(conditions: Iterable[Expr]) -> list[list[Expr]]:
+    """The distinct conditions, those of the same variables together."""
+    found: dict[frozenset[Var], dict[Expr, None]] = {}
+    for condition in conditions:
+        found.setdefault(frozenset(variables(condition)), {})[condition] = None
+    return [list(group) for group in found.values()]
+
+
+def _given(stmt: Stmt, choices: list[IfThenElse], known: Collection[Expr]) -> Stmt:
+    """The statement with the choices, inner ones first, as they are where the known conditions hold."""
+    made: dict[Expr, Expr] = {}
+    for choice in choices:
+        value = substitute(choice.true_value, made)
+        asked = [part for part in conjuncts(choice.condition) if part not in known]
+        made[choice] = IfThenElse(all_of(*asked), value, substitute(choice.false_value, made)) if asked else value
+    whole: Stmt = substitute(stmt, made)
+    return whole
+
+
+def _without_guards(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
+    """Two versions of a statement: where all guards in it hold, the first has none of them."""
     nodes = inner_first(stmt)
     guards = [node for node in nodes if _is_guard(node)]
     if not guards or not any(_within_a_loop(stmt, guard) for guard in guards):
         return None
     if any(not uses.written(stmt).isdisjoint(uses.read(guard.condition)) for guard in guards):
         return None  # what one test in front of the tile finds may be another value by the time a guard asks
-    if sum(isinstance(n, Store) for n in nodes) > MAX_STORES or any(isinstance(n, (Allocate, Evaluate)) for n in nodes):
+    if not _may_be_copied(nodes):
         return None
     conditions = _all_hold(nodes, guards)
     if not conditions or FALSE in conditions or not around.intersection(variables(*conditions)):
         return None  # a test that is equal for all tiles would send all of them to the slow version
     return If(likely(all_of(*conditions)), _without(stmt, set(guards)), stmt)
+
+
+def _may_be_copied(nodes: list[Any]) -> bool:
+    """Whether a second version of these statements is worth the time it takes to compile, and does what they do."""
+    return sum(isinstance(n, Store) for n in nodes) <= MAX_STORES and not any(
+        isinstance(n, (Allocate, Evaluate)) for n in nodes
+    )
 
 
 def _all_hold(nodes: list[Any], guards: list[If]) -> list[Expr]:
