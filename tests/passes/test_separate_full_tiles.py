@@ -13,7 +13,8 @@ from tests.loops.programs import alloc, buf, function, launch, load, loop, ramp,
 from tests.passes.running import run_pass
 from tilewright import te
 from tilewright.core.hardware import LoopKind
-from tilewright.expr.nodes import Expr, Ramp, Var
+from tilewright.expr.convert import const
+from tilewright.expr.nodes import Expr, IfThenElse, Ramp, Var
 from tilewright.expr.operators import all_of, any_of, equal, floordiv, floormod, less, likely
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
@@ -189,6 +190,74 @@ def test_left_alone(why: str) -> None:
 def test_as_many_stores_as_are_worth_it() -> None:
     few = seq(*(guarded(p * 8 + i < n, store(B, k, 1.0)) for k in range(MAX_STORES)))
     assert asked(tiles(few), runs=False)
+
+
+# Choices in expressions.
+
+
+def within(low: Expr | int, at: Expr, high: Expr | int) -> Expr:
+    return all_of(low <= at, at < high)
+
+
+def read(condition: Expr, at: Expr) -> Expr:
+    """What padding makes of a read."""
+    return IfThenElse(condition, load(A, at), const(0.0, "float32"))
+
+
+def chosen(stmt: Stmt) -> list[str]:
+    return [str(node.condition) for node in post_order(stmt) if isinstance(node, IfThenElse)]
+
+
+def window(condition: Expr) -> Function:
+    """Tiles of eight sums over three neighbours, at p * 8 + i + v - 1."""
+    at = p * 8 + i
+    total = store(B, at, load(B, at) + read(condition, at + v - 1))
+    return function((A, B, n, m), loop(p, 10, loop(i, 8, loop(v, 3, total))))
+
+
+def test_tiles_inside_an_image_read_without_asking() -> None:
+    before = window(within(1, p * 8 + i + v, n + 1))
+    assert asked(before) == ["1 <= p and p * 8 + 9 < n + 1"]
+    made = run_pass(separate_full_tiles, before)
+    tested = next(node for node in post_order(made.body) if isinstance(node, If))
+    assert chosen(tested.then) == []
+    assert len(chosen(tested.orelse)) == 1  # type: ignore[arg-type]
+
+
+def test_choices_that_are_written_out_are_asked_together() -> None:
+    body = seq(*(store(B, p * 8 + c, read(within(1, p * 8 + c, n), p * 8 + c - 1)) for c in range(8)))
+    assert asked(function((A, B, n, m), loop(p, 10, body)))[0].endswith("p * 8 + 7 < n")
+
+
+def test_where_all_tiles_meet_a_border_the_other_direction_is_tested() -> None:
+    total = store(B, q * 8 + i, read(all_of(within(1, i + j, 8), within(1, q + v, 5)), i + v))
+    before = function((A, B, n, m), loop(q, 6, loop(v, 2, loop(j, 2, loop(i, 8, total)))))
+    assert asked(before)[0] == "1 <= q + v and q + v < 5"
+    columns = store(B, q * 2 + i, read(all_of(within(1, p + j, 2), within(1, q + v, 5)), i + v))
+    both = function((A, B, n, m), loop(p, 2, loop(q, 6, loop(v, 2, loop(j, 2, loop(i, 2, columns))))))
+    assert all("p" not in condition for condition in asked(both))
+
+
+def test_a_choice_inside_of_another_is_made_first() -> None:
+    at = p * 8 + i
+    inner = IfThenElse(at < m, load(A, at), const(1.0, "float32"))
+    total = store(B, at, IfThenElse(at < n, inner, const(2.0, "float32")))
+    before = function((A, B, n, m), loop(p, 10, loop(i, 8, total)))
+    made = run_pass(separate_full_tiles, before)
+    assert asked(before) == ["p * 8 + 7 < m and p * 8 + 7 < n"]
+    assert len(chosen(made.body)) == 2
+
+
+def test_choices_by_what_memory_holds_stay() -> None:
+    by_data = window(load(A, p * 8 + i + v) > 3.0)
+    assert run_pass(separate_full_tiles, by_data) is by_data
+    either = window(any_of(p * 8 + i < n, v < 1))
+    assert run_pass(separate_full_tiles, either) is either
+
+
+def test_a_choice_that_is_made_once_stays() -> None:
+    once = function((A, B, n, m), loop(p, 10, store(B, p, read(p < n, p))))
+    assert run_pass(separate_full_tiles, once) is once
 
 
 # Through the whole pipeline.

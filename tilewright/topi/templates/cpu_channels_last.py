@@ -31,7 +31,7 @@ _WIDEST = 16
 _WIDE = 5
 """Columns of a window from which on those of neighbouring results are mostly the same."""
 _ABREAST = 8
-"""Columns that the registers have room for where they share much: longer vectors are fewer, with a cache line in each."""
+"""Columns that the registers have room for where those of images share much: 128 bytes of each are fetched together."""
 _FEW = 32
 """Channels of a sum up to which its border is told apart at each read: to write out the padded input costs more."""
 _LONG = 64
@@ -137,8 +137,9 @@ def usual(of: Images, registers: VectorRegisters = AVX512) -> dict[str, Any]:
     columns, room = of.places[1], registers.room(of.dtype)
     alone, lanes = of.groups == of.shape[1], _of_one_group(of)
     if of.groups == 1 or alone:
-        wide = alone and of.kernel[1] >= _WIDE
-        most = room // _ABREAST if wide else min(lanes, max(_LANES[0], room // 4))
+        most = min(lanes, max(_LANES[0], room // 4))
+        if alone and of.kernel[1] >= _WIDE:
+            most = room // _ABREAST if of.kernel[0] > 1 else registers.lanes(of.dtype)
         lanes = _dividing(of.filters, most)
     fit = [n for n in (7, 8, 4) if n * lanes <= room] or [1]
     own = min(fit, key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # a tile loads its weights
