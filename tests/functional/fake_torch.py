@@ -110,6 +110,9 @@ class Module:
         for name, child in self.children():
             yield from ((f"{name}.{rest}".rstrip("."), each) for rest, each in child.named_modules())
 
+    def buffers(self) -> Iterator[Any]:
+        return iter(())
+
     def get_submodule(self, path: str) -> Any:
         found: Any = self
         for name in filter(None, path.split(".")):

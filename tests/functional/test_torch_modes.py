@@ -218,3 +218,11 @@ def test_accelerate_keeps_layers_that_no_kernel_computes(monkeypatch: pytest.Mon
     assert not row.replaced
     assert "does not compile: the tile has 20 rows" in row.why
     assert type(model[0]) is torch.nn.Conv2d
+
+
+def test_accelerate_leaves_running_statistics_as_they_are() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, groups=8), torch.nn.BatchNorm2d(8)).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    tw.accelerate(model, torch.randn(2, 8, 9, 9)).undo()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name

@@ -148,7 +148,7 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     inputs = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
     done = Acceleration(model)
     gpu = max((a.get_device() for a in inputs if isinstance(a, torch.Tensor)), default=-1)
-    with torch.no_grad(), torch.cuda.device(gpu):  # events and graphs are the current GPU's
+    with torch.no_grad(), torch.cuda.device(gpu), _state_kept(model):  # events and graphs are the current GPU's
         seen = _seen(model, inputs)
         if not seen:
             return done
@@ -161,6 +161,18 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
             done.undo()
             raise
     return done
+
+
+@contextmanager
+def _state_kept(model: Any) -> Iterator[None]:
+    """Give back what runs of the model change in it: running statistics of layers in training mode."""
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, before in kept:
+            if not torch.equal(buffer, before):  # what was made in inference mode, and stayed, cannot be written
+                buffer.copy_(before)
 
 
 def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, tuple[Any, Any]]:
