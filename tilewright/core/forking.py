@@ -1,14 +1,15 @@
 """Forking while other threads work: nobody forks in the middle of a build, and locks are free in the child.
 
 A forked child has one thread. A lock that another thread holds at that moment is never released in the child: LLVM's,
-NVRTC's, and those of Python's own caches. So `os.fork`, by whomever, waits for the builds of other threads to end, and
-builds that begin meanwhile wait for the fork.
+NVRTC's, those of Python's own caches, and of modules that are being imported. So `os.fork`, by whomever, waits for the
+builds and imports of other threads to end, and builds that begin meanwhile wait for the fork.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import os
 import threading
 import time
@@ -21,6 +22,12 @@ T = TypeVar("T")
 
 _LONGEST = 60.0
 """Seconds that a fork waits for builds, and a build for forks: two that wait for each other go on after it."""
+_POLL = 0.005
+"""Seconds between two looks at the imports of other threads, whose end nothing reports."""
+_PACKAGES = (__name__.partition(".")[0], "llvmlite")
+"""Whose modules are imported at calls."""
+_FORKED_WITHOUT_EXEC = 0x40
+"""`PF_FORKNOEXEC` of Linux, among the flags of a process."""
 
 
 class _Gate:
@@ -29,12 +36,13 @@ class _Gate:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.inside: dict[int, int] = {}  # thread → how deep it is in builds
-        self.forking = 0
+        self.forking: list[int] = []  # the threads
 
     def enter(self) -> None:
         me = threading.get_ident()
         with self.changed:
-            if self.forking and me not in self.inside:
+            # A thread that forks may come here too: what it collects as garbage may be code that is unloaded.
+            if self.forking and me not in self.inside and me not in self.forking:
                 self.changed.wait_for(lambda: not self.forking, _LONGEST)
             self.inside[me] = self.inside.get(me, 0) + 1
 
@@ -49,13 +57,18 @@ class _Gate:
     def before_fork(self) -> None:
         me = threading.get_ident()
         self.changed.acquire()
-        self.forking += 1
+        self.forking.append(me)
         until = time.monotonic() + _LONGEST
-        while any(thread != me for thread in self.inside) and time.monotonic() < until:
-            self.changed.wait(until - time.monotonic())
+        while (left := until - time.monotonic()) > 0:
+            if any(thread != me for thread in self.inside):
+                self.changed.wait(left)
+            elif _imported_by_others(me):
+                self.changed.wait(min(left, _POLL))
+            else:
+                break
 
     def after_in_parent(self) -> None:
-        self.forking -= 1
+        self.forking.remove(threading.get_ident())
         self.changed.notify_all()
         self.changed.release()
 
@@ -63,9 +76,20 @@ class _Gate:
         me = threading.get_ident()
         self.changed = threading.Condition()
         self.inside = {thread: depth for thread, depth in self.inside.items() if thread == me}
-        self.forking = 0
+        self.forking = []
         for lock in _locks:
-            lock._at_fork_reinit()  # type: ignore[union-attr]  # as the standard library does with its own
+            if not (owned := getattr(lock, "_is_owned", None)) or not owned():  # by this thread, which releases it
+                lock._at_fork_reinit()  # type: ignore[union-attr]  # as the standard library does with its own
+
+
+def _imported_by_others(me: int) -> bool:
+    """Whether another thread is importing a module that calls import, whose lock would stay taken in a child."""
+    locks = getattr(importlib._bootstrap, "_module_locks", {})  # Python's own
+    return any(
+        getattr(reference(), "owner", None) not in (None, me)
+        for name, reference in list(locks.items())
+        if name.partition(".")[0] in _PACKAGES
+    )
 
 
 _gate = _Gate()
@@ -98,6 +122,16 @@ def not_while_forking(function: Callable[P, T]) -> Callable[P, T]:
             _gate.leave()
 
     return guarded
+
+
+def forked() -> bool:
+    """Whether this process was forked, without starting another program: what it imported may be its parent's."""
+    try:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return bool(int(fields[6]) & _FORKED_WITHOUT_EXEC)
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 os.register_at_fork(

@@ -5,12 +5,12 @@ The modules that make a plan (templates, schedules, compilers) are imported only
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import UserError
+from ..core.forking import new_reentrant_lock
 from . import fingerprint
 from .executable import Executable
 from .store import Entry, store
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
-_lock = threading.RLock()
+_lock = new_reentrant_lock()
 
 
 def plan_for(

@@ -6,6 +6,8 @@ convolution computes the data gradient of depthwise layers; PyTorch computes all
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from ..core.errors import UserError
 from . import torch_native
+from .plans import Tune
 from .signature import OPERATORS, Arrays, CallOptions, Described, options_of, options_tuple, signature
 from .torch_arguments import (
     FUNCTIONS,
@@ -30,6 +33,7 @@ from .torch_arguments import (
 )
 from .torch_arguments import padding as padding_in_full
 from .torch_tensors import NAMES, Extra, channels_last, prepared, transforms
+from .torch_threads import by_pytorch
 
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
@@ -45,10 +49,27 @@ for _schema in (_CONVOLUTION, _POOL):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 
 
+class _Asked(threading.local):
+    """The argument `tune` of the call that this thread is in, which is not among the operator's."""
+
+    tune: Tune = None
+
+
+_asked = _Asked()
+
+
 def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Call the registered operator with the options of a public function."""
     if is_dynamo_compiling():
         return _dispatched(name, x, extras, given)
+    _asked.tune = options_of(name, given).tune
+    try:
+        return _checked(name, x, extras, given)
+    finally:
+        _asked.tune = None
+
+
+def _checked(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     # The operator does not take `out`, and would not check it.
     if extras[3] is not None and (wrong := mistake(name, x, extras, given)) is not None:
         raise wrong
@@ -94,7 +115,7 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
 def _given(name: str, **options: Any) -> tuple[Any, ...]:
     """Convert options to the form that `options_of` reads."""
     plain: dict[str, Any] = {key: tuple(v) if isinstance(v, (list, tuple)) else v for key, v in options.items()}
-    return options_tuple(name, CallOptions(**plain))
+    return options_tuple(name, CallOptions(**plain, tune=_asked.tune))
 
 
 def _convolution(
@@ -339,8 +360,18 @@ def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     return (made.movedim(-3, -1) if last else made), *[None] * 8
 
 
-register_autograd("tilewright::convolution", _convolution_gradient, setup_context=_save_convolution)
-register_autograd("tilewright::pool", _pool_gradient, setup_context=_save_pool)
+def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """The same gradient, whose operators of PyTorch do not hang in a fork."""
+
+    def computed(*arguments: Any) -> Any:
+        with by_pytorch():
+            return gradient(*arguments)
+
+    return computed
+
+
+register_autograd("tilewright::convolution", _wherever(_convolution_gradient), setup_context=_save_convolution)
+register_autograd("tilewright::pool", _wherever(_pool_gradient), setup_context=_save_pool)
 
 
 def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any, **named: Any) -> Any:

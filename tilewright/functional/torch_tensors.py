@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from .launcher import MISALIGNED
 from .plans import THEIRS, Activation, plan_for
 from .running import CpuProgram, Program, failed
 from .signature import Arrays, Described, Signature, options_of, signature
-from .torch_threads import program_of
+from .torch_threads import by_pytorch, program_of
 
 Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
@@ -215,7 +216,7 @@ def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Run:
         return lambda x, w, bias, residual, out: fresh(x) if out is None else out
     plan = plan_for(problem, on, RIVAL, function, options_of(name, given).tune)
     if plan.choice.how == THEIRS:
-        return _native(name, checked, given)
+        return _native(name, checked, given, on)
     program = program_of(plan)
     orders = [_suits(a, checked) for a in (x, extras[2], extras[3])]
     w, bias = extras[:2]
@@ -314,23 +315,29 @@ def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) 
     """Accept any strides: copy tensors that are not in the order that the kernel requires."""
     last, aligned = checked.channels_last, max(program.program.alignment)
     weights_last = checked.problem.weights == "OHWI"
+    copying = by_pytorch if isinstance(program, CpuProgram) else nullcontext
 
-    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        if out is not None:
-            _check_out(out, [a for a in (x, w) if a is not None])
-            bias, residual = _apart(bias, out), _apart(residual, out)
+    def ready(x: Any, w: Any, bias: Any, residual: Any) -> list[Any]:
         images = [_ordered(x, last)]
         images += [] if w is None else [_ordered(w, weights_last)]
         images += [] if bias is None else [bias.contiguous()]
         images += [] if residual is None else [_ordered(residual, last)]
-        images = [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
-        suits = out is not None and _suits(out, checked) and out.data_ptr() % aligned == 0
-        made = out if suits else fresh(x)
-        if not _suits(made, checked):
-            made = _ordered(made, last)
+        return [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
+
+    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        with copying():
+            if out is not None:
+                _check_out(out, [a for a in (x, w) if a is not None])
+                bias, residual = _apart(bias, out), _apart(residual, out)
+            images = ready(x, w, bias, residual)
+            suits = out is not None and _suits(out, checked) and out.data_ptr() % aligned == 0
+            made = out if suits else fresh(x)
+            if not _suits(made, checked):
+                made = _ordered(made, last)
         launch(program, [a.data_ptr() for a in (*images, made)], x)
         if out is not None and made is not out:
-            out.copy_(made)
+            with copying():
+                out.copy_(made)
         return made if out is None else out
 
     return run
@@ -378,7 +385,7 @@ def _check_out(out: Any, inputs: list[Any]) -> None:
         raise UserError("out shares memory with an input, which is read while it is written", fix="pass another tensor")
 
 
-def _native(name: str, checked: Signature, given: tuple[Any, ...]) -> Run:
+def _native(name: str, checked: Signature, given: tuple[Any, ...], on: Device) -> Run:
     """Return PyTorch's own kernel, with the epilogue."""
     compute = torch_native.computed(checked.problem, name, options_of(name, given).layout)
 
@@ -386,7 +393,11 @@ def _native(name: str, checked: Signature, given: tuple[Any, ...]) -> Run:
         made = compute(x, w, bias, residual)
         return made if out is None else out.copy_(made)
 
-    return run
+    def run_on_cpu(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        with by_pytorch():
+            return run(x, w, bias, residual, out)
+
+    return run_on_cpu if on.kind == "cpu" else run
 
 
 def forget() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 
 import torch
@@ -15,6 +18,7 @@ from .plans import Plan
 
 _NUMBER = "_ZN2at15get_num_threadsEv"
 """`at::get_num_threads`."""
+_anyhow = nullcontext()
 
 
 @cache
@@ -22,12 +26,43 @@ def threads() -> running.Threads:
     """PyTorch's threads; our own where it was built without OpenMP."""
     library = os.path.join(os.path.dirname(getattr(torch, "__file__", "")), "lib", "libtorch_cpu.so")
     try:
-        team = OpenMpTeam(ctypes.CDLL(library), _NUMBER)
+        team = OpenMpTeam(ctypes.CDLL(library), _NUMBER, _revive)
     except OSError:
         return POOL
     return team if team.usable else POOL
 
 
+def _revive() -> None:
+    """Let PyTorch replace the thread pool that it has beside OpenMP's.
+
+    It does so when a thread first asks for its number of threads; of two that ask at once, one finds no pool.
+    """
+    torch.set_num_threads(torch.get_num_threads())
+
+
 def program_of(plan: Plan) -> running.Program:
     """The loaded program of a plan that is ours; on a CPU, it runs on PyTorch's threads."""
     return running.program_of(plan, threads())
+
+
+def lost() -> bool:
+    """Whether PyTorch's own loops would hang in this thread: in a fork, they wait for threads of the parent's."""
+    team = threads()
+    if not isinstance(team, OpenMpTeam) or not team.lost:
+        return False
+    return threading.current_thread() is threading.main_thread()  # which is the one that forked; others have new teams
+
+
+def by_pytorch() -> AbstractContextManager[None]:
+    """Return what surrounds PyTorch's own kernels on the CPU: where they would hang, they run in one thread."""
+    return _in_one_thread() if lost() else _anyhow
+
+
+@contextmanager
+def _in_one_thread() -> Iterator[None]:
+    number = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(number)

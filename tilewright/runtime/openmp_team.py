@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
+from collections.abc import Callable
 
+from ..core.forking import forked, new_lock
 from .thread_pool import POOL, memory_for
 
 _MOST = 1024
 """The most threads that share a loop."""
+_UNKNOWN = "unknown"
 
 
 def function_of(library: ctypes.CDLL, name: str) -> int:
@@ -23,6 +25,24 @@ def function_of(library: ctypes.CDLL, name: str) -> int:
         return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
     except AttributeError:
         return 0
+
+
+def loaded_before_fork(library: ctypes.CDLL) -> bool:
+    """Whether this process is a fork that has a library of its parent's, whose threads it has not."""
+    if not forked():
+        return False
+    path = os.path.realpath(library._name)
+    here, parents = (_place_of(path, owner) for owner in ("self", str(os.getppid())))
+    return parents in (here, _UNKNOWN)
+
+
+def _place_of(path: str, owner: str) -> str:
+    """The address at which a process has a library in its memory; "" where it has it nowhere."""
+    try:
+        with open(f"/proc/{owner}/maps", encoding="utf-8", errors="replace") as file:
+            return next((line.partition("-")[0] for line in file if line.rstrip().endswith(path)), "")
+    except OSError:
+        return _UNKNOWN
 
 
 class OpenMpTeam:
@@ -34,35 +54,49 @@ class OpenMpTeam:
         Whether the library has GCC's functions of OpenMP, which LLVM's and Intel's run-time libraries have too.
     ready : bool
         Whether loops can run; `start()` has them do so.
+    lost : bool
+        Whether they stayed behind in the process that this one is a fork of: the library's own loops would wait for
+        them, in the thread that forked.
     """
 
-    def __init__(self, library: ctypes.CDLL, number: str) -> None:
-        """Use the OpenMP that `library` has loaded; its function `number` returns how many threads run a loop."""
+    def __init__(self, library: ctypes.CDLL, number: str, revive: Callable[[], None] | None = None) -> None:
+        """Use the OpenMP that `library` has loaded.
+
+        Parameters
+        ----------
+        library : ctypes.CDLL
+        number : str
+            Its function that returns how many threads run a loop.
+        revive : callable, optional
+            What has the library ready in a fork: several threads may call `number` at once after it.
+        """
         names = ("GOMP_parallel", "omp_get_thread_num", number, "omp_in_parallel")
         self._functions = [function_of(library, name) for name in names]
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._kept: ctypes.Array[ctypes.c_char] | None = None
-        self._forked = False
+        self._revive = revive
+        self.lost = loaded_before_fork(library)
         self.usable = all(self._functions)
         self.ready = False
         os.register_at_fork(after_in_child=self._after_fork)
 
     def start(self) -> int:
         """Have the threads usable; returns the address of the function that runs a loop on them."""
-        if self._forked:
+        if self.lost:
             POOL.start()
         code = POOL.code()
         with self._lock:
             if not self.ready:  # a fork asks the library too, but has no pool of its threads
-                self._kept, address = (None, None) if self._forked else memory_for(_MOST)
+                self._kept, address = (None, None) if self.lost else memory_for(_MOST)
                 code.team[:] = [address, _MOST, *self._functions]
+                if self.lost and self._revive is not None:
+                    self._revive()
             self.ready = True
         return code.by_team
 
     def _after_fork(self) -> None:
         """A child has none of these threads, and OpenMP would wait for them: it has threads of our own."""
-        self._lock = threading.Lock()
-        self._forked = True
+        self.lost = True
         if self.ready:
             POOL.code().team[0] = None
             self.ready = False

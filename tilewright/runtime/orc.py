@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
+
+from ..core.forking import new_reentrant_lock, not_while_forking
 
 KNOWN = ("0.50.",)
 """Versions of llvmlite whose interface is the one that is called here."""
@@ -55,7 +56,7 @@ class Linker:
         self._dispose.argtypes, self._dispose.restype = (pointer, error), ctypes.c_bool
         self._free = library.LLVMPY_DisposeString
         self._free.argtypes, self._free.restype = (pointer,), None
-        self._lock = threading.Lock()
+        self._lock = new_reentrant_lock()  # linking may collect garbage, and with it code that is unloaded
         create = library.LLVMPY_CreateLLJITCompiler
         create.argtypes, create.restype = (pointer, ctypes.c_bool, ctypes.c_bool, error), pointer
         library.LLVMPY_InitializeNativeTarget()
@@ -83,6 +84,7 @@ class Linker:
             raise RuntimeError(self._text(said))
         return _Tracker(self, tracker), {symbol: one.address for symbol, one in zip(symbols, wanted, strict=True)}
 
+    @not_while_forking
     def drop(self, tracker: int) -> None:
         """Take linked objects out of memory."""
         said = ctypes.c_void_p()

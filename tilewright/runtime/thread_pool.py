@@ -11,7 +11,6 @@ import ctypes
 import os
 import platform
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 
 from ..codegen.llvm.binding import OF_THREADS, PARALLEL_FOR
 from ..core.errors import UserError
+from ..core.forking import new_lock
 from .llvm_link import keep_for_ever, link
 
 VARIABLE = "TILEWRIGHT_NUM_THREADS"
@@ -105,7 +105,7 @@ class ThreadPool:
     """The threads of this process: `number` of them, the calling one included."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._asked: int | None = None
         self._kept: list[ctypes.Array[ctypes.c_char]] = []  # an ended thread may still be looking at its pool
         self.ready = False
@@ -194,10 +194,9 @@ class ThreadPool:
 
     def _after_fork(self) -> None:
         """A child has none of the threads, and its copy of the pool may be in the middle of something."""
-        self._lock = threading.Lock()
-        if self.ready:
+        if _code.cache_info().currsize:  # another thread may have begun to start a pool that is not ready yet
             _code().current.value = None
-            self.ready = False
+        self.ready = False
 
 
 def _default() -> int:

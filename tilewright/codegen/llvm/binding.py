@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ...core.forking import not_while_forking
+
 PACKED = ".packed"
 """Suffix of the names of functions that the runtime calls."""
 PARALLEL_FOR = "tilewright_parallel_for"
@@ -22,6 +24,7 @@ OF_THREADS = (PARALLEL_FOR, LAUNCH, TASK_BARRIER)
 
 
 @cache
+@not_while_forking
 def binding() -> Any:
     """llvmlite's interface to LLVM, ready for use."""
     import llvmlite.binding as llvm

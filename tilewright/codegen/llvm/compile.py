@@ -44,6 +44,7 @@ class MachineCode:
 
 
 @cache
+@not_while_forking
 def host_processor(cpu: str | None = None, features: str | None = None) -> Processor:
     """This machine's processor; `cpu` and `features` (LLVM's names) name another one instead."""
     llvm = binding()

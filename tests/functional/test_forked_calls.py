@@ -1,0 +1,232 @@
+"""Calls in forks: children of processes whose threads compute, import, compile or unload code meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.paths import python_path
+
+PROGRAM = """
+import os, signal, sys, threading, time, traceback
+os.environ.update(TILEWRIGHT_NUM_THREADS="3", TILEWRIGHT_CACHE="0")
+
+def child(function, seconds=200):
+    '''0 where the function returns in a fork; else the fork's status, or "hangs".'''
+    sys.stdout.flush()
+    made = os.fork()
+    if made == 0:
+        status = 1
+        try:
+            function()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    end = time.monotonic() + seconds
+    while not (ended := os.waitpid(made, os.WNOHANG))[0]:
+        if time.monotonic() > end:
+            os.kill(made, signal.SIGKILL)
+            os.waitpid(made, 0)
+            return "hangs"
+        time.sleep(0.01)
+    return os.waitstatus_to_exitcode(ended[1])
+"""
+
+
+def run(program: str) -> list[str]:
+    """The words that a program prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + program],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        capture_output=True, text=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [*done.stdout.split(), done.stderr[-2000:]]
+
+
+PLANNING = """
+import numpy as np
+import tilewright as tw
+from tilewright.functional import compiler, plans
+call = lambda c: tw.conv2d(np.ones((1, c, 5, 5), "f"), np.ones((c, 1, 3, 3), "f"), groups=c)
+call(2)
+make, held, done = compiler.make, threading.Event(), threading.Event()
+def slow(*given):
+    held.set()
+    done.wait()
+    return make(*given)
+compiler.make = slow
+thread = threading.Thread(target=call, args=(3,))
+thread.start()
+held.wait()
+compiler.make = make
+def same_and_another():
+    assert (call(3) == 9).all() and (call(4) == 9).all()
+print(child(same_and_another, 60))
+done.set()
+thread.join()
+"""
+
+
+def test_a_fork_while_another_thread_makes_a_plan_makes_its_own() -> None:
+    assert run(PLANNING) == ["0", ""]
+
+
+IMPORTING = """
+import importlib.util, numpy as np
+import tilewright as tw
+began = threading.Event()
+class Slow:
+    '''Finds the compiler of calls, slowly.'''
+    def find_spec(self, name, path, target=None):
+        if name == "tilewright.functional.compiler":
+            began.set()
+            time.sleep(0.5)
+sys.meta_path.insert(0, Slow())
+call = lambda c: tw.conv2d(np.ones((1, c, 5, 5), "f"), np.ones((c, 1, 3, 3), "f"), groups=c)
+thread = threading.Thread(target=call, args=(3,))
+thread.start()
+began.wait()
+print(child(lambda: call(4), 60))
+thread.join()
+"""
+
+
+def test_a_fork_while_another_thread_imports_the_compiler_imports_it_too() -> None:
+    assert run(IMPORTING)[0] == "0"  # Python complains of hooks that modules register while others run
+
+
+UNLOADING = """
+from tilewright.runtime.llvm_link import link
+from tilewright.runtime.thread_pool import compiled_now
+binary = compiled_now("define i32 @f() { ret i32 1 }")
+load = lambda: link(binary, ["f"], {})[0]
+held, found = [], []
+def unload():
+    while held:
+        held.pop()
+for number in range(30):
+    held += [load() for _ in range(100)]
+    thread = threading.Thread(target=unload)
+    thread.start()
+    time.sleep(0.0002 * (number % 10))
+    found.append(child(load, 30))
+    thread.join()
+    if found[-1]:
+        break
+print(found.count(0))
+"""
+
+
+def test_forks_while_another_thread_unloads_code_load_code() -> None:
+    assert run(UNLOADING) == ["30", ""]
+
+
+def test_a_reentrant_lock_of_the_thread_that_forks_stays_its_own_in_the_fork() -> None:
+    program = "from tilewright.core.forking import new_reentrant_lock\nlock = new_reentrant_lock()\n"
+    program += "with lock:\n    made = os.fork()\nif made == 0:\n    os._exit(0)\n"
+    program += "print(os.waitstatus_to_exitcode(os.waitpid(made, 0)[1]))"
+    assert run(program) == ["0", ""], "the fork releases the lock as its parent does"
+
+
+def test_garbage_with_code_in_it_is_collected_while_its_thread_forks() -> None:
+    program = "from tilewright.core import forking\nbegan = time.monotonic()\n"
+    program += "gate = forking._gate\ngate.before_fork()\nforking.not_while_forking(lambda: None)()\n"
+    program += "gate.after_in_parent()\nprint(gate.inside, gate.forking)"
+    assert run("import faulthandler; faulthandler.dump_traceback_later(30, exit=True)\n" + program) == ["{}", "[]", ""]
+
+
+# PyTorch's tensors
+
+TENSORS = """
+import torch
+torch.set_num_threads(3)
+functional = torch.nn.functional
+x, w, dense = torch.randn(4, 64, 56, 56), torch.randn(64, 1, 3, 3), torch.randn(64, 64, 3, 3)
+turned = x.transpose(2, 3)
+out = torch.empty(4, 54, 54, 64).permute(0, 3, 1, 2)
+wanted = functional.conv2d(x, w, groups=64)
+wanted_turned, wanted_dense = functional.conv2d(turned, w, groups=64), functional.conv2d(x, dense)
+def same(found, wanted):
+    assert torch.get_num_threads() == 3, "PyTorch keeps its number of threads"
+    torch.set_num_threads(1)  # PyTorch's own loops would hang
+    torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-3)
+"""
+
+
+def run_with_torch(program: str) -> list[str]:
+    """The same, of a program that uses PyTorch."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    return run(TENSORS + program)
+
+
+def test_the_first_call_on_tensors_may_be_a_forks() -> None:
+    program = "import tilewright as tw\nprint(child(lambda: same(tw.conv2d(x, w, groups=64), wanted)))"
+    assert run_with_torch(program) == ["0", ""]
+
+
+def test_a_fork_may_be_the_first_to_import_tilewright() -> None:
+    program = (
+        "def first():\n    import tilewright as tw\n    same(tw.conv2d(x, w, groups=64), wanted)\nprint(child(first))"
+    )
+    assert run_with_torch(program) == ["0", ""]
+
+
+def test_tensors_that_must_be_copied_in_a_fork() -> None:
+    program = "import tilewright as tw\ntw.conv2d(x, w, groups=64)\n"
+    program += "print(child(lambda: same(tw.conv2d(turned, w, groups=64), wanted_turned)))\n"
+    program += "print(child(lambda: same(tw.conv2d(x, w, groups=64, out=out), wanted)))"
+    assert run_with_torch(program) == ["0", "0", ""]
+
+
+NATIVE = """
+import tilewright as tw
+from tilewright.functional import compiler, plans
+compiler.make = lambda *_: (plans.Decision(plans.THEIRS, why="it is asked for"), None)
+"""
+
+
+@pytest.mark.parametrize("first", ["", "tw.conv2d(x, dense)\n"], ids=["first", "known"])
+def test_calls_that_pytorch_computes_in_a_fork(first: str) -> None:
+    program = NATIVE + first + "print(child(lambda: same(tw.conv2d(x, dense), wanted_dense)))"
+    assert run_with_torch(program) == ["0", ""]
+
+
+def test_gradients_in_a_fork() -> None:
+    program = "import tilewright as tw\nx.requires_grad_()\nby = torch.randn_like(wanted_dense)\n"
+    program += "functional.conv2d(x, dense).relu().backward(by)\nwanted, x.grad = x.grad, None\n"
+    program += "def back():\n    tw.conv2d(x, dense, activation='relu').backward(by)\n    same(x.grad, wanted)\n"
+    assert run_with_torch(program + "print(child(back))") == ["0", ""]
+
+
+def test_threads_of_a_fork_may_be_the_first_to_call() -> None:
+    """PyTorch fails where two threads of a fork ask for the number of its threads at once."""
+    program = "import tilewright as tw\nfrom concurrent.futures import ThreadPoolExecutor\n"
+    program += "def both():\n    with ThreadPoolExecutor(2) as pool:\n"
+    program += "        found = list(pool.map(lambda _: tw.conv2d(x, w, groups=64), range(4)))\n"
+    program += "    for one in found:\n        torch.set_num_threads(3)\n        same(one, wanted)\n"
+    assert run_with_torch(program + "print([child(both) for _ in range(4)].count(0))") == ["4", ""]
+
+
+LOADER = """
+import tilewright as tw
+class Filtered(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return tw.conv2d(x[index : index + 1], w, groups=64)[0]
+tw.conv2d(x, w, groups=64)
+loader = torch.utils.data.DataLoader(Filtered(), 2, num_workers=2, multiprocessing_context="fork", timeout=200)
+found = torch.cat(list(loader))
+torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-3)
+print(len(found))
+"""
+
+
+def test_workers_of_a_data_loader() -> None:
+    assert run_with_torch(LOADER)[0] == "4"
