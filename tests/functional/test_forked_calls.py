@@ -199,8 +199,8 @@ def test_calls_that_pytorch_computes_in_a_fork(first: str) -> None:
 
 def test_gradients_in_a_fork() -> None:
     program = "import tilewright as tw\nx.requires_grad_()\nby = torch.randn_like(wanted_dense)\n"
-    program += "functional.conv2d(x, dense).relu().backward(by)\nwanted, x.grad = x.grad, None\n"
-    program += "def back():\n    tw.conv2d(x, dense, activation='relu').backward(by)\n    same(x.grad, wanted)\n"
+    program += "functional.silu(functional.conv2d(x, dense)).backward(by)\nwanted, x.grad = x.grad, None\n"
+    program += "def back():\n    tw.conv2d(x, dense, activation='silu').backward(by)\n    same(x.grad, wanted)\n"
     assert run_with_torch(program + "print(child(back))") == ["0", ""]
 
 
@@ -230,3 +230,9 @@ print(len(found))
 
 def test_workers_of_a_data_loader() -> None:
     assert run_with_torch(LOADER)[0] == "4"
+
+
+def test_a_call_is_tuned_in_a_fork_beside_pytorch() -> None:
+    program = "import tilewright as tw\nfrom tilewright.functional import tuning\ntuning.TIMEOUT = 600.0\n"
+    program += "found = lambda: same(tw.conv2d(x, w, groups=64, tune=0.5), wanted)\nprint(child(found))"
+    assert run_with_torch(program)[0] == "0", "PyTorch's kernel is timed, and does not wait for threads of the parent's"

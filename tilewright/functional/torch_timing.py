@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from .plans import OURS, Decision, Plan
 from .problem import TRANSPOSED, Problem
 from .torch_graphs import GraphTimer
 from .torch_tensors import launch
-from .torch_threads import program_of
+from .torch_threads import lost, program_of
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -32,6 +33,9 @@ Around = Callable[[], AbstractContextManager[Any]]
 
 def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
     """The seconds of one run of our kernel and of PyTorch's, on random data in the memory order of the problem."""
+    if on.kind == "cpu" and lost():  # PyTorch's loops have threads in a thread that this fork starts
+        with ThreadPoolExecutor(1) as apart:
+            return apart.submit(both, problem, on, executable).result()
     with torch.cuda.device(on.index if on.kind == "cuda" else -1):  # events and graphs are the current GPU's
         return _both(problem, on, executable)
 
