@@ -53,6 +53,8 @@ class _Kernel:
             return loop(var, extent, self.sequence([*loops, (var, extent)], depth + 1))
         if depth < 3 and kind == "guard":
             orelse = self.store(loops) if self.pick(False, False, True) else None
+            if self.pick(False, False, True):
+                return If(self.condition(loops), self.sequence(loops, depth + 1), orelse)
             return If(self.condition(loops), self.store(loops), orelse)
         if depth < 3 and kind == "let":
             self.count += 1

@@ -4,19 +4,23 @@ A shared buffer is in use where it may hold a value that is read later: it has b
 started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory where
 neither is stored to while the other is in use. Of two that have one type, the smaller one then becomes a view of the
 larger one. Where that leaves more bytes in use than an arena of bytes needs, in which buffers of any type overlap, they
-all become views of the arena. `place_barriers` keeps the last reader of the one and the writer of the other apart.
+all become views of the arena. `place_barriers` keeps the last reader of the one and the writer of the other apart. No
+barrier may stand in a branch or loop that threads of a block pass differently: all that such a statement accesses is in
+use throughout it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from functools import lru_cache, partial
 from math import lcm
 from typing import Any
 
 from ..core.hardware import MemoryScope
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import IntImm, Load
+from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import const
 from ..loops import uses
 from ..loops.liveness import Liveness, heads, parts, without_lifetimes
@@ -27,6 +31,7 @@ from ..loops.nodes import (
     Function,
     If,
     Launch,
+    Let,
     LifetimeStart,
     Seq,
     Stmt,
@@ -34,6 +39,7 @@ from ..loops.nodes import (
     While,
     map_statements,
 )
+from ..loops.uniformity import varies, varying_memory
 from ..loops.uses import NO_SOURCES, Sources
 from ..loops.walk import statements
 
@@ -51,15 +57,18 @@ def share_storage(function: Function, target: Target, options: Options) -> Funct
     def visit(stmt: Stmt) -> Stmt:
         if not isinstance(stmt, Launch):
             return map_statements(stmt, visit)
-        extents = [extent for tag, _, extent in stmt.threads if tag.is_thread]
+        threads = frozenset(var for tag, var, extent in stmt.threads if tag.is_thread and not _is_one(extent))
         # One thread gets no barriers, and without them compilers move accesses of different types past each other.
-        several = not all(isinstance(extent, IntImm) and extent.value == 1 for extent in extents)
-        return stmt.with_body(_kernel(stmt.body, memory.alignment if several else None))
+        return stmt.with_body(_kernel(stmt.body, threads, memory.alignment if threads else None))
 
     return function.with_body(visit(function.body))
 
 
-def _kernel(body: Stmt, alignment: int | None) -> Stmt:
+def _is_one(extent: Expr) -> bool:
+    return isinstance(extent, IntImm) and extent.value == 1
+
+
+def _kernel(body: Stmt, threads: frozenset[Var], alignment: int | None) -> Stmt:
     touched = uses.written(body) | uses.read(body)
     viewed = {buffer.memory for buffer in touched if buffer.alias_of is not None}
     allocated = dict.fromkeys(stmt.buffer for stmt in statements(body) if isinstance(stmt, Allocate))
@@ -67,7 +76,7 @@ def _kernel(body: Stmt, alignment: int | None) -> Stmt:
     shared = [buffer for buffer in shared if buffer not in viewed]
     if len(shared) < 2:
         return without_lifetimes(body)
-    clashes = _Clashes(frozenset(shared)).of(body)
+    clashes = _Clashes(frozenset(shared), threads, lru_cache(partial(varying_memory, body, threads))).of(body)
     body, views = without_lifetimes(body), _views(shared, clashes)
     if alignment is not None and all(buffer.dtype.lanes == 1 for buffer in shared):
         offsets = arena_offsets(shared, clashes, alignment)
@@ -140,10 +149,16 @@ def _elements(buffer: Buffer) -> int:
 
 
 class _Clashes:
-    """Finds the pairs of buffers of which one is stored to while the other is in use."""
+    """Finds the pairs of buffers of which one is stored to while the other is in use.
 
-    def __init__(self, buffers: Sources) -> None:
+    `threads` are the indices of the threads of a block; `memory` returns the memory in which they may find different
+    values.
+    """
+
+    def __init__(self, buffers: Sources, threads: frozenset[Var], memory: Callable[[], frozenset[Buffer]]) -> None:
         self.buffers = buffers
+        self.threads = threads  # and the names of values that differ between threads
+        self.memory = memory
         self.liveness = Liveness()
         self.found: Clashes = set()
 
@@ -168,8 +183,12 @@ class _Clashes:
             return held
         inside, written = parts(stmt), uses.written(stmt) & self.buffers
         live |= heads(stmt) & self.buffers  # while one thread stores, another may still be reading
-        if not inside:
+        if isinstance(stmt, Let) and self._varies(stmt.value):
+            self.threads |= {stmt.var}
+        if not inside or (written and self._is_divergent(stmt)):
             in_use = (held | written) & live
+            if inside:  # some threads may be anywhere in a divergent statement while others store
+                in_use |= written | uses.read(stmt) & self.buffers
             self.found |= {frozenset((buffer, other)) for buffer in written for other in in_use if other is not buffer}
             return held | written
         if isinstance(stmt, (For, While)):
@@ -179,6 +198,15 @@ class _Clashes:
         for part in inside:
             reached |= self._walk(part, held, live)
         return reached
+
+    def _is_divergent(self, stmt: Stmt) -> bool:
+        """Whether threads of a block may pass a branch or loop differently, so that no barrier may stand in it."""
+        if isinstance(stmt, For):
+            return self._varies(stmt.min, stmt.extent)
+        return isinstance(stmt, (If, While)) and self._varies(stmt.condition)
+
+    def _varies(self, *values: Expr) -> bool:
+        return any(varies(e, self.threads, self.memory() if uses.read(e) else frozenset()) for e in values)
 
     def _sequence(self, stmt: Seq, held: Sources, live: Sources) -> Sources:
         behind = [live]  # what is live behind each part, from the last one backwards
