@@ -71,7 +71,7 @@ def memory(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A tile, of random integers unless given, and the shared memory that holds it among other values."""
     kind = DType(load.source.dtype).numpy
-    tile = np.random.default_rng().integers(-8, 9, size) if tile is None else tile
+    tile = np.random.default_rng([*size, *"".join(names).encode()]).integers(-8, 9, size) if tile is None else tile
     held = np.full(int(load.source.shape[0]), 99, kind)
     for i in range(size[0]):
         for j in range(size[1]):

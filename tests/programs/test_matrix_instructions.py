@@ -33,7 +33,8 @@ ERRORS |= {"float16_float16": 4e-3, "bf16x6": 3e-7, "3xtf32_one": 3e-7}
 
 def draw(tensor: Any) -> np.ndarray:
     """Random values of a tensor's shape and type."""
-    rng, shape = np.random.default_rng(), [int(extent) for extent in tensor.shape]
+    shape = [int(extent) for extent in tensor.shape]
+    rng = np.random.default_rng([*shape, *tensor.op.name.encode()])
     kind = DType(tensor.dtype)
     if kind.is_float:
         return rng.uniform(-1, 1, shape).astype(kind.numpy)
