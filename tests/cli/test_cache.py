@@ -25,10 +25,10 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, w = np.ones((1, 2, 7, 11), np.float32), np.ones((2, 1, 3, 3), np.float32)
     tw.conv2d(x, w, groups=2)
     shown = run("show", folder=here)
-    assert "1 kernels and decisions" in shown
+    assert ": 1 entry, " in shown
     assert "conv  1x2x7x11  weights 2x1x3x3  groups 2  float32  NCHW" in shown
-    assert "1 entries written" in run("export", str(tmp_path / "all.tgz"), folder=here)
-    assert "1 entries taken in" in run("import", str(tmp_path / "all.tgz"), folder=there)
-    assert "1 kernels and decisions" in run("show", folder=there)
-    assert "1 entries removed" in run("clear", folder=here)
-    assert "0 kernels and decisions" in run("show", folder=here)
+    assert "1 entry written" in run("export", str(tmp_path / "all.tgz"), folder=here)
+    assert "1 entry taken in" in run("import", str(tmp_path / "all.tgz"), folder=there)
+    assert ": 1 entry, " in run("show", folder=there)
+    assert "1 entry removed" in run("clear", folder=here)
+    assert ": 0 entries, " in run("show", folder=here)

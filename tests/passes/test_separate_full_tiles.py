@@ -221,7 +221,8 @@ def test_tiles_inside_an_image_read_without_asking() -> None:
     made = run_pass(separate_full_tiles, before)
     tested = next(node for node in post_order(made.body) if isinstance(node, If))
     assert chosen(tested.then) == []
-    assert len(chosen(tested.orelse)) == 1  # type: ignore[arg-type]
+    assert tested.orelse is not None
+    assert len(chosen(tested.orelse)) == 1
 
 
 def test_choices_that_are_written_out_are_asked_together() -> None:

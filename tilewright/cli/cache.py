@@ -28,7 +28,7 @@ def show() -> int:
         device = entry.description["device"].split(" ")[0]
         problem = str(Problem.read(entry.description["problem"]))
         rows.append([used, f"{stat.st_size:,}", device, what, problem])
-    print_lines([f"{held.folder}: {len(rows)} kernels and decisions, {size:,} of at most {held.limit:,} bytes"])
+    print_lines([f"{held.folder}: {_entries(len(rows))}, {size:,} of at most {held.limit:,} bytes"])
     if rows:
         heads = [Column("last used", right=False), Column("bytes"), Column("device", right=False)]
         heads += [Column("runs", right=False), Column("problem", right=False)]
@@ -40,18 +40,22 @@ def clear() -> int:
     """Remove all entries."""
     held = store()
     host_store().clear()
-    print_lines([f"{held.clear()} entries removed from {held.folder}" if held.folder else "nothing is kept"])
+    print_lines([f"{_entries(held.clear())} removed from {held.folder}" if held.folder else "nothing is kept"])
     return 0
 
 
 def export(path: Path) -> int:
     """Write everything that is kept into one file."""
-    print_lines([f"{archive.export(store(), path)} entries written to {path}"])
+    print_lines([f"{_entries(archive.export(store(), path))} written to {path}"])
     return 0
 
 
 def load(path: Path) -> int:
     """Take in a file that `export` wrote; 1 where some of its entries are damaged or could not be kept."""
     taken, refused = archive.load(store(), path)
-    print_lines([f"{taken} entries taken in from {path}" + (f", {refused} refused" if refused else "")])
+    print_lines([f"{_entries(taken)} taken in from {path}" + (f", {refused} refused" if refused else "")])
     return 1 if refused else 0
+
+
+def _entries(count: int) -> str:
+    return f"{count} entr{'y' if count == 1 else 'ies'}"

@@ -61,13 +61,11 @@ def _without_choices(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
     inside = inner_first(stmt)
     if not _may_be_copied(inside):
         return None
-    nodes = list(post_order(stmt))
-    choices = [node for node in nodes if isinstance(node, IfThenElse) and not uses.read(node.condition)]
+    choices = [node for node in post_order(stmt) if isinstance(node, IfThenElse) and not uses.read(node.condition)]
     loops = [node for node in inside if isinstance(node, For)]
     if len(choices) < 2 and not any(choice in post_order(loop.body) for loop in loops for choice in choices):
         return None
-    ranges = {node.var: (node.min, node.extent) for node in loops}
-    hidden = {node.var for node in nodes if isinstance(node, Let)} | set(ranges)
+    ranges, hidden = _bound(inside)
     worst: dict[Expr, Expr] = {}
     for choice in choices:
         for part in conjuncts(choice.condition):
@@ -132,8 +130,7 @@ def _may_be_copied(nodes: list[Any]) -> bool:
 
 def _all_hold(nodes: list[Any], guards: list[If]) -> list[Expr]:
     """Conditions under which all guards hold in all iterations of the loops among `nodes`; none where not known."""
-    ranges = {node.var: (node.min, node.extent) for node in nodes if isinstance(node, For)}
-    hidden = {node.var for node in nodes if isinstance(node, Let)} | set(ranges)
+    ranges, hidden = _bound(nodes)
     found: dict[Expr, None] = {}
     for guard in guards:
         for part in _parts(guard.condition):
@@ -142,6 +139,12 @@ def _all_hold(nodes: list[Any], guards: list[If]) -> list[Expr]:
                 return []
             found[simplify(worst, EMPTY)] = None
     return [condition for condition in found if condition is not TRUE]
+
+
+def _bound(nodes: list[Any]) -> tuple[dict[Var, tuple[Expr, Expr]], set[Var]]:
+    """Minimum and extent of each loop among `nodes`, and all variables that have no value outside of them."""
+    ranges = {node.var: (node.min, node.extent) for node in nodes if isinstance(node, For)}
+    return ranges, {node.var for node in nodes if isinstance(node, Let)} | set(ranges)
 
 
 def _parts(condition: Expr) -> tuple[Expr, ...]:
