@@ -10,19 +10,22 @@ best and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turn
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import multiprocessing
+import pickle
 import statistics
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import zip_longest
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from benchmarks.convolution_rows import DENSE, WORKLOADS
-from benchmarks.likely_configurations import TARGET, compiled_otherwise, drawn, of_small_images
+from benchmarks.likely_configurations import TARGET, compiled_otherwise, drawn, neighbours, of_small_images
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.driver import build
@@ -60,12 +63,14 @@ def jobs_of(
     shipped: bool = False,
     epilogue: bool = False,
     strategy: str = "",
+    near: bool = False,
 ) -> Iterator[Job]:
     """What to compile for a row: the first configuration, `seeds`, and what the model likes, one after another.
 
     With `shipped`, the first configuration is that of the record that ships for the layer or the nearest one. With
     `epilogue`, all but that have an epilogue, and it has one as well. With the name of a `strategy`, that is drawn from
-    before the one that is chosen without measurements.
+    before the one that is chosen without measurements. With `near`, those next to what ships come before what the model
+    likes.
     """
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     template, first = family.choose(of, TARGET)
@@ -74,8 +79,10 @@ def jobs_of(
     if known is not None:
         template, first = known.template, known.config
     found = dict.fromkeys([(template.name, first.index)])
+    starts = [(template, first)]
     known = recorded(able, of, TARGET, fused=True) if shipped and epilogue else None
     if known is not None:
+        starts.append((known.template, known.config))
         found[known.template.name, known.config.index] = None
         for index in compiled_otherwise(known.template, of, known.config, trials):
             found[known.template.name, index] = None
@@ -86,6 +93,9 @@ def jobs_of(
         found.update(dict.fromkeys((family.name, index) for index in of_small_images(of, trials // 3)))
     for which, choices in seeds.get(f"{name} {mode}", ()):
         found[which, _named(which).strategy(TARGET).nearest(of, choices).index] = None
+    if near:
+        beside = ([(each.name, i) for i in neighbours(each, of, config, trials)] for each, config in starts)
+        found.update(dict.fromkeys(job for jobs in zip_longest(*beside) for job in jobs if job is not None))
     for other in able:
         if other.name == strategy:
             found.update(dict.fromkeys((other.name, index) for index in drawn(other, of, trials)))
@@ -310,6 +320,11 @@ def geomeans(lines: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"{mode:14} {who:8} geomean {mean:5.2f} over {len(ratios)}, least {min(ratios):.2f}"
 
 
+def _programs(path: Path | None) -> dict[Job, CompiledProgram | str]:
+    """What `--compile-only` wrote."""
+    return pickle.loads(gzip.decompress(path.read_bytes())) if path else {}
+
+
 def main() -> None:
     """Measure the rows and modes that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -321,8 +336,10 @@ def main() -> None:
     parser.add_argument("--epilogue", action="store_true", help="tune kernels with bias and relu, for a log of theirs")
     parser.add_argument("--shipped", action="store_true", help="begin with the record that ships, where there is one")
     parser.add_argument("--strategy", default="", help="the template to draw from: topi/conv2d.grouped_rows")
+    parser.add_argument("--near", action="store_true", help="try configurations next to those that ship first")
     parser.add_argument("--seeds", type=Path, help="a file of configurations to measure too, by row and mode")
-    parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("--compile-only", action="store_true", help="measure nothing, and write OUT/programs")
+    parser.add_argument("--programs", type=Path, help="what --compile-only wrote, so that little is compiled here")
     parser.add_argument("--out", type=Path, default=Path("convolution-sweep"))
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -332,17 +349,20 @@ def main() -> None:
     rows = [name for name in WORKLOADS if any(name.startswith(n) for n in given.names or [""])]
     rows = [name for name in rows if given.names or not name.startswith(DENSE)]
     pairs = [(name, mode) for mode in given.modes for name in rows if workload_of(name, mode) is not None]
-    options = (given.trials, given.fused, seeds, given.shipped, given.epilogue, given.strategy)
+    options = (given.trials, given.fused, seeds, given.shipped, given.epilogue, given.strategy, given.near)
     jobs = [job for pair in pairs for job in jobs_of(*pair, *options)]
+    had: dict[Job, CompiledProgram | str] = _programs(given.programs)
     lines: list[dict[str, Any]] = []
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
-        done = pool.map(compiled, jobs, chunksize=1)
+        done = pool.map(compiled, [job for job in jobs if job not in had], chunksize=1)
         for name, mode in pairs:
-            count = sum(job[:2] == (name, mode) for job in jobs)
-            programs = [next(done) for _ in range(count)]
+            own = [job for job in jobs if job[:2] == (name, mode)]
+            programs = [(job, had[job]) if job in had else next(done) for job in own]
             if given.compile_only:
+                had.update(programs)
+                (given.out / "programs").write_bytes(gzip.compress(pickle.dumps(had), 1))
                 failed = [program for _, program in programs if isinstance(program, str)]
-                print(f"{name:24} {mode:13} {count} programs, {len(failed)} failed {failed[:1]}", flush=True)
+                print(f"{name:24} {mode:13} {len(own)} programs, {len(failed)} failed {failed[:1]}", flush=True)
                 continue
             if time.perf_counter() - began > given.seconds:
                 print(f"{name} {mode}: no time left", flush=True)

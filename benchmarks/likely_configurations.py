@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
+from math import log2
 from typing import Any
 
 from tilewright.core.target import Target
@@ -23,6 +24,34 @@ def compiled_otherwise(template: PackagedTemplate[Any], of: Any, config: Config,
     every = list(product(*(knobs[name] for name in names)))
     for choices in every[: max(1, trials // 2)] if names else ():
         yield strategy.nearest(of, {**same, **dict(zip(names, choices, strict=True))}).index
+
+
+def neighbours(template: PackagedTemplate[Any], of: Any, config: Config, count: int) -> Iterator[int]:
+    """Configurations that differ in one knob, then in two, the nearest choices first; no more than `count`.
+
+    Twice or half of a size is one step, and so is another value of a knob that has no sizes.
+    """
+    space = template.strategy(TARGET).space(of)
+    here = space.point(config.index)
+    steps = [
+        sorted((away, at, place) for place in range(len(knob)) if 0 < (away := _away(knob, here[at], place)) <= 2)
+        for at, knob in enumerate(space.knobs)
+    ]
+    alone = [[step] for step in sorted(step for own in steps for step in own)]
+    both = [[*pair] for one, other in combinations(steps, 2) for pair in product(one, other)]
+    moves = alone + sorted(both, key=lambda pair: sum(away for away, _, _ in pair))
+    places = ({at: place for _, at, place in move} for move in moves)
+    indices = (space.index([move.get(at, place) for at, place in enumerate(here)]) for move in places)
+    for _, index in zip(range(count), filter(space.is_index_valid, indices), strict=False):
+        yield index
+
+
+def _away(knob: Any, here: int, there: int) -> float:
+    """How far apart two choices of a knob are, in steps."""
+    a, b = knob.choices[here], knob.choices[there]
+    if not hasattr(a, "size"):
+        return float(here != there)
+    return sum(abs(log2(max(v, 1)) - log2(max(w, 1))) for v, w in zip(a.size[1:], b.size[1:], strict=True))
 
 
 def drawn(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[int]:
