@@ -69,8 +69,8 @@ def jobs_of(
 
     With `shipped`, the first configuration is that of the record that ships for the layer or the nearest one. With
     `epilogue`, all but that have an epilogue, and it has one as well. With the name of a `strategy`, that is drawn from
-    before the one that is chosen without measurements. With `near`, those next to what ships come before what the model
-    likes.
+    before the one that is chosen without measurements. With `near`, those next to what ships and to `seeds` come
+    before what the model likes.
     """
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     template, first = family.choose(of, TARGET)
@@ -92,7 +92,8 @@ def jobs_of(
     if family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400 and trials > 8:
         found.update(dict.fromkeys((family.name, index) for index in of_small_images(of, trials // 3)))
     for which, choices in seeds.get(f"{name} {mode}", ()):
-        found[which, _named(which).strategy(TARGET).nearest(of, choices).index] = None
+        starts.append((_named(which), _named(which).strategy(TARGET).nearest(of, choices)))
+        found[which, starts[-1][1].index] = None
     if near:
         beside = ([(each.name, i) for i in neighbours(each, of, config, trials)] for each, config in starts)
         found.update(dict.fromkeys(job for jobs in zip_longest(*beside) for job in jobs if job is not None))
@@ -263,7 +264,9 @@ def measure(
         keep(best[1], line["tuned"] * 1e-6, log)
     pytorch = min(us for who, us in line.items() if who.startswith("PyTorch"))
     moved = sum(t.numel() * t.element_size() for t in (row.data, row.weights, row.out))
-    return {"row": row.name, "mode": row.mode, **line, "pytorch": pytorch, "bytes": moved, "flop": row.of.flop}
+    device = row.torch.cuda.get_device_name()
+    known = {"row": row.name, "mode": row.mode, "device": device}
+    return {**known, **line, "pytorch": pytorch, "bytes": moved, "flop": row.of.flop}
 
 
 def in_turns(timers: dict[str, Any]) -> dict[str, float]:

@@ -34,7 +34,7 @@ def ship(lines: list[Line], to: str = _NETWORKS) -> str:
     A record comes in place of that of its layer and strategy, and of those of other strategies that are said to be
     faster, which other runs measured; and of slower ones with an epilogue, which would keep calls from it. One that is
     less than 1% faster than what ships is left out: in the same run if that began with what ships, else by the times
-    that both records say, and then no decision rests on it either.
+    that both records say, and then no decision rests on it either. Decisions rest on the times of one kind of GPU.
     """
     logs = {path: read(path) for path in RECORDS.glob("*.log")}
     fastest: dict[str, Record] = {}
@@ -43,6 +43,7 @@ def ship(lines: list[Line], to: str = _NETWORKS) -> str:
     pairs = [(line, fastest.get(_workload(line["record"]))) for line in lines]
     better = [line["record"] for line, record in pairs if _is_better(line, record)]
     judged = [line for line, record in pairs if _is_better(line, record) or _began_with(line, record)]
+    judged = [line for line in judged if line["device"] == _DEVICE]
     for path, own in logs.items():
         yields = _is_slower if path.name == _EPILOGUES else _yields
         left = [record for record in own if not any(yields(record, other) for other in better)]
@@ -116,7 +117,12 @@ def of_sweep(folder: Path, log: str) -> list[Line]:
             problem = Problem(CONV, of.shape, of.channels, *windows, of.groups, of.dtype, of.layout)
             first = (line["trials"][0]["template"], line["trials"][0]["index"], line.get("untuned", inf) * 1e-6)
             theirs = line[_SAME_ORDER[of.layout]] * 1e-6
-            sides = {"problem": problem.described(), "device": _DEVICE, "ours": line["tuned"] * 1e-6, "theirs": theirs}
+            sides = {
+                "problem": problem.described(),
+                "device": line.get("device", _DEVICE),
+                "ours": line["tuned"] * 1e-6,
+                "theirs": theirs,
+            }
             found.append({**line, **sides, "record": record, "tried": [first]})
     return found
 
