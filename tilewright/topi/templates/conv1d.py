@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import annotate_knob, split_knob, value_knob
 from ...tune.space.space import Space
@@ -37,6 +38,11 @@ def space(of: Conv1d) -> Space:
             value_knob("unroll_explicit", [0, 1]),
         ]
     )
+
+
+def declare(of: Conv1d, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+    """Declare the sums, which start at a bias: it arrives with the first terms, not after the last one."""
+    return of.sums(data, weights, bias)
 
 
 def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -78,4 +84,6 @@ def _on(target: Target) -> ScheduleStrategy[Conv1d]:
     return replace(ON_GPU, usual=partial(usual, gpu=Gpu.of(target)))
 
 
-ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual, ranked=True, lead=LEAD, tailored=_on)
+ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(
+    space, schedule, usual, declare, ranked=True, lead=LEAD, tailored=_on, starts_at_bias=True
+)

@@ -58,14 +58,15 @@ class Conv1d(Convolution):
     def placeholders(self) -> tuple[Tensor, Tensor]:
         return placeholder(self.shape, self.dtype, "A"), placeholder((self.kernel,), self.dtype, "W")
 
-    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
+    def sums(self, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
         padded = nn.pad(data, self.padding[:1], self.padding[1:], name="padded")
         r = reduce_axis((0, self.kernel), name="r")
         last, kind = self.kernel - 1, sum_dtype(self.dtype)  # a convolution's kernel runs backwards
 
         def element(i: Any) -> Any:
             value, weight = padded[i * self.stride + last - r], weights[r]
-            return reduce_sum(value.astype(kind) * weight.astype(kind), axis=r)
+            start = None if bias is None else bias[0].astype(kind)
+            return reduce_sum(value.astype(kind) * weight.astype(kind), axis=r, init=start)
 
         made: Tensor = compute(self.out_shape, element, name="B")
         return made
