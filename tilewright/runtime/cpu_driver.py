@@ -21,6 +21,9 @@ ALIGNMENT = 64
 """Bytes that memory of our own is aligned to: a cache line, and the widest vector."""
 
 
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+
+
 class HostMemory(int):
     """A handle: the address of some host memory, which it keeps alive, and its `bytes` as an array."""
 
@@ -48,7 +51,8 @@ class CpuDriver(Driver):
             name=_line("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
             multi_processor_count=len(os.sched_getaffinity(0)),
             total_global_memory=_kilobytes(_line("/proc/meminfo", "MemTotal")),
-            l2_cache_bytes=_kilobytes(_line("/sys/devices/system/cpu/cpu0/cache/index2/size", "")),
+            l2_cache_bytes=_kilobytes(_line(f"{_CACHES}/index2/size", "")),
+            last_cache_bytes=max(_kilobytes(_line(f"{_CACHES}/index{at}/size", "")) for at in range(2, 5)),
             on_host=True,
         )
 

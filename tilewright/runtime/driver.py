@@ -60,6 +60,8 @@ class DeviceAttributes(NamedTuple):
     total_global_memory: int = 0
     l2_cache_bytes: int = 0
     driver_version: str = ""
+    last_cache_bytes: int = 0
+    """Of a CPU: its largest cache, the last before memory."""
     on_host: bool = False
     """Whether it computes on the very cores that run this process."""
 

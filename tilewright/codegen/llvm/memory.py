@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 from ...core.dtype import DType
 from ...core.errors import InternalError
+from ...core.hardware import MemoryScope
 from ...expr import nodes as n
 from ...expr import operators as op
 from ...loops.nodes import Store
@@ -15,12 +17,20 @@ from .expr import ExprWriter
 from .types import LLVMValue, constant, lanes_constant, memory_type, splat_constant, vector
 from .writer import FunctionWriter
 
+_LINE = 64
+"""Bytes that leave for memory together, past the caches, from an address that is a multiple of them (shorter vectors:
+of their own size)."""
+
 
 class Memory:
     """Accesses to buffers, in the function that `out` writes."""
 
     def __init__(self, out: FunctionWriter) -> None:
         self.out = out
+        self.past_caches = False
+        """Whether vectors are stored to the memory of arguments past the caches, where their addresses permit it."""
+        self.unordered = False
+        """Whether there was such a store: other threads see it only behind a fence."""
         self.expr: ExprWriter
         """Set once the two are made: each needs the other."""
 
@@ -100,7 +110,9 @@ class Memory:
         ramp = contiguous(index)
         if ramp is not None:
             address = self._address(buffer, self.expr.index(ramp.base))
-            if mask is None:
+            if mask is None and self.past_caches and buffer.scope is MemoryScope.GLOBAL:
+                self._store_past_caches(value, address, align, lanes * align)
+            elif mask is None:
                 self.out.do(f"store {value}, {address}, align {align}")
             else:
                 value = self._computed(value, lanes)
@@ -109,6 +121,30 @@ class Memory:
         places = self._addresses(buffer, self.expr.lanes_index(index), lanes)
         name = f"llvm.masked.scatter.{mangled(value.type)}.v{lanes}p0"
         self._write(name, value, places, align, mask or _all(lanes))
+
+    def _store_past_caches(self, value: LLVMValue, address: LLVMValue, align: int, size: int) -> None:
+        """Store a vector of `size` bytes with a non-temporal hint, which is for aligned addresses only."""
+        out, unit = self.out, min(size, _LINE)
+        if size % unit or unit & (unit - 1):
+            out.do(f"store {value}, {address}, align {align}")
+            return
+        low = out.binary("and", out.convert("ptrtoint", address, "i64"), LLVMValue("i64", str(unit - 1)), "low")
+        aligned, elsewhere, stored = out.label("aligned"), out.label("elsewhere"), out.label("stored")
+        out.branch_if(out.compare("icmp eq", low, LLVMValue("i64", "0")), aligned, elsewhere)
+        for label, how in ((aligned, f"align {unit}, {out.module.nontemporal()}"), (elsewhere, f"align {align}")):
+            out.start(label)
+            out.do(f"store {value}, {address}, {how}")
+            out.branch(stored)
+        out.start(stored)
+        self.unordered = True
+
+    def order(self) -> None:
+        """Have other threads see what was stored past the caches before what follows; x86 has an instruction for it."""
+        if self.unordered and platform.machine() in ("x86_64", "AMD64"):
+            self.out.module.declare("llvm.x86.sse.sfence", "void", [], "nounwind")
+            self.out.do("call void @llvm.x86.sse.sfence()")
+        elif self.unordered:
+            self.out.do("fence release")
 
     def _computed(self, value: LLVMValue, lanes: int) -> LLVMValue:
         """Hide the origin of a vector of narrow integers from LLVM.

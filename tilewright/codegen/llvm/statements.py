@@ -30,6 +30,7 @@ from ...loops.nodes import (
     Tensorized,
     While,
 )
+from ...schedule.primitives.annotate import NONTEMPORAL_STORES
 from ..kernel import Param, product, root
 from .binding import PARALLEL_FOR
 from .convert import mangled
@@ -115,6 +116,7 @@ class BodyWriter:
         self._finish()
 
     def _finish(self) -> None:
+        self.memory.order()
         self.out.give("i32 0")
         head = f"define internal i32 @{self.name}({', '.join(self.arguments)}) #0"
         self.module.functions.append(self.out.text(head))
@@ -193,6 +195,13 @@ class BodyWriter:
     # Loops
 
     def _for(self, s: For) -> None:
+        around = self.memory.past_caches
+        if dict(s.pragmas).get(NONTEMPORAL_STORES) and self.tasks is None:  # whose barriers order other stores only
+            self.memory.past_caches = True
+        self._loop(s)
+        self.memory.past_caches = around
+
+    def _loop(self, s: For) -> None:
         keys = frozenset(key for key, _ in s.pragmas) & KEYS
         if keys:
             write_marked(self, s, keys)
@@ -259,7 +268,13 @@ class BodyWriter:
     def _parallel(self, s: For) -> None:
         with self.expr.scope():
             extent = self.expr.index(s.extent)
-        function, closure = self.function_of(s, f"parallel.{s.var.name}", RANGE, lambda inner: inner.write_range(s))
+        past_caches = self.memory.past_caches
+
+        def write(inner: BodyWriter) -> None:
+            inner.memory.past_caches = past_caches
+            inner.write_range(s)
+
+        function, closure = self.function_of(s, f"parallel.{s.var.name}", RANGE, write)
         status = self.out.call(PARALLEL_FOR, "i32", [function, closure, extent])
         self._leave_if(self.out.compare("icmp ne", status, LLVMValue("i32", "0")))
 

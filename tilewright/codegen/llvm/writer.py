@@ -20,6 +20,7 @@ class ModuleWriter:
         self._declared: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
         self._metadata: list[str] = []
+        self._nontemporal: int | None = None
         self._symbols: set[str] = set()
         self._texts: dict[str, str] = {}
         self.imports: dict[str, None] = {}
@@ -68,6 +69,13 @@ class ModuleWriter:
         nodes = [f"!{{!{hint}}}" for hint in hints]
         self._metadata.append(f"!{own} = distinct !{{!{own}, {', '.join(nodes)}}}")
         return f"!{own}"
+
+    def nontemporal(self) -> str:
+        """The metadata of accesses whose memory is not accessed again soon."""
+        if self._nontemporal is None:
+            self._nontemporal = len(self._metadata)
+            self._metadata.append(f"!{self._nontemporal} = !{{i32 1}}")
+        return f"!nontemporal !{self._nontemporal}"
 
     def text(self, head: Sequence[str]) -> str:
         """The whole module."""

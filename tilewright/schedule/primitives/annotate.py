@@ -67,8 +67,8 @@ def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule,
     return _annotated(schedule, stage, loop, LoopKind.PARALLEL, "parallel")
 
 
-RESIDENT_BLOCKS = "resident_blocks"
-NUMBERS = ("auto_unroll_max_step", "unroll_explicit", RESIDENT_BLOCKS, GUARDED_READS)
+RESIDENT_BLOCKS, NONTEMPORAL_STORES = "resident_blocks", "nontemporal_stores"
+NUMBERS = ("auto_unroll_max_step", "unroll_explicit", RESIDENT_BLOCKS, GUARDED_READS, NONTEMPORAL_STORES)
 """Pragmas whose value is a whole number."""
 IMPORTS = ("import_llvm", "import_c")  # pragmas whose value is code, or the path of a file that holds it
 LAUNCH_POINT, STRIDE_PATTERN, BARRIER_WHEN_FINISH = TASKS = (
@@ -92,7 +92,9 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     of `__launch_bounds__`), or fewer blocks where a thread would spill 64 bytes; other targets have no such limit.
     `guarded_reads=1`, of any loop of a stage, has the stages that it reads computed only for the iterations that its
     guards let through, where its loops run further than the axis that they split: of a tile that leaves its group of
-    rows, only rows of that group. `import_c` and `import_llvm` bring functions that the program calls, as source or as
+    rows, only rows of that group. `nontemporal_stores=1` has CPUs write whole vectors to memory past their caches, in
+    the loop and below it: for results larger than the caches, which need not be read before they are overwritten then.
+    `import_c` and `import_llvm` bring functions that the program calls, as source or as
     the path of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and "vectorize" are the primitives
     of these names; a key that nothing here reads draws a warning, and stays with the loop as an annotation, for passes
     of one's own.

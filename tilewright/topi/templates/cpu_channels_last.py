@@ -13,6 +13,7 @@ from typing import Any
 from ...core.dtype import DType
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
+from ...schedule.primitives.annotate import NONTEMPORAL_STORES
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
@@ -20,7 +21,7 @@ from ...tune.space.space import Space
 from .declarations import sums_of
 from .images import Images
 from .layouts import from_layout
-from .processor import AVX512, VectorRegisters
+from .processor import AVX512, VectorRegisters, exceeds_caches
 from .template import ScheduleStrategy
 from .tensors import Tensors
 
@@ -28,8 +29,9 @@ _LANES = (4, 8, 16, 32)
 _COLUMNS = (1, 2, 4, 7, 8)
 _WIDEST = 16
 """Lanes of a vector whose filters are of one group."""
-_WIDE = 5
-"""Columns of a window from which on those of neighbouring results are mostly the same."""
+_WIDE, _LONG_WINDOW = 5, 16
+"""Columns of a window from which on those of neighbouring results are mostly the same; and from which on a line of it
+is read from the nearest cache, where twice as many channels at a time cost few more instructions."""
 _ABREAST = 8
 """Columns that the registers have room for where those of images share much: 128 bytes of each are fetched together."""
 _FEW = 32
@@ -39,6 +41,10 @@ _LONG = 64
 threads, times some."""
 _ROWS = 64
 """Rows of results of all images up to which tiles of columns are a thread's turn, too: lines have a row an image."""
+_CHAINS = 8
+"""Vectors of sums that keep a processor busy: it starts two products in a cycle, and each takes four."""
+_LINE = 64
+"""Bytes of a cache line. One that is stored in parts, past the caches, reaches memory in parts."""
 _AHEAD = 512
 """Bytes of channels ahead of which columns are fetched. Each column is a stream of its own, too short for a processor
 to see where it goes: from memory, 7 taps take 0.7 of the time. At 1024 bytes, half of the gain is gone."""
@@ -94,6 +100,8 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     if co not in spread and _mostly_new(of, config["tile_x"].size[-1]):
         lane_bytes = config["tile_c"].size[-1] * DType(of.dtype).bytes
         s[out].prefetch(t.padded if config["store_padding"].val else t.data, co, max(1, _AHEAD // lane_bytes))
+    if _passes_by(of, config["tile_c" if of.layout == "NHWC" else "tile_x"].size[-1]):
+        s[out].pragma(inner[0], NONTEMPORAL_STORES, 1)
     s[out].vectorize(inner[-1])
     s[out].parallel(s[out].fuse(*spread))
     s[sums].compute_at(s[out], xo if co in spread else co)
@@ -114,6 +122,16 @@ def _of_one_group(of: Images) -> int:
     return next((n for n in range(min(own, _WIDEST), 1, -1) if own % n == 0), _WIDEST)
 
 
+def _passes_by(of: Images, lanes: int) -> bool:
+    """Whether results are best stored past the caches, a whole line at a time: nothing of them would stay there.
+
+    The caches hold less than what a layer reads and writes, and before a store they would read what it overwrites.
+    """
+    width, line = DType(of.dtype).bytes, VectorRegisters.of(Target("llvm")).bytes
+    touched = (prod(of.shape) + of.shape[0] * of.filters * prod(of.places)) * width
+    return line == _LINE and lanes * width % line == 0 and exceeds_caches(touched)
+
+
 def _mostly_new(of: Images, columns: int) -> bool:
     """Whether at least half of what a tile reads was not read by the one before it: lines, and windows not too long.
 
@@ -132,19 +150,30 @@ def usual(of: Images, registers: VectorRegisters = AVX512) -> dict[str, Any]:
     """Vectors of 16 channels or of those of one group; seven columns together, or as many as leave few over.
 
     Sums fill at most half of the registers. Where that leaves four columns, and neighbouring columns share most of what
-    they read, shorter vectors let more of them be computed together.
+    they read, shorter vectors let more of them be computed together; fewer, where a row of the window then stays in
+    registers as well.
     """
     columns, room = of.places[1], registers.room(of.dtype)
     alone, lanes = of.groups == of.shape[1], _of_one_group(of)
     if of.groups == 1 or alone:
         most = min(lanes, max(_LANES[0], room // 4))
         if alone and of.kernel[1] >= _WIDE:
-            most = room // _ABREAST if of.kernel[0] > 1 else registers.lanes(of.dtype)
+            long = of.kernel[0] > 1 or of.kernel[1] >= _LONG_WINDOW
+            most = room // _ABREAST if long else registers.lanes(of.dtype)
         lanes = _dividing(of.filters, most)
     fit = [n for n in (7, 8, 4) if n * lanes <= room] or [1]
+    if alone and of.kernel[1] >= _WIDE:
+        fit = [n for n in fit if _stays(of, n, lanes, registers)] or fit
     own = min(fit, key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # a tile loads its weights
     stored = of.shape[1] // of.groups > _FEW
     return {"tile_c": [lanes], "tile_x": [own], "unroll_kernel": 1, "store_padding": stored}
+
+
+def _stays(of: Images, columns: int, lanes: int, registers: VectorRegisters) -> bool:
+    """Whether registers hold a row of the window beside the sums of so many columns, and those are enough at a time."""
+    vectors = lanes // registers.lanes(of.dtype)
+    seen = (columns - 1) * of.stride[1] + (of.kernel[1] - 1) * of.dilation[1] + 1
+    return columns * vectors >= _CHAINS and (columns + seen) * vectors <= registers.number
 
 
 def covers(of: Images) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from ...codegen.llvm.compile import host_processor
 from ...core.architectures import x86_hardware
 from ...core.target import Target
+from ...runtime.device import cpu
 from .workload import sum_dtype
 
 
@@ -38,3 +40,14 @@ class VectorRegisters:
 
 AVX512 = VectorRegisters(32, 64)
 """Where nothing is known of the processor."""
+
+
+@cache
+def cache_bytes() -> int:
+    """The bytes of the largest cache of this machine's processor; 0 where the system does not tell."""
+    return cpu().attributes.last_cache_bytes
+
+
+def exceeds_caches(size: int) -> bool:
+    """Whether so many bytes are more than the caches of this machine hold."""
+    return 0 < cache_bytes() < size
