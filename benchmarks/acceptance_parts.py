@@ -90,15 +90,16 @@ def _swept(units: list[str], trials: int, fused: bool) -> Measures:
 
 
 def _jobs(unit: str, trials: int, fused: bool) -> list[Any]:
-    """What ships first; then as many configurations of each strategy with a model, whether a call takes it or not."""
+    """What ships and what is like it, then as many of each strategy with a model, whether a call takes it or not."""
     from benchmarks.convolution_sweep import FAMILIES, TARGET, jobs_of, workload_of
 
     mode, name = unit.split()
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     able = [template for template in family.strategies if template.covers(of, TARGET)] if trials > 1 else []
-    names = [template.name for template in able if template.strategy(TARGET).order(of)] or [""]
-    share = max(1, trials // len(names))
-    drawn = (jobs_of(name, mode, share, fused, {}, shipped=True, strategy=which) for which in names)
+    names = [template.name for template in able if template.strategy(TARGET).order(of)]
+    share = max(1, trials // (len(names) + 1))
+    drawn = [jobs_of(name, mode, share, fused, {}, shipped=True, near=trials > 1)]
+    drawn += [jobs_of(name, mode, share, fused, {}, shipped=True, strategy=which) for which in names]
     return list(dict.fromkeys(job for jobs in drawn for job in jobs))[: max(trials, 2)]
 
 

@@ -43,6 +43,8 @@ Job = tuple[str, str, str, int, bool]
 """The row and the mode, the template's name, the configuration's index, and whether it has an epilogue."""
 Seeds = dict[str, list[tuple[str, dict[str, Any]]]]
 """By row and mode: templates, and the wanted choices of their knobs."""
+Start = tuple[PackagedTemplate[Any], Config]
+"""A configuration that others are like, which are tried as well."""
 
 
 def workload_of(name: str, mode: str) -> Any:
@@ -73,46 +75,54 @@ def jobs_of(
     before what the model likes.
     """
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
-    template, first = family.choose(of, TARGET)
     able = [t for t in family.strategies if t.covers(of, TARGET)]
+    template, first = family.choose(of, TARGET)
     known = recorded(able, of, TARGET) if shipped else None
     if known is not None:
         template, first = known.template, known.config
-    found = dict.fromkeys([(template.name, first.index)])
+    fused_known = recorded(able, of, TARGET, fused=True) if shipped else None
     starts = [(template, first)]
-    known = recorded(able, of, TARGET, fused=True) if shipped and epilogue else None
-    if known is not None:
-        starts.append((known.template, known.config))
-        found[known.template.name, known.config.index] = None
-        for index in compiled_otherwise(known.template, of, known.config, trials):
-            found[known.template.name, index] = None
-    for other in family.strategies:
-        if other.covers(of, TARGET):
-            found[other.name, other.first(of.args, TARGET).index] = None
+    if fused_known is not None and epilogue:
+        starts.append((fused_known.template, fused_known.config))
+    starts += [
+        (_named(which), _named(which).strategy(TARGET).nearest(of, choices))
+        for which, choices in seeds.get(f"{name} {mode}", ())
+    ]
+    most = max(trials, 1)
+    if not shipped and family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400:
+        most *= 2  # where no model tells the good ones
+    found = _tried(family, of, starts, trials, strategy, near)
+    for at, (which, index) in enumerate(list(found)[:most]):
+        if epilogue and at == 0:
+            yield name, mode, which, index, False
+        yield name, mode, which, index, epilogue
+    if fused and not epilogue:
+        if fused_known is not None:
+            template, first = fused_known.template, fused_known.config
+        yield name, mode, template.name, first.index, True
+
+
+def _tried(
+    family: PackagedTemplate[Any], of: Any, starts: list[Start], trials: int, strategy: str, near: bool
+) -> dict[tuple[str, int], None]:
+    """The configurations of a row, those that are worth most first: names of templates, and indices."""
+    template, first = starts[0]
+    able = [t for t in family.strategies if t.covers(of, TARGET)]
+    found = dict.fromkeys((each.name, config.index) for each, config in starts)
+    for each, config in starts[1:]:
+        found.update(dict.fromkeys((each.name, i) for i in compiled_otherwise(each, of, config, trials)))
+    found.update(dict.fromkeys((other.name, other.first(of.args, TARGET).index) for other in able))
     if family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400 and trials > 8:
         found.update(dict.fromkeys((family.name, index) for index in of_small_images(of, trials // 3)))
-    for which, choices in seeds.get(f"{name} {mode}", ()):
-        starts.append((_named(which), _named(which).strategy(TARGET).nearest(of, choices)))
-        found[which, starts[-1][1].index] = None
     if near:
-        beside = ([(each.name, i) for i in neighbours(each, of, config, trials)] for each, config in starts)
+        beside = ([(each.name, i) for i in neighbours(each, of, config, trials // 2)] for each, config in starts)
         found.update(dict.fromkeys(job for jobs in zip_longest(*beside) for job in jobs if job is not None))
     for other in able:
         if other.name == strategy:
             found.update(dict.fromkeys((other.name, index) for index in drawn(other, of, trials)))
     found.update(dict.fromkeys((template.name, index) for index in compiled_otherwise(template, of, first, trials)))
     found.update(dict.fromkeys((template.name, index) for index in drawn(template, of, trials)))
-    for at, (which, index) in enumerate(found):
-        if at < max(trials, 1) or (
-            not shipped and at < 2 * trials and which.endswith("direct") and prod(of.shape[2:]) <= 400
-        ):
-            if epilogue and at == 0:
-                yield name, mode, which, index, False
-            yield name, mode, which, index, epilogue
-    if fused and not epilogue:
-        known = recorded(able, of, TARGET, fused=True) if shipped else None
-        template, first = (template, first) if known is None else (known.template, known.config)
-        yield name, mode, template.name, first.index, True
+    return found
 
 
 def _named(name: str) -> PackagedTemplate[Any]:

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tilewright as tvm
 from tilewright.core.target import Target
-from tilewright.topi.templates import ALL, CONV2D, DEPTHWISE, TRANSPOSED, Conv2d, Depthwise, Transposed
+from tilewright.topi.templates import (
+    ALL,
+    CONV2D,
+    DEPTHWISE,
+    TRANSPOSED,
+    Conv2d,
+    Depthwise,
+    Epilogue,
+    Transposed,
+    processor,
+)
 from tilewright.topi.templates.processor import VectorRegisters
+
+DIRECT = next(template for template in ALL if template.name == "topi/depthwise.direct")
 
 PROCESSORS = {
     "x86-64": (16, 16),
@@ -76,3 +90,56 @@ def test_tiles_of_transposed_convolutions_fit_too(stride: int, layout: str, name
     _, config = TRANSPOSED.choose(layer, Target(f"llvm -mcpu={name}"))
     columns, filters = config["columns"].val, config["tile_f"].size[-1]
     assert columns * filters * stride * 4 <= max(number * size // 2, 16 * stride * 4)
+
+
+def test_registers_hold_a_row_of_a_large_window_beside_the_sums() -> None:
+    """Of 7×7, two vectors of channels: 4 columns see 10, so 28 vectors are live; 8 would be 44."""
+    layer = Depthwise.of((1, 96, 56, 56), kernel=7, padding=3, layout="NHWC")
+    _, wide = DEPTHWISE.choose(layer, Target("llvm -mcpu=skylake-avx512"))
+    assert (wide["tile_c"].size[-1], wide["tile_x"].size[-1]) == (32, 4)
+    _, narrow = DEPTHWISE.choose(layer, Target("llvm -mcpu=haswell"))
+    assert narrow["tile_x"].size[-1] == 8, "four vectors of sums would leave the processor idle"
+
+
+LINES = Depthwise.of((2, 64, 1, 128), kernel=(1, 3), padding=(0, 1), layout="NHWC")
+TOUCHED = 2 * 2 * 64 * 128 * 4
+"""Bytes that they read and write."""
+
+
+@pytest.mark.parametrize(
+    ("lanes", "cache", "vector", "past"),
+    [
+        (16, TOUCHED - 1, 64, True),
+        (32, TOUCHED - 1, 64, True),
+        (16, TOUCHED, 64, False),  # what follows may find results in the cache
+        (16, 0, 64, False),  # the system does not tell its size
+        (8, TOUCHED - 1, 64, False),  # half a line at a time would reach memory twice
+        (16, TOUCHED - 1, 32, False),  # and so would a line of two stores
+    ],
+)
+def test_whole_lines_are_stored_past_caches_that_hold_less_than_a_layer_touches(
+    lanes: int, cache: int, vector: int, past: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "cache_bytes", lambda: cache)
+    monkeypatch.setattr(VectorRegisters, "of", staticmethod(lambda target: VectorRegisters(32, vector)))
+    wanted = {"tile_c": [lanes], "tile_x": [4], "store_padding": False}
+    schedule, _ = DIRECT.program(DIRECT.cpu.nearest(LINES, wanted), LINES, Target("llvm"))
+    assert any("nontemporal_stores" in str(step) for step in schedule.steps) is past
+
+
+def test_results_past_the_caches_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a bias and relu, and at a border that vectors and tiles do not divide."""
+    monkeypatch.setattr(processor, "cache_bytes", lambda: 1)
+    monkeypatch.setattr(VectorRegisters, "of", staticmethod(lambda target: VectorRegisters(32, 64)))
+    layer = Depthwise.of((2, 40, 7, 13), kernel=3, padding=1, layout="NHWC")
+    config = DIRECT.cpu.nearest(layer, {"tile_c": [16], "tile_x": [4], "store_padding": False})
+    module = tvm.build(*DIRECT.program(config, layer, Target("llvm"), Epilogue(True, False, "relu")), "llvm")
+    assert "!nontemporal" in module.get_source()
+    rng = np.random.default_rng(0)
+    data, weights, bias = (rng.standard_normal(shape, np.float32) for shape in ((2, 7, 13, 40), (40, 1, 3, 3), (40,)))
+    out = tvm.nd.array(np.full(layer.out_shape, np.nan, np.float32))
+    module(tvm.nd.array(data), tvm.nd.array(weights), tvm.nd.array(bias), out)
+    padded = np.pad(data.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    taps = ((y, x) for y in range(3) for x in range(3))
+    wanted = sum(padded[:, y : y + 7, x : x + 13] * weights[:, 0, y, x] for y, x in taps) + bias
+    np.testing.assert_allclose(out.numpy(), np.maximum(wanted, 0), rtol=1e-5, atol=1e-5)

@@ -41,6 +41,9 @@ _LONG = 64
 threads, times some."""
 _ROWS = 64
 """Rows of results of all images up to which tiles of columns are a thread's turn, too: lines have a row an image."""
+_MANY_TAPS = 36
+"""Products of a window from which on the work around a tile counts little: with 25, tiles of half as many columns take
+1.2 times as long; with 49, which registers hold, 0.88 times."""
 _CHAINS = 8
 """Vectors of sums that keep a processor busy: it starts two products in a cycle, and each takes four."""
 _LINE = 64
@@ -162,7 +165,7 @@ def usual(of: Images, registers: VectorRegisters = AVX512) -> dict[str, Any]:
             most = room // _ABREAST if long else registers.lanes(of.dtype)
         lanes = _dividing(of.filters, most)
     fit = [n for n in (7, 8, 4) if n * lanes <= room] or [1]
-    if alone and of.kernel[1] >= _WIDE:
+    if alone and prod(of.kernel) >= _MANY_TAPS:
         fit = [n for n in fit if _stays(of, n, lanes, registers)] or fit
     own = min(fit, key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # a tile loads its weights
     stored = of.shape[1] // of.groups > _FEW
