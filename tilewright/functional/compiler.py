@@ -19,6 +19,7 @@ from ..driver import build
 from ..runtime.program import resolve_target
 from ..topi import templates
 from ..topi.templates import Convolution, Epilogue, PackagedTemplate
+from ..tune.space.choices import SplitChoice
 from . import rivals, shipped
 from .executable import Executable, executable
 from .plans import OURS, THEIRS, Decision
@@ -26,6 +27,7 @@ from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
+    from ..tune.space.choices import Choice
     from ..tune.space.config import Config
 
 _TARGETS = {"cuda": "cuda", "cpu": "llvm"}
@@ -91,7 +93,23 @@ def _otherwise(
 
 def described(found: Selection) -> Decision:
     """The choice of our kernel."""
-    return Decision(OURS, found.template.name, str(found.config), found.why)
+    return Decision(OURS, found.template.name, in_words(found.config), found.why)
+
+
+def in_words(config: Config) -> str:
+    """Return a configuration as `explain_call` prints it: each knob with its choice, and the index in the space."""
+    knobs = ", ".join(f"{name} {_choice_in_words(choice)}" for name, choice in config.items())
+    return knobs if config.index is None else f"{knobs} (index {config.index})"
+
+
+def _choice_in_words(choice: Choice) -> str:
+    """A split by the extents of its loops, outermost first, without the one for what is left."""
+    if isinstance(choice, SplitChoice):
+        return "×".join(str(size) for size in choice.sizes if size > 0) or "whole"
+    data = choice.data
+    if isinstance(data, bool):
+        return "on" if data else "off"
+    return "/".join(map(str, data)) if isinstance(data, list) else str(data)
 
 
 def compiled(found: Selection, target: Target, epilogue: Epilogue) -> Executable:

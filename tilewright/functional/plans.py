@@ -32,7 +32,7 @@ class Decision(NamedTuple):
     how : str
         "tilewright", or "framework" for the kernel of the library that the arrays come from.
     template, config : str
-        The template of our kernel, and its configuration as logs print it.
+        The template of our kernel, and its configuration as a line for users.
     why : str
         The reason, as one clause for users.
     seconds : float
