@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -9,8 +12,9 @@ import pytest
 
 import tilewright as tw
 from tests.functional import direct
+from tilewright import autotvm
 from tilewright.core.errors import UserError
-from tilewright.functional import tuning
+from tilewright.functional import plans, tuning
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +51,106 @@ def test_a_budget_where_gradients_are_recorded(monkeypatch: pytest.MonkeyPatch) 
     assert budgets == [0.5], "the first call tunes, and the second one knows the layer"
     with pytest.raises(UserError, match="tune is 'slow', which is not a budget"):
         tw.conv2d(x, w, padding=1, groups=5, tune="slow")
+
+
+def arrays_of(library: str) -> Callable[[np.ndarray], Any]:
+    """What makes an array of a library; "gradients" are of PyTorch, and record what is done to them."""
+    if library == "numpy":
+        return lambda a: a
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = import_module("torch")
+    return lambda a: torch.from_numpy(a).requires_grad_(library == "gradients")
+
+
+@pytest.fixture
+def _heeds_ctrl_c() -> Iterator[None]:
+    """Shells start what runs in the background so that Ctrl-C does not reach it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Have Ctrl-C pressed after so many measured configurations of a search."""
+    seen: list[object] = []
+    report = autotvm.tuner.Tuner.report
+
+    def interrupted(self: Any, run: Any, trial: Any, callbacks: Any) -> None:
+        report(self, run, trial, callbacks)
+        seen.append(trial)
+        if len(seen) == after:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(autotvm.tuner.Tuner, "report", interrupted)
+
+
+@pytest.mark.usefixtures("_heeds_ctrl_c")
+@pytest.mark.parametrize("library", ["numpy", "torch", "gradients"])
+def test_ctrl_c_reaches_the_caller_and_the_best_so_far_is_kept(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, name = arrays_of(library), "conv2d"
+    batch = {"numpy": 1, "torch": 2, "gradients": 3}[library]
+    rng = np.random.default_rng(0)
+    x, w = made(rng.standard_normal((batch, 6, 13, 10), "float32")), made(rng.standard_normal((6, 1, 3, 3), "float32"))
+    monkeypatch.setattr(tuning, "TIMEOUT", 600.0)
+    searches, search = [], tuning.tuned
+
+    def counted(*given: Any) -> Any:
+        searches.append(given)
+        return search(*given)
+
+    def explained() -> str:
+        return tw.explain_call(name, x, w, padding=1, groups=6)
+
+    monkeypatch.setattr(tuning, "tuned", counted)
+    usual = tw.conv2d(x, w, padding=1, groups=6)
+    with monkeypatch.context() as patch:
+        interrupt(patch, after=3)
+        with pytest.raises(KeyboardInterrupt):
+            tw.conv2d(x, w, padding=1, groups=6, tune=600)
+    assert len(searches) == 1
+    said = explained()
+    assert "Ctrl-C ended the search" in said
+    plans.forget()
+    kept = explained()
+    assert kept.partition("origin:")[0] == said.partition("origin:")[0]
+    assert "off the disk" in kept
+
+    found = tw.conv2d(x, w, padding=1, groups=6, tune=0.5)
+    assert len(searches) == 2, "a search that was ended goes on with the next call that has a budget"
+    assert searches[1][-2].tuned >= 3
+    assert "Ctrl-C" not in explained()
+    np.testing.assert_allclose(*(getattr(a, "detach", lambda a=a: a)() for a in (found, usual)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("_heeds_ctrl_c")
+def test_ctrl_c_before_anything_is_measured_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = np.ones((1, 6, 14, 10), "float32"), np.ones((6, 1, 3, 3), "float32")
+    before = tw.explain_call("conv2d", x, w, groups=6)
+
+    def pressed(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(autotvm.tuner.Tuner, "tune", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            tw.conv2d(x, w, groups=6, tune=0.5)
+    assert tw.explain_call("conv2d", x, w, groups=6) == before
+    plans.forget()
+    assert tw.explain_call("conv2d", x, w, groups=6).splitlines()[:-1] == before.splitlines()[:-1]
+
+
+@pytest.mark.usefixtures("_heeds_ctrl_c")
+def test_ctrl_c_after_the_search_keeps_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = arrays_of("torch")
+    x, w = made(np.ones((1, 6, 15, 10), "float32")), made(np.ones((6, 1, 3, 3), "float32"))
+    monkeypatch.setattr(tuning, "TIMEOUT", 600.0)
+
+    def pressed(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(tuning, "compared", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        tw.conv2d(x, w, groups=6, tune=0.5)
+    said = tw.explain_call("conv2d", x, w, groups=6)
+    assert "measured, the best of" in said
+    assert "Ctrl-C ended the search" in said

@@ -49,14 +49,22 @@ class Selection:
 
 
 def make(
-    problem: Problem, on: Device, rival: str, activation: Activation | None, budget: float
+    problem: Problem,
+    on: Device,
+    rival: str,
+    activation: Activation | None,
+    budget: float,
+    earlier: Decision | None = None,
 ) -> tuple[Decision, Executable | None]:
-    """Choose and compile; `budget` is how many seconds may be spent on measuring configurations."""
+    """Choose and compile; `budget` is how many seconds may be spent on measuring configurations.
+
+    `earlier` is the choice of an earlier search, which Ctrl-C ended.
+    """
     target = resolve_target(Target(_TARGETS[on.kind]), on)
     epilogue = epilogue_of(problem, activation)
     if budget:
         tuning = import_module(f"{__package__}.tuning")  # which tunes what this module makes
-        found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, budget)
+        found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
         return found
     if rival and activation is None:
         faster = rivals.is_faster(problem, on)
@@ -93,7 +101,7 @@ def _otherwise(
 
 def described(found: Selection) -> Decision:
     """The choice of our kernel."""
-    return Decision(OURS, found.template.name, in_words(found.config), found.why)
+    return Decision(OURS, found.template.name, in_words(found.config), found.why, config_index=found.config.index)
 
 
 def in_words(config: Config) -> str:

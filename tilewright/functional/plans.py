@@ -41,6 +41,10 @@ class Decision(NamedTuple):
         The same for the framework's own kernel.
     tuned : int
         Configurations that were measured for this choice.
+    interrupted : bool
+        Whether Ctrl-C ended the search before its time.
+    config_index : int, optional
+        The place of the configuration in the space of the template.
     """
 
     how: str
@@ -50,6 +54,13 @@ class Decision(NamedTuple):
     seconds: float = 0.0
     rival_seconds: float = 0.0
     tuned: int = 0
+    interrupted: bool = False
+    config_index: int | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a search has had all of its time."""
+        return self.tuned > 0 and not self.interrupted
 
 
 class Plan(NamedTuple):
@@ -87,18 +98,26 @@ def plan_for(
     -------
     Plan
         Later calls return the same plan; one that was not tuned is made anew by the first call with `tune`.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C ended a search. The best that it found is kept, and the next call with `tune` searches again.
     """
     budget = seconds_of(tune)
     memo = (problem, on, rival)
     found = _plans.get(memo)
-    if found is not None and (not budget or found.choice.tuned):
+    if found is not None and (not budget or found.choice.is_settled):
         return found
     with _lock:
         found = _plans.get(memo) or _from_disk(problem, on, rival)
-        if found is None or (budget and not found.choice.tuned):
-            found = _made(problem, on, rival, activation, budget)
+        makes = found is None or (budget > 0 and not found.choice.is_settled)
+        if found is None or makes:
+            found = _made(problem, on, rival, activation, found, budget)
         _plans[memo] = found
-        return found
+    if makes and found.choice.interrupted:
+        raise KeyboardInterrupt
+    return found
 
 
 def seconds_of(tune: Tune) -> float:
@@ -140,9 +159,15 @@ def _from_disk(problem: Problem, on: Device, rival: str) -> Plan | None:
     )
 
 
-def _made(problem: Problem, on: Device, rival: str, activation: Activation | None, budget: float) -> Plan:
+def _made(
+    problem: Problem, on: Device, rival: str, activation: Activation | None, before: Plan | None, budget: float
+) -> Plan:
+    """Make a plan; `before` is the one that a search may improve."""
     compiler = import_module(f"{__package__}.compiler")  # the whole compiler: not needed for a kernel on disk
-    choice, executable = compiler.make(problem, on, rival, activation, budget)
+    earlier = before.choice if before is not None and before.choice.tuned else None
+    choice, executable = compiler.make(problem, on, rival, activation, budget, earlier)
+    if before is not None and earlier is not None and choice.interrupted and earlier.seconds <= choice.seconds:
+        return before
     plan = Plan(problem, on, choice, executable, "compiled")
     _keep(plan, rival)
     return plan
