@@ -14,7 +14,8 @@ import tilewright as tw
 from tests.functional import direct
 from tilewright import autotvm
 from tilewright.core.errors import UserError
-from tilewright.functional import plans, tuning
+from tilewright.functional import compiler, plans, tuning
+from tilewright.functional.prepared_calls import PreparedCalls
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +58,8 @@ def arrays_of(library: str) -> Callable[[np.ndarray], Any]:
     """What makes an array of a library; "gradients" are of PyTorch, and record what is done to them."""
     if library == "numpy":
         return lambda a: a
+    if library == "tilewright":
+        return lambda a: tw.nd.array(a)
     pytest.importorskip("torch", reason="PyTorch is not installed")
     torch = import_module("torch")
     return lambda a: torch.from_numpy(a).requires_grad_(library == "gradients")
@@ -154,3 +157,57 @@ def test_ctrl_c_after_the_search_keeps_what_it_found(monkeypatch: pytest.MonkeyP
     said = tw.explain_call("conv2d", x, w, groups=6)
     assert "measured, the best of" in said
     assert "Ctrl-C ended the search" in said
+
+
+@pytest.mark.parametrize("library", ["numpy", "tilewright", "torch", "gradients", "compiled"])
+def test_calls_without_a_budget_use_what_a_later_search_found(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search finds a kernel that can be told from the usual one: it computes relu, too."""
+    made = arrays_of("torch" if library == "compiled" else library)
+    rows = 20 + len(library)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((1, 6, rows, 10), "float32"), rng.standard_normal((6, 1, 3, 3), "float32")
+    x, w = made(a), made(b)
+
+    def found(problem: Any, on: Any, target: Any, *_: Any) -> Any:
+        usual = compiler.candidate(problem, target)
+        relu = compiler.epilogue_of(problem._replace(activation="relu"), None)
+        return compiler.described(usual)._replace(tuned=1), compiler.compiled(usual, target, relu)
+
+    def call() -> Any:
+        return tw.conv2d(x, w, groups=6)
+
+    if library == "compiled":
+        call = import_module("torch").compile(call, backend="aot_eager")
+    monkeypatch.setattr(tuning, "tuned", found)
+    wanted = direct.conv(a, b, groups=6)
+    for _ in range(3):
+        close(call(), wanted)
+    assert float(wanted.min()) < 0
+    close(tw.conv2d(x, w, groups=6, tune=0.5), wanted.clip(0))
+    for _ in range(3):
+        close(call(), wanted.clip(0))
+
+
+def close(found: Any, wanted: np.ndarray) -> None:
+    """Whether an array of any library has these values."""
+    values = found.numpy() if hasattr(found, "asnumpy") else getattr(found, "detach", lambda: found)()
+    np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_search_of_another_process_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = np.ones((1, 6, 12, 17), "float32"), np.ones((6, 1, 3, 3), "float32")
+    tw.conv2d(x, w, groups=6)
+    (plan,) = [plan for plan in plans._plans.values() if plan.problem.shape == x.shape]
+    plans._keep(plan._replace(choice=plan.choice._replace(tuned=1, why="measured by another process")), "")
+    monkeypatch.setattr(tuning, "tuned", None)
+    tw.conv2d(x, w, groups=6, tune=0.5)
+    assert "measured by another process" in tw.explain_call("conv2d", x, w, groups=6)
+
+
+def test_what_was_prepared_before_a_change_is_not_kept() -> None:
+    calls = PreparedCalls()
+    before = calls.version
+    calls.drop()
+    calls.keep("old", print, before)
+    calls.keep("new", print, calls.version)
+    assert list(calls) == ["new"]

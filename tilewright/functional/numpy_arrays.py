@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,13 @@ from ..runtime.thread_pool import POOL
 from . import launcher
 from .activations import custom
 from .plans import plan_for
+from .prepared_calls import PreparedCalls
 from .running import CpuProgram, failed, program_of
 from .signature import Arrays, Described, Signature, options_of, signature
 
 Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
-_calls: dict[Any, Run] = {}
-MOST_CALLS = 4096
-"""Number of shapes whose look-ups are kept; beyond it, all are dropped."""
+_calls = PreparedCalls()
 
 
 def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any:
@@ -36,13 +36,10 @@ def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any
     except (KeyError, TypeError, AttributeError):
         pass
     _check_types(name, extras)
+    version = _calls.version
     run = _prepared(name, x, extras, given)
-    try:
-        if len(_calls) >= MOST_CALLS:
-            _calls.clear()
-        _calls[key] = run
-    except (NameError, TypeError):  # an option in a list: the call works, but is not remembered
-        pass
+    with suppress(NameError, TypeError):  # an option in a list: the call works, but is not remembered
+        _calls.keep(key, run, version)
     return run(x, w, bias, residual, out)
 
 

@@ -13,6 +13,7 @@ from ..core.errors import UserError
 from ..core.forking import new_reentrant_lock
 from . import fingerprint
 from .executable import Executable
+from .prepared_calls import drop_all
 from .store import Entry, store
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def plan_for(
     Returns
     -------
     Plan
-        Later calls return the same plan; one that was not tuned is made anew by the first call with `tune`.
+        Later calls return the same plan; one that was not tuned is made anew by the first call with `tune`, and all
+        calls use that one from then on.
 
     Raises
     ------
@@ -110,11 +112,15 @@ def plan_for(
     if found is not None and (not budget or found.choice.is_settled):
         return found
     with _lock:
-        found = _plans.get(memo) or _from_disk(problem, on, rival)
+        found = _plans.get(memo)
+        if found is None or (budget and not found.choice.is_settled):  # another process may have decided meanwhile
+            found = _from_disk(problem, on, rival) or found
         makes = found is None or (budget > 0 and not found.choice.is_settled)
         if found is None or makes:
             found = _made(problem, on, rival, activation, found, budget)
         _plans[memo] = found
+        if budget:
+            drop_all()
     if makes and found.choice.interrupted:
         raise KeyboardInterrupt
     return found
@@ -132,8 +138,9 @@ def seconds_of(tune: Tune) -> float:
 
 
 def forget() -> None:
-    """Drop the plans in memory; those on disk stay."""
+    """Drop the plans in memory, and what was prepared by them; those on disk stay."""
     _plans.clear()
+    drop_all()
 
 
 def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
@@ -142,6 +149,7 @@ def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
     with _lock:
         _plans[plan.problem, plan.on, rival] = changed
         _keep(changed, rival)
+        drop_all()
     return changed
 
 

@@ -252,7 +252,6 @@ def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
     why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"
     choice = plan.choice._replace(how=how, why=why, seconds=mine, rival_seconds=theirs)
     decide(plan, choice, torch_tensors.RIVAL)
-    torch_tensors.forget()
 
 
 def _converted(module: Any, kind: type) -> Any:
