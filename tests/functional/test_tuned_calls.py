@@ -211,3 +211,28 @@ def test_what_was_prepared_before_a_change_is_not_kept() -> None:
     calls.keep("old", print, before)
     calls.keep("new", print, calls.version)
     assert list(calls) == ["new"]
+
+
+@pytest.mark.parametrize("how", ["compile", "pool", "export", "fake"])
+def test_a_budget_has_no_effect_where_pytorch_traces(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = arrays_of("torch")
+    torch = import_module("torch")
+    x, w = made(np.ones((1, 6, 9, 11), "float32")), made(np.ones((6, 1, 3, 3), "float32"))
+    monkeypatch.setattr(tuning, "tuned", None)
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return tw.conv2d(x, w, groups=6, tune=600) if how != "pool" else tw.max_pool2d(x, 2, tune=600)
+
+    def result() -> tuple[int, ...]:
+        if how == "export":
+            return tuple(torch.export.export(Model(), (x,), strict=False).module()(x).shape)
+        if how == "fake":
+            with import_module("torch._subclasses").FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                return tuple(Model()(mode.from_tensor(x)).shape)
+        return tuple(torch.compile(Model(), backend="aot_eager", fullgraph=True)(x).shape)
+
+    name, shape = ("max_pool2d", (1, 6, 4, 5)) if how == "pool" else ("conv2d", (1, 6, 7, 9))
+    with pytest.warns(UserWarning, match=f"{name}: tune=600 has no effect where PyTorch traces a call"):
+        found = result()
+    assert found == shape

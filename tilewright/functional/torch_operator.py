@@ -17,7 +17,16 @@ from torch.utils.flop_counter import register_flop_formula
 
 from .plans import Tune
 from .signature import OPERATORS, Arrays, CallOptions, Described, options_of, options_tuple, signature
-from .torch_arguments import FUNCTIONS, activation_text, as_autocast, mistake, numbers, untraced, written
+from .torch_arguments import (
+    FUNCTIONS,
+    activation_text,
+    as_autocast,
+    mistake,
+    numbers,
+    untraced,
+    warn_of_budget,
+    written,
+)
 from .torch_arguments import padding as padding_in_full
 from .torch_gradients import convolved
 from .torch_gradients import register as register_gradients
@@ -48,9 +57,12 @@ _asked = _Asked()
 
 def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Call the registered operator with the options of a public function."""
+    tune = options_of(name, given).tune
     if is_dynamo_compiling():
+        if tune is not None:
+            warn_of_budget(name, tune)
         return _dispatched(name, x, extras, given)
-    _asked.tune = options_of(name, given).tune
+    _asked.tune = tune
     try:
         return _checked(name, x, extras, given)
     finally:
@@ -142,7 +154,11 @@ def _seen(a: Any) -> Described | None:
     return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), (a.device.type, 0), channels_last(a))
 
 
-def _like(x: Any, shape: tuple[int, ...], last: bool) -> Any:
+def _shaped(name: str, x: Any, seen: Arrays, options: CallOptions) -> Any:
+    """Return the result of a call of which PyTorch only follows the shapes."""
+    if _asked.tune is not None:
+        warn_of_budget(name, _asked.tune)
+    _, shape, last = signature(name, seen, options)
     if not last:
         return x.new_empty(shape)
     rank = len(shape) - 2
@@ -158,8 +174,7 @@ def _convolution_shape(
         precision=precision,
     )  # fmt: skip
     seen = Arrays(*[_seen(a) for a in (x, weight, bias, residual)])  # type: ignore[arg-type]  # x is there
-    found = signature(name, seen, options)
-    return _like(x, found.shape, found.channels_last)
+    return _shaped(name, x, seen, options)
 
 
 def _pool_shape(
@@ -180,8 +195,7 @@ def _pool_shape(
     )
     seen = _seen(x)
     assert seen is not None
-    found = signature(name, Arrays(seen), options)
-    return _like(x, found.shape, found.channels_last)
+    return _shaped(name, x, Arrays(seen), options)
 
 
 register_fake("tilewright::convolution", _convolution_shape)
