@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtype import DType
 from ..core.errors import UserError
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
@@ -17,7 +16,7 @@ from .activations import custom
 from .plans import plan_for
 from .prepared_calls import PreparedCalls
 from .running import CpuProgram, failed, program_of
-from .signature import Arrays, Described, Signature, options_of, signature
+from .signature import FLOATS, Arrays, Described, Signature, options_of, signature
 
 Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
@@ -53,14 +52,26 @@ def _check_types(name: str, extras: Extra) -> None:
             )
 
 
-def _described(array: np.ndarray | None) -> Described | None:
-    return None if array is None else Described(array.shape, str(DType(array.dtype)), ("cpu", 0))
+def _described(name: str, what: str, array: np.ndarray | None) -> Described | None:
+    if array is None:
+        return None
+    given = array.dtype
+    native = given if given.isnative else given.newbyteorder("=")
+    if not given.isnative and native.name in FLOATS:
+        copied = f"convert it: {what}.astype({what}.dtype.newbyteorder('='))"
+        raise UserError(
+            f"{what} has the type {given.str!r}, {native.name} in the byte order of other machines",
+            primitive=name,
+            fix=f"pass an array of {native.name}" if what == "out" else copied,
+        )
+    return Described(array.shape, native.name, ("cpu", 0))
 
 
 def signed(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Any]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
     options = options_of(name, given)
-    described = Arrays(*[_described(array) for array in (x, *extras)])  # type: ignore[arg-type]  # x is there
+    named = zip(("x", "weight", "bias", "residual", "out"), (x, *extras), strict=True)
+    described = Arrays(*[_described(name, what, a) for what, a in named])  # type: ignore[arg-type]  # x is there
     function, text = custom(name, options.activation, described.x.dtype)
     return signature(name, described, options, text), function
 
