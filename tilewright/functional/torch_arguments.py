@@ -51,6 +51,13 @@ def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(t.to(dtype) if t is not None and t.dtype in _AUTOCAST else t for t in tensors)
 
 
+def type_in_autocast(x: Any) -> Any:
+    """The type that PyTorch's own convolutions take a tensor in: its own, or what `torch.autocast` casts it to."""
+    if not autocasts() or x.dtype not in _AUTOCAST or not torch.is_autocast_enabled(x.device.type):
+        return x.dtype
+    return torch.get_autocast_dtype(x.device.type)
+
+
 def numbers(value: Any, rank: int) -> list[int]:
     """Return an option as one number per dimension; TypeError for anything else, of which `mistake` says more."""
     each = list(value) if isinstance(value, (list, tuple)) else [value]
