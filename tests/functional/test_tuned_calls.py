@@ -14,8 +14,9 @@ import tilewright as tw
 from tests.functional import direct
 from tilewright import autotvm
 from tilewright.core.errors import UserError
-from tilewright.functional import compiler, plans, tuning
+from tilewright.functional import compiler, plans, rivals, tuning
 from tilewright.functional.prepared_calls import PreparedCalls
+from tilewright.runtime.thread_pool import num_threads, set_num_threads
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +199,8 @@ def test_a_search_of_another_process_is_not_repeated(monkeypatch: pytest.MonkeyP
     x, w = np.ones((1, 6, 12, 17), "float32"), np.ones((6, 1, 3, 3), "float32")
     tw.conv2d(x, w, groups=6)
     (plan,) = [plan for plan in plans._plans.values() if plan.problem.shape == x.shape]
-    plans._keep(plan._replace(choice=plan.choice._replace(tuned=1, why="measured by another process")), "")
+    choice = plan.choice._replace(tuned=1, why="measured by another process")
+    plans._keep(plan._replace(choice=choice, threads=num_threads()), "")
     monkeypatch.setattr(tuning, "tuned", None)
     tw.conv2d(x, w, groups=6, tune=0.5)
     assert "measured by another process" in tw.explain_call("conv2d", x, w, groups=6)
@@ -211,6 +213,43 @@ def test_what_was_prepared_before_a_change_is_not_kept() -> None:
     calls.keep("old", print, before)
     calls.keep("new", print, calls.version)
     assert list(calls) == ["new"]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_measured_decision_counts_for_its_number_of_threads(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = arrays_of(library)
+    x, w = made(np.ones((1, 6, 12, 18), "float32")), made(np.ones((6, 1, 3, 3), "float32"))
+    has, use = num_threads, set_num_threads
+    if library == "torch":
+        torch = import_module("torch")
+        has, use = torch.get_num_threads, torch.set_num_threads
+
+    def found(problem: Any, on: Any, target: Any, epilogue: Any, *_: Any) -> Any:
+        usual = compiler.candidate(problem, target)
+        choice = compiler.described(usual)._replace(tuned=1, why=f"measured with {has()} threads")
+        return choice, compiler.compiled(usual, target, epilogue)
+
+    def reason(threads: int, tune: float | None = None) -> str:
+        """Why a process with so many threads chooses what it runs."""
+        use(threads)
+        plans.forget()
+        lines = tw.explain_call("conv2d", x, w, groups=6, tune=tune).splitlines()
+        return next(line for line in lines if line.startswith("because"))
+
+    monkeypatch.setattr(rivals, "is_faster", lambda *_: "")
+    monkeypatch.setattr(tuning, "tuned", found)
+    before = has()
+    try:
+        usual = reason(1)
+        assert "measured" not in usual
+        assert reason(2, tune=0.5) == "because: measured with 2 threads"
+        assert [reason(number) for number in (1, 2, 3)] == [usual, "because: measured with 2 threads", usual]
+        use(3)
+        tw.conv2d(x, w, groups=6, tune=0.5)
+        assert reason(3) == "because: measured with 3 threads"
+    finally:
+        use(before)
+        plans.forget()
 
 
 @pytest.mark.parametrize("how", ["compile", "pool", "export", "fake"])

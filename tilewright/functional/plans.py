@@ -58,11 +58,6 @@ class Decision(NamedTuple):
     interrupted: bool = False
     config_index: int | None = None
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether a search has had all of its time."""
-        return self.tuned > 0 and not self.interrupted
-
 
 class Plan(NamedTuple):
     """A problem, the choice made for it, and the compiled kernel where the choice is ours."""
@@ -73,6 +68,12 @@ class Plan(NamedTuple):
     executable: Executable | None
     origin: str
     """Where the kernel came from: "disk" or "compiled"."""
+    threads: int = 0
+    """The number of threads that the choice was measured with; 0 if it was not measured, or on a GPU."""
+
+    def is_settled(self, threads: int) -> bool:
+        """Whether a search with so many threads has had all of its time."""
+        return self.choice.tuned > 0 and not self.choice.interrupted and self.threads == threads
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -109,15 +110,18 @@ def plan_for(
     budget = seconds_of(tune)
     memo = (problem, on, rival)
     found = _plans.get(memo)
-    if found is not None and (not budget or found.choice.is_settled):
+    if found is not None and not budget:
+        return found
+    threads = fingerprint.threads(on, rival)
+    if found is not None and found.is_settled(threads):
         return found
     with _lock:
         found = _plans.get(memo)
-        if found is None or (budget and not found.choice.is_settled):  # another process may have decided meanwhile
-            found = _from_disk(problem, on, rival) or found
-        makes = found is None or (budget > 0 and not found.choice.is_settled)
+        if found is None or (budget and not found.is_settled(threads)):  # another process may have decided meanwhile
+            found = _from_disk(problem, on, rival, threads) or found
+        makes = found is None or (budget > 0 and not found.is_settled(threads))
         if found is None or makes:
-            found = _made(problem, on, rival, activation, found, budget)
+            found = _made(problem, on, rival, activation, budget, threads, found)
         _plans[memo] = found
         if budget:
             drop_all()
@@ -145,7 +149,7 @@ def forget() -> None:
 
 def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
     """Replace the choice of a plan that has a kernel by a measured one, in memory and on disk."""
-    changed = plan._replace(choice=choice)
+    changed = plan._replace(choice=choice, threads=fingerprint.threads(plan.on, rival))
     with _lock:
         _plans[plan.problem, plan.on, rival] = changed
         _keep(changed, rival)
@@ -153,30 +157,33 @@ def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
     return changed
 
 
-def _from_disk(problem: Problem, on: Device, rival: str) -> Plan | None:
-    entry = store().get(fingerprint.key(problem, on, rival))
-    if entry is None:
-        return None
-    executable = entry.description["executable"]
-    return Plan(
-        problem,
-        on,
-        Decision(**entry.description["choice"]),
-        None if executable is None else Executable.read(executable, entry.binary),
-        "disk",
-    )
+def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> Plan | None:
+    """A plan that was measured with so many threads; else one that was not measured."""
+    for number in dict.fromkeys((threads, 0)):
+        entry = store().get(fingerprint.key(problem, on, rival, number))
+        if entry is not None:
+            executable = entry.description["executable"]
+            program = None if executable is None else Executable.read(executable, entry.binary)
+            return Plan(problem, on, Decision(**entry.description["choice"]), program, "disk", number)
+    return None
 
 
 def _made(
-    problem: Problem, on: Device, rival: str, activation: Activation | None, before: Plan | None, budget: float
+    problem: Problem,
+    on: Device,
+    rival: str,
+    activation: Activation | None,
+    budget: float,
+    threads: int,
+    before: Plan | None,
 ) -> Plan:
     """Make a plan; `before` is the one that a search may improve."""
     compiler = import_module(f"{__package__}.compiler")  # the whole compiler: not needed for a kernel on disk
-    earlier = before.choice if before is not None and before.choice.tuned else None
+    earlier = before.choice if before is not None and before.choice.tuned and before.threads == threads else None
     choice, executable = compiler.make(problem, on, rival, activation, budget, earlier)
     if before is not None and earlier is not None and choice.interrupted and earlier.seconds <= choice.seconds:
         return before
-    plan = Plan(problem, on, choice, executable, "compiled")
+    plan = Plan(problem, on, choice, executable, "compiled", threads if choice.tuned else 0)
     _keep(plan, rival)
     return plan
 
@@ -188,8 +195,9 @@ def _keep(plan: Plan, rival: str) -> None:
         "device": fingerprint.machine(plan.on),
         "compiler": fingerprint.compiler(plan.on.kind),
         "rival": rival,
+        "threads": plan.threads,
         "choice": plan.choice._asdict(),
         "executable": None if executable is None else executable.described(),
     }
     entry = Entry(description, b"" if executable is None else executable.binary)
-    store().put(fingerprint.key(plan.problem, plan.on, rival), entry)
+    store().put(fingerprint.key(plan.problem, plan.on, rival, plan.threads), entry)
