@@ -269,8 +269,8 @@ def compile_models(settings: list[Setting]) -> None:
     for name, dtype, batch in settings:
         model, x = built(name, dtype, batch)
         with torch.no_grad():
-            for module, given in acceleration._seen(model, (x,)).values():
-                problems.append(acceleration.problem_of(module, given))
+            for layer in acceleration._seen(model, (x,)).values():
+                problems.append(acceleration.problem_of(*layer))
         del model, x
     compile_all(problems, (torch_tensors.RIVAL, ""))
 

@@ -206,6 +206,31 @@ def test_an_input_may_be_read_only() -> None:
     same(tw.conv2d(x, w, groups=2), direct.conv(x, w, groups=2))
 
 
+@pytest.mark.parametrize("what", ["x", "weight", "bias", "residual", "out"])
+def test_the_other_byte_order_is_named(what: str) -> None:
+    given = {
+        "x": random(1, 2, 6, 8),
+        "weight": random(2, 1, 3, 3),
+        "bias": random(2),
+        "residual": random(1, 2, 4, 6),
+        "out": random(1, 2, 4, 6),
+    }
+    tw.conv2d(**given, groups=2)
+    given[what] = given[what].astype(given[what].dtype.newbyteorder())
+    with pytest.raises(UserError, match=f"{what} has the type '[<>]f4', float32 in the byte order of other") as caught:
+        tw.conv2d(**given, groups=2)
+    wanted = f"convert it: {what}.astype({what}.dtype.newbyteorder('='))"
+    assert caught.value.fix == ("pass an array of float32" if what == "out" else wanted)
+    given[what] = given[what].astype(given[what].dtype.newbyteorder("="))
+    assert tw.conv2d(**given, groups=2).shape == (1, 2, 4, 6)
+
+
+@pytest.mark.parametrize("dtype", ["O", "c8", ">i4"])
+def test_an_argument_of_another_type_is_named(dtype: str) -> None:
+    with pytest.raises(UserError, match=r"weight has the type (object|complex64|int32), and x has float32"):
+        tw.conv2d(random(1, 2, 6, 8), np.zeros((2, 1, 3, 3), dtype), groups=2)
+
+
 def test_an_empty_batch_has_an_empty_result() -> None:
     assert tw.conv2d(random(0, 2, 6, 8), random(2, 1, 3, 3), groups=2).shape == (0, 2, 4, 6)
 

@@ -18,6 +18,7 @@ from tilewright.core.errors import UserError
 from tilewright.functional import archive, fingerprint
 from tilewright.functional import store as module
 from tilewright.functional.store import Entry, Store, usual_folder, usual_limit
+from tilewright.runtime.device import cpu
 
 ENTRY = Entry({"what": "a kernel"}, b"code" * 100)
 
@@ -154,6 +155,22 @@ def test_an_installed_package_is_known_by_its_record(tmp_path: Path, monkeypatch
         record.write_text(text)
         seen.add(fingerprint.package.__wrapped__())
     assert len(seen) == 4
+
+
+def test_kept_kernels_are_those_of_a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its features count, which say how long its vectors are; and its name, or the models of an Arm CPU."""
+    x86 = "model name\t: A CPU\nflags\t\t: fpu avx2{}\n"
+    arm = "Features\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: {}\n"
+    cores = arm.format("0xd40") + arm.format("0xd05")
+    listed = [x86.format(""), x86.format(" avx512f"), arm.format("0xd40"), arm.format("0xd0c"), cores]
+    monkeypatch.setattr(fingerprint, "_DESCRIBED", str(tmp_path / "cpuinfo"))
+    seen = []
+    for text in [*listed, listed[0] * 2]:
+        (tmp_path / "cpuinfo").write_text(text)
+        seen.append(fingerprint.machine.__wrapped__(cpu()))
+    assert len(set(seen)) == len(listed)
+    assert seen[-1] == seen[0]
+    assert cpu().attributes.name in seen[0]
 
 
 def test_the_environment_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,3 +226,59 @@ def test_accelerate_leaves_running_statistics_as_they_are() -> None:
     tw.accelerate(model, torch.randn(2, 8, 9, 9)).undo()
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+class Casting(torch.nn.Module):
+    """One layer in float32, and two under autocast, the second of which receives what the first one returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = (torch.nn.Conv2d(6, 6, 3, padding=1, groups=6) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.third(self.second(x)).float()
+
+
+def test_accelerate_measures_layers_in_the_type_of_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.nn import acceleration
+
+    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(acceleration, "in_turns", lambda *_: [2.0, 1.0])
+    model = Casting().eval()
+    wanted = model(X)
+    done = tw.accelerate(model, X)
+    assert [(row.problem.dtype, row.replaced) for row in done.rows] == [
+        ("float32", True), ("bfloat16", True), ("bfloat16", True),
+    ]  # fmt: skip
+    torch.testing.assert_close(model(X), wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_accelerate_within_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.nn import acceleration
+
+    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(acceleration, "in_turns", lambda *_: [2.0, 1.0])
+    with torch.autocast("cpu", torch.bfloat16):
+        done = tw.accelerate(depthwise_model(), X)
+    assert [row.problem.dtype for row in done.rows] == ["bfloat16"]
+
+
+def test_autocast_does_not_change_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.functional import torch_timing
+    from tilewright.functional.plans import plan_for
+    from tilewright.nn.acceleration import problem_of
+    from tilewright.runtime.device import cpu
+
+    problem, types = problem_of(depthwise_model()[0], X), []
+
+    def timed(works: list[Any], *_: Any) -> list[float]:
+        types.append(works[1]().dtype)
+        return [1.0, 1.0]
+
+    monkeypatch.setattr(torch_timing, "in_turns", timed)
+    plan = plan_for(problem, cpu())
+    with torch.autocast("cpu", torch.bfloat16):
+        torch_timing.both(problem, cpu(), plan.executable)
+    assert types == [torch.float32]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -9,8 +12,11 @@ import pytest
 
 import tilewright as tw
 from tests.functional import direct
+from tilewright import autotvm
 from tilewright.core.errors import UserError
-from tilewright.functional import tuning
+from tilewright.functional import compiler, plans, rivals, tuning
+from tilewright.functional.prepared_calls import PreparedCalls
+from tilewright.runtime.thread_pool import num_threads, set_num_threads
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +53,225 @@ def test_a_budget_where_gradients_are_recorded(monkeypatch: pytest.MonkeyPatch) 
     assert budgets == [0.5], "the first call tunes, and the second one knows the layer"
     with pytest.raises(UserError, match="tune is 'slow', which is not a budget"):
         tw.conv2d(x, w, padding=1, groups=5, tune="slow")
+
+
+def arrays_of(library: str) -> Callable[[np.ndarray], Any]:
+    """What makes an array of a library; "gradients" are of PyTorch, and record what is done to them."""
+    if library == "numpy":
+        return lambda a: a
+    if library == "tilewright":
+        return lambda a: tw.nd.array(a)
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = import_module("torch")
+    return lambda a: torch.from_numpy(a).requires_grad_(library == "gradients")
+
+
+@pytest.fixture
+def _heeds_ctrl_c() -> Iterator[None]:
+    """Shells start what runs in the background so that Ctrl-C does not reach it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Have Ctrl-C pressed after so many measured configurations of a search."""
+    seen: list[object] = []
+    report = autotvm.tuner.Tuner.report
+
+    def interrupted(self: Any, run: Any, trial: Any, callbacks: Any) -> None:
+        report(self, run, trial, callbacks)
+        seen.append(trial)
+        if len(seen) == after:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(autotvm.tuner.Tuner, "report", interrupted)
+
+
+@pytest.mark.usefixtures("_heeds_ctrl_c")
+@pytest.mark.parametrize("library", ["numpy", "torch", "gradients"])
+def test_ctrl_c_reaches_the_caller_and_the_best_so_far_is_kept(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, name = arrays_of(library), "conv2d"
+    batch = {"numpy": 1, "torch": 2, "gradients": 3}[library]
+    rng = np.random.default_rng(0)
+    x, w = made(rng.standard_normal((batch, 6, 13, 10), "float32")), made(rng.standard_normal((6, 1, 3, 3), "float32"))
+    monkeypatch.setattr(tuning, "TIMEOUT", 600.0)
+    searches, search = [], tuning.tuned
+
+    def counted(*given: Any) -> Any:
+        searches.append(given)
+        return search(*given)
+
+    def explained() -> str:
+        return tw.explain_call(name, x, w, padding=1, groups=6)
+
+    monkeypatch.setattr(tuning, "tuned", counted)
+    usual = tw.conv2d(x, w, padding=1, groups=6)
+    with monkeypatch.context() as patch:
+        interrupt(patch, after=3)
+        with pytest.raises(KeyboardInterrupt):
+            tw.conv2d(x, w, padding=1, groups=6, tune=600)
+    assert len(searches) == 1
+    said = explained()
+    assert "Ctrl-C ended the search" in said
+    plans.forget()
+    kept = explained()
+    assert kept.partition("origin:")[0] == said.partition("origin:")[0]
+    assert "off the disk" in kept
+
+    found = tw.conv2d(x, w, padding=1, groups=6, tune=0.5)
+    assert len(searches) == 2, "a search that was ended goes on with the next call that has a budget"
+    assert searches[1][-2].tuned >= 3
+    assert "Ctrl-C" not in explained()
+    np.testing.assert_allclose(*(getattr(a, "detach", lambda a=a: a)() for a in (found, usual)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("_heeds_ctrl_c")
+def test_ctrl_c_before_anything_is_measured_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = np.ones((1, 6, 14, 10), "float32"), np.ones((6, 1, 3, 3), "float32")
+    before = tw.explain_call("conv2d", x, w, groups=6)
+
+    def pressed(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(autotvm.tuner.Tuner, "tune", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            tw.conv2d(x, w, groups=6, tune=0.5)
+    assert tw.explain_call("conv2d", x, w, groups=6) == before
+    plans.forget()
+    assert tw.explain_call("conv2d", x, w, groups=6).splitlines()[:-1] == before.splitlines()[:-1]
+
+
+@pytest.mark.usefixtures("_heeds_ctrl_c")
+def test_ctrl_c_after_the_search_keeps_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = arrays_of("torch")
+    x, w = made(np.ones((1, 6, 15, 10), "float32")), made(np.ones((6, 1, 3, 3), "float32"))
+    monkeypatch.setattr(tuning, "TIMEOUT", 600.0)
+
+    def pressed(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(tuning, "compared", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        tw.conv2d(x, w, groups=6, tune=0.5)
+    said = tw.explain_call("conv2d", x, w, groups=6)
+    assert "measured, the best of" in said
+    assert "Ctrl-C ended the search" in said
+
+
+@pytest.mark.parametrize("library", ["numpy", "tilewright", "torch", "gradients", "compiled"])
+def test_calls_without_a_budget_use_what_a_later_search_found(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search finds a kernel that can be told from the usual one: it computes relu, too."""
+    made = arrays_of("torch" if library == "compiled" else library)
+    rows = 20 + len(library)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((1, 6, rows, 10), "float32"), rng.standard_normal((6, 1, 3, 3), "float32")
+    x, w = made(a), made(b)
+
+    def found(problem: Any, on: Any, target: Any, *_: Any) -> Any:
+        usual = compiler.candidate(problem, target)
+        relu = compiler.epilogue_of(problem._replace(activation="relu"), None)
+        return compiler.described(usual)._replace(tuned=1), compiler.compiled(usual, target, relu)
+
+    def call() -> Any:
+        return tw.conv2d(x, w, groups=6)
+
+    if library == "compiled":
+        call = import_module("torch").compile(call, backend="aot_eager")
+    monkeypatch.setattr(tuning, "tuned", found)
+    wanted = direct.conv(a, b, groups=6)
+    for _ in range(3):
+        close(call(), wanted)
+    assert float(wanted.min()) < 0
+    close(tw.conv2d(x, w, groups=6, tune=0.5), wanted.clip(0))
+    for _ in range(3):
+        close(call(), wanted.clip(0))
+
+
+def close(found: Any, wanted: np.ndarray) -> None:
+    """Whether an array of any library has these values."""
+    values = found.numpy() if hasattr(found, "asnumpy") else getattr(found, "detach", lambda: found)()
+    np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_search_of_another_process_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = np.ones((1, 6, 12, 17), "float32"), np.ones((6, 1, 3, 3), "float32")
+    tw.conv2d(x, w, groups=6)
+    (plan,) = [plan for plan in plans._plans.values() if plan.problem.shape == x.shape]
+    choice = plan.choice._replace(tuned=1, why="measured by another process")
+    plans._keep(plan._replace(choice=choice, threads=num_threads()), "")
+    monkeypatch.setattr(tuning, "tuned", None)
+    tw.conv2d(x, w, groups=6, tune=0.5)
+    assert "measured by another process" in tw.explain_call("conv2d", x, w, groups=6)
+
+
+def test_what_was_prepared_before_a_change_is_not_kept() -> None:
+    calls = PreparedCalls()
+    before = calls.version
+    calls.drop()
+    calls.keep("old", print, before)
+    calls.keep("new", print, calls.version)
+    assert list(calls) == ["new"]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_measured_decision_counts_for_its_number_of_threads(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = arrays_of(library)
+    x, w = made(np.ones((1, 6, 12, 18), "float32")), made(np.ones((6, 1, 3, 3), "float32"))
+    has, use = num_threads, set_num_threads
+    if library == "torch":
+        torch = import_module("torch")
+        has, use = torch.get_num_threads, torch.set_num_threads
+
+    def found(problem: Any, on: Any, target: Any, epilogue: Any, *_: Any) -> Any:
+        usual = compiler.candidate(problem, target)
+        choice = compiler.described(usual)._replace(tuned=1, why=f"measured with {has()} threads")
+        return choice, compiler.compiled(usual, target, epilogue)
+
+    def reason(threads: int, tune: float | None = None) -> str:
+        """Why a process with so many threads chooses what it runs."""
+        use(threads)
+        plans.forget()
+        lines = tw.explain_call("conv2d", x, w, groups=6, tune=tune).splitlines()
+        return next(line for line in lines if line.startswith("because"))
+
+    monkeypatch.setattr(rivals, "is_faster", lambda *_: "")
+    monkeypatch.setattr(tuning, "tuned", found)
+    before = has()
+    try:
+        usual = reason(1)
+        assert "measured" not in usual
+        assert reason(2, tune=0.5) == "because: measured with 2 threads"
+        assert [reason(number) for number in (1, 2, 3)] == [usual, "because: measured with 2 threads", usual]
+        use(3)
+        tw.conv2d(x, w, groups=6, tune=0.5)
+        assert reason(3) == "because: measured with 3 threads"
+    finally:
+        use(before)
+        plans.forget()
+
+
+@pytest.mark.parametrize("how", ["compile", "pool", "export", "fake"])
+def test_a_budget_has_no_effect_where_pytorch_traces(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = arrays_of("torch")
+    torch = import_module("torch")
+    x, w = made(np.ones((1, 6, 9, 11), "float32")), made(np.ones((6, 1, 3, 3), "float32"))
+    monkeypatch.setattr(tuning, "tuned", None)
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return tw.conv2d(x, w, groups=6, tune=600) if how != "pool" else tw.max_pool2d(x, 2, tune=600)
+
+    def result() -> tuple[int, ...]:
+        if how == "export":
+            return tuple(torch.export.export(Model(), (x,), strict=False).module()(x).shape)
+        if how == "fake":
+            with import_module("torch._subclasses").FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                return tuple(Model()(mode.from_tensor(x)).shape)
+        return tuple(torch.compile(Model(), backend="aot_eager", fullgraph=True)(x).shape)
+
+    name, shape = ("max_pool2d", (1, 6, 4, 5)) if how == "pool" else ("conv2d", (1, 6, 7, 9))
+    with pytest.warns(UserWarning, match=f"{name}: tune=600 has no effect where PyTorch traces a call"):
+        found = result()
+    assert found == shape

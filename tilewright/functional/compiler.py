@@ -19,6 +19,7 @@ from ..driver import build
 from ..runtime.program import resolve_target
 from ..topi import templates
 from ..topi.templates import Convolution, Epilogue, PackagedTemplate
+from ..tune.space.choices import SplitChoice
 from . import rivals, shipped
 from .executable import Executable, executable
 from .plans import OURS, THEIRS, Decision
@@ -26,6 +27,7 @@ from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
+    from ..tune.space.choices import Choice
     from ..tune.space.config import Config
 
 _TARGETS = {"cuda": "cuda", "cpu": "llvm"}
@@ -47,14 +49,22 @@ class Selection:
 
 
 def make(
-    problem: Problem, on: Device, rival: str, activation: Activation | None, budget: float
+    problem: Problem,
+    on: Device,
+    rival: str,
+    activation: Activation | None,
+    budget: float,
+    earlier: Decision | None = None,
 ) -> tuple[Decision, Executable | None]:
-    """Choose and compile; `budget` is how many seconds may be spent on measuring configurations."""
+    """Choose and compile; `budget` is how many seconds may be spent on measuring configurations.
+
+    `earlier` is the choice of an earlier search, which Ctrl-C ended.
+    """
     target = resolve_target(Target(_TARGETS[on.kind]), on)
     epilogue = epilogue_of(problem, activation)
     if budget:
         tuning = import_module(f"{__package__}.tuning")  # which tunes what this module makes
-        found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, budget)
+        found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
         return found
     if rival and activation is None:
         faster = rivals.is_faster(problem, on)
@@ -91,7 +101,23 @@ def _otherwise(
 
 def described(found: Selection) -> Decision:
     """The choice of our kernel."""
-    return Decision(OURS, found.template.name, str(found.config), found.why)
+    return Decision(OURS, found.template.name, in_words(found.config), found.why, config_index=found.config.index)
+
+
+def in_words(config: Config) -> str:
+    """Return a configuration as `explain_call` prints it: each knob with its choice, and the index in the space."""
+    knobs = ", ".join(f"{name} {_choice_in_words(choice)}" for name, choice in config.items())
+    return knobs if config.index is None else f"{knobs} (index {config.index})"
+
+
+def _choice_in_words(choice: Choice) -> str:
+    """A split by the extents of its loops, outermost first, without the one for what is left."""
+    if isinstance(choice, SplitChoice):
+        return "×".join(str(size) for size in choice.sizes if size > 0) or "whole"
+    data = choice.data
+    if isinstance(data, bool):
+        return "on" if data else "off"
+    return "/".join(map(str, data)) if isinstance(data, list) else str(data)
 
 
 def compiled(found: Selection, target: Target, epilogue: Epilogue) -> Executable:

@@ -8,18 +8,21 @@ import os
 import sys
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import __version__
+from ..runtime.thread_pool import POOL
 from . import cuda_kernels
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
     from .problem import Problem
 
-FORMAT = 1
+FORMAT = 2
 """Increases when entries change so that older ones cannot be read."""
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_DESCRIBED = "/proc/cpuinfo"
+_OF_ARM = ("Features", "CPU implementer", "CPU variant", "CPU part")
 _COMPILERS = {"cuda": "nvidia-cuda-nvrtc", "cpu": "llvmlite"}
 
 
@@ -84,7 +87,7 @@ def _version(distribution: str) -> str:
 def machine(on: Device) -> str:
     """What code for a device depends on: its architecture, or the CPU with its features; and the device's name.
 
-    The name is part of it because decisions were measured on that device.
+    The name is part of it because decisions were measured on that device. Linux names no Arm CPU; `_cpu` does.
     """
     if on.kind == "cuda":
         return "cuda {} {}".format(*cuda_kernels.described(on.index))
@@ -92,16 +95,36 @@ def machine(on: Device) -> str:
 
 
 def _cpu() -> str:
-    """Return the CPU's features as the system lists them, since asking LLVM would load it."""
+    """Return the features of the CPU, and the models of an Arm CPU, as the system lists them, without loading LLVM."""
+    listed: set[str] = set()
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            listed = next((line for line in file if line.startswith(("flags", "Features"))), "")
+        with open(_DESCRIBED, encoding="utf-8") as file:
+            for line in file:
+                if line.startswith(("flags", *_OF_ARM)):
+                    listed.add(line)
+                if line.startswith("flags"):  # of x86, where all cores have the same ones
+                    break
     except OSError:
         return os.uname().machine
-    return hashlib.sha256(listed.encode()).hexdigest()[:16]
+    return hashlib.sha256("".join(sorted(listed)).encode()).hexdigest()[:16]
 
 
-def key(problem: Problem, on: Device, rivals: str, options: dict[str, Any] | None = None) -> str:
-    """The key of a call's entry. `rivals` says what else could compute it: decisions depend on that."""
-    facts = [FORMAT, problem.described(), machine(on), compiler(on.kind), package(), rivals, options or {}]
+def threads(on: Device, rival: str) -> int:
+    """The number of threads on which a measurement on a CPU depends; 0 for other devices.
+
+    If there is a `rival`, calls are on arrays of PyTorch's, and run on its threads.
+    """
+    if on.kind != "cpu":
+        return 0
+    of_torch = sys.modules.get(f"{__package__}.torch_threads") if rival else None  # no call needs it without PyTorch
+    return POOL.number if of_torch is None else int(of_torch.number())
+
+
+def key(problem: Problem, on: Device, rivals: str, measured_with: int = 0) -> str:
+    """The key of a call's entry.
+
+    `rivals` says what else could compute it: decisions depend on that. `measured_with` is the number of threads of a
+    measured decision on a CPU, else 0.
+    """
+    facts = [FORMAT, problem.described(), machine(on), compiler(on.kind), package(), rivals, measured_with]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:40]

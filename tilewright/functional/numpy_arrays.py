@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from ..core.dtype import DType
 from ..core.errors import UserError
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
 from . import launcher
 from .activations import custom
 from .plans import plan_for
+from .prepared_calls import PreparedCalls
 from .running import CpuProgram, failed, program_of
-from .signature import Arrays, Described, Signature, options_of, signature
+from .signature import FLOATS, Arrays, Described, Signature, options_of, signature
 
 Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
-_calls: dict[Any, Run] = {}
-MOST_CALLS = 4096
-"""Number of shapes whose look-ups are kept; beyond it, all are dropped."""
+_calls = PreparedCalls()
 
 
 def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any:
@@ -36,13 +35,10 @@ def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any
     except (KeyError, TypeError, AttributeError):
         pass
     _check_types(name, extras)
+    version = _calls.version
     run = _prepared(name, x, extras, given)
-    try:
-        if len(_calls) >= MOST_CALLS:
-            _calls.clear()
-        _calls[key] = run
-    except (NameError, TypeError):  # an option in a list: the call works, but is not remembered
-        pass
+    with suppress(NameError, TypeError):  # an option in a list: the call works, but is not remembered
+        _calls.keep(key, run, version)
     return run(x, w, bias, residual, out)
 
 
@@ -56,14 +52,26 @@ def _check_types(name: str, extras: Extra) -> None:
             )
 
 
-def _described(array: np.ndarray | None) -> Described | None:
-    return None if array is None else Described(array.shape, str(DType(array.dtype)), ("cpu", 0))
+def _described(name: str, what: str, array: np.ndarray | None) -> Described | None:
+    if array is None:
+        return None
+    given = array.dtype
+    native = given if given.isnative else given.newbyteorder("=")
+    if not given.isnative and native.name in FLOATS:
+        copied = f"convert it: {what}.astype({what}.dtype.newbyteorder('='))"
+        raise UserError(
+            f"{what} has the type {given.str!r}, {native.name} in the byte order of other machines",
+            primitive=name,
+            fix=f"pass an array of {native.name}" if what == "out" else copied,
+        )
+    return Described(array.shape, native.name, ("cpu", 0))
 
 
 def signed(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Any]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
     options = options_of(name, given)
-    described = Arrays(*[_described(array) for array in (x, *extras)])  # type: ignore[arg-type]  # x is there
+    named = zip(("x", "weight", "bias", "residual", "out"), (x, *extras), strict=True)
+    described = Arrays(*[_described(name, what, a) for what, a in named])  # type: ignore[arg-type]  # x is there
     function, text = custom(name, options.activation, described.x.dtype)
     return signature(name, described, options, text), function
 

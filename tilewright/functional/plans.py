@@ -13,6 +13,7 @@ from ..core.errors import UserError
 from ..core.forking import new_reentrant_lock
 from . import fingerprint
 from .executable import Executable
+from .prepared_calls import drop_all
 from .store import Entry, store
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Decision(NamedTuple):
     how : str
         "tilewright", or "framework" for the kernel of the library that the arrays come from.
     template, config : str
-        The template of our kernel, and its configuration as logs print it.
+        The template of our kernel, and its configuration as a line for users.
     why : str
         The reason, as one clause for users.
     seconds : float
@@ -41,6 +42,10 @@ class Decision(NamedTuple):
         The same for the framework's own kernel.
     tuned : int
         Configurations that were measured for this choice.
+    interrupted : bool
+        Whether Ctrl-C ended the search before its time.
+    config_index : int, optional
+        The place of the configuration in the space of the template.
     """
 
     how: str
@@ -50,6 +55,8 @@ class Decision(NamedTuple):
     seconds: float = 0.0
     rival_seconds: float = 0.0
     tuned: int = 0
+    interrupted: bool = False
+    config_index: int | None = None
 
 
 class Plan(NamedTuple):
@@ -61,6 +68,12 @@ class Plan(NamedTuple):
     executable: Executable | None
     origin: str
     """Where the kernel came from: "disk" or "compiled"."""
+    threads: int = 0
+    """The number of threads that the choice was measured with; 0 if it was not measured, or on a GPU."""
+
+    def is_settled(self, threads: int) -> bool:
+        """Whether a search with so many threads has had all of its time."""
+        return self.choice.tuned > 0 and not self.choice.interrupted and self.threads == threads
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -86,19 +99,35 @@ def plan_for(
     Returns
     -------
     Plan
-        Later calls return the same plan; one that was not tuned is made anew by the first call with `tune`.
+        Later calls return the same plan; one that was not tuned is made anew by the first call with `tune`, and all
+        calls use that one from then on.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C ended a search. The best that it found is kept, and the next call with `tune` searches again.
     """
     budget = seconds_of(tune)
     memo = (problem, on, rival)
     found = _plans.get(memo)
-    if found is not None and (not budget or found.choice.tuned):
+    if found is not None and not budget:
+        return found
+    threads = fingerprint.threads(on, rival)
+    if found is not None and found.is_settled(threads):
         return found
     with _lock:
-        found = _plans.get(memo) or _from_disk(problem, on, rival)
-        if found is None or (budget and not found.choice.tuned):
-            found = _made(problem, on, rival, activation, budget)
+        found = _plans.get(memo)
+        if found is None or (budget and not found.is_settled(threads)):  # another process may have decided meanwhile
+            found = _from_disk(problem, on, rival, threads) or found
+        makes = found is None or (budget > 0 and not found.is_settled(threads))
+        if found is None or makes:
+            found = _made(problem, on, rival, activation, budget, threads, found)
         _plans[memo] = found
-        return found
+        if budget:
+            drop_all()
+    if makes and found.choice.interrupted:
+        raise KeyboardInterrupt
+    return found
 
 
 def seconds_of(tune: Tune) -> float:
@@ -113,37 +142,48 @@ def seconds_of(tune: Tune) -> float:
 
 
 def forget() -> None:
-    """Drop the plans in memory; those on disk stay."""
+    """Drop the plans in memory, and what was prepared by them; those on disk stay."""
     _plans.clear()
+    drop_all()
 
 
 def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
     """Replace the choice of a plan that has a kernel by a measured one, in memory and on disk."""
-    changed = plan._replace(choice=choice)
+    changed = plan._replace(choice=choice, threads=fingerprint.threads(plan.on, rival))
     with _lock:
         _plans[plan.problem, plan.on, rival] = changed
         _keep(changed, rival)
+        drop_all()
     return changed
 
 
-def _from_disk(problem: Problem, on: Device, rival: str) -> Plan | None:
-    entry = store().get(fingerprint.key(problem, on, rival))
-    if entry is None:
-        return None
-    executable = entry.description["executable"]
-    return Plan(
-        problem,
-        on,
-        Decision(**entry.description["choice"]),
-        None if executable is None else Executable.read(executable, entry.binary),
-        "disk",
-    )
+def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> Plan | None:
+    """A plan that was measured with so many threads; else one that was not measured."""
+    for number in dict.fromkeys((threads, 0)):
+        entry = store().get(fingerprint.key(problem, on, rival, number))
+        if entry is not None:
+            executable = entry.description["executable"]
+            program = None if executable is None else Executable.read(executable, entry.binary)
+            return Plan(problem, on, Decision(**entry.description["choice"]), program, "disk", number)
+    return None
 
 
-def _made(problem: Problem, on: Device, rival: str, activation: Activation | None, budget: float) -> Plan:
+def _made(
+    problem: Problem,
+    on: Device,
+    rival: str,
+    activation: Activation | None,
+    budget: float,
+    threads: int,
+    before: Plan | None,
+) -> Plan:
+    """Make a plan; `before` is the one that a search may improve."""
     compiler = import_module(f"{__package__}.compiler")  # the whole compiler: not needed for a kernel on disk
-    choice, executable = compiler.make(problem, on, rival, activation, budget)
-    plan = Plan(problem, on, choice, executable, "compiled")
+    earlier = before.choice if before is not None and before.choice.tuned and before.threads == threads else None
+    choice, executable = compiler.make(problem, on, rival, activation, budget, earlier)
+    if before is not None and earlier is not None and choice.interrupted and earlier.seconds <= choice.seconds:
+        return before
+    plan = Plan(problem, on, choice, executable, "compiled", threads if choice.tuned else 0)
     _keep(plan, rival)
     return plan
 
@@ -155,8 +195,9 @@ def _keep(plan: Plan, rival: str) -> None:
         "device": fingerprint.machine(plan.on),
         "compiler": fingerprint.compiler(plan.on.kind),
         "rival": rival,
+        "threads": plan.threads,
         "choice": plan.choice._asdict(),
         "executable": None if executable is None else executable.described(),
     }
     entry = Entry(description, b"" if executable is None else executable.binary)
-    store().put(fingerprint.key(plan.problem, plan.on, rival), entry)
+    store().put(fingerprint.key(plan.problem, plan.on, rival, plan.threads), entry)

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch.compiler import assume_constant_result
 
-from ..core.errors import UserError
+from ..core.errors import UserError, warn_caller
 from .activations import custom
+from .plans import Tune
 from .problem import CONV
 from .signature import OPERATORS, padding_of
 from .torch_tensors import NAMES, Extra, autocasts, check_types, signed, tracing
@@ -50,6 +51,13 @@ def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(t.to(dtype) if t is not None and t.dtype in _AUTOCAST else t for t in tensors)
 
 
+def type_in_autocast(x: Any) -> Any:
+    """The type that PyTorch's own convolutions take a tensor in: its own, or what `torch.autocast` casts it to."""
+    if not autocasts() or x.dtype not in _AUTOCAST or not torch.is_autocast_enabled(x.device.type):
+        return x.dtype
+    return torch.get_autocast_dtype(x.device.type)
+
+
 def numbers(value: Any, rank: int) -> list[int]:
     """Return an option as one number per dimension; TypeError for anything else, of which `mistake` says more."""
     each = list(value) if isinstance(value, (list, tuple)) else [value]
@@ -84,6 +92,17 @@ def _remembered(name: str, activation: Any, dtype: str) -> str:
     if function is not None:
         FUNCTIONS[text] = function
     return text
+
+
+@assume_constant_result  # type: ignore[untyped-decorator]  # PyTorch is not followed
+def warn_of_budget(name: str, tune: Tune) -> None:
+    """Warn that a budget has no effect in a call that PyTorch only traces: nothing runs that could be measured."""
+    warn_caller(
+        f"{name}: tune={tune!r} has no effect where PyTorch traces a call (torch.compile, torch.export, fake tensors), "
+        "since nothing runs that could be measured; call it with tune= on tensors of these shapes before: compiled "
+        "programs run what that call finds",
+        UserWarning,
+    )
 
 
 def written(name: str, made: Any, out: Any) -> Any:

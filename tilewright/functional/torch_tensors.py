@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from . import torch_native
 from .activations import custom
 from .launcher import MISALIGNED
 from .plans import THEIRS, Activation, plan_for
+from .prepared_calls import PreparedCalls
 from .running import CpuProgram, Program, failed
 from .signature import Arrays, Described, Signature, options_of, signature
 from .torch_threads import by_pytorch, program_of
@@ -29,10 +30,9 @@ Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
-MOST_CALLS = 4096
-"""Number of shapes whose look-ups are kept; beyond it, all are dropped."""
-_calls: dict[Any, Run] = {}
-_recent: dict[Any, tuple[Callable[..., bool], Run]] = {}
+_calls = PreparedCalls()
+_recent = PreparedCalls()
+"""By weight and bias: PyTorch's check of the tensors of a call, and what computes it."""
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 """PyTorch's check of tensors; None in versions without it, which look up every call."""
 _dispatch: list[Callable[..., Any]] = []
@@ -71,6 +71,7 @@ def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     if transforms() or _included(_PRE_DISPATCH):  # what these wrap or record looks like any other tensor
         return operator(name, x, extras, given)
     key: Any = []  # of what is not even a tensor: never remembered
+    version = _recent.version
     try:
         grad = _grad_enabled() and _needs_gradient(x, *extras)
         key = (name, given, grad, autocasts(), *[None if a is None else _facts(a) for a in (x, *extras)])
@@ -83,11 +84,11 @@ def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
         if not any(a is not None and _wrapped(a) for a in (x, *extras)):
             raise
         return operator(name, x, extras, given)
-    _remember(name, x, extras, given, run)
+    _remember(name, x, extras, given, run, version)
     return made
 
 
-def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run) -> None:
+def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run, version: int) -> None:
     """Let the next call with this weight and this bias be recognised by one check of PyTorch's own, in C++.
 
     The check compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device,
@@ -96,11 +97,9 @@ def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run
     w, bias, residual, out = extras
     if TensorGuards is None or w is None or residual is not None or out is not None:
         return
-    if len(_recent) >= MOST_CALLS:
-        _recent.clear()
     watched = [a for a in (x, w, bias) if a is not None]
     guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-    _recent[name, given, id(w), id(bias)] = guards.check, run
+    _recent.keep((name, given, id(w), id(bias)), (guards.check, run), version)
 
 
 def _facts(a: Any) -> tuple[Any, ...]:
@@ -145,14 +144,10 @@ def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any)
     special = autocasts() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
     if special or (_grad_enabled() and _needs_gradient(*everything)):
         return operator(name, x, extras, given)
+    version = _calls.version
     run = prepared(name, x, extras, given)
-    try:
-        hash(key)
-    except TypeError:  # an option in a list: the call works, without being remembered
-        return run(x, *extras)
-    if len(_calls) >= MOST_CALLS:
-        _calls.clear()
-    _calls[key] = run
+    with suppress(TypeError):  # an option in a list: the call works, without being remembered
+        _calls.keep(key, run, version)
     return run(x, *extras)
 
 
@@ -398,9 +393,3 @@ def _native(name: str, checked: Signature, given: tuple[Any, ...], on: Device) -
             return run(x, w, bias, residual, out)
 
     return run_on_cpu if on.kind == "cpu" else run
-
-
-def forget() -> None:
-    """Look every call up anew: decisions have changed."""
-    _calls.clear()
-    _recent.clear()

@@ -32,6 +32,14 @@ def threads() -> running.Threads:
     return team if team.usable else POOL
 
 
+def number() -> int:
+    """How many threads a parallel loop runs on."""
+    team = threads()
+    if isinstance(team, OpenMpTeam) and team.lost:
+        team.start()  # in a fork, it asks PyTorch first, for all threads
+    return int(torch.get_num_threads())
+
+
 def _revive() -> None:
     """Let PyTorch replace the thread pool that it has beside OpenMP's.
 

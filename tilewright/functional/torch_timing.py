@@ -53,7 +53,7 @@ def _both(problem: Problem, on: Device, executable: Executable) -> tuple[float, 
 
     name = "conv_transpose2d" if problem.op == TRANSPOSED else "conv2d"
     compute = torch_native.computed(problem, name, None)
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):  # which would cast what PyTorch's gets
         times = in_turns([ours, lambda: compute(x, weight, bias, residual)], on.kind == "cuda")
     return times[0], times[1]
 

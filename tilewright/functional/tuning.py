@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import autotvm
 from ..measure.option import LocalBuilder, LocalRunner
@@ -26,28 +26,59 @@ TIMEOUT = 10.0
 """Seconds that building a configuration may take, and running it."""
 
 
+class SearchResult(NamedTuple):
+    """The best configuration of a search, None if nothing was measured; its time, and how many were tried."""
+
+    config: Config | None
+    seconds: float
+    trials: int
+    interrupted: bool
+
+
 def tuned(
-    problem: Problem, on: Device, target: Target, epilogue: Epilogue, rival: str, budget: float
-) -> tuple[Decision, Executable | None]:
+    problem: Problem,
+    on: Device,
+    target: Target,
+    epilogue: Epilogue,
+    rival: str,
+    earlier: Decision | None,
+    budget: float,
+) -> tuple[Decision, Executable]:
     """Search for `budget` seconds, all strategies of the template in turn; then compare with the rival's kernel.
 
-    The search leaves out the epilogue, which hardly changes the order of the configurations.
+    The search leaves out the epilogue, which hardly changes the order of the configurations. It tries the choice of an
+    `earlier` search first. Ctrl-C ends it with the best so far, in a decision that says so; `KeyboardInterrupt` is
+    raised only if there is none.
     """
     start = candidate(problem, target)
     strategies, workload = strategies_of(problem, target)
-    best, seconds, trials = start, float("inf"), 0
+    best, seconds, trials, interrupted = start, float("inf"), 0, False
     for template in strategies:
         task = template.task(workload, target)
         first = start.config if template is start.template else template.first(task.args, target)
-        found, took, tried = _searched(task, first, budget / len(strategies))
-        trials += tried
-        if found is not None and took < seconds:
-            best, seconds = Selection(template, workload, found, f"measured, the best of {tried} configurations"), took
+        indices = [
+            first.index,
+            earlier.config_index if earlier is not None and earlier.template == template.name else None,
+        ]
+        result = _searched(task, [index for index in indices if index is not None], budget / len(strategies))
+        trials, interrupted = trials + result.trials, result.interrupted
+        if result.config is not None and result.seconds < seconds:
+            why = f"measured, the best of {result.trials} configurations"
+            best, seconds = Selection(template, workload, result.config, why), result.seconds
+        if interrupted:
+            break
+    if interrupted and seconds == float("inf"):
+        raise KeyboardInterrupt
     program = compiled(best, target, epilogue)
     choice = described(best)._replace(tuned=trials, seconds=0.0 if seconds == float("inf") else seconds)
-    if not rival or problem.activation.startswith("custom:"):
-        return choice, program
-    return compared(problem, on, choice, program)
+    if rival and not problem.activation.startswith("custom:"):
+        try:
+            choice, program = compared(problem, on, choice, program)
+        except KeyboardInterrupt:  # the choice is ours then, as no time says otherwise
+            interrupted = True
+    if interrupted:
+        choice = choice._replace(interrupted=True, why=f"{choice.why}; Ctrl-C ended the search")
+    return choice, program
 
 
 def compared(problem: Problem, on: Device, choice: Decision, program: Executable) -> tuple[Decision, Executable]:
@@ -59,15 +90,18 @@ def compared(problem: Problem, on: Device, choice: Decision, program: Executable
     return choice._replace(how=how, why=why, seconds=ours, rival_seconds=theirs), program
 
 
-def _searched(task: Task, first: Config, budget: float) -> tuple[Config | None, float, int]:
-    """The best configuration within a budget of seconds, its time, and how many were measured."""
+def _searched(task: Task, first: list[int], budget: float) -> SearchResult:
+    """Search within a budget of seconds, beginning with the configurations `first`."""
     strategy = automatic(task)
-    strategy.suggest([first.index] if first.index is not None else [])
+    strategy.suggest(first)
     tuner: Any = autotvm.tuner.Tuner(task, strategy)
     runner = LocalRunner(timeout=TIMEOUT, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
     option = autotvm.measure_option(builder=LocalBuilder(timeout=TIMEOUT), runner=runner)
-    tuner.tune(_MOST_TRIALS, option, confirm=2, seconds=budget)
+    try:
+        tuner.tune(_MOST_TRIALS, option, confirm=2, seconds=budget)
+    except KeyboardInterrupt:  # a second one, or one between the trials; the first one ends the search in good order
+        tuner.interrupted = True
     if tuner.best_measure_pair is None:
-        return None, float("inf"), len(strategy.tried)
+        return SearchResult(None, float("inf"), len(strategy.tried), tuner.interrupted)
     costs = tuner.best_measure_pair[1].costs
-    return tuner.best_config, sum(costs) / len(costs), len(strategy.tried)
+    return SearchResult(tuner.best_config, sum(costs) / len(costs), len(strategy.tried), tuner.interrupted)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,7 +14,8 @@ from ..core.errors import UserError
 from ..functional import torch_tensors
 from ..functional.plans import OURS, THEIRS, Plan, decide, plan_for
 from ..functional.problem import Problem
-from ..functional.signature import CallOptions, options_tuple
+from ..functional.signature import FLOATS, Arrays, CallOptions, signature
+from ..functional.torch_arguments import type_in_autocast
 from ..functional.torch_timing import Around, both, in_turns
 from ..report.table import Column, table
 from . import modules
@@ -27,6 +28,8 @@ _KINDS: dict[type, tuple[type, str]] = {
 }
 _GAIN = 1.02
 """How much faster a layer has to be: less is noise."""
+_BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1}
+"""By type: how far results may differ, in the relative L2 norm; 1e-3 for all others."""
 _NOISE = 1.01
 """How much longer a run without a graph may seem to take: it is as long where the host has less to do than the GPU."""
 
@@ -126,7 +129,8 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     model : torch.nn.Module
         Changed in place: layers are exchanged for modules of `tilewright.nn` that share their parameters.
     sample : tensor or tuple
-        The input, or inputs, that the model is timed with.
+        The input, or inputs, that the model is timed with. Under `torch.autocast`, also within the model, layers are
+        timed in the type that they compute in.
     tune : "quick" or float, optional
         Measure configurations of each layer for that long first; layers, too, of which it is known without measuring
         that a matrix product computes them (dense ones) and that ours is not faster untuned.
@@ -154,8 +158,8 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
             return done
         measured: dict[Problem, tuple[float, float]] = {}
         try:
-            for name, (module, x) in seen.items():
-                _measure(done, name, module, x, tune, measured)
+            for name, layer in seen.items():
+                _measure(done, name, layer, tune, measured)
             _prove(done, model, inputs, on_gpu=gpu >= 0)
         except BaseException:  # nobody gets what could take the replacements back
             done.undo()
@@ -175,15 +179,25 @@ def _state_kept(model: Any) -> Iterator[None]:
                 buffer.copy_(before)
 
 
-def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, tuple[Any, Any]]:
-    """The layers that could be replaced, with what they get when the model runs on its sample."""
-    found: dict[str, tuple[Any, Any]] = {}
+class Layer(NamedTuple):
+    """A convolution of PyTorch's, its input when the model runs on its sample, and the type that it computes in."""
+
+    module: Any
+    x: Any
+    dtype: str
+
+
+def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, Layer]:
+    """The layers that could be replaced, by name."""
+    found: dict[str, Layer] = {}
     names = {module: name for name, module in model.named_modules() if name and type(module) in _KINDS}
     hooks = []
 
     def note(module: Any, given: tuple[Any, ...], result: Any) -> None:
         if given and isinstance(given[0], torch.Tensor) and module.padding_mode == "zeros":
-            found.setdefault(names[module], (module, given[0].detach()))
+            x = given[0].detach()
+            dtype = type_in_autocast(x)
+            found.setdefault(names[module], Layer(module, x, torch_tensors.NAMES.get(dtype, str(dtype))))
 
     try:
         hooks = [module.register_forward_hook(note) for module in names]
@@ -201,29 +215,29 @@ def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def problem_of(module: Any, x: Any) -> Problem:
-    """What a convolution of PyTorch's computes on an input."""
+def problem_of(module: Any, x: Any, dtype: str = "") -> Problem:
+    """What a convolution of PyTorch's computes on an input, if need be cast to another type."""
     _, operator = _KINDS[type(module)]
     options = CallOptions(module.stride, module.padding, module.dilation, module.groups)
     if "transpose" in operator:
         options = options._replace(output_padding=tuple(module.output_padding))
-    extras = (module.weight, module.bias, None, None)
-    checked, _ = torch_tensors.signed(operator, x, extras, options_tuple(operator, options))
-    return checked.problem
+    given = [torch_tensors.described(a) for a in (x, module.weight, module.bias)]
+    cast = [a if a is None else a._replace(dtype=dtype or a.dtype) for a in given]
+    return signature(operator, Arrays(*cast), options).problem  # type: ignore[arg-type]  # x is there
 
 
 def _measure(
-    done: Acceleration, name: str, module: Any, x: Any, tune: Any, measured: dict[Problem, tuple[float, float]]
+    done: Acceleration, name: str, layer: Layer, tune: Any, measured: dict[Problem, tuple[float, float]]
 ) -> None:
     """Time a layer both ways, keep the decision, and replace the layer where it gains."""
-    kind, operator = _KINDS[type(module)]
-    if torch_tensors.described(x).dtype not in ("float16", "bfloat16", "float32", "float64"):  # type: ignore[union-attr]
+    kind, operator = _KINDS[type(layer.module)]
+    if layer.dtype not in FLOATS:
         return
-    problem = problem_of(module, x)
+    problem = problem_of(*layer)
     if 0 in problem.shape:
         done.rows.append(Row(name, problem, 0.0, 0.0, False, "the sample has no images"))
         return
-    on = torch_tensors.place(operator, x)
+    on = torch_tensors.place(operator, layer.x)
     plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
     if plan.executable is None and problem.groups == 1:
         done.rows.append(Row(name, problem, 0.0, 0.0, False, plan.choice.why))
@@ -243,7 +257,7 @@ def _measure(
     _keep(plan, wins, mine, theirs)
     if wins:
         parent, _, attribute = name.rpartition(".")
-        done.replace(done.model.get_submodule(parent), attribute, _converted(module, kind))
+        done.replace(done.model.get_submodule(parent), attribute, _converted(layer.module, kind))
 
 
 def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
@@ -252,7 +266,6 @@ def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
     why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"
     choice = plan.choice._replace(how=how, why=why, seconds=mine, rival_seconds=theirs)
     decide(plan, choice, torch_tensors.RIVAL)
-    torch_tensors.forget()
 
 
 def _converted(module: Any, kind: type) -> Any:
@@ -273,7 +286,7 @@ def _prove(done: Acceleration, model: Any, inputs: tuple[Any, ...], on_gpu: bool
     mine = run()
     with _originals(done):
         theirs = run()
-    _agree(theirs, mine)
+    _agree(theirs, mine, {row.problem.dtype for row in done.rows if row.replaced})
     sides: list[Around] = [lambda: _originals(done), nullcontext]
     done.before, done.after = done.eager_before, done.eager_after = in_turns([run, run], on_gpu, sides)
     if on_gpu:
@@ -282,12 +295,13 @@ def _prove(done: Acceleration, model: Any, inputs: tuple[Any, ...], on_gpu: bool
         done.undo()
 
 
-def _agree(theirs: Any, mine: Any) -> None:
+def _agree(theirs: Any, mine: Any, within: set[str]) -> None:
+    """Raise UserError for results that differ by more than their type explains, or the types `within` the model."""
     pairs = zip(_tensors(theirs), _tensors(mine), strict=True)
     for expected, found in pairs:
         scale = expected.double().norm()
         error = (found.double() - expected.double()).norm() / scale if scale else found.double().norm()
-        bound = {torch.float16: 3e-2, torch.bfloat16: 2e-1}.get(expected.dtype, 1e-3)
+        bound = max(_BOUNDS.get(name, 1e-3) for name in (torch_tensors.NAMES.get(expected.dtype, ""), *within))
         if not error <= bound:
             raise UserError(
                 f"the accelerated model differs from the model by {float(error):.2g} (relative L2)",

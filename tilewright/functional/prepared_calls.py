@@ -1,0 +1,41 @@
+"""What computes calls, kept by their shapes, types and options until a search or a measurement decides anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.forking import new_reentrant_lock
+
+MOST_CALLS = 4096
+"""Number of calls that a table keeps; beyond it, all are dropped."""
+_tables: list[PreparedCalls] = []
+
+
+class PreparedCalls(dict[Any, Any]):
+    """A table of calls. `version` counts how often plans have changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 0
+        self._lock = new_reentrant_lock()
+        _tables.append(self)
+
+    def keep(self, key: Any, call: Any, version: int) -> None:
+        """Keep a call, unless plans have changed since `version`, which its caller read before preparing it."""
+        with self._lock:
+            if version == self.version:
+                if len(self) >= MOST_CALLS:
+                    self.clear()
+                self[key] = call
+
+    def drop(self) -> None:
+        """Drop all calls, and those that are being prepared."""
+        with self._lock:
+            self.version += 1
+            self.clear()
+
+
+def drop_all() -> None:
+    """Have every call look up its plan again: plans have changed."""
+    for table in _tables:
+        table.drop()

@@ -1,0 +1,244 @@
+"""Gradients of the operators registered with PyTorch.
+
+Our transposed convolution computes the data gradient of depthwise layers; PyTorch computes all other gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+from torch.library import register_autograd, register_vmap
+
+from ..core.errors import UserError
+from . import torch_native
+from .signature import OPERATORS
+from .torch_arguments import functionalizes
+from .torch_tensors import transforms
+from .torch_threads import by_pytorch
+
+
+def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, weight, bias, residual, *options = inputs
+    ctx.save_for_backward(x, weight, bias, residual if options[5] else None)
+    ctx.options = tuple(options)
+    ctx.biased, ctx.added = bias is not None, residual is not None
+
+
+def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
+    x, weight, bias, residual = ctx.saved_tensors
+    name, stride, padding, dilation, groups, activation, layout, more, precision = ctx.options
+    if activation:
+        _check_differentiable(name, activation)
+        before = convolved(
+            x, weight, bias, residual, name, stride, padding, dilation, groups, "", layout, more, precision
+        )
+        grad = torch_native.ACTIVATION_GRADIENTS[activation](grad, before)
+    window = _Window(name, stride, padding, dilation, groups, layout, more, x, weight)
+    of_x = window.data_gradient(grad) if ctx.needs_input_grad[0] else None
+    of_weight = window.weight_gradient(grad) if ctx.needs_input_grad[1] else None
+    of_bias = window.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
+    of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
+    return of_x, of_weight, of_bias, of_residual, *[None] * 9
+
+
+def _check_differentiable(name: str, activation: str) -> None:
+    if activation.startswith("custom:"):
+        raise UserError(
+            "an activation of your own has no gradient",
+            primitive=name,
+            fix="call the operator without it, and apply it in PyTorch; or call it within torch.no_grad()",
+        )
+
+
+class _Window:
+    """The sliding window of a call, for its gradients: on images with a batch, channels first, evenly padded."""
+
+    def __init__(
+        self,
+        name: str,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        layout: str,
+        more: Any,
+        x: Any,
+        weight: Any,
+    ) -> None:
+        self.name, self.rank, self.layout = name, OPERATORS[name].rank, layout
+        self.transposed = "transpose" in name
+        self.stride, self.dilation, self.more = list(stride), list(dilation), list(more)
+        self.before, self.after = list(padding[: self.rank]), list(padding[self.rank :])
+        self.batched = x.dim() == self.rank + 2
+        self.last = layout.endswith("C")
+        self.x, self.weight = x, weight
+        channels = x.shape[-1] if self.last else x.shape[-self.rank - 1]
+        self.depthwise = name == "depthwise_conv2d"
+        self.groups = channels if self.depthwise else groups
+        self.channels = channels
+
+    def _first(self, a: Any) -> Any:
+        """A tensor of the call's layout with a batch and the channels in front."""
+        a = a if self.batched else a[None]
+        return a.movedim(-1, 1) if self.last else a
+
+    def _back(self, a: Any) -> Any:
+        a = a.movedim(1, -1) if self.last else a
+        return a if self.batched else a[0]
+
+    @property
+    def _flat_weight(self) -> Any:
+        """The weight in PyTorch's shape."""
+        if not self.depthwise:
+            return self.weight
+        return self.weight.reshape(-1, 1, *self.weight.shape[2:])
+
+    def data_gradient(self, grad: Any) -> Any:
+        """Compute the data gradient: by our transposed convolution if the layer is depthwise, else by PyTorch."""
+        if self.transposed or self.groups != self.channels:
+            return self._by_torch(grad, (True, False))[0]
+        spatial, places = ((a.shape[:-1] if self.last else a.shape)[-self.rank :] for a in (self.x, grad))
+        taps = self.weight.shape[2:]
+        more = [
+            size - ((place - 1) * s - b - a + d * (k - 1) + 1)
+            for size, place, s, b, a, d, k in zip(
+                spatial, places, self.stride, self.before, self.after, self.dilation, taps, strict=True
+            )
+        ]
+        return convolved(
+            grad.contiguous(), self._flat_weight, None, None, f"conv_transpose{self.rank}d", self.stride,
+            [*self.before, *self.after], self.dilation, self.groups, "", self.layout, more, "fp32",
+        )  # fmt: skip
+
+    def weight_gradient(self, grad: Any) -> Any:
+        """By PyTorch."""
+        return self._by_torch(grad, (False, True))[1]
+
+    def bias_gradient(self, grad: Any) -> Any:
+        """Sum over all dimensions but the channels."""
+        grad = self._first(grad)
+        return grad.sum([0, *range(2, grad.dim())])
+
+    def _by_torch(self, grad: Any, wanted: tuple[bool, bool]) -> tuple[Any, Any]:
+        x, grad, weight = self._first(self.x), self._first(grad), self._flat_weight
+        even = self.before == self.after
+        around = [p for b, a in zip(reversed(self.before), reversed(self.after), strict=True) for p in (b, a)]
+        padding = self.before if even else [0] * self.rank
+        if not even and self.transposed:  # the crop that made the result is undone
+            grad = torch.nn.functional.pad(grad, around)
+        elif not even:
+            x = torch.nn.functional.pad(x, around)
+        of_x, of_weight, _ = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, self.stride, padding, self.dilation, self.transposed,
+            self.more if self.transposed else [0] * self.rank, self.groups, [*wanted, False],
+        )  # fmt: skip
+        if of_x is not None:
+            if not even and not self.transposed:
+                of_x = torch.nn.functional.pad(of_x, [-p for p in around])
+            of_x = self._back(of_x)
+        return of_x, None if of_weight is None else of_weight.reshape(self.weight.shape)
+
+
+def _save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, *options = inputs
+    ctx.save_for_backward(x)
+    ctx.options = tuple(options)
+
+
+def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
+    """Compute the pooling again by PyTorch, and differentiate that."""
+    (x,) = ctx.saved_tensors
+    name, kernel, stride, padding, dilation, ceil_mode, count, layout = ctx.options
+    last = layout.endswith("C")
+    images, back = (x.movedim(-1, -3), grad.movedim(-1, -3)) if last else (x, grad)
+    before, after = list(padding[:2]), list(padding[2:]) or list(padding[:2])
+    if before != after:
+        raise UserError("uneven padding of a pooling has no gradient", primitive=name, fix="pad the input before")
+    if name == "max_pool2d":
+        _, where = torch.ops.aten.max_pool2d_with_indices(images, kernel, stride, before, dilation, ceil_mode)
+        made = torch.ops.aten.max_pool2d_with_indices_backward(
+            back, images, kernel, stride, before, dilation, ceil_mode, where
+        )
+    else:
+        made = torch.ops.aten.avg_pool2d_backward(back, images, kernel, stride, before, ceil_mode, count, None)
+    return (made.movedim(-3, -1) if last else made), *[None] * 8
+
+
+def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """The same gradient, whose operators of PyTorch do not hang in a fork."""
+
+    def computed(*arguments: Any) -> Any:
+        with by_pytorch():
+            return gradient(*arguments)
+
+    return computed
+
+
+def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any, **named: Any) -> Any:
+    name = next((a for a in arguments if isinstance(a, str)), "convolution")
+    raise UserError(
+        "vmap cannot add a dimension to it",
+        primitive=name,
+        fix="put that dimension into the batch: x.flatten(0, 1), and the result's .unflatten(0, (m, n))",
+    )
+
+
+def register() -> None:
+    """Register the gradients with PyTorch, of operators that are defined; and that `vmap` is refused."""
+    register_autograd("tilewright::convolution", _wherever(_convolution_gradient), setup_context=_save_convolution)
+    register_autograd("tilewright::pool", _wherever(_pool_gradient), setup_context=_save_pool)
+    register_vmap("tilewright::convolution", _refuse_vmap)
+    register_vmap("tilewright::pool", _refuse_vmap)
+
+
+def convolved(*arguments: Any) -> Any:
+    """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
+    if forward_ad._current_level >= 0 or (transforms() and not functionalizes()):
+        return _Transformed.apply(*arguments)
+    return torch.ops.tilewright.convolution(*arguments)
+
+
+class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed
+    """The operator under `torch.func.grad`, `jvp` and their kin, which differentiate no operator of a library."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> Any:
+        """Compute it."""
+        return torch.ops.tilewright.convolution(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep what the gradients need."""
+        _save_convolution(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:4])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Return the gradient."""
+        return _convolution_gradient(ctx, *grads)
+
+    @staticmethod
+    def jvp(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
+        """Return how the result moves with its tensors: it is linear in each of them, before the activation."""
+        x, weight, bias, residual = ctx.saved_tensors
+        name, stride, padding, dilation, groups, activation, layout, more, precision = ctx.options
+        options = name, stride, padding, dilation, groups, "", layout, more, precision
+        _check_differentiable(name, activation)
+        parts = [] if of_x is None else [torch.ops.tilewright.convolution(of_x, weight, None, None, *options)]
+        parts += [] if of_weight is None else [torch.ops.tilewright.convolution(x, of_weight, None, None, *options)]
+        if of_bias is not None:
+            parts.append(of_bias if layout.endswith("C") else of_bias.view(-1, *[1] * OPERATORS[name].rank))
+        parts += [] if of_residual is None else [of_residual]
+        moved = sum(parts[1:], parts[0])
+        if activation:
+            before = torch.ops.tilewright.convolution(x, weight, bias, residual, *options)
+            moved = torch_native.ACTIVATION_GRADIENTS[activation](moved.expand_as(before), before)
+        return moved
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        """Refuse it."""
+        return _refuse_vmap(info, in_dims, *arguments)
