@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..core.text import kind_of
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
 from . import launcher
@@ -50,14 +51,23 @@ def _check_types(name: str, extras: Extra) -> None:
     for what, array in zip(("weight", "bias", "residual", "out"), extras, strict=True):
         if array is not None and not isinstance(array, np.ndarray):
             raise UserError(
-                f"x is a NumPy array, but {what} is a {type(array).__name__}",
+                f"x is a NumPy array, but {what} is {kind_of(array)}",
                 primitive=name,
                 fix=f"convert it: numpy.asarray({what})",
             )
 
 
 def _described(array: np.ndarray | None) -> Described | None:
-    return None if array is None else Described(array.shape, str(DType(array.dtype)), ("cpu", 0))
+    return None if array is None else Described(array.shape, _type_of(array), ("cpu", 0))
+
+
+def _type_of(array: np.ndarray) -> str:
+    """Return the name of an array's type; NumPy's own where we have none, which the signature then rejects by it."""
+    try:
+        return str(DType(array.dtype))
+    except UserError:  # complex numbers, objects, text, another byte order
+        native = array.dtype.isnative
+        return array.dtype.name if native else f"{array.dtype.name} in the byte order of another machine"
 
 
 def signed(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Any]:
