@@ -73,3 +73,11 @@ def kind_of(value: object) -> str:
     if name == "ndarray":
         name = f"{'CuPy' if type(value).__module__.startswith('cupy') else 'NumPy'} array"
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def brief(value: object, most: int = 120) -> str:
+    """Return a value for one line of an error: its `repr`, cut to `most` characters; of an array, shape and type."""
+    if hasattr(value, "__dlpack__") and hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{kind_of(value)} of shape {tuple(value.shape)} and type {value.dtype}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
