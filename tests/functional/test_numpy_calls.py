@@ -244,6 +244,8 @@ def test_arrays_of_our_own_and_anything_with_dlpack() -> None:
         tw.conv2d([1.0], w)
     with pytest.raises(UserError, match="x is a NumPy array, but weight is a list"):
         tw.conv2d(x, [1.0])
+    with pytest.raises(UserError, match="bias is a bool\n  fix: leave bias out"):
+        tw.conv2d(x, w, False, groups=2)
 
 
 @pytest.mark.parametrize(

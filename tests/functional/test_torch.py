@@ -348,7 +348,7 @@ def test_accelerate_says_what_it_needs() -> None:
     with pytest.raises(UserError, match="model is a NumPy array"):
         tw.accelerate(np.ones(3), X)
     nothing = tw.accelerate(torch.nn.Sequential(torch.nn.ReLU()), X)
-    assert str(nothing) == "nothing to replace: no layer of the model is a convolution that Tilewright covers"
+    assert str(nothing) == "nothing to replace: the model contains no convolution that Tilewright covers"
 
 
 def test_modules_check_their_activation_when_they_are_made() -> None:

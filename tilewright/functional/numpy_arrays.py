@@ -53,7 +53,7 @@ def _check_types(name: str, extras: Extra) -> None:
             raise UserError(
                 f"x is a NumPy array, but {what} is {kind_of(array)}",
                 primitive=name,
-                fix=f"convert it: numpy.asarray({what})",
+                fix=f"leave {what} out" if isinstance(array, bool) else f"convert it: numpy.asarray({what})",
             )
 
 

@@ -169,7 +169,7 @@ def check_types(name: str, x: Any, extras: Extra) -> None:
             raise UserError(
                 f"x is a tensor, but {what} is {kind_of(a)}" if what != "x" else f"x is {kind_of(a)}",
                 primitive=name,
-                fix=f"convert it: torch.as_tensor({what})",
+                fix=f"leave {what} out" if isinstance(a, bool) else f"convert it: torch.as_tensor({what})",
             )
         if a is not None and a.layout is not torch.strided:
             raise UserError(f"{what} has the layout {a.layout}", primitive=name, fix=f"convert it: {what}.to_dense()")

@@ -87,7 +87,7 @@ class Acceleration:
 
     def __str__(self) -> str:
         if not self.rows:
-            return "nothing to replace: no layer of the model is a convolution that Tilewright covers"
+            return "nothing to replace: the model contains no convolution that Tilewright covers"
         heads = [Column("layer", right=False), Column("problem", right=False)]
         heads += [Column("PyTorch, µs"), Column("ours, µs"), Column("gain"), Column("", right=False)]
         lines = [
