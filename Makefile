@@ -46,7 +46,7 @@ setup: $(READY) ## create .venv with OpenCL on the CPU, the CUDA compiler and th
 
 demo: $(READY) ## climb both ladders of schedules, then tune a small convolution: under a minute
 	@$(BIN)/tilewright ladder conv1d
-	@$(BIN)/tilewright ladder depthwise
+	@echo; $(BIN)/tilewright ladder depthwise
 	@echo; rm -f build/demo.log
 	@$(BIN)/tilewright tune conv2d --shape 1x32x14x14 --kernel 1 --trials 20 --seed 0 --log build/demo.log
 

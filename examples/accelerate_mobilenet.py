@@ -29,6 +29,7 @@ def main(batch=1, size=64):
     x = torch.randn(batch, 3, size, size, device=device)
     with torch.no_grad():
         before = model(x)
+        print(f"measuring the layers of {batch}×3×{size}×{size} on the {device}, and then the model ...", flush=True)
         done = tw.accelerate(model, x)
         print(done)
         print("results agree:", torch.allclose(model(x), before, rtol=1e-3, atol=1e-4))

@@ -201,7 +201,10 @@ def main():
         used = f"{found.registers:9} {found.shared_bytes:7}" if found else f"{'–':>9} {'–':>7}"
         gain = f"{before / time:8.2f}" if before else f"{'–':>8}"
         speed = p.flop / time / 1e9
-        print(f"{step.__name__:10} {time * 1e3:7.3f} ms {speed:8,.1f} {gain} {error:8.1e} {used}  {step.__doc__}")
+        print(
+            f"{step.__name__:10} {time * 1e3:7.3f} ms {speed:8,.1f} {gain} {error:8.1e} {used}  {step.__doc__}",
+            flush=True,
+        )
         before = time
 
 

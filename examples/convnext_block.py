@@ -31,6 +31,7 @@ def main(steps=3):
     ours, theirs = Block(32).to(device), Block(32, nn.Conv2d).to(device)
     theirs.load_state_dict(ours.state_dict())  # the same parameters under the same names
     x, wanted = torch.randn(2, 32, 28, 28, device=device), torch.randn(2, 32, 28, 28, device=device)
+    print(f"training two blocks for {steps} steps on the {device} ...", flush=True)
     for model in (ours, theirs):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(steps):
@@ -38,8 +39,10 @@ def main(steps=3):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    difference = max(float((a - b).abs().max()) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
-    print(f"after {steps} steps, the parameters differ by {difference:.1e} from those trained with PyTorch's own")
+    with torch.no_grad():
+        pairs = zip(ours.parameters(), theirs.parameters(), strict=True)
+        difference = max(float((a - b).abs().max()) for a, b in pairs)
+    print(f"the parameters differ by {difference:.1e} from those of a block of PyTorch's own layers", flush=True)
     graphs = torch._dynamo.explain(ours)(x)
     print(f"torch.compile: {graphs.graph_count} graph, {graphs.graph_break_count} breaks")
     print(tw.explain_call(tw.conv2d, x, ours.depthwise.weight, ours.depthwise.bias, padding=3, groups=32))

@@ -8,13 +8,15 @@ Compare ratios: other users of a machine move the times, but most of that moves 
 import argparse
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_features
 
 import tilewright as tw
 from tilewright import te
 
-LANES = 32  # columns of a block: two vector registers of 16 floats
+WIDE = get_host_cpu_features().get("avx512f", False)  # 32 registers of 16 floats, else 16 of 8
+LANES = 32  # columns of a block: two wide registers, or four
 BLOCK = 32  # rows of a block
-ROWS = 8  # rows of a block that is kept in registers: 8 × 2 of the 32 registers hold sums
+ROWS = 8 if WIDE else 2  # rows of a block that is kept in registers: half of all registers hold sums
 STEP = 4  # terms of the sum that are written out one after the other
 
 
@@ -153,7 +155,7 @@ def main():
     a, b = (random.random((n, n), "float32") for _ in range(2))
     data = a, b, a.astype("float64") @ b.astype("float64")
     threads = tw.runtime.num_threads()
-    print(f"C = A B, {n} × {n} float32, on {threads} thread(s)\n")
+    print(f"C = A B, {n} × {n} float32, on {threads} thread{'s' if threads > 1 else ''}\n")
     print(f"{'step':14}{'ms':>9}{'GFLOP/s':>9}{'× naive':>9}  idea")
     first = None
     for step in STEPS:

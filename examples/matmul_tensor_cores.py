@@ -141,13 +141,13 @@ def main():
         print(tw.lower(s, args, simple_mode=True))
         print(tw.build(s, args, "cuda" if on_gpu else "cuda -arch=sm_90").program.source)
         return
-    print(f"C = max(A B, 0), {n} x {n}, float16 summed in float32, on {'the GPU' if on_gpu else 'the CPU by OpenCL'}\n")
+    print(f"C = max(A B, 0), {n} × {n}, float16 summed in float32, on {'the GPU' if on_gpu else 'the CPU by OpenCL'}\n")
     print(f"{'step':14}{'µs':>10}{'TFLOP/s':>9}{'registers':>11}{'shared':>9}{'error':>9}  idea")
     for step in STEPS:
         error, module, arrays = check(step, n, "cuda" if on_gpu else "opencl")
         compiled = module if on_gpu else tw.build(*step(n), "cuda -arch=sm_90")
         (used,) = compiled.resources.values()
-        time = rate = "-"
+        time = rate = "–"
         if on_gpu:
             seconds = module.time_evaluator("main", tw.cuda(), number=10, repeat=5)(*arrays).median
             time, rate = f"{seconds * 1e6:.1f}", f"{2 * n**3 / seconds / 1e12:.1f}"

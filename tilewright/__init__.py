@@ -1,18 +1,18 @@
-"""Tilewright: declare a tensor computation, schedule it, lower it, run it, tune it.
+"""Convolutions in one call, and the compiler behind them: declare a tensor computation, schedule it, run it, tune it.
 
-The names are those of the legacy tensor-expression API. Everything is imported on first use, so that
-`import tilewright` stays quick.
+`tilewright.conv2d` and its kin take arrays of PyTorch, NumPy, CuPy and JAX. The names of the compiler are those of the
+legacy tensor-expression API. Everything is imported on first use, so that `import tilewright` stays quick.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from importlib import import_module as _import_module
+from typing import Any as _Any
 
-from .core.refusals import missing_from_module
+from .core.refusals import missing_from_module as _missing_from_module
 from .core.version import __version__ as __version__
-from .explain import hook_in_views
-from .messages import hook_in_all
+from .explain import hook_in_views as _hook_in_views
+from .messages import hook_in_all as _hook_in_all
 
 _MODULES = (
     "nn",
@@ -58,22 +58,22 @@ _OLD_NAMES = {
     "container": ("ir", "container"),
 }
 
-hook_in_all()
-hook_in_views()
+_hook_in_all()
+_hook_in_views()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
+        return _import_module(f"{__name__}.{name}")
     if name in _OLD_NAMES:
         home, name = _OLD_NAMES[name]
-        return getattr(import_module(f"{__name__}.{home}"), name)
+        return getattr(_import_module(f"{__name__}.{home}"), name)
     if name in _NAMES:
-        value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+        value = getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
         globals()[name] = value
         return value
-    raise missing_from_module(__name__, name, __dir__())
+    raise _missing_from_module(__name__, name, __dir__())
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_NAMES, *_OLD_NAMES})
+    return sorted({*globals(), *_MODULES, *_NAMES, *_OLD_NAMES} - {"annotations"})

@@ -224,6 +224,19 @@ def test_help_reads_well(command: list[str]) -> None:
     assert "<bool>" not in done.output
 
 
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        (["log", "show"], "log show [OPTIONS] LOG"),
+        (["log", "merge"], "log merge [OPTIONS] LOG..."),
+        (["cache", "export"], "cache export [OPTIONS] FILE"),
+    ],
+)
+def test_usage_names_arguments_plainly(command: list[str], usage: str) -> None:
+    done = CliRunner().invoke(app, [*command, "--help"], prog_name="tilewright")
+    assert re.search(rf"^ *Usage: tilewright {re.escape(usage)} *$", done.output, re.M), done.output
+
+
 def test_the_version() -> None:
     done = subprocess.run([sys.executable, "-m", "tilewright", "--version"], capture_output=True, text=True)
     assert done.stdout == f"tilewright {tilewright.__version__}\n"

@@ -49,7 +49,7 @@ def test_show(log):
     status, text = run("show", log)
     assert status == 0
     assert "tests/add(4096)" in text
-    assert "5 measurements, 1 of them failed, 1 of them to confirm the best; 1 refused without one" in text
+    assert "5 measurements: 1 failed, 1 to confirm the best; 1 configuration refused without measuring" in text
     assert text.index("2.500 ms") < text.index("3.000 ms") < text.index("4.000 ms")
     assert "1 × it faults" in text
     assert "3.2" in text  # GFLOPS of the confirmed one

@@ -67,7 +67,7 @@ def test_without_a_terminal_every_trial_has_a_line(tuned):
 def test_the_summary_has_the_best_in_words_and_beside_its_rivals(tuned):
     _, text = tuned
     assert re.search(
-        r"^5 trials in [\d.]+ s, [\d.]+ s of it measuring; 0 configurations refused before that$", text, re.M
+        r"^5 trials in [\d.]+ s, [\d.]+ s of it measuring; 0 configurations refused without measuring$", text, re.M
     )
     assert re.search(r"^best: [\d.]+ GFLOPS, [\d.]+ µs, index \d+\n  tile +304 = \d+ × \d+ × \d+\n", text, re.M)
     tuned_row, numpy_row = (re.search(rf"^{who}  +.*$", text, re.M) for who in ("tuned", "NumPy, on the CPU"))

@@ -50,3 +50,11 @@ def test_words_are_loaded_when_they_are_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "['tilewright.messages.names']"]
+
+
+def test_only_names_of_the_package_are_listed() -> None:
+    """What `tilewright.` completes to holds nothing that the package itself imports."""
+    program = "import tilewright; print(*[name for name in dir(tilewright) if not name.startswith('_')])"
+    listed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert {"conv2d", "te", "lower", "accelerate"} <= {*listed}
+    assert {"Any", "annotations", "import_module", "hook_in_all", "missing_from_module"}.isdisjoint(listed)

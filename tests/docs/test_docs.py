@@ -243,9 +243,15 @@ def test_every_primitive_is_documented() -> None:
 def test_times_in_the_readme_were_measured() -> None:
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     results = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8").replace("*", "")
-    table = page.partition("| on one NVIDIA H200")[2].partition("\n\n")[0]
-    times = re.findall(r"[\d.,]+ (?:µs|ms|TFLOP/s)", table)
-    assert times
+    tables = re.findall(r"^\| on one NVIDIA H200.*\n(?:\|.*\n)+", page, re.M)
+    assert len(tables) == 2
+    times = re.findall(r"[\d.,]+ (?:µs|ms|TFLOP/s)", "".join(tables))
+    for ours, theirs, factor in re.findall(r"\| +([\d.,]+) µs \| +([\d.,]+) µs \| +([\d.]+) \|", tables[0]):
+        quotient = float(theirs.replace(",", "")) / float(ours.replace(",", ""))
+        assert f"{quotient:.1f}" == factor, f"{theirs} / {ours}"
+        cells = [re.compile(rf"(?:\| |, ){re.escape(time)}(?: \||,)") for time in (ours, theirs)]
+        lines = [line for line in results.splitlines() if all(cell.search(line) for cell in cells)]
+        assert lines, f"no line of benchmarks/RESULTS.md has both {ours} and {theirs}"
 
     def measured(time: str) -> bool:
         """Whether it stands there with its unit, or in a cell of a table of microseconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright
@@ -70,6 +71,10 @@ def test_an_argument_of_another_schedule(e: Example) -> None:
 def test_an_argument_that_is_no_tensor(e: Example) -> None:
     with refused("lower", "argument 1 is 'C', which is not a tensor", fix="lower(s, [A, W, B])"):
         tilewright.lower(e.s, [e.A, "C"])
+    with refused("lower", "argument 1 is a NumPy array of shape (100, 100) and type float32, which is not a tensor"):
+        tilewright.lower(e.s, [e.A, np.zeros((100, 100), "float32")])
+    with refused("lower", f"argument 1 is '{'C' * 116}..., which is not a tensor"):
+        tilewright.lower(e.s, [e.A, "C" * 1000])
 
 
 def test_arguments_that_are_no_list(e: Example) -> None:

@@ -138,7 +138,7 @@ def test_timing_nothing() -> None:
 
 def test_timing_with_wrong_arguments() -> None:
     timed = sized().time_evaluator("g", device("cpu"), number=1)
-    with refused("", "g takes 2 arguments", "but 1 were given"):
+    with refused("", "g takes 2 arguments", "but 1 was given"):
         timed(floats(3))
 
 

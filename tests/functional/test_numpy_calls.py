@@ -269,6 +269,20 @@ def test_arrays_of_our_own_and_anything_with_dlpack() -> None:
         tw.conv2d([1.0], w)
     with pytest.raises(UserError, match="x is a NumPy array, but weight is a list"):
         tw.conv2d(x, [1.0])
+    with pytest.raises(UserError, match="bias is a bool\n  fix: leave bias out"):
+        tw.conv2d(x, w, False, groups=2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "named"),
+    [("complex128", "complex128"), (object, "object")],
+)
+def test_types_that_no_kernel_has_are_named_with_their_argument(dtype: object, named: str) -> None:
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    with pytest.raises(UserError, match=f"x has the type {named}"):
+        tw.conv2d(x.astype(dtype), w, groups=2)
+    with pytest.raises(UserError, match=f"weight has the type {named}.*, and x has float32"):
+        tw.conv2d(x, w.astype(dtype), groups=2)
 
 
 def test_memory_between_kernels_is_shared_by_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,10 @@ def test_a_problem_is_read_as_it_was_written() -> None:
 
 WRONG = {
     "x has the type int32": {"x": seen((2, 4, 9, 8), "int32")},
-    "x has the shape (2, 4), of 2 dimensions": {"x": (2, 4)},
-    "x has the shape (2, 4, 0, 8), with a dimension of no elements": {"x": (2, 4, 0, 8)},
+    "x has the type complex64": {"x": seen((2, 4, 9, 8), "complex64")},
+    "x has 2 dimensions: its shape is (2, 4)": {"x": (2, 4)},
+    "x has 1 dimension: its shape is (4,)": {"x": (4,)},
+    "x has the shape (2, 4, 0, 8); only the batch may be empty": {"x": (2, 4, 0, 8)},
     "a window of 3x3 is larger than the padded input, 2x2": {"x": (2, 4, 2, 2)},
     "layout is 'NCW'": {"layout": "NCW"},
     "output_padding 2x2 reaches the stride 2x2 and the dilation 1x1": {
@@ -85,6 +87,7 @@ WRONG = {
     "the weight has the shape (8, 2, 0, 3)": {"w": (8, 2, 0, 3)},
     "a weight of shape (8, 4, 3, 3) does not fit 4 channels in 2 groups": {"w": (8, 4, 3, 3)},
     "groups is 0": {"groups": 0},
+    "groups is 3, which does not divide the 4 channels of x": {"w": (9, 1, 3, 3), "groups": 3},
     "there is no kernel_size": {"name": "max_pool2d", "w": None},
     'padding="same" needs a convolution of stride 1': {"padding": "same", "stride": 2},
     "padding is -1": {"padding": -1},
@@ -102,6 +105,7 @@ WRONG = {
     "out has the shape (1,)": {"out": (1,)},
     "weight has the type float64, and x has float32": {"w": seen((8, 2, 3, 3), "float64")},
     "bias is on cuda:1, and x is on cpu": {"bias": seen((8,), device=("cuda", 1))},
+    "weight is on meta, and x is on cpu": {"w": seen((8, 2, 3, 3), device=("meta", -1))},
 }  # fmt: skip
 
 
@@ -111,6 +115,35 @@ def test_messages(message: str) -> None:
         call(**WRONG[message])
     assert message in caught.value.message
     assert caught.value.fix
+
+
+FITS = {
+    "pass groups=4, which this weight fits, or a weight of shape (filters, 4, rows, columns)": {
+        "w": (4, 1, 3, 3), "groups": 1,
+    },
+    "pass groups=1, which this weight fits, or a weight of shape "
+    "(filters, 2, rows, columns), with filters a multiple of 2": {"w": (8, 4, 3, 3)},
+    "exchange its first two dimensions: PyTorch's order is (filters, channels, ...)": {"w": (4, 8, 3, 3), "groups": 1},
+    "transpose it: PyTorch's order is (filters, channels, ...), and this looks like TensorFlow's": {
+        "w": (3, 3, 1, 4), "groups": 4,
+    },
+    "give a weight of shape (filters, 4, rows, columns)": {"w": (8, 3, 3, 3), "groups": 1},
+    "give a weight of shape (filters, 2, rows, columns), with filters a multiple of 2": {"w": (7, 2, 3, 3)},
+    "give a weight of shape (filters, 2, length), with filters a multiple of 2": {
+        "name": "conv1d", "x": (2, 4, 9), "w": (8, 3, 3), "groups": 2,
+    },
+    "give a weight of shape (4, filters / 2, rows, columns)": {
+        "name": "conv_transpose2d", "w": (6, 3, 3, 3), "groups": 2,
+    },
+    "give a weight of shape (4 x multiplier, 1, rows, columns)": {"name": "depthwise_conv2d", "w": (6, 1, 3, 3)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fix", FITS)
+def test_the_fix_for_a_weight_reads_what_was_meant(fix: str) -> None:
+    with pytest.raises(UserError, match=r"a weight of shape .* does not fit 4 channels in") as caught:
+        call(**FITS[fix])
+    assert caught.value.fix == fix
 
 
 def test_a_precision_is_for_float32() -> None:

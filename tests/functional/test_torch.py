@@ -345,6 +345,22 @@ def test_accelerate_says_what_it_needs() -> None:
         tw.accelerate([], X)
     with pytest.raises(UserError, match="the model does not run on its sample"):
         tw.accelerate(torch.nn.Sequential(torch.nn.Conv2d(5, 5, 3)), X)
+    with pytest.raises(UserError, match="model is a NumPy array"):
+        tw.accelerate(np.ones(3), X)
+    nothing = tw.accelerate(torch.nn.Sequential(torch.nn.ReLU()), X)
+    assert str(nothing) == "nothing to replace: the model contains no convolution that Tilewright covers"
+
+
+def test_modules_check_their_activation_when_they_are_made() -> None:
+    for kind in (tw.nn.Conv2d, tw.nn.ConvTranspose1d):
+        with pytest.raises(UserError, match=f"{kind.__name__}: activation is 'rleu', which is not known"):
+            kind(4, 4, 3, activation="rleu")
+
+
+def test_an_error_in_a_module_names_the_line_that_calls_it() -> None:
+    with pytest.raises(UserError, match="does not fit 6 channels") as caught:
+        tw.nn.Conv2d(5, 5, 3)(torch.ones(1, 6, 8, 8))
+    assert caught.value.where.startswith(__file__)  # and not PyTorch's own, between the two
 
 
 def test_a_call_is_explained() -> None:

@@ -142,7 +142,7 @@ def autocast() -> Any:
 def test_arguments_that_are_no_tensors_are_named() -> None:
     from torch.autograd import forward_ad
 
-    says = "x is a tensor, but weight is a ndarray"
+    says = "x is a tensor, but weight is a NumPy array"
     with pytest.raises(UserError, match=says):
         tw.conv2d(X.as_subclass(Subclass), W.numpy(), **WINDOW)
     with forward_ad.dual_level(), pytest.raises(UserError, match=says):

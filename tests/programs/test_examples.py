@@ -56,7 +56,7 @@ def test_the_models_of_pytorch() -> None:
 def test_the_steps_to_tensor_cores() -> None:
     """On a GPU, the same test checks and times them there."""
     text = run("matmul_tensor_cores", "--size", "128")
-    rows = re.findall(r"^(\w+) +(?:-|[\d.]+) +(?:-|[\d.]+) +(\d+) +\d+ +(\S+)  ", text, re.M)
+    rows = re.findall(r"^(\w+) +(?:–|[\d.]+) +(?:–|[\d.]+) +(\d+) +\d+ +(\S+)  ", text, re.M)
     assert [name for name, _, _ in rows] == ["naive", "tiles", "tensor_cores", "pipeline", "staged"]
     assert all(float(error) < 1e-5 for _, _, error in rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -20,6 +21,10 @@ class _HelpWithoutType:
 
 class Command(_HelpWithoutType, TyperCommand):
     """A command."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words after the command: LOG..., which newer versions of Typer write {LOG...}..."""
+        return [re.sub(r"\{(.+?)(?:\.\.\.)?\}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
 
 class Group(_HelpWithoutType, TyperGroup):

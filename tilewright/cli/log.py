@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
-from ..core.text import one_line
+from ..core.text import one_line, quantity
 from ..measure.outcome import MeasureResult
 from ..report.chart import WITH_CHARTS, can_draw
 from ..report.curves import Line, line_chart
@@ -40,9 +40,10 @@ def show(path: Path, rows: int = _MOST_ROWS) -> int:
         failed = sum(result.error_no != 0 for inp, result in own if not inp.notes.refused)
         refused = sum(inp.notes.refused for inp, _ in own)
         again = sum(inp.notes.confirmed for inp, _ in own)
-        counts = f"{len(own) - refused} measurements, {failed} of them failed"
-        counts += f", {again} of them to confirm the best" if again else ""
-        print_lines([heading(workload_name(workload)), f"{counts}; {refused} refused without one"])
+        counts = f"{quantity(len(own) - refused, 'measurement')}: {failed} failed"
+        counts += f", {again} to confirm the best" if again else ""
+        counts += f"; {quantity(refused, 'configuration')} refused without measuring"
+        print_lines([heading(workload_name(workload)), counts])
         print_lines(["", *_fastest(own, rows), ""])
     return _tell(path, pairs, problems)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import warnings
@@ -12,8 +13,8 @@ from typing import NamedTuple
 from .text import printable
 
 _HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# What is on the stack between the caller and us, and is neither's: generated code, and `with` on a generator.
-_BETWEEN = ("<", contextlib.__file__)
+# What is on the stack between the caller and us, and is neither's: generated code, `with` on a generator, imports.
+_BETWEEN = ("<", contextlib.__file__, importlib.__file__)
 _AS_USERS: set[str] = set()
 
 
@@ -22,12 +23,18 @@ def name_lines_of(*files: str) -> None:
     _AS_USERS.update(files)
 
 
+def _others() -> tuple[str, ...]:
+    """Return how the files begin that are not the caller's; PyTorch calls us where a caller uses a module of ours."""
+    pytorch = getattr(sys.modules.get("torch"), "__file__", None)
+    return (_HOUSE, *_BETWEEN, *((os.path.dirname(pytorch) + os.sep,) if pytorch else ()))
+
+
 def caller_location() -> str:
-    """`file:line` of the innermost frame that is the caller's: outside this package, or of `name_lines_of`."""
-    frame = sys._getframe(1)
+    """`file:line` of the innermost frame that is the caller's, or of `name_lines_of`; not ours, nor PyTorch's."""
+    frame, others = sys._getframe(1), _others()
     while frame is not None:
         name = frame.f_code.co_filename
-        if name in _AS_USERS or not name.startswith((_HOUSE, *_BETWEEN)):
+        if name in _AS_USERS or not name.startswith(others):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]  # typeshed: f_back is Optional, the loop ends on None
     return ""
@@ -35,8 +42,8 @@ def caller_location() -> str:
 
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn, as from the innermost line outside this package."""
-    depth, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HOUSE, *_BETWEEN)):
+    depth, frame, others = 2, sys._getframe(1), _others()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(others):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(printable(message), category, stacklevel=depth)
 

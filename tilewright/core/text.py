@@ -58,3 +58,26 @@ def one_line(text: str) -> str:
 
 def _escape(c: str) -> str:
     return c.encode("unicode_escape", "surrogatepass").decode()
+
+
+def quantity(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 dimension", "2 dimensions"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def kind_of(value: object) -> str:
+    """Return what kind of thing a value is, with its article: "a list", "an int", "a NumPy array", "None"."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    if name == "ndarray":
+        name = f"{'CuPy' if type(value).__module__.startswith('cupy') else 'NumPy'} array"
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def brief(value: object, most: int = 120) -> str:
+    """Return a value for one line of an error: its `repr`, cut to `most` characters; of an array, shape and type."""
+    if hasattr(value, "__dlpack__") and hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{kind_of(value)} of shape {tuple(value.shape)} and type {value.dtype}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."

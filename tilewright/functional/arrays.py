@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.text import kind_of
 from ..runtime.adopt import from_dlpack
 from ..runtime.array import NDArray, empty
 from ..runtime.device import device
@@ -71,8 +72,8 @@ def library_of(array: Any) -> Library:
         return found
     if not hasattr(array, "__dlpack__"):
         raise UserError(
-            f"x is a {type(array).__name__}, which is not an array",
-            fix="give a PyTorch tensor, an array of NumPy, CuPy or JAX, or anything with __dlpack__",
+            f"x is {kind_of(array)}, which is not an array",
+            fix="give a NumPy array, as by numpy.asarray(x), a tensor of PyTorch, or anything with __dlpack__",
         )
     module = sys.modules.get(name)
     give = getattr(module, "from_dlpack", None)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import UserError
+from ..core.text import kind_of
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
 from . import launcher
@@ -46,9 +47,9 @@ def _check_types(name: str, extras: Extra) -> None:
     for what, array in zip(("weight", "bias", "residual", "out"), extras, strict=True):
         if array is not None and not isinstance(array, np.ndarray):
             raise UserError(
-                f"x is a NumPy array, but {what} is a {type(array).__name__}",
+                f"x is a NumPy array, but {what} is {kind_of(array)}",
                 primitive=name,
-                fix=f"convert it: numpy.asarray({what})",
+                fix=f"leave {what} out" if isinstance(array, bool) else f"convert it: numpy.asarray({what})",
             )
 
 

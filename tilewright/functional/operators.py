@@ -95,7 +95,7 @@ def conv1d(
     Raises
     ------
     UserError
-        Where an argument does not fit the others.
+        If an argument does not fit the others; the message names it, and says what to give.
     """
     given = (stride, padding, dilation, groups, activation, layout, tune, precision)
     return _calls.get(type(x), _of_any)("conv1d", x, (weight, bias, residual, out), given)
@@ -121,22 +121,45 @@ def conv2d(
     Parameters
     ----------
     x : array
-        (N, C, H, W), or (C, H, W); with layout="NHWC" (N, H, W, C). A PyTorch tensor in channels-last memory format is
-        used without a copy.
+        (N, C, H, W), or (C, H, W); with layout="NHWC" (N, H, W, C). An array of PyTorch, NumPy, CuPy, JAX or anything
+        with DLPack, of float16, bfloat16, float32 or float64. A PyTorch tensor in channels-last memory format is used
+        without a copy.
     weight : array
         (filters, C / groups, rows, columns), whatever the layout of x.
-    stride, dilation : int or pair
+    bias : array, optional
+        (filters,).
+    stride, dilation : int or (vertical, horizontal)
     padding : int, (vertical, horizontal), ((top, bottom), (left, right)), "same" or "valid"
+    groups : int
+        As many as channels for a depthwise convolution.
+    activation : str or callable, optional
+        "relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish", or a function of an expression.
+    residual : array, optional
+        Added before the activation; of the result's shape.
     layout : "NCHW" or "NHWC"
+    out : array, optional
+        Where the result is written.
+    tune : "quick" or float, optional
+        Measure configurations for five seconds ("quick"), or for so many seconds, unless done before; the result is
+        kept.
+    precision : "fp32", "ieee" or "tf32"
+        Applies to float32; see `conv1d`.
 
     Returns
     -------
     array
-        Of the same library, on the same device and stream.
+        Of the same library, on the same device and stream. 16-bit types are summed in float32.
 
-    Notes
-    -----
-    The other arguments are those of `conv1d`.
+    Raises
+    ------
+    UserError
+        If an argument does not fit the others; the message names it, and says what to give.
+
+    Examples
+    --------
+    >>> x, w = np.ones((1, 32, 28, 28), np.float32), np.ones((32, 1, 3, 3), np.float32)
+    >>> tilewright.conv2d(x, w, padding=1, groups=32, activation="relu").shape
+    (1, 32, 28, 28)
     """
     given = (stride, padding, dilation, groups, activation, layout, tune, precision)
     return _calls.get(type(x), _of_any)("conv2d", x, (weight, bias, residual, out), given)

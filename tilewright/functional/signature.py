@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..core.errors import UserError
+from ..core.text import quantity
 from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -130,12 +131,15 @@ class _Reader:
         batched = len(x.shape) == self.operator.rank + 2
         if not batched and len(x.shape) != self.operator.rank + 1:
             raise self.wrong(
-                f"x has the shape {x.shape}, of {len(x.shape)} dimensions",
+                f"x has {quantity(len(x.shape), 'dimension')}: its shape is {x.shape}",
                 f"give it {self.operator.rank + 2} dimensions, in the order {self.order}",
             )
         shape = self._canonical(x.shape if batched else (1, *x.shape))
         if min(shape[1:]) < 1:
-            raise self.wrong(f"x has the shape {x.shape}, with a dimension of no elements", "give at least one each")
+            raise self.wrong(
+                f"x has the shape {x.shape}; only the batch may be empty",
+                "give every other dimension at least one element",
+            )
         problem = self._problem(shape)
         places = problem.places
         if min(places) < 1:
@@ -216,26 +220,47 @@ class _Reader:
         self._agrees(weight, "weight")
         first, second, *taps = weight.shape
         kernel = (1, taps[0]) if rank == 1 else (taps[0], taps[1])
+        sides = "length" if rank == 1 else "rows, columns"
         if min(weight.shape) < 1:
             raise self.wrong(f"the weight has the shape {weight.shape}", "give at least one element in each dimension")
         groups = channels if self.operator.depthwise else self._count("groups", self.options.groups)
         if self.operator.op == TRANSPOSED:
             filters, fits = second * groups, first == channels and channels % groups == 0
-            want = f"({channels}, filters / {groups}, ...)"
+            want = f"({channels}, filters{'' if groups == 1 else f' / {groups}'}, {sides})"
         elif self.operator.depthwise:
             filters = first * second
             fits = filters % channels == 0 and (second == 1 or first == channels)
-            want = f"({channels} x multiplier, 1, rows, columns)"
+            want = f"({channels} x multiplier, 1, {sides})"
         else:
             filters, fits = first, channels % groups == 0 and first % groups == 0 and second * groups == channels
-            want = f"(filters, {channels} / {groups}, ...), with filters a multiple of groups={groups}"
+            want = f"(filters, {channels // groups}, {sides})"
+            want += "" if groups == 1 else f", with filters a multiple of {groups}"
+        if channels % groups:
+            raise self.wrong(
+                f"groups is {groups}, which does not divide the {quantity(channels, 'channel')} of x",
+                f"give a divisor of {channels}",
+            )
         if not fits:
             raise self.wrong(
-                f"a weight of shape {weight.shape} does not fit {channels} channels in {groups} groups", f"give {want}"
+                f"a weight of shape {weight.shape} does not fit {quantity(channels, 'channel')} in "
+                f"{quantity(groups, 'group')}",
+                self._other_reading(weight.shape, channels, groups, want),
             )
         if self.arrays.bias is not None:
             self._same(self.arrays.bias, "bias", (filters,))
         return filters, kernel, groups
+
+    def _other_reading(self, shape: tuple[int, ...], channels: int, groups: int, want: str) -> str:
+        """Return the fix for a weight of a wrong shape: what it fits, another number of groups or another order."""
+        first, second, *_ = shape
+        if self.operator.op == CONV and not self.operator.depthwise:
+            if channels % second == 0 and first % (channels // second) == 0:
+                return f"pass groups={channels // second}, which this weight fits, or a weight of shape {want}"
+            if groups == 1 and second != channels == first:
+                return "exchange its first two dimensions: PyTorch's order is (filters, channels, ...)"
+        if shape[-2] * groups == channels or (shape[-2], shape[-1]) == (channels, 1):
+            return "transpose it: PyTorch's order is (filters, channels, ...), and this looks like TensorFlow's"
+        return f"give a weight of shape {want}"
 
     def _window(self, channels: int) -> tuple[int, tuple[int, int], int]:
         if self.options.kernel_size is None:
@@ -395,4 +420,4 @@ def _by(sizes: Sequence[int]) -> str:
 
 
 def _place(device: tuple[str, int]) -> str:
-    return device[0] if device[0] == "cpu" else f"{device[0]}:{device[1]}"
+    return device[0] if device[0] == "cpu" or device[1] < 0 else f"{device[0]}:{device[1]}"

@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
 from ..core.errors import UserError
+from ..core.text import kind_of
 from ..runtime.device import Device, cpu, cuda
 from . import torch_native
 from .activations import custom
@@ -161,9 +162,9 @@ def check_types(name: str, x: Any, extras: Extra) -> None:
     for what, a in zip(("x", "weight", "bias", "residual", "out"), (x, *extras), strict=True):
         if a is not None and not isinstance(a, torch.Tensor):
             raise UserError(
-                f"x is a tensor, but {what} is a {type(a).__name__}" if what != "x" else f"x is a {type(a).__name__}",
+                f"x is a tensor, but {what} is {kind_of(a)}" if what != "x" else f"x is {kind_of(a)}",
                 primitive=name,
-                fix=f"convert it: torch.as_tensor({what})",
+                fix=f"leave {what} out" if isinstance(a, bool) else f"convert it: torch.as_tensor({what})",
             )
         if a is not None and a.layout is not torch.strided:
             raise UserError(f"{what} has the layout {a.layout}", primitive=name, fix=f"convert it: {what}.to_dense()")

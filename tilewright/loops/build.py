@@ -15,6 +15,7 @@ from ..bounds.nest import Loop, is_thread_reduction, own_loops
 from ..bounds.reads import check_reads
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
+from ..core.text import brief
 from ..expr.nodes import Load, Var
 from ..expr.traverse import variables
 from ..schedule.primitives.annotate import IMPORTS
@@ -160,7 +161,7 @@ class _Builder:
             arg = self.tensors[arg]
         if not isinstance(arg, Tensor):
             raise UserError(
-                f"argument {position} is {arg!r}, which is not a tensor",
+                f"argument {position} is {brief(arg)}, which is not a tensor",
                 primitive="lower",
                 fix="give tensors: lower(s, [A, W, B])",
             )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..core.errors import UserError
+from ..core.text import kind_of
 from ..functional import torch_tensors
 from ..functional.plans import OURS, THEIRS, Plan, decide, plan_for
 from ..functional.problem import Problem
@@ -88,6 +89,8 @@ class Acceleration:
         self.undo()
 
     def __str__(self) -> str:
+        if not self.rows:
+            return "nothing to replace: the model contains no convolution that Tilewright covers"
         heads = [Column("layer", right=False), Column("problem", right=False)]
         heads += [Column("PyTorch, µs"), Column("ours, µs"), Column("gain"), Column("", right=False)]
         lines = [
@@ -148,7 +151,7 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
         then as it was.
     """
     if not isinstance(model, torch.nn.Module):
-        raise UserError(f"model is a {type(model).__name__}", primitive="accelerate", fix="give a torch.nn.Module")
+        raise UserError(f"model is {kind_of(model)}", primitive="accelerate", fix="give a torch.nn.Module")
     inputs = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
     done = Acceleration(model)
     gpu = max((a.get_device() for a in inputs if isinstance(a, torch.Tensor)), default=-1)

@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import pad
 
 from ..functional import operators
+from ..functional.signature import activation_name
 
 Base = Any
 
@@ -26,6 +27,8 @@ class _Convolution:
     _operator: Any = None
 
     def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
+        if isinstance(activation, str):
+            activation_name(type(self).__name__, activation)  # a typo is an error here, not where the model runs
         super().__init__(*args, **named)
         self.activation = activation
 
@@ -72,6 +75,8 @@ class _Transposed:
     _operator: Any = None
 
     def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
+        if isinstance(activation, str):
+            activation_name(type(self).__name__, activation)  # a typo is an error here, not where the model runs
         super().__init__(*args, **named)
         self.activation = activation
 

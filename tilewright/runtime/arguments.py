@@ -13,6 +13,7 @@ import numpy as np
 from ..codegen.abi import ArrayArgument, EntryPoint, ScalarArgument
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
+from ..core.text import quantity
 from .array import NDArray
 from .layout import packed
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 def explain(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:
     """Raise the UserError that says what is wrong with a call; return where nothing is."""
     if len(args) != len(entry.arguments):
+        takes = f"{entry.name} takes {quantity(len(entry.arguments), 'argument')} ({_signature(entry)})"
         raise UserError(
-            f"{entry.name} takes {len(entry.arguments)} arguments ({_signature(entry)}), but {len(args)} were given",
+            f"{takes}, but {len(args)} {'was' if len(args) == 1 else 'were'} given",
             fix=f"call it as f({', '.join(want.name for want in entry.arguments)})",
         )
     first: Device | None = None

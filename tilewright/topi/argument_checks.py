@@ -8,6 +8,7 @@ from typing import Any
 from ..arith.simplify import simplify
 from ..core.dtype import FLOAT32, DType
 from ..core.errors import UserError
+from ..core.text import brief
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr, cast, const
 from ..runtime.argument_checks import flag as flag  # one rule for modules and operators
@@ -19,7 +20,7 @@ def tensor(given: Any, argument: str, primitive: str) -> Tensor:
     """`given`, which must be a tensor."""
     if not isinstance(given, Tensor):
         raise UserError(
-            f"argument {argument!r} is {given!r}, which is not a tensor",
+            f"argument {argument!r} is {brief(given)}, which is not a tensor",
             primitive=primitive,
             fix='give one: te.placeholder((1, 64, 56, 56), name="A"), or the result of an operator',
         )
@@ -30,7 +31,7 @@ def tensors(given: Any, argument: str, primitive: str) -> list[Tensor]:
     """`given`, which must be a list of at least one tensor."""
     if not isinstance(given, (list, tuple)) or not given:
         raise UserError(
-            f"argument {argument!r} is {given!r}, which is not a list of tensors",
+            f"argument {argument!r} is {brief(given)}, which is not a list of tensors",
             primitive=primitive,
             fix="give at least one tensor in a list: [A, B]",
         )

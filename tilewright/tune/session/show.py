@@ -12,7 +12,7 @@ from typing import Any
 from ...core.architectures import NVIDIA
 from ...core.errors import UserError
 from ...core.log import is_terminal, logger
-from ...core.text import one_line, printable
+from ...core.text import one_line, printable, quantity
 from ...measure.outcome import MeasureErrorNo, MeasureResult
 from ...runtime.driver import DeviceAttributes
 from ..records.format import MeasureInput, mean_cost
@@ -146,9 +146,10 @@ def warn_of_nothing(tally: Tally, name: str) -> None:
 def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_prefix: str, seconds: float) -> list[str]:
     """The result of a run: the best configuration in words, and the failures, with the steps at fault."""
     scale, unit = scale_of(si_prefix), f"{si_prefix}FLOPS"
-    resumed = f", {tally.resumed} trials read from the log" if tally.resumed else ""
+    resumed = f", {quantity(tally.resumed, 'trial')} read from the log" if tally.resumed else ""
     measuring = f"{tally.measuring_seconds:.1f} s of it measuring{resumed}"
-    lines = [f"{tally.done} trials in {seconds:.1f} s, {measuring}; {tally.refused} configurations refused before that"]
+    refused = f"{quantity(tally.refused, 'configuration')} refused without measuring"
+    lines = [f"{quantity(tally.done, 'trial')} in {seconds:.1f} s, {measuring}; {refused}"]
     if tally.best is None:
         lines.append("no configuration could be measured")
     else:
