@@ -214,3 +214,48 @@ def test_what_cannot_be_built_is_refused_as_by_build(target: str) -> None:
     B = te.compute((8,), lambda i: te.const(1.0, "float32"), name="B")
     with pytest.raises(tw.UserError, match="stage 'B' is computed outside of any kernel"):
         te.create_schedule(B.op).explain(target)
+
+
+def test_indices_of_bits_are_counted() -> None:
+    A = te.placeholder((1024,), name="A")
+    B = te.compute((1024,), lambda i: A[(i ^ 33) & 1023] + A[i >> 1 | 0], name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(s[B].split(B.op.axis[0], 64), ("blockIdx.x", "threadIdx.x"), strict=True))
+    found = access(only(s.explain("cuda")), "A")
+    assert (found.unknown, found.requests, found.units) == (0, pytest.approx(64), pytest.approx(32 * 4 + 32 * 2))
+
+
+def test_asynchronous_copies_load_once() -> None:
+    A = te.placeholder((64, 64), name="A")
+    k = te.reduce_axis((0, 64), name="k")
+    C = te.compute((64,), lambda i: te.sum(A[k, 63 - i], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    tile = s.cache_read(A, "shared", [C])
+    bind(s[C], (C.op.axis[0], "threadIdx.x"))
+    outer, _ = s[C].split(k, 8)
+    s[tile].compute_at(s[C], outer)
+    bind(s[tile], (tile.op.axis[1], "threadIdx.x"))
+    s[tile].pipeline(3)
+    load = access(only(s.explain("cuda")), "A")
+    assert load.lanes * load.width == pytest.approx(64 * 64 * 4)
+
+
+def test_a_grid_without_blocks() -> None:
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n - 1,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(s[B].split(B.op.axis[0], 64), ("blockIdx.x", "threadIdx.x"), strict=True))
+    explanation = s.explain("cuda", args=[A, B], sizes={n: 1})
+    assert only(explanation).counts.all_operations == 0
+    assert "0 blocks of 64 threads" in str(explanation)
+
+
+def test_sizes_of_one_name_are_told_apart_as_variables() -> None:
+    rows, columns = te.var("n"), te.var("n")
+    A = te.placeholder((rows, columns), name="A")
+    B = te.compute((rows, columns), lambda i, j: A[i, j] + 1, name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(B.op.axis, ("blockIdx.x", "threadIdx.x"), strict=True))
+    kernel = only(s.explain("cuda", sizes={rows: 64, columns: 128}))
+    assert (kernel.blocks, kernel.threads) == (64, 128)

@@ -27,7 +27,6 @@ from ..loops.nodes import (
     Allocate,
     Barrier,
     Buffer,
-    Copy,
     Evaluate,
     For,
     If,
@@ -39,7 +38,6 @@ from ..loops.nodes import (
     Store,
     Tensorized,
     While,
-    copied_load,
 )
 from ..loops.warp_access import conflict_free, distinct, sectors, wavefronts
 from ..passes.register_prefetch import AHEAD
@@ -244,12 +242,7 @@ class Counter:
     # Accesses and arithmetic
 
     def _store(self, stmt: Store) -> None:
-        stage = stmt.buffer.note or stmt.buffer.name
-        if isinstance(stmt, Copy) and (load := copied_load(stmt.value)) is not None:
-            self._value(stmt.value, stage)
-            self._access(load.source, load.indices, False, stmt.buffer)
-        else:
-            self._value(stmt.value, stage, stmt.buffer)
+        self._value(stmt.value, stmt.buffer.note or stmt.buffer.name, stmt.buffer)
         for index in stmt.indices:
             self._value(index, "")
         self._access(stmt.buffer, stmt.indices, True)
@@ -290,7 +283,7 @@ class Counter:
         self.points.active = before
         self._tested.pop()
 
-    def _access(self, source: Any, indices: tuple[Expr, ...], stores: bool, copied_to: Buffer | None = None) -> None:
+    def _access(self, source: Any, indices: tuple[Expr, ...], stores: bool) -> None:
         if not isinstance(source, Buffer) or source.scope is MemoryScope.LOCAL:
             return
         index = flat_index(source, indices)
