@@ -197,7 +197,7 @@ def group_norm(
     UserError
         Where the groups do not divide the channels.
     """
-    data = tensor(data, "data", "group_norm")
+    data = floats(data, "group_norm")
     channel = dimension(channel_axis, data.ndim, "group_norm")
     inner = dimensions(axes, data.ndim, "group_norm", "axes")
     parts = _parts(data, channel, integer(num_groups, "num_groups", "group_norm", 1), inner)

@@ -82,6 +82,8 @@ def depthwise_conv2d_NCHWc(
     """`Input` (N, C / b, H, W, b) convolved by channel with `Filter` (C·M / c, 1, KH, KW, 1, c)."""
     name = "depthwise_conv2d_NCHWc"
     x, w = _checked(Input, Filter, 6, (layout, out_layout), name, ("Input", "Filter"))
+    for d in (1, 4):
+        same(w.shape[d], 1, f"dimension {d} of Filter and 1", name)
     filters, channels = w.shape[0] * w.shape[5], x.shape[1] * x.shape[4]
     times = floordiv(filters, divisor(channels))
     same(times * channels, filters, "a multiple of Input's channels and Filter's filters", name)

@@ -179,7 +179,7 @@ def transposed(
         (n - 1) * s + k - b - a + e
         for n, k, s, b, a, e in zip(x.shape[2:], w.shape[2:], steps, before, after, extra, strict=True)
     ]
-    if any((known(n) or 1) < 1 for n in sizes):
+    if any((least := known(n)) is not None and least < 1 for n in sizes):
         raise UserError(
             f"the result would be empty: {[str(n) for n in sizes]}", primitive=primitive, fix="give less padding"
         )
