@@ -6,7 +6,7 @@ import pytest
 
 import tilewright as tw
 from tests.explain.schedules import bind, convolution, product, strided, transpose
-from tilewright import te
+from tilewright import intrin, te
 from tilewright.core.hardware import MemoryScope
 from tilewright.core.occupancy import Limiter
 from tilewright.explain.counting import AccessCount
@@ -259,3 +259,31 @@ def test_sizes_of_one_name_are_told_apart_as_variables() -> None:
     bind(s[B], *zip(B.op.axis, ("blockIdx.x", "threadIdx.x"), strict=True))
     kernel = only(s.explain("cuda", sizes={rows: 64, columns: 128}))
     assert (kernel.blocks, kernel.threads) == (64, 128)
+
+
+@pytest.mark.parametrize(("inner", "width"), [(8, 16), (4, 2)])
+def test_fragments_are_counted_as_they_are_loaded(inner: int, width: int) -> None:
+    """Where eight terms are no neighbours, each element is a load of its own."""
+    A, B = (te.placeholder((32 // inner, 16, inner), "float16", name) for name in "AB")
+    r, c = te.reduce_axis((0, 32 // inner), "r"), te.reduce_axis((0, inner), "c")
+
+    def term(i: te.Var, j: te.Var) -> te.Expr:
+        return te.sum(A[r, i, c].astype("float32") * B[r, j, c].astype("float32"), axis=[r, c])
+
+    D = te.compute((16, 16), term, name="D")
+    C = te.compute((16, 16), lambda i, j: D[i, j] + D[i, j], name="C")
+    s = te.create_schedule(C.op)
+    s[D].set_scope("local")
+    tiles = [s.cache_read(T, "shared", [D]) for T in (A, B)]
+    block = s[C].fuse()
+    s[C].reorder(block, *C.op.axis)
+    bind(s[C], (block, "blockIdx.x"))
+    for stage in (D, *tiles):
+        s[stage].compute_at(s[C], block)
+    s[D].tensorize(D.op.axis[0], intrin.mma("float16"))
+    kernel = only(s.explain("cuda -arch=sm_90"))
+    for name in ("A.shared", "B.shared"):
+        load = access(kernel, name)
+        assert (load.width, load.lanes * load.width) == (width, pytest.approx(16 * 32 * 2))
+    source = tw.build(s, [A, B, C], "cuda -arch=sm_90").imported_modules[0].get_source()
+    assert ("ldmatrix" in source) is (width == 16)

@@ -6,6 +6,7 @@ the other dimension (`.trans`); else word by word.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -38,6 +39,43 @@ class Product(Protocol):
 def extent_range(count: int) -> tuple[Expr, Expr]:
     """The bounds of an index, as facts state them."""
     return const(0, "int32"), const(count, "int32")
+
+
+class FragmentLoads(enum.Enum):
+    """How fragments are loaded: by `ldmatrix` along the depth or across it, or word by word."""
+
+    ALONG = "along"
+    ACROSS = "across"
+    WORDS = "words"
+
+
+def fragment_loads(stmt: Tensorized, index: Expr, lines: Var, element: int) -> FragmentLoads:
+    """How an operand is loaded, whose `lines` are rows or columns of so many bytes per `element`, at an index."""
+    wide, atom = 16 // element, stmt.atom
+    if atom.word == 4 and stmt.extents[2] * element % 16 == 0 and _lies_in_pieces(index, stmt.depth, wide):
+        return FragmentLoads.ALONG
+    if element == 2 and _lies_in_pieces(index, lines, wide):
+        return FragmentLoads.ACROSS
+    return FragmentLoads.WORDS
+
+
+def _lies_in_pieces(index: Expr, along: Var, wide: int) -> bool:
+    """Whether each `wide` neighbours along a variable are 16 bytes, aligned as `ldmatrix` needs them."""
+    stride, others = _within(index, along, wide)
+    return stride == 1 and all(k % wide == 0 for k in others)
+
+
+def _within(index: Expr, along: Var, count: int) -> tuple[int | None, list[int]]:
+    """The distance of neighbours within each `count` along a variable, and what the index is the sum of otherwise.
+
+    None where they are not equally far apart: a variable may count several dimensions, of any extents.
+    """
+    group, inside = Var("group", "int32", Known(0, None)), Var("inside", "int32", Known(0, count - 1))
+    facts = EMPTY.bind(inside, *extent_range(count))
+    form = Affine.of(simplify(substitute(index, {along: add(multiply(group, count), inside)}), facts))
+    others = {e: k for e, k in form.terms.items() if e is not inside}
+    stride = None if any(uses_any(e, (inside,)) for e in others) else form.terms.get(inside, 0)
+    return stride, [form.const, *others.values()]
 
 
 class Operand:
@@ -109,30 +147,10 @@ class Operand:
     # How
 
     def _fetch(self) -> Callable[[str, str], None]:
-        wide = 16 // self.bytes
-        by_matrix = self.atom.word == 4 and self.by.steps * self.atom.k * self.bytes % 16 == 0
-        if by_matrix and self._lies_in_pieces(self.by.stmt.depth, wide):
-            return self._by_matrix(transposed=False)
-        if self.bytes == 2 and self._lies_in_pieces(self.lines, wide):
-            return self._by_matrix(transposed=True)
-        return self._by_word()
-
-    def _lies_in_pieces(self, along: Var, wide: int) -> bool:
-        """Whether each `wide` neighbours along a variable are 16 bytes, aligned as `ldmatrix` needs them."""
-        stride, others = self._within(along, wide)
-        return stride == 1 and all(k * self.bytes % 16 == 0 for k in others)
-
-    def _within(self, along: Var, count: int) -> tuple[int | None, list[int]]:
-        """The distance of neighbours within each `count` along a variable, and what the index is the sum of otherwise.
-
-        None where they are not equally far apart: a variable may count several dimensions, of any extents.
-        """
-        group, inside = Var("group", "int32", Known(0, None)), Var("inside", "int32", Known(0, count - 1))
-        facts = EMPTY.bind(inside, *extent_range(count))
-        form = Affine.of(simplify(substitute(self.index, {along: add(multiply(group, count), inside)}), facts))
-        others = {e: k for e, k in form.terms.items() if e is not inside}
-        stride = None if any(uses_any(e, (inside,)) for e in others) else form.terms.get(inside, 0)
-        return stride, [form.const, *others.values()]
+        way = fragment_loads(self.by.stmt, self.index, self.lines, self.bytes)
+        if way is FragmentLoads.WORDS:
+            return self._by_word()
+        return self._by_matrix(transposed=way is FragmentLoads.ACROSS)
 
     def _by_matrix(self, transposed: bool) -> Callable[[str, str], None]:
         """Four matrices of 8 lines of 16 bytes at a time: the words of one piece of A, or of two pieces of B.
@@ -228,7 +246,7 @@ class Operand:
         """
         by, per_word, groups = self.by, self.atom.per_word, self.groups
         first = multiply(self._bits("& 3"), per_word)
-        along, _ = self._within(by.stmt.depth, self.atom.k)
+        along, _ = _within(self.index, by.stmt.depth, self.atom.k)
         apart = [4 * per_word * word + k for word in range(self.atom.words) for k in range(per_word)]
         places = [self._place(add(first, k)) for k in (apart if along is None else [0])]
         function = by.writer.expr.helper(f"word_of_{per_word}") if per_word > 1 else ""

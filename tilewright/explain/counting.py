@@ -16,6 +16,7 @@ import numpy as np
 
 from ..arith.simplify import simplify
 from ..codegen.kernel import root
+from ..codegen.matrix_fragments import FragmentLoads, fragment_loads
 from ..codegen.vectors import contiguous, flat_index, known_divisor, lane_of
 from ..core.hardware import MemoryScope
 from ..core.target import Target
@@ -380,33 +381,22 @@ class Counter:
                 self._fragments(stmt, operand.source, operand.indices, line, lines)
 
     def _fragments(self, stmt: Tensorized, source: Buffer, indices: tuple[Expr, ...], line: Var, lines: int) -> None:
-        """The loads of an operand: by `ldmatrix` along the depth or across it, else word by word."""
+        """The loads of an operand, in the way in which its code loads it."""
         lane, size = np.arange(self.points.lanes)[None, :], source.dtype.bytes
         low, high, top = lane % 8, lane // 8 % 2, lane // 16
         index = flat_index(source, indices)
-        self.points.define(stmt.column if line is stmt.row else stmt.row, np.zeros((1, 1), np.int64))
-
-        def at(line_at: np.ndarray, depth_at: np.ndarray) -> np.ndarray | None:
-            self.points.define(line, line_at)
-            self.points.define(stmt.depth, depth_at)
-            return self.points.value(index)
-
-        def step(line_at: int, depth_at: int) -> bool:
-            """Whether a step along the depth, or across it, leads to the next element."""
-            zero = np.zeros((1, 1), np.int64)
-            first, second = at(zero, zero), at(zero + line_at, zero + depth_at)
-            return first is not None and second is not None and bool((second - first == 1).all())
-
-        width = 16 if stmt.atom.word == 4 else stmt.atom.word
-        if step(0, 1) and width == 16:
-            first = at(low + 8 * high, top * (16 // size))
-        elif step(1, 0) and size == 2:
-            first = at(8 * top, low + 8 * high)
+        way, width = fragment_loads(stmt, index, line, size), 16
+        if way is FragmentLoads.ALONG:
+            line_at, depth_at = low + 8 * high, top * (16 // size)
+        elif way is FragmentLoads.ACROSS:
+            line_at, depth_at = 8 * top, low + 8 * high
         else:
-            width = stmt.atom.word
-            first = at(lane // 4, lane % 4 * stmt.atom.per_word)
+            width, line_at, depth_at = size, lane // 4, lane % 4 * stmt.atom.per_word
+        self.points.define(stmt.column if line is stmt.row else stmt.row, np.zeros((1, 1), np.int64))
+        self.points.define(line, line_at)
+        self.points.define(stmt.depth, depth_at)
         times = lines * stmt.extents[2] * size / (width * self.points.lanes)
-        self._piece(source, first, width, False, self.points.weights * times)
+        self._piece(source, self.points.value(index), width, False, self.points.weights * times)
 
 
 def _is_function(e: Any) -> bool:
