@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -172,6 +173,8 @@ def test_sizes_that_are_known_at_the_call() -> None:
         s.explain("cuda")
     with pytest.raises(tw.UserError, match="sizes are 7, which is not a mapping"):
         s.explain("cuda", sizes=7)
+    with pytest.raises(tw.UserError, match=r"sizes are array\(\[1, 2\]\), which is not a mapping"):
+        s.explain("cuda", sizes=np.array([1, 2]))
     with pytest.raises(tw.UserError, match="sizes are positive integers, got n=0"):
         s.explain("cuda", sizes={"n": 0})
 

@@ -80,7 +80,7 @@ def findings(
     with naming_steps(handle.steps):
         function = finished(lower_for(target, handle, given).parts[0].function, target)
         resources = _resources(function, target) if compiled else {}
-    known = _sizes(function, sizes or {})
+    known = _sizes(function, {} if sizes is None else sizes)
     bounds = refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
     if target.is_gpu:
         with naming_steps(handle.steps):

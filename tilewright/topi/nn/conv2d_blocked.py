@@ -15,7 +15,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.data_layout import Layout
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import divisor, element_type, integer, rank_of, same, tensor
+from ..argument_checks import divisor, integer, rank_of, result_type, same, tensor
 from .window import Window
 
 _AXES = {"H": "kh", "W": "kw"}
@@ -121,7 +121,7 @@ def blocked(
 ) -> Tensor:
     """The sums over a window and the axes `over`; `channel` and `weight` say what each term reads."""
     view = Window(x, "NCHWc", dict(zip("HW", kernel, strict=True)), window, name, _AXES, "data_pad")
-    kind = element_type(out_dtype or x.dtype, name)
+    kind = result_type(out_dtype, x, name)
 
     def element(n: Any, o: Any, y: Any, z: Any, lane: Any) -> Any:
         kh, kw = view.axes["H"], view.axes["W"]

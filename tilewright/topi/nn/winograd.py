@@ -17,7 +17,7 @@ from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, flag, integer, known, rank_of, same, tensor
+from ..argument_checks import element_type, flag, integer, known, rank_of, result_type, same, tensor
 from .pad import pad
 from .window import numbers, padding_of, positions
 
@@ -276,7 +276,7 @@ def _convolved(
             primitive=name,
             fix=f"use conv2d_{layout.lower()} for other strides and dilations",
         )
-    kind = element_type(out_dtype or x.dtype, name)
+    kind = result_type(out_dtype, x, name)
     if not kind.is_float:
         raise UserError(
             f"the results are to be {kind}, but transforms of kernels have fractions",
