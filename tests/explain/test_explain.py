@@ -290,3 +290,19 @@ def test_fragments_are_counted_as_they_are_loaded(inner: int, width: int) -> Non
         assert (load.width, load.lanes * load.width) == (width, pytest.approx(16 * 32 * 2))
     source = tw.build(s, [A, B, C], "cuda -arch=sm_90").imported_modules[0].get_source()
     assert ("ldmatrix" in source) is (width == 16)
+
+
+def test_what_both_sides_of_a_choice_share_is_evaluated_once() -> None:
+    A = te.placeholder((1024,), name="A")
+
+    def element(i: te.Var) -> te.Expr:
+        twice = A[i] * 2.0
+        return te.if_then_else(i % 2 == 0, twice + 1.0, twice * twice)
+
+    B = te.compute((1024,), element, name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(s[B].split(B.op.axis[0], 64), ("blockIdx.x", "threadIdx.x"), strict=True))
+    kernel = only(s.explain("cuda"))
+    load = access(kernel, "A")
+    assert (load.lanes, load.requests, load.units) == (pytest.approx(1024), pytest.approx(32), pytest.approx(128))
+    assert kernel.counts.all_operations == pytest.approx(2 * 1024)

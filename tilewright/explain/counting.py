@@ -9,7 +9,8 @@ copies of an unrolled loop count as one vector load.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..core.target import Target
 from ..expr import nodes as n
 from ..expr import operators as op
 from ..expr.nodes import Expr, Load, Var
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import post_order, substitute, variables
 from ..loops.nodes import (
     Allocate,
     Barrier,
@@ -152,6 +153,22 @@ class _Around:
     """Iterations of an unrolled loop; else 1."""
 
 
+@dataclass(frozen=True)
+class _Evaluated:
+    """In which lanes a part of an expression is evaluated, for which stage ("" for an index or a condition), and the
+    variables of the conditions under which it is.
+    """
+
+    lanes: np.ndarray
+    stage: str
+    tested: frozenset[Var]
+
+    def joined(self, other: _Evaluated) -> _Evaluated:
+        """Where one of two expressions has the part."""
+        lanes = self.lanes if self.lanes is other.lanes else self.lanes | other.lanes
+        return _Evaluated(lanes, self.stage or other.stage, self.tested & other.tested)
+
+
 class Counter:
     """Walks a kernel once, at all of its points together."""
 
@@ -161,7 +178,8 @@ class Counter:
         self.memory = target.hardware.warp_memory
         self.counts = Counts()
         self._around: list[_Around] = []
-        self._tested: list[Expr] = []
+        self._tested: frozenset[Var] = frozenset()
+        """The variables of the conditions around."""
         self._stored: dict[Buffer, tuple[Expr, ...]] = {}
         """The element of each array in global memory that this thread has stored last, where it is certain."""
 
@@ -207,7 +225,7 @@ class Counter:
         self.points.weights = before
 
     def _branch(self, stmt: If) -> None:
-        before, tested = self.points.active, len(self._tested)
+        before, tested = self.points.active, self._tested
         self._value(stmt.condition, "")
         passed = self.points.where(stmt.condition)
         rest = self.points.where(stmt.condition, holds=False)
@@ -218,7 +236,7 @@ class Counter:
         if not likely and all(buffer.name.endswith(AHEAD) for buffer in stored):
             origin = Origin.AHEAD
         self._guard(shown, stored, origin, passed)
-        self._tested.append(stmt.condition)
+        self._tested = tested | {*variables(stmt.condition)}
         for mask, part in ((passed, stmt.then), (rest, stmt.orelse)):
             if part is not None:
                 self.points.active = mask
@@ -226,7 +244,7 @@ class Counter:
                 for buffer in {root(each.buffer) for each in _stores(part)}:
                     self._stored.pop(buffer, None)
         self.points.active = before
-        del self._tested[tested:]
+        self._tested = tested
 
     def _guard(self, condition: Expr, buffers: set[Buffer], origin: Origin, passed: np.ndarray) -> None:
         stages = tuple(sorted({(buffer.note or buffer.name).removesuffix(AHEAD) for buffer in buffers}))
@@ -249,40 +267,42 @@ class Counter:
         self._access(stmt.buffer, stmt.indices, True)
 
     def _value(self, e: Expr, stage: str, into: Buffer | None = None) -> None:
-        """Count the evaluation of an expression; arithmetic counts only if it is that of a stage."""
-        seen: set[Expr] = set()
+        """Count the evaluation of an expression; arithmetic counts only if it is that of a stage.
 
-        def visit(at: Any, stage: str) -> None:
-            if at in seen:
-                return
-            seen.add(at)
-            if isinstance(at, Load):
-                for index in at.indices:
-                    visit(index, "")
-                self._access(at.source, at.indices, False)
-            elif isinstance(at, (n.Select, n.IfThenElse)):
-                visit(at.condition, "")
-                self._choice(at, stage, into, visit)
-            else:
-                if stage and (isinstance(at, (n.Arithmetic, n.Min, n.Max)) or _is_function(at)):
-                    done = self._lanes(self.points.active) * at.dtype.lanes
-                    self.counts.operations[stage] = self.counts.operations.get(stage, 0.0) + done
-                for child in at.children():
-                    visit(child, stage)
-
-        visit(e, stage)
-
-    def _choice(self, e: Any, stage: str, into: Buffer | None, visit: Any) -> None:
-        before = self.points.active
-        passed, rest = self.points.where(e.condition), self.points.where(e.condition, holds=False)
+        What several parts share is evaluated once, in all lanes in which one of these is.
+        """
+        before, around, nodes = self.points.active, self._tested, list(post_order(e))
+        found: dict[Any, _Evaluated] = {e: _Evaluated(before, stage, around)}
+        for at in reversed(nodes):  # behind all that it is part of
+            for part, reached in self._parts(at, found[at]):
+                found[part] = found[part].joined(reached) if part in found else reached
         if into is not None:
-            self._guard(e.condition, {into}, Origin.DECLARED, passed)
-        self._tested.append(e.condition)
-        for mask, part in ((passed, e.true_value), (rest, e.false_value)):
-            self.points.active = mask
-            visit(part, stage)
-        self.points.active = before
-        self._tested.pop()
+            for at in _choices(e):
+                self.points.active = found[at].lanes
+                self._guard(at.condition, {into}, Origin.DECLARED, self.points.where(at.condition))
+        for at in nodes:
+            self.points.active, self._tested = found[at].lanes, found[at].tested
+            self._evaluation(at, found[at].stage)
+        self.points.active, self._tested = before, around
+
+    def _parts(self, at: Any, by: _Evaluated) -> Iterator[tuple[Expr, _Evaluated]]:
+        """The parts of a node, and in which lanes it evaluates them."""
+        if isinstance(at, (n.Select, n.IfThenElse)):
+            self.points.active, tested = by.lanes, by.tested | {*variables(at.condition)}
+            yield at.condition, replace(by, stage="")
+            yield at.true_value, replace(by, lanes=self.points.where(at.condition), tested=tested)
+            yield at.false_value, replace(by, lanes=self.points.where(at.condition, holds=False), tested=tested)
+            return
+        for part in at.children():
+            yield part, replace(by, stage="") if isinstance(at, Load) else by
+
+    def _evaluation(self, at: Any, stage: str) -> None:
+        """Count one node of an expression."""
+        if isinstance(at, Load):
+            self._access(at.source, at.indices, False)
+        elif stage and (isinstance(at, (n.Arithmetic, n.Min, n.Max)) or _is_function(at)):
+            done = self._lanes(self.points.active) * at.dtype.lanes
+            self.counts.operations[stage] = self.counts.operations.get(stage, 0.0) + done
 
     def _access(self, source: Any, indices: tuple[Expr, ...], stores: bool) -> None:
         if not isinstance(source, Buffer) or source.scope is MemoryScope.LOCAL:
@@ -330,7 +350,7 @@ class Counter:
 
     def _hoisted(self, source: Buffer, index: Expr) -> np.ndarray:
         """The executions of a load, once for all iterations of the innermost loops that it does not depend on."""
-        used = {*variables(index), *variables(*self._tested)}
+        used = {*variables(index), *self._tested}
         weights = self.points.weights
         for loop in reversed(self._around):
             if loop.var in used or root(source) in loop.stored:
@@ -397,6 +417,18 @@ class Counter:
         self.points.define(stmt.depth, depth_at)
         times = lines * stmt.extents[2] * size / (width * self.points.lanes)
         self._piece(source, self.points.value(index), width, False, self.points.weights * times)
+
+
+def _choices(e: Expr) -> Iterator[Any]:
+    """The choices in an expression, each in front of those within it."""
+    pending, seen = [e], set[Expr]()
+    while pending:
+        at = pending.pop()
+        if at not in seen:
+            seen.add(at)
+            if isinstance(at, (n.Select, n.IfThenElse)):
+                yield at
+            pending += reversed([*at.children()])
 
 
 def _is_function(e: Any) -> bool:
