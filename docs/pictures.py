@@ -67,7 +67,7 @@ def banks() -> Picture:
     for kind in ("tile", "padded"):
         (kernel,) = findings(transpose(kind, 4096)[0], target, None, None, compiled=False).kernels
         (load,) = [a for a in kernel.counts.accesses.values() if a.buffer == "A.shared" and not a.stores]
-        made.append(draw_banks(load, target.hardware.warp_memory))
+        made.append(draw_banks(load, target.hardware.warp_memory, target.hardware.warp))
     return beside(made, most=900)
 
 

@@ -161,6 +161,12 @@ def check(atom: str, a_turned: bool, b_turned: bool, align: int | None) -> None:
     for stage in s.stages if align else ():
         if stage.scope == "shared":
             stage.storage_align(stage.op.axis[0], align, 0)
+    run(s, args, (rows, columns, depth))
+
+
+def run(s: te.Schedule, args: Any, extents: tuple[int, int, int], conflicts: bool = False) -> None:
+    """Run the source of a product of one warp, and check its sums."""
+    rows, columns, depth = extents
     function = finish(lower_for(Target(CUDA), s, args).functions[0], CUDA)
     stmt = statement(function)
     a, a_memory = memory(stmt.a, (rows, depth), ("row", "depth"))
@@ -168,13 +174,83 @@ def check(atom: str, a_turned: bool, b_turned: bool, align: int | None) -> None:
     piece = (stmt.atom.m, stmt.atom.n, stmt.atom.k)
     sums = np.zeros((32, rows * columns // 32))
     before, behind = lasting(function)
-    Warp({"A_shared": a_memory, "B_shared": b_memory}, sums, piece).run([*before, *text(function), *behind])
+    warp = Warp({"A_shared": a_memory, "B_shared": b_memory}, sums, piece, conflicts)
+    warp.run([*before, *text(function), *behind])
     wanted = a @ b
     assert isinstance(stmt.lane, Var)
     for i in range(rows):
         for j in range(columns):
             lane = i % 8 * 4 + j % 8 // 2
             assert sums[lane, at(stmt.sums.indices[0], row=i, column=j)] == wanted[i, j]  # type: ignore[attr-defined]
+
+
+TYPES = {"float16": "float16", "tf32": "float32", "bf16x6": "float32", "int8": "int8", "float64": "float64"}
+"""The type of the operands of some atoms."""
+
+
+@pytest.mark.filterwarnings("ignore:.* lanes of .* want one bank")
+@pytest.mark.parametrize("atom", TYPES)
+@pytest.mark.parametrize("padding", [None, (8, 4), (4, 1), (16, 2)])
+@pytest.mark.parametrize(("outer", "inner"), [(2, 16), (4, 8), (8, 4), (16, 2), (8, 12), (4, 24)])
+def test_terms_of_two_dimensions_lie_anywhere(atom: str, outer: int, inner: int, padding: Any) -> None:
+    """Between the outer ones lie all rows, or what pads the inner ones: pieces of 16 bytes begin and end there."""
+    dtype, between = TYPES[atom], padding is None
+    r, c = te.reduce_axis((0, outer), "r"), te.reduce_axis((0, inner), "c")
+    k = te.reduce_axis((0, 2), "k")
+    operands = [
+        te.placeholder((2, outer, n, inner) if between else (2, n, outer, inner), dtype, name)
+        for name, n in (("A", 16), ("B", 16))
+    ]
+    kind = intrin.mma(atom).accumulator
+
+    def term(i: Any, j: Any) -> Any:
+        a, b = (T[k, r, x, c] if between else T[k, x, r, c] for T, x in zip(operands, (i, j), strict=True))
+        return te.sum(a.astype(kind) * b.astype(kind), axis=[k, r, c])
+
+    run(*_of_one_warp(operands, term, (k, r, c), atom, padding and (2, *padding)), (16, 16, outer * inner), True)
+
+
+@pytest.mark.filterwarnings("ignore:.* lanes of .* want one bank")
+@pytest.mark.parametrize("atom", TYPES)
+@pytest.mark.parametrize(("high", "wide", "gap"), [(8, 4, 0), (4, 8, 0), (4, 12, 0), (8, 4, 1), (4, 8, 2), (2, 24, 3)])
+def test_rows_of_two_dimensions_lie_anywhere(atom: str, high: int, wide: int, gap: int) -> None:
+    """Rows of an image that is wider than the tile, or as wide, with pixels or terms as neighbours."""
+    dtype, kind, depth = TYPES[atom], intrin.mma(atom).accumulator, 32
+    for turned in (False, True)[: 1 if atom == "int8" else 2]:
+        A = te.placeholder((depth, high, wide) if turned else (high, wide, depth), dtype, "A")
+        B = te.placeholder((8, depth), dtype, "B")
+        k = te.reduce_axis((0, depth), "k")
+
+        def term(y: Any, x: Any, j: Any, A: Any = A, B: Any = B, k: Any = k, turned: bool = turned) -> Any:
+            return te.sum((A[k, y, x] if turned else A[y, x, k]).astype(kind) * B[j, k].astype(kind), axis=k)
+
+        align = (1 if turned else 0, wide + gap, 0) if gap else None
+        run(*_of_one_warp([A, B], term, (k,), atom, align, (high, wide, 8)), (high * wide, 8, depth), True)
+
+
+def _of_one_warp(
+    operands: Any, term: Any, terms: Any, atom: str, align: Any, shape: tuple[int, ...] = (16, 16)
+) -> tuple[te.Schedule, list[Any]]:
+    """A product that one warp computes; `align` is what `storage_align` of the operands' copies is given, by place."""
+    D = te.compute(shape, term, "D")
+    C = te.compute(shape, lambda *i: D(*i) + D(*i), "C")
+    s = te.create_schedule(C.op)
+    s[D].set_scope("local")
+    tiles = [s.cache_read(T, "shared", [D]) for T in operands]
+    block = s[C].fuse()
+    s[C].reorder(block, *C.op.axis)
+    s[C].bind(block, te.thread_axis("blockIdx.x"))
+    for stage in (D, *tiles):
+        s[stage].compute_at(s[C], block)
+    outside = terms[:-2]
+    s[D].reorder(*outside, *D.op.axis, *terms[len(outside) :])
+    for tile in tiles:
+        if outside:
+            s[tile].compute_at(s[D], outside[-1])
+        if align and len(tile.op.axis) > 2:
+            s[tile].storage_align(tile.op.axis[align[0]], *align[1:])
+    s[D].tensorize(D.op.axis[0], intrin.mma(atom))
+    return s, [*operands, C]
 
 
 @pytest.mark.parametrize(("axis", "term", "sums", "stages"), [("i", "step", "high", 1), ("j", "r", "a_low", 3)])

@@ -34,6 +34,13 @@ def test_what_is_shortened_alike_stays_apart() -> None:
     assert names(Var(f"{base}.oo")) == "ax0_ax1_ax2_ax3_oo_2"
 
 
+def test_numbered_names_are_not_those_of_helper_functions() -> None:
+    names = Names(owned=re.compile(r"copy_\d+"))
+    assert [names.fresh("copy") for _ in range(3)] == ["copy", "v_copy_1", "v_copy_2"]
+    assert names.fresh("v_copy") == "v_copy"
+    assert names.fresh("copy_2") == "v_copy_2_1"
+
+
 def test_the_lowered_program_has_the_whole_names() -> None:
     A = te.placeholder((4, 4, 4, 64), name="A")
     B = te.compute(A.shape, lambda *i: A(*i) + 1, name="B")

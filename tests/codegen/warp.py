@@ -7,11 +7,13 @@ what `ldmatrix` delivers from its own section. The loops, addresses and calls ar
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+Check = Callable[[np.ndarray, int], None]
+"""What looks at the addresses of an access of so many bytes."""
 LANES = np.arange(32)
 GROUP, MEMBER = LANES // 4, LANES % 4
 
@@ -48,9 +50,15 @@ def fragment_d(rows: int) -> np.ndarray:
 
 
 class Warp:
-    """Runs one statement; `shared` holds the arrays in shared memory, `sums` the registers of D: [lane, register]."""
+    """Runs one statement; `shared` holds the arrays in shared memory, `sums` the registers of D: [lane, register].
 
-    def __init__(self, shared: Mapping[str, np.ndarray], sums: np.ndarray, shape: tuple[int, int, int]) -> None:
+    Bank conflicts are errors, unless `conflicts` says that the layout of the operands has some.
+    """
+
+    def __init__(
+        self, shared: Mapping[str, np.ndarray], sums: np.ndarray, shape: tuple[int, int, int], conflicts: bool = False
+    ) -> None:
+        self.check = _accept if conflicts else assert_spread
         self.shared = dict(shared)
         self.sums = sums
         self.rows, self.columns, self.terms = shape
@@ -112,10 +120,11 @@ class Warp:
         self.names[name][tuple(self._value(index) for index in indices)] = value
 
     def _value(self, text: str) -> Any:
-        python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("||", "or")
+        python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("||", "or").replace("&&", "and")
         python = re.sub(r"\b(\d+\.\d+(?:e-\d+)?)f\b", r"\1", python)
         python = re.sub(r"swizzled_(\d+)\(", r"swizzled(\1, ", python)
         known = {"shared_address": self._address, "word_of_2": _word, "word_of_4": _word, "swizzled": _swizzled}
+        known |= {"floordiv_int32": lambda a, b: a // b, "floormod_int32": lambda a, b: a % b}
         return eval(python, known, _Names(self))
 
     def _address(self, place: _Place) -> _Place:
@@ -161,7 +170,7 @@ class Warp:
         assert (at.at % 16 == 0).all(), "a row of ldmatrix is not aligned"
         starts = np.broadcast_to(at.at // size, 32)
         for matrix in range(count):
-            assert_spread(at.at[8 * matrix : 8 * matrix + 8] if at.at.ndim else at.at, 16)
+            self.check(at.at[8 * matrix : 8 * matrix + 8] if at.at.ndim else at.at, 16)
             rows = [memory[start : start + 16 // size] for start in starts[8 * matrix : 8 * matrix + 8]]
             tile = np.array(rows).T if transposed else np.array(rows)
             into[matrix] = tile.reshape(8, 4, -1)[GROUP, MEMBER]
@@ -261,20 +270,24 @@ def assert_spread(addresses: np.ndarray, size: int) -> None:
     assert len({address % 128 // size for address in distinct}) == len(distinct), f"bank conflict: {sorted(distinct)}"
 
 
-class _Place:
-    """A place in an array: of shared memory, or of the sums. Indexing loads a word."""
+def _accept(addresses: np.ndarray, size: int) -> None:
+    """Check nothing."""
 
-    def __init__(self, name: str, at: Any, memory: np.ndarray | None = None) -> None:
-        self.name, self.at, self.memory = name, at, memory
+
+class _Place:
+    """A place in an array: of shared memory, or of the sums. Indexing loads a word, whose addresses `check` sees."""
+
+    def __init__(self, name: str, at: Any, memory: np.ndarray | None = None, check: Check = assert_spread) -> None:
+        self.name, self.at, self.memory, self.check = name, at, memory, check
 
     def __add__(self, distance: Any) -> _Place:
-        return _Place(self.name, self.at + distance, self.memory)
+        return _Place(self.name, self.at + distance, self.memory, self.check)
 
     def __getitem__(self, distance: Any) -> Any:
         assert self.memory is not None
         size = self.memory.itemsize
         for first in range(0, 32, 128 // size) if size >= 4 else ():  # smaller elements are the exception
-            assert_spread((self.at + distance)[first : first + 128 // size] * size, size)
+            self.check((self.at + distance)[first : first + 128 // size] * size, size)
         return self.memory[self.at + distance]
 
 
@@ -285,7 +298,7 @@ class _Names(dict[str, Any]):
         super().__init__(warp.names)
         for name, value in self.items():
             if isinstance(value, _Place) and value.name in warp.shared:
-                self[name] = _Place(value.name, value.at, warp.shared[value.name])
+                self[name] = _Place(value.name, value.at, warp.shared[value.name], warp.check)
 
 
 def _end(lines: list[str], at: int) -> int:

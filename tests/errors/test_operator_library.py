@@ -173,6 +173,19 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
         "the result would be empty",
         "less padding",
     ),
+    (
+        "conv1d_transpose_ncw",
+        lambda: nn.conv1d_transpose_ncw(te.placeholder((1, 3, 1)), te.placeholder((3, 1, 2)), 1, 1, None, 0),
+        "the result would be empty: ['0']",
+        "less padding",
+    ),
+    (
+        "conv2d_nchw",
+        lambda: nn.conv2d_nchw(IMAGES, K, 1, 0, 1, np.zeros(2)),
+        "'dtype' is array([0., 0.])",
+        "name a type",
+    ),
+    ("dense", lambda: nn.dense(A, A, None, "x"), "argument 'dtype' is 'x', which is not a type", "name a type"),
     ("conv2d_NCHWc", lambda: nn.conv2d_NCHWc(BLOCKED, BLOCKS, 1, 0, 1, "NCHW", "NCHW3c"), "'layout' is 'NCHW'", "16c"),
     ("conv2d_NCHWc", lambda: nn.conv2d_NCHWc(BLOCKED, BLOCKS, 1, 0, 1, "NCHW8c", "NCHW3c"), "layout's block", "agree"),
     ("conv2d_NCHWc", lambda: nn.conv2d_NCHWc(BLOCKED, K, 1, 0, 1, "NCHW4c", "NCHW3c"), "kernel 'K'", "6 dimension"),
@@ -182,6 +195,30 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(SMALL, NINE, 1, 0, 1, None), "height 3 is larger", "pad"),
     ("conv2d_nchw", lambda: nn.conv2d_nchw(SMALL, NINE, 1, np.array([1, 1])), "'padding' is array([1, 1])", "vertical"),
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(K, SMALL, 1, 0, 1, None, True), "[2, 2, 2, 2]", "False"),
+    (
+        "conv2d_winograd_nchw",
+        lambda: nn.conv2d_winograd_nchw(IMAGES, te.placeholder((2, 6, 8, 8), name="L"), 1, 4, 1, None),
+        "weight 'L' has kernels of 8×8, whose tiles of 9×9 would lose",
+        "use conv2d_nchw",
+    ),
+    (
+        "conv2d_winograd_nhwc",
+        lambda: nn.conv2d_winograd_nhwc(IMAGES, te.placeholder((9, 9, 5, 2)), 1, 0, 1, None, True),
+        "shape [9, 9, 5, 2], whose tiles of 9×9",
+        "use conv2d_nhwc",
+    ),
+    (
+        "conv2d_winograd_weight_transform",
+        lambda: nn.conv2d_winograd_weight_transform(te.placeholder((2, 2, 3, 3), "int8", name="L"), 4),
+        "kernel 'L' has type int8",
+        "topi.cast",
+    ),
+    (
+        "depthwise_conv2d_NCHWc",
+        lambda: nn.depthwise_conv2d_NCHWc(BLOCKED, BLOCKS, 1, 0, 1, "NCHW4c", "NCHW3c"),
+        "dimension 1 of Filter and 1: 2 and 1 differ",
+        "agree",
+    ),
     (
         "winograd_transform_matrices",
         lambda: nn.winograd_transform_matrices(6, 5, "float32"),
@@ -223,6 +260,7 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
 DISPLACED: list[tuple[str, Callable[[], Any], str, str]] = [
     ("correlation_nchw", lambda: nn.correlation_nchw(FOUR, FOUR, 2, 1, 1, 1, 0, True), "kernel_size=2 is even", "odd"),
     ("correlation_nchw", lambda: nn.correlation_nchw(FOUR, FOUR, 3, 4, 1, 1, 0, True), "hold no patch", "pad more"),
+    ("correlation_nchw", lambda: nn.correlation_nchw(FOUR, FOUR, 1, 3, 1, 1, 0, True), "hold no patch", "pad more"),
     (
         "deformable_conv2d_nchw",
         lambda: nn.deformable_conv2d_nchw(SMALL, te.placeholder((2, 18, 1, 1)), NINE, 1, 0, 1, 1, 1),
@@ -334,7 +372,14 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("instance_norm", lambda: topi.nn.instance_norm(A, B, B, [1]), "has images or channels", "layer_norm takes any"),
     ("group_norm", lambda: topi.nn.group_norm(A, B, B, 3, 1, [0]), "num_groups=3 and axes=[0] do not fit", "divisor"),
     ("group_norm", lambda: topi.nn.group_norm(A, B, B, 2, 1, [0]), "elements of gamma and channels", "agree"),
+    ("group_norm", lambda: topi.nn.group_norm(WHOLE, B, B, 2, 1, [0]), "data 'I' has type int32", "topi.cast"),
     ("batch_norm", lambda: topi.nn.batch_norm(A, B, B, B, B), "elements of gamma and channels", "agree"),
+    (
+        "batch_norm",
+        lambda: nn.batch_norm(A, *[GAMMA] * 4, training=np.zeros(2)),
+        "'training' is array",
+        "True or False",
+    ),
     ("batch_norm", lambda: nn.batch_norm(A, *[GAMMA] * 4, training=True, momentum=2), "'momentum' is 2", "0 to 1"),
     ("batch_norm", lambda: nn.batch_norm(WHOLE, *[GAMMA] * 4, training=True), "data 'I' has type int32", "topi.cast"),
     ("batch_norm", lambda: nn.batch_norm(WHOLE, *[GAMMA] * 4), "data 'I' has type int32", "topi.cast"),

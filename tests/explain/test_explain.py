@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.explain.schedules import bind, convolution, product, strided, transpose
-from tilewright import te
+from tilewright import intrin, te
 from tilewright.core.hardware import MemoryScope
 from tilewright.core.occupancy import Limiter
 from tilewright.explain.counting import AccessCount
@@ -172,6 +173,8 @@ def test_sizes_that_are_known_at_the_call() -> None:
         s.explain("cuda")
     with pytest.raises(tw.UserError, match="sizes are 7, which is not a mapping"):
         s.explain("cuda", sizes=7)
+    with pytest.raises(tw.UserError, match=r"sizes are array\(\[1, 2\]\), which is not a mapping"):
+        s.explain("cuda", sizes=np.array([1, 2]))
     with pytest.raises(tw.UserError, match="sizes are positive integers, got n=0"):
         s.explain("cuda", sizes={"n": 0})
 
@@ -214,3 +217,92 @@ def test_what_cannot_be_built_is_refused_as_by_build(target: str) -> None:
     B = te.compute((8,), lambda i: te.const(1.0, "float32"), name="B")
     with pytest.raises(tw.UserError, match="stage 'B' is computed outside of any kernel"):
         te.create_schedule(B.op).explain(target)
+
+
+def test_indices_of_bits_are_counted() -> None:
+    A = te.placeholder((1024,), name="A")
+    B = te.compute((1024,), lambda i: A[(i ^ 33) & 1023] + A[i >> 1 | 0], name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(s[B].split(B.op.axis[0], 64), ("blockIdx.x", "threadIdx.x"), strict=True))
+    found = access(only(s.explain("cuda")), "A")
+    assert (found.unknown, found.requests, found.units) == (0, pytest.approx(64), pytest.approx(32 * 4 + 32 * 2))
+
+
+def test_asynchronous_copies_load_once() -> None:
+    A = te.placeholder((64, 64), name="A")
+    k = te.reduce_axis((0, 64), name="k")
+    C = te.compute((64,), lambda i: te.sum(A[k, 63 - i], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    tile = s.cache_read(A, "shared", [C])
+    bind(s[C], (C.op.axis[0], "threadIdx.x"))
+    outer, _ = s[C].split(k, 8)
+    s[tile].compute_at(s[C], outer)
+    bind(s[tile], (tile.op.axis[1], "threadIdx.x"))
+    s[tile].pipeline(3)
+    load = access(only(s.explain("cuda")), "A")
+    assert load.lanes * load.width == pytest.approx(64 * 64 * 4)
+
+
+def test_a_grid_without_blocks() -> None:
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n - 1,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(s[B].split(B.op.axis[0], 64), ("blockIdx.x", "threadIdx.x"), strict=True))
+    explanation = s.explain("cuda", args=[A, B], sizes={n: 1})
+    assert only(explanation).counts.all_operations == 0
+    assert "0 blocks of 64 threads" in str(explanation)
+
+
+def test_sizes_of_one_name_are_told_apart_as_variables() -> None:
+    rows, columns = te.var("n"), te.var("n")
+    A = te.placeholder((rows, columns), name="A")
+    B = te.compute((rows, columns), lambda i, j: A[i, j] + 1, name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(B.op.axis, ("blockIdx.x", "threadIdx.x"), strict=True))
+    kernel = only(s.explain("cuda", sizes={rows: 64, columns: 128}))
+    assert (kernel.blocks, kernel.threads) == (64, 128)
+
+
+@pytest.mark.parametrize(("inner", "width"), [(8, 16), (4, 2)])
+def test_fragments_are_counted_as_they_are_loaded(inner: int, width: int) -> None:
+    """Where eight terms are no neighbours, each element is a load of its own."""
+    A, B = (te.placeholder((32 // inner, 16, inner), "float16", name) for name in "AB")
+    r, c = te.reduce_axis((0, 32 // inner), "r"), te.reduce_axis((0, inner), "c")
+
+    def term(i: te.Var, j: te.Var) -> te.Expr:
+        return te.sum(A[r, i, c].astype("float32") * B[r, j, c].astype("float32"), axis=[r, c])
+
+    D = te.compute((16, 16), term, name="D")
+    C = te.compute((16, 16), lambda i, j: D[i, j] + D[i, j], name="C")
+    s = te.create_schedule(C.op)
+    s[D].set_scope("local")
+    tiles = [s.cache_read(T, "shared", [D]) for T in (A, B)]
+    block = s[C].fuse()
+    s[C].reorder(block, *C.op.axis)
+    bind(s[C], (block, "blockIdx.x"))
+    for stage in (D, *tiles):
+        s[stage].compute_at(s[C], block)
+    s[D].tensorize(D.op.axis[0], intrin.mma("float16"))
+    kernel = only(s.explain("cuda -arch=sm_90"))
+    for name in ("A.shared", "B.shared"):
+        load = access(kernel, name)
+        assert (load.width, load.lanes * load.width) == (width, pytest.approx(16 * 32 * 2))
+    source = tw.build(s, [A, B, C], "cuda -arch=sm_90").imported_modules[0].get_source()
+    assert ("ldmatrix" in source) is (width == 16)
+
+
+def test_what_both_sides_of_a_choice_share_is_evaluated_once() -> None:
+    A = te.placeholder((1024,), name="A")
+
+    def element(i: te.Var) -> te.Expr:
+        twice = A[i] * 2.0
+        return te.if_then_else(i % 2 == 0, twice + 1.0, twice * twice)
+
+    B = te.compute((1024,), element, name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(s[B].split(B.op.axis[0], 64), ("blockIdx.x", "threadIdx.x"), strict=True))
+    kernel = only(s.explain("cuda"))
+    load = access(kernel, "A")
+    assert (load.lanes, load.requests, load.units) == (pytest.approx(1024), pytest.approx(32), pytest.approx(128))
+    assert kernel.counts.all_operations == pytest.approx(2 * 1024)

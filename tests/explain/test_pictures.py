@@ -11,12 +11,13 @@ import pytest
 
 import tilewright as tw
 from tests.explain.schedules import bind, convolution, product, transpose
-from tilewright import te
+from tilewright import intrin, te
 from tilewright.bounds.infer import infer_bounds
 from tilewright.core.architectures import NVIDIA
-from tilewright.core.atoms import ATOMS
+from tilewright.core.atoms import ATOMS, WARPGROUP_ATOMS
+from tilewright.core.errors import UserError
 from tilewright.explain.pictures.banks import phases
-from tilewright.explain.pictures.fragments import fragments
+from tilewright.explain.pictures.fragments import draw_fragments, fragments
 from tilewright.explain.pictures.svg import Picture
 from tilewright.explain.pictures.tile import Tile, draw_tile, tiles
 
@@ -70,12 +71,52 @@ def test_large_tiles_are_cut() -> None:
     assert any("the first 64 × 64 shown" in text for text in texts(draw_tile(found, 32).document("cut")))
 
 
+def test_a_tile_ends_where_its_tensor_does() -> None:
+    A = te.placeholder((10,), name="A")
+    B = te.compute((10,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], *zip(s[B].split(B.op.axis[0], 16), ("blockIdx.x", "threadIdx.x"), strict=True))
+    assert tile(s).threads.ravel().tolist() == list(range(10))
+
+
+def test_more_threads_than_can_be_drawn() -> None:
+    A = te.placeholder((2**40,), name="A")
+    B = te.compute((2**40,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], (B.op.axis[0], "threadIdx.x"))
+    with pytest.raises(UserError, match="stage 'B' has 1,099,511,627,776 threads"):
+        s.draw(view="tile")
+
+
+def test_lanes_of_wider_warps_are_all_drawn() -> None:
+    (phase,) = phases([(lane, lane * 4) for lane in range(64)], 4, MEMORY, 64)
+    assert (phase.lanes, phase.cycles) == (tuple(range(64)), 2)
+
+
+def test_instructions_of_a_thread_hold_no_fragments() -> None:
+    A, B = (te.placeholder((32, 16), "int8", name=name) for name in "AB")
+    k = te.reduce_axis((0, 16), name="k")
+    C = te.compute((32, 32), lambda i, j: te.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k), name="C")
+    s = te.create_schedule(C.op)
+    bind(s[C], *zip(C.op.axis, ("blockIdx.x", "threadIdx.x"), strict=True))
+    s[C].tensorize(s[C].split(k, 4)[1], intrin.dp4a())
+    assert any("elements of one block" in text for text in texts(s.draw(target="cuda")))
+    with pytest.raises(UserError, match="no stage is tensorized by an instruction whose lanes hold fragments"):
+        s.draw(view="fragments", target="cuda")
+
+
+def test_a_warpgroup_holds_its_sums_alone() -> None:
+    assert {*fragments(WARPGROUP_ATOMS["wgmma_float16"])} == {"D"}
+    shown = texts(draw_fragments(WARPGROUP_ATOMS["wgmma_float16"], "C").document("C"))
+    assert [text for text in shown if "×" in text] == ["sums, m × n: 16 × 8"]
+
+
 def test_banks_of_a_transpose() -> None:
-    column = phases([(lane, lane * 32 * 4) for lane in range(32)], 4, MEMORY)
+    column = phases([(lane, lane * 32 * 4) for lane in range(32)], 4, MEMORY, 32)
     assert [phase.cycles for phase in column] == [32]
-    padded = phases([(lane, lane * 33 * 4) for lane in range(32)], 4, MEMORY)
+    padded = phases([(lane, lane * 33 * 4) for lane in range(32)], 4, MEMORY, 32)
     assert [phase.cycles for phase in padded] == [1]
-    quarters = phases([(lane, lane * 16) for lane in range(32)], 16, MEMORY)
+    quarters = phases([(lane, lane * 16) for lane in range(32)], 16, MEMORY, 32)
     assert [(phase.lanes[0], phase.cycles) for phase in quarters] == [(0, 1), (8, 1), (16, 1), (24, 1)]
     shown = texts(transpose().draw(view="banks"))
     assert "one warp: 32 cycles, bank conflicts: 32 times as long" in shown

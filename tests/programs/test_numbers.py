@@ -59,6 +59,31 @@ def test_floats_beyond_an_integer_type_become_its_end_and_nan_becomes_0(target: 
 
 
 @every_target
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_a_division_of_floats_leaves(target: str, dtype: str) -> None:
+    """Of infinite divisors, the number itself; of large quotients, exactly what is left."""
+    kind = DType(dtype).numpy
+    each = (5, -5, 0.75, -0.75, 0, 3, 1000, -1000, np.inf, np.nan), (np.inf, -np.inf, 3, -3, 0.125, -7, 0)
+    a, b = (grid.ravel().astype(kind) for grid in np.meshgrid(*each))
+    module = pointwise(lambda x, y: (te.floormod(x, y), te.truncmod(x, y)), [dtype] * 2, target)
+    with np.errstate(invalid="ignore"):
+        wanted = [function(*(v.astype("float64") for v in (a, b))).astype(kind) for function in (np.mod, np.fmod)]
+    for got, want in zip(results(module, (a, b), [dtype] * 2), wanted, strict=True):
+        np.testing.assert_array_equal(got.astype("float64"), want.astype("float64"))
+
+
+@every_target
+def test_float64_rounds_to_float16_once(target: str) -> None:
+    """Not to float32 on the way, which makes ties of numbers beside them."""
+    ties = np.array([1 + 2**-11, 2049, 65520, 2**-25, 3 * 2**-25, 0.0999, 3.7e-6, 1e-40, 1e300], "float64")
+    x = np.concatenate([ties, np.nextafter(ties, 0), np.nextafter(ties, np.inf), [np.inf, np.nan, 0]])
+    x = np.concatenate([x, -x])
+    module = pointwise(lambda value: [value.astype("float16")], ["float64"], target)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(results(module, (x,), ["float16"])[0], x.astype("float16"))
+
+
+@every_target
 @pytest.mark.parametrize("source", [*FLOATS, *INTEGERS, "bool"])
 def test_casts_between_all_types(target: str, source: str) -> None:
     """As NumPy casts what fits; integers wrap, and floats round to the nearest."""

@@ -14,6 +14,7 @@ from tests.programs.harness import build, every_target
 from tilewright import te, tir
 from tilewright.core.options import Options
 from tilewright.core.target import Target
+from tilewright.driver import lower_for
 from tilewright.expr.traverse import post_order
 from tilewright.loops.nodes import Barrier, Function
 from tilewright.passes.runner import finishing
@@ -25,7 +26,7 @@ THREADS = 32
 def finished(s: te.Schedule, args: list[te.Tensor], target: str = "opencl") -> Function:
     """The program as it is compiled."""
     chosen = Target(target)
-    function = tw.driver.lower_for(chosen, s, args)["main"]
+    function = lower_for(chosen, s, args)["main"]
     return run_passes(finishing(chosen, Options()), function, chosen, Options(), [])
 
 
@@ -230,6 +231,50 @@ def test_updates(target: str, what: str, dtype: str) -> None:
     out = tw.nd.array(np.array([first], dtype), dev)
     build(s, [A, B], target)(tw.nd.array(values, dev), out)
     assert out.numpy()[0] == want
+
+
+@every_target
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("what", ["min", "max"])
+def test_the_extreme_of_floats_is_nan_where_one_is(target: str, what: str, dtype: str) -> None:
+    if target != "llvm" and dtype != "float32":
+        pytest.skip("the target has no such update")
+    A = te.placeholder((3,), dtype, "A")
+
+    def write(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        a, b = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        if target != "llvm":
+            ib.scope_attr(te.thread_axis("threadIdx.x"), "thread_extent", 1)
+        with ib.for_range(0, 3) as i:
+            ib.emit(tir.call_intrin(dtype, f"tir.atomic_{what}", tir.address_of(b[0]), a[i]))
+        return ib.get()
+
+    B = te.extern((1,), [A], write, name="B", dtype=dtype)
+    module, dev = build(te.create_schedule(B.op), [A, B], target), tw.device(target)
+    function = np.min if what == "min" else np.max
+    for first, *values in ((0, 1, -2, 3), (0, 1, np.nan, 3), (np.nan, 1, 2, 3), (np.inf, -np.inf, 1, 2)):
+        out = tw.nd.array(np.array([first], dtype), dev)
+        module(tw.nd.array(np.array(values, dtype), dev), out)
+        np.testing.assert_array_equal(out.numpy()[0], function([first, *values]).astype(dtype))
+
+
+@pytest.mark.parametrize("target", ["opencl", "cuda"])
+def test_no_two_threads_update_what_each_has_of_its_own(target: str) -> None:
+    def write(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        a, b = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        with threads(ib, target) as i:
+            own = ib.allocate("int32", (1,), "own", scope="local")
+            own[0] = a[i]
+            ib.emit(tir.call_intrin("int32", "tir.atomic_add", tir.address_of(own[0]), 1))
+            b[i] = own[0]
+        return ib.get()
+
+    A = te.placeholder((64,), "int32", "A")
+    B = te.extern((64,), [A], write, name="B", dtype="int32")
+    with refused("call_intrin", "atomic_add of 'own' in local memory, which each thread has", fix="load and store it"):
+        tw.build(te.create_schedule(B.op), [A, B], target)
 
 
 @every_target

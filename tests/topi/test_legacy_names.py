@@ -270,6 +270,9 @@ def test_sizes(doubled, ready): assert doubled in (16, 32) and ready == "ready"
 def test_together(m, n): assert n == m + 1
 @testing.parametrize_targets("llvm")
 def test_one_target(target, dev): assert target == "llvm" and dev.exist
+@testing.parametrize_targets()
+@testing.exclude_targets("opencl", "cuda")
+def test_all_targets(target): assert target == "llvm"
 @testing.exclude_targets("opencl", "cuda")
 def test_targets(target): assert target == "llvm"
 @testing.known_failing_targets("llvm")
@@ -287,7 +290,7 @@ def test_tests_of_the_legacy_api(tmp_path: Path) -> None:
     (tmp_path / "test_program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tilewright.testing.plugin", "-p", "no:cacheprovider", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "7 passed, 1 skipped, 1 xfailed" in done.stdout, done.stdout + done.stderr
+    assert "8 passed, 1 skipped, 1 xfailed" in done.stdout, done.stdout + done.stderr
 
 
 def test_mistakes_in_tests() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.programs.harness import every_target
 from tests.topi.cases import Case, check
-from tilewright import topi
+from tilewright import te, topi
 from tilewright.topi import testing
 
 RANDOM = np.random.default_rng(3)
@@ -86,3 +86,13 @@ def test_channels(target: str) -> None:
         expected = testing.lrn_python(IMAGES, size, axis, 2.0, 0.5, 0.75)
         cases.append(Case(f"lrn {axis}", across, [IMAGES], expected, "schedule_lrn"))
     check(cases, target)
+
+
+def test_means_of_more_elements_than_an_integer_of_32_bits_counts() -> None:
+    """Nothing of this size runs here: what sums are divided by is a constant."""
+    data = te.placeholder((65536, 65536), name="X")
+    for made in (topi.nn.rms_norm(data, data, (0, 1)), topi.nn.layer_norm(data, data, None, (0, 1))):
+        assert f"/ T.float32({2**32})" in str(made.op.body)
+    images = te.placeholder((1, 2**30, 5, 5), name="Y")
+    made = topi.nn.correlation_nchw(images, images, 3, 1, 1, 1, 0, True)
+    assert f"/ T.float32({9 * 2**30})" in str(made.op.body)

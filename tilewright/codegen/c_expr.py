@@ -280,6 +280,8 @@ class ExprWriter:
             elif rest == "round":
                 bits, value = self.helper(f"{what}_bits"), self.helper(f"{what}_value")
                 text = f"float {name}(float x) {{\n  return {value}({bits}(x));\n}}"
+            elif rest == "odd":
+                text = self.dialect.rounding_to_odd(name)
             elif rest.startswith("to_"):
                 text = self._conversion(name, DType(what), DType(rest.removeprefix("to_")))
             else:
@@ -354,7 +356,9 @@ class ExprWriter:
             source = FLOAT32 if is_half(e.value.dtype) else e.value.dtype
             return f"{self.helper(f'{source}_to_{e.dtype}')}({self.write(e.value)})", ATOM
         if is_half(e.dtype):
-            return self._narrowed(self.write(e.value), TERNARY, e.dtype)
+            text = self.write(e.value)
+            twice = e.dtype.scalar == "float16" and e.value.dtype.scalar == "float64"
+            return self._narrowed(f"{self.helper('float64_odd')}({text})" if twice else text, TERNARY, e.dtype)
         return f"({self.dialect.scalar_type(e.dtype)}){self.write(e.value, UNARY)}", UNARY
 
     def _reinterpret(self, e: n.Call) -> Text:

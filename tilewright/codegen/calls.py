@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..core.hardware import MemoryScope
 from ..expr import nodes as n
 from ..expr.effects import ATOMICS, EXTERN, LLVM, PURE_EXTERN, PURE_LLVM
 from ..loops.calls import FOREIGN, called_function, refuse_packed
@@ -71,11 +72,17 @@ def write_call(writer: Writer, e: n.Call) -> str:
         )
     address, value = e.args
     assert isinstance(address, AddressOf)
-    element = address.buffer.dtype
-    name = writer.dialect.atomic(e.name, element, address.buffer.scope)
+    element, scope = address.buffer.dtype, address.buffer.scope
+    if scope is MemoryScope.LOCAL and writer.dialect.has_threads:
+        raise UserError(
+            f"{e.name} of {address.buffer.name!r} in local memory, which each thread has of its own",
+            primitive="call_intrin",
+            fix="load and store it: no other thread sees it; or keep what threads share in shared or global memory",
+        )
+    name = writer.dialect.atomic(e.name, element, scope)
     if name is None:
         raise UserError(
-            f"{e.name} of {element} in {address.buffer.scope.value} memory, which {writer.dialect.name} does not have",
+            f"{e.name} of {element} in {scope.value} memory, which {writer.dialect.name} does not have",
             primitive="call_intrin",
             fix="keep what is updated as int32, or build for another target",
         )

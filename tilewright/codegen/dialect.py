@@ -31,7 +31,7 @@ C_WORDS = frozenset(
 OWNED = (
     r"[A-Z][A-Z0-9]*_[A-Z0-9_x]*|CLK_\w*",  # macros: CHAR_BIT, M_PI, CLK_LOCAL_MEM_FENCE
     r"(?:min|max|(?:safe)?(?:floor)?(?:div|mod)|floordiv|floormod)_(?:u?int|b?float)\d+",  # our helpers
-    r"b?float\d+_(?:bits|value|round|to_u?int\d+)",
+    r"b?float\d+_(?:bits|value|round|odd|to_u?int\d+)",
 )
 """Families of names that a C-like source may define or call, as regular expressions."""
 
@@ -75,6 +75,8 @@ class Dialect(ABC):
     """Whether functions of integers are others for each type."""
     has_matrix_instructions: ClassVar[bool] = False
     """Whether `matrix.py` writes matrix instructions in this language; without it, their loops run."""
+    has_threads: ClassVar[bool] = True
+    """Whether kernels run on a grid, whose threads have local memory each."""
     branches_end_with_barriers: ClassVar[bool] = False
     """Whether a branch in which threads wait needs a barrier as its last statement."""
     intrinsics: ClassVar[Mapping[str, str]]
@@ -156,6 +158,20 @@ class Dialect(ABC):
     @abstractmethod
     def bits(self, dtype: DType, text: str) -> str:
         """The bits of a float of 32 or 64 bits as a signed integer, or those of such an integer as a float."""
+
+    def rounding_to_odd(self, name: str) -> str:
+        """A function: a float64 as a float32 that rounds on to a float16 as the float64 itself would.
+
+        Of the two neighbours of a value that is not exact, it is the one whose last bit is set, so that the second
+        rounding sees no tie that was none (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+        """
+        kind, wide, word = (self.scalar_type(DType(name)) for name in ("float32", "float64", "int32"))
+        bits, back = self.bits(FLOAT32, "near"), self.bits(DType("int32"), "word")
+        return (
+            f"{kind} {name}({wide} x) {{\n  const {kind} near = ({kind})x;\n  {word} word = {bits};\n"
+            f"  if (({wide})near != x && x == x && !(word & 1)) {{\n"
+            f"    word += (x > 0) == (({wide})near < x) ? 1 : -1;\n  }}\n  return {back};\n}}"
+        )
 
     def _no_vectors(self) -> InternalError:
         return InternalError(f"{self.name} has no vectors")

@@ -6,6 +6,7 @@ the other dimension (`.trans`); else word by word.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from ..arith.affine import Affine
 from ..arith.facts import EMPTY
 from ..arith.simplify import simplify
 from ..core.atoms import Atom
-from ..core.errors import InternalError
 from ..expr.nodes import Expr, Known, Load, Var
 from ..expr.operators import add, const, multiply
 from ..expr.traverse import substitute, uses_any
@@ -39,6 +39,43 @@ class Product(Protocol):
 def extent_range(count: int) -> tuple[Expr, Expr]:
     """The bounds of an index, as facts state them."""
     return const(0, "int32"), const(count, "int32")
+
+
+class FragmentLoads(enum.Enum):
+    """How fragments are loaded: by `ldmatrix` along the depth or across it, or word by word."""
+
+    ALONG = "along"
+    ACROSS = "across"
+    WORDS = "words"
+
+
+def fragment_loads(stmt: Tensorized, index: Expr, lines: Var, element: int) -> FragmentLoads:
+    """How an operand is loaded, whose `lines` are rows or columns of so many bytes per `element`, at an index."""
+    wide, atom = 16 // element, stmt.atom
+    if atom.word == 4 and stmt.extents[2] * element % 16 == 0 and _lies_in_pieces(index, stmt.depth, wide):
+        return FragmentLoads.ALONG
+    if element == 2 and _lies_in_pieces(index, lines, wide):
+        return FragmentLoads.ACROSS
+    return FragmentLoads.WORDS
+
+
+def _lies_in_pieces(index: Expr, along: Var, wide: int) -> bool:
+    """Whether each `wide` neighbours along a variable are 16 bytes, aligned as `ldmatrix` needs them."""
+    stride, others = _within(index, along, wide)
+    return stride == 1 and all(k % wide == 0 for k in others)
+
+
+def _within(index: Expr, along: Var, count: int) -> tuple[int | None, list[int]]:
+    """The distance of neighbours within each `count` along a variable, and what the index is the sum of otherwise.
+
+    None where they are not equally far apart: a variable may count several dimensions, of any extents.
+    """
+    group, inside = Var("group", "int32", Known(0, None)), Var("inside", "int32", Known(0, count - 1))
+    facts = EMPTY.bind(inside, *extent_range(count))
+    form = Affine.of(simplify(substitute(index, {along: add(multiply(group, count), inside)}), facts))
+    others = {e: k for e, k in form.terms.items() if e is not inside}
+    stride = None if any(uses_any(e, (inside,)) for e in others) else form.terms.get(inside, 0)
+    return stride, [form.const, *others.values()]
 
 
 class Operand:
@@ -110,26 +147,10 @@ class Operand:
     # How
 
     def _fetch(self) -> Callable[[str, str], None]:
-        stride_along, stride_across = self._stride(self.by.stmt.depth), self._stride(self.lines)
-        by_matrix = self.atom.word == 4 and self.by.steps * self.atom.k * self.bytes % 16 == 0
-        if stride_along == 1 and by_matrix and self._aligned(self.by.stmt.depth):
-            return self._by_matrix(transposed=False)
-        if stride_across == 1 and self.bytes == 2 and self._aligned(self.lines):
-            return self._by_matrix(transposed=True)
-        if stride_along and stride_across:
+        way = fragment_loads(self.by.stmt, self.index, self.lines, self.bytes)
+        if way is FragmentLoads.WORDS:
             return self._by_word()
-        raise InternalError(f"no way to load a fragment of {self.source} at `{self.index}`")
-
-    def _aligned(self, along: Var) -> bool:
-        """Whether neighbours along a variable lie in pieces of 16 bytes, aligned as `ldmatrix` needs them."""
-        form = Affine.of(self.index)
-        apart = (k for atom, k in form.terms.items() if not uses_any(atom, (along,)))
-        return all(k * self.bytes % 16 == 0 for k in (form.const, *apart))
-
-    def _stride(self, var: Var) -> int:
-        """The distance of neighbours along the innermost digit of a variable; 0 where it is not known."""
-        facts = EMPTY.bind_all({var: extent_range(8)})
-        return Affine.of(simplify(self.index, facts)).terms.get(var, 0)
+        return self._by_matrix(transposed=way is FragmentLoads.ACROSS)
 
     def _by_matrix(self, transposed: bool) -> Callable[[str, str], None]:
         """Four matrices of 8 lines of 16 bytes at a time: the words of one piece of A, or of two pieces of B.
@@ -219,38 +240,56 @@ class Operand:
         return rest.to_expr(), moved
 
     def _by_word(self) -> Callable[[str, str], None]:
-        """Every lane loads its own words, one by one; words of several elements, element by element."""
-        by, per_word = self.by, self.atom.per_word
-        index, moves = self._index(self._bits(">> 2"), multiply(self._bits("& 3"), per_word), 8)
+        """Every lane loads its own words, one by one; words of several elements, element by element.
+
+        Elements share an address where the terms of a step are equally far apart.
+        """
+        by, per_word, groups = self.by, self.atom.per_word, self.groups
+        first = multiply(self._bits("& 3"), per_word)
+        along, _ = _within(self.index, by.stmt.depth, self.atom.k)
+        apart = [4 * per_word * word + k for word in range(self.atom.words) for k in range(per_word)]
+        places = [self._place(add(first, k)) for k in (apart if along is None else [0])]
+        function = by.writer.expr.helper(f"word_of_{per_word}") if per_word > 1 else ""
+
+        def write(slot: str, r: str, each: list[str]) -> None:
+            value = f"{function}({', '.join(each)})" if per_word > 1 else each[0]
+            by._line(f"{self.name}[{slot}][i][{r}] = {value};")
+
+        def fetch(step: str, slot: str) -> None:
+            with by._loop("i", self.pieces), by._loop("r", self.words):
+                group = f"(i * {groups} + r % {groups})" if groups > 1 else "i"
+                at = f" + {f'r / {groups}' if groups > 1 else 'r'} * {4 * per_word * (along or 0)}"
+                further = [f" + {k * along}" if along and k else "" for k in range(per_word)]
+                write(slot, "r", [places[0](group, step, at + beyond) for beyond in further])
+
+        def fetch_apart(step: str, slot: str) -> None:
+            with by._loop("i", self.pieces):
+                for r in range(self.words):
+                    group, word = f"(i * {groups} + {r % groups})" if groups > 1 else "i", r // groups * per_word
+                    write(slot, str(r), [place(group, step, "") for place in places[word : word + per_word]])
+
+        return fetch_apart if along is None else fetch
+
+    def _place(self, deep: Expr) -> Callable[[str, str, str], str]:
+        """The element of a group of lines and a step, or one further away, for the lane's line and a depth."""
+        by = self.by
+        index, moves = self._index(self._bits(">> 2"), deep, 8)
         held = by.writer.names.fresh(f"{self.letter}_at")
         kind = {8: "double", 4: "unsigned int", 2: "unsigned short", 1: "unsigned char"}[self.bytes]
         pointer = by.writer._pointer_name(self.source)
         line = self.source.layout.swizzle
-        place = by.writer.expr.helper(f"swizzled_{line}") if line else ""
         if line:
-            start = by.writer.names.fresh(f"{self.letter}_start")
+            start, place = by.writer.names.fresh(f"{self.letter}_start"), by.writer.expr.helper(f"swizzled_{line}")
             by._line(f"const {kind}* const {start} = (const {kind}*){pointer};")
             by._line(f"const int {held} = {by.writer.expr(index)};")
         else:
             by._line(f"const {kind}* const {held} = (const {kind}*)({pointer} + {by.writer.expr(index, 10)});")
 
-        def element(at: str) -> str:
-            """The element so far from the first one."""
+        def element(group: str, step: str, further: str) -> str:
+            at = f"{moves(group, step, 1)}{further}"
             return f"{start}[{place}(({held} + {at}) * {self.bytes}) / {self.bytes}]" if line else f"{held}[{at}]"
 
-        along = self._stride(by.stmt.depth)
-        function = by.writer.expr.helper(f"word_of_{per_word}") if per_word > 1 else ""
-
-        def fetch(step: str, slot: str) -> None:
-            with by._loop("i", self.pieces), by._loop("r", self.words):
-                group = f"(i * {self.groups} + r % {self.groups})" if self.groups > 1 else "i"
-                word = f"r / {self.groups}" if self.groups > 1 else "r"
-                at = f"{moves(group, step, 1)} + {word} * {4 * per_word * along}"
-                each = [element(f"{at}{f' + {k * along}' if k else ''}") for k in range(per_word)]
-                value = f"{function}({', '.join(each)})" if per_word > 1 else each[0]
-                by._line(f"{self.name}[{slot}][i][r] = {value};")
-
-        return fetch
+        return element
 
 
 _PARTS = {1: ("high",), 3: ("high", "low"), 6: ("high", "middle", "low")}

@@ -46,6 +46,8 @@ class Names:
         while not self._taken.isdisjoint(name + ending for ending in self._endings):
             count += 1
             name = f"{base.rstrip('_')}_{count}"
+            if self._owned.fullmatch(name):  # `copy` with a number is a helper function
+                name = f"v_{name}"
         self._counts[base] = count
         self._taken.update(name + ending for ending in self._endings)
         return name

@@ -9,25 +9,26 @@ copies of an unrolled loop count as one vector load.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..arith.simplify import simplify
 from ..codegen.kernel import root
+from ..codegen.matrix_fragments import FragmentLoads, fragment_loads
 from ..codegen.vectors import contiguous, flat_index, known_divisor, lane_of
 from ..core.hardware import MemoryScope
 from ..core.target import Target
 from ..expr import nodes as n
 from ..expr import operators as op
 from ..expr.nodes import Expr, Load, Var
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import post_order, substitute, variables
 from ..loops.nodes import (
     Allocate,
     Barrier,
     Buffer,
-    Copy,
     Evaluate,
     For,
     If,
@@ -39,7 +40,6 @@ from ..loops.nodes import (
     Store,
     Tensorized,
     While,
-    copied_load,
 )
 from ..loops.warp_access import conflict_free, distinct, sectors, wavefronts
 from ..passes.register_prefetch import AHEAD
@@ -153,6 +153,22 @@ class _Around:
     """Iterations of an unrolled loop; else 1."""
 
 
+@dataclass(frozen=True)
+class _Evaluated:
+    """In which lanes a part of an expression is evaluated, for which stage ("" for an index or a condition), and the
+    variables of the conditions under which it is.
+    """
+
+    lanes: np.ndarray
+    stage: str
+    tested: frozenset[Var]
+
+    def joined(self, other: _Evaluated) -> _Evaluated:
+        """Where one of two expressions has the part."""
+        lanes = self.lanes if self.lanes is other.lanes else self.lanes | other.lanes
+        return _Evaluated(lanes, self.stage or other.stage, self.tested & other.tested)
+
+
 class Counter:
     """Walks a kernel once, at all of its points together."""
 
@@ -162,7 +178,8 @@ class Counter:
         self.memory = target.hardware.warp_memory
         self.counts = Counts()
         self._around: list[_Around] = []
-        self._tested: list[Expr] = []
+        self._tested: frozenset[Var] = frozenset()
+        """The variables of the conditions around."""
         self._stored: dict[Buffer, tuple[Expr, ...]] = {}
         """The element of each array in global memory that this thread has stored last, where it is certain."""
 
@@ -208,7 +225,7 @@ class Counter:
         self.points.weights = before
 
     def _branch(self, stmt: If) -> None:
-        before, tested = self.points.active, len(self._tested)
+        before, tested = self.points.active, self._tested
         self._value(stmt.condition, "")
         passed = self.points.where(stmt.condition)
         rest = self.points.where(stmt.condition, holds=False)
@@ -219,7 +236,7 @@ class Counter:
         if not likely and all(buffer.name.endswith(AHEAD) for buffer in stored):
             origin = Origin.AHEAD
         self._guard(shown, stored, origin, passed)
-        self._tested.append(stmt.condition)
+        self._tested = tested | {*variables(stmt.condition)}
         for mask, part in ((passed, stmt.then), (rest, stmt.orelse)):
             if part is not None:
                 self.points.active = mask
@@ -227,7 +244,7 @@ class Counter:
                 for buffer in {root(each.buffer) for each in _stores(part)}:
                     self._stored.pop(buffer, None)
         self.points.active = before
-        del self._tested[tested:]
+        self._tested = tested
 
     def _guard(self, condition: Expr, buffers: set[Buffer], origin: Origin, passed: np.ndarray) -> None:
         stages = tuple(sorted({(buffer.note or buffer.name).removesuffix(AHEAD) for buffer in buffers}))
@@ -244,53 +261,50 @@ class Counter:
     # Accesses and arithmetic
 
     def _store(self, stmt: Store) -> None:
-        stage = stmt.buffer.note or stmt.buffer.name
-        if isinstance(stmt, Copy) and (load := copied_load(stmt.value)) is not None:
-            self._value(stmt.value, stage)
-            self._access(load.source, load.indices, False, stmt.buffer)
-        else:
-            self._value(stmt.value, stage, stmt.buffer)
+        self._value(stmt.value, stmt.buffer.note or stmt.buffer.name, stmt.buffer)
         for index in stmt.indices:
             self._value(index, "")
         self._access(stmt.buffer, stmt.indices, True)
 
     def _value(self, e: Expr, stage: str, into: Buffer | None = None) -> None:
-        """Count the evaluation of an expression; arithmetic counts only if it is that of a stage."""
-        seen: set[Expr] = set()
+        """Count the evaluation of an expression; arithmetic counts only if it is that of a stage.
 
-        def visit(at: Any, stage: str) -> None:
-            if at in seen:
-                return
-            seen.add(at)
-            if isinstance(at, Load):
-                for index in at.indices:
-                    visit(index, "")
-                self._access(at.source, at.indices, False)
-            elif isinstance(at, (n.Select, n.IfThenElse)):
-                visit(at.condition, "")
-                self._choice(at, stage, into, visit)
-            else:
-                if stage and (isinstance(at, (n.Arithmetic, n.Min, n.Max)) or _is_function(at)):
-                    done = self._lanes(self.points.active) * at.dtype.lanes
-                    self.counts.operations[stage] = self.counts.operations.get(stage, 0.0) + done
-                for child in at.children():
-                    visit(child, stage)
-
-        visit(e, stage)
-
-    def _choice(self, e: Any, stage: str, into: Buffer | None, visit: Any) -> None:
-        before = self.points.active
-        passed, rest = self.points.where(e.condition), self.points.where(e.condition, holds=False)
+        What several parts share is evaluated once, in all lanes in which one of these is.
+        """
+        before, around, nodes = self.points.active, self._tested, list(post_order(e))
+        found: dict[Any, _Evaluated] = {e: _Evaluated(before, stage, around)}
+        for at in reversed(nodes):  # behind all that it is part of
+            for part, reached in self._parts(at, found[at]):
+                found[part] = found[part].joined(reached) if part in found else reached
         if into is not None:
-            self._guard(e.condition, {into}, Origin.DECLARED, passed)
-        self._tested.append(e.condition)
-        for mask, part in ((passed, e.true_value), (rest, e.false_value)):
-            self.points.active = mask
-            visit(part, stage)
-        self.points.active = before
-        self._tested.pop()
+            for at in _choices(e):
+                self.points.active = found[at].lanes
+                self._guard(at.condition, {into}, Origin.DECLARED, self.points.where(at.condition))
+        for at in nodes:
+            self.points.active, self._tested = found[at].lanes, found[at].tested
+            self._evaluation(at, found[at].stage)
+        self.points.active, self._tested = before, around
 
-    def _access(self, source: Any, indices: tuple[Expr, ...], stores: bool, copied_to: Buffer | None = None) -> None:
+    def _parts(self, at: Any, by: _Evaluated) -> Iterator[tuple[Expr, _Evaluated]]:
+        """The parts of a node, and in which lanes it evaluates them."""
+        if isinstance(at, (n.Select, n.IfThenElse)):
+            self.points.active, tested = by.lanes, by.tested | {*variables(at.condition)}
+            yield at.condition, replace(by, stage="")
+            yield at.true_value, replace(by, lanes=self.points.where(at.condition), tested=tested)
+            yield at.false_value, replace(by, lanes=self.points.where(at.condition, holds=False), tested=tested)
+            return
+        for part in at.children():
+            yield part, replace(by, stage="") if isinstance(at, Load) else by
+
+    def _evaluation(self, at: Any, stage: str) -> None:
+        """Count one node of an expression."""
+        if isinstance(at, Load):
+            self._access(at.source, at.indices, False)
+        elif stage and (isinstance(at, (n.Arithmetic, n.Min, n.Max)) or _is_function(at)):
+            done = self._lanes(self.points.active) * at.dtype.lanes
+            self.counts.operations[stage] = self.counts.operations.get(stage, 0.0) + done
+
+    def _access(self, source: Any, indices: tuple[Expr, ...], stores: bool) -> None:
         if not isinstance(source, Buffer) or source.scope is MemoryScope.LOCAL:
             return
         index = flat_index(source, indices)
@@ -336,7 +350,7 @@ class Counter:
 
     def _hoisted(self, source: Buffer, index: Expr) -> np.ndarray:
         """The executions of a load, once for all iterations of the innermost loops that it does not depend on."""
-        used = {*variables(index), *variables(*self._tested)}
+        used = {*variables(index), *self._tested}
         weights = self.points.weights
         for loop in reversed(self._around):
             if loop.var in used or root(source) in loop.stored:
@@ -387,33 +401,34 @@ class Counter:
                 self._fragments(stmt, operand.source, operand.indices, line, lines)
 
     def _fragments(self, stmt: Tensorized, source: Buffer, indices: tuple[Expr, ...], line: Var, lines: int) -> None:
-        """The loads of an operand: by `ldmatrix` along the depth or across it, else word by word."""
+        """The loads of an operand, in the way in which its code loads it."""
         lane, size = np.arange(self.points.lanes)[None, :], source.dtype.bytes
         low, high, top = lane % 8, lane // 8 % 2, lane // 16
         index = flat_index(source, indices)
-        self.points.define(stmt.column if line is stmt.row else stmt.row, np.zeros((1, 1), np.int64))
-
-        def at(line_at: np.ndarray, depth_at: np.ndarray) -> np.ndarray | None:
-            self.points.define(line, line_at)
-            self.points.define(stmt.depth, depth_at)
-            return self.points.value(index)
-
-        def step(line_at: int, depth_at: int) -> bool:
-            """Whether a step along the depth, or across it, leads to the next element."""
-            zero = np.zeros((1, 1), np.int64)
-            first, second = at(zero, zero), at(zero + line_at, zero + depth_at)
-            return first is not None and second is not None and bool((second - first == 1).all())
-
-        width = 16 if stmt.atom.word == 4 else stmt.atom.word
-        if step(0, 1) and width == 16:
-            first = at(low + 8 * high, top * (16 // size))
-        elif step(1, 0) and size == 2:
-            first = at(8 * top, low + 8 * high)
+        way, width = fragment_loads(stmt, index, line, size), 16
+        if way is FragmentLoads.ALONG:
+            line_at, depth_at = low + 8 * high, top * (16 // size)
+        elif way is FragmentLoads.ACROSS:
+            line_at, depth_at = 8 * top, low + 8 * high
         else:
-            width = stmt.atom.word
-            first = at(lane // 4, lane % 4 * stmt.atom.per_word)
+            width, line_at, depth_at = size, lane // 4, lane % 4 * stmt.atom.per_word
+        self.points.define(stmt.column if line is stmt.row else stmt.row, np.zeros((1, 1), np.int64))
+        self.points.define(line, line_at)
+        self.points.define(stmt.depth, depth_at)
         times = lines * stmt.extents[2] * size / (width * self.points.lanes)
-        self._piece(source, first, width, False, self.points.weights * times)
+        self._piece(source, self.points.value(index), width, False, self.points.weights * times)
+
+
+def _choices(e: Expr) -> Iterator[Any]:
+    """The choices in an expression, each in front of those within it."""
+    pending, seen = [e], set[Expr]()
+    while pending:
+        at = pending.pop()
+        if at not in seen:
+            seen.add(at)
+            if isinstance(at, (n.Select, n.IfThenElse)):
+                yield at
+            pending += reversed([*at.children()])
 
 
 def _is_function(e: Any) -> bool:

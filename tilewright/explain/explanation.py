@@ -80,7 +80,7 @@ def findings(
     with naming_steps(handle.steps):
         function = finished(lower_for(target, handle, given).parts[0].function, target)
         resources = _resources(function, target) if compiled else {}
-    known = _sizes(function, sizes or {})
+    known = _sizes(function, {} if sizes is None else sizes)
     bounds = refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
     if target.is_gpu:
         with naming_steps(handle.steps):
@@ -96,7 +96,7 @@ def findings(
 
 
 def _arguments(schedule: Schedule) -> tuple[Any, ...]:
-    """Return the parameters of a schedule: its inputs, its outputs, then the sizes that no shape contains."""
+    """Return the parameters of a schedule: its inputs, then its outputs."""
     states = {t.op for stage in schedule.in_order() if isinstance(stage.op, ScanOp) for t in stage.op.state}
     inputs = [stage.op for stage in schedule.in_order() if stage.is_placeholder and stage.op not in states]
     outputs = [schedule.stages[i].op for i in schedule.outputs]
@@ -115,8 +115,10 @@ def _sizes(function: Function, sizes: Mapping[Any, int]) -> dict[Var, int]:
             primitive="explain",
             fix='give the value of each size by its name: s.explain(target, sizes={"n": 1024})',
         )
-    by_name = {key.name if isinstance(key, Var) else key: value for key, value in sizes.items()}
-    missing = [var.name for var in free if var.name not in by_name]
+    by_name = {key: value for key, value in sizes.items() if isinstance(key, str)}
+    by_var = {key: value for key, value in sizes.items() if isinstance(key, Var)}
+    given = {var: by_var.get(var, by_name.get(var.name)) for var in free}
+    missing = dict.fromkeys(var.name for var, value in given.items() if value is None)
     if missing:
         wanted = ", ".join(f'"{name}": 1024' for name in missing)
         raise UserError(
@@ -124,12 +126,12 @@ def _sizes(function: Function, sizes: Mapping[Any, int]) -> dict[Var, int]:
             primitive="explain",
             fix=f"give one to count with: s.explain(target, sizes={{{wanted}}})",
         )
-    wrong = [f"{name}={by_name[name]!r}" for name in (var.name for var in free) if not _is_size(by_name[name])]
+    wrong = [f"{var.name}={value!r}" for var, value in given.items() if not _is_size(value)]
     if wrong:
         raise UserError(
             f"sizes are positive integers, got {', '.join(wrong)}", primitive="explain", fix="give numbers such as 1024"
         )
-    return {var: by_name[var.name] for var in free}
+    return {var: int(value) for var, value in given.items() if value is not None}
 
 
 def _is_size(value: Any) -> bool:

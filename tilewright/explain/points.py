@@ -15,6 +15,7 @@ import numpy as np
 
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
+from ..expr.numerics import INTRINSICS
 
 POINTS, _THREADS = 192, 6144
 """The least numbers of warps and threads in a sample: if warps have few lanes, more warps, so that narrow guards are
@@ -47,6 +48,8 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     n.GE: operator.ge,
 }
 _DIVISIONS = (n.FloorDiv, n.FloorMod, n.Div, n.Mod)
+_OF_BITS = frozenset("bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right".split())
+"""Functions whose value of 64 bits is that of fewer, as long as that fits."""
 
 
 class Points:
@@ -136,6 +139,9 @@ def _evaluate(e: Any, values: Mapping[Var, Values], visit: Callable[[Expr], Valu
         return parts[0]
     if isinstance(e, n.Call) and e.name == "likely":
         return parts[0]
+    if isinstance(e, n.Call) and e.name in _OF_BITS and e.dtype.is_int:
+        known = [part for part in parts if part is not None]
+        return INTRINSICS[e.name](*known) if len(known) == len(parts) else None
     return None
 
 

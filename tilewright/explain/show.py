@@ -63,6 +63,10 @@ def _all_threads(kernel: KernelExplanation) -> int:
     return max(1, kernel.threads * kernel.blocks)
 
 
+def _all_warps(kernel: KernelExplanation) -> int:
+    return max(1, kernel.all_warps)
+
+
 def _work(kernel: KernelExplanation) -> Iterator[str]:
     threads, counts = _all_threads(kernel), kernel.counts
     each = "per thread " if kernel.block else ""
@@ -71,7 +75,7 @@ def _work(kernel: KernelExplanation) -> Iterator[str]:
     if counts.matrix_instructions:
         yield (
             f"{_number(counts.matrix_operations / threads)} operations per thread by matrix instructions, "
-            f"{_number(counts.matrix_instructions / kernel.all_warps)} of them per warp"
+            f"{_number(counts.matrix_instructions / _all_warps(kernel))} of them per warp"
         )
     for scope in (MemoryScope.GLOBAL, MemoryScope.SHARED):
         loads, stores = (
@@ -81,7 +85,7 @@ def _work(kernel: KernelExplanation) -> Iterator[str]:
         if loads or stores:
             yield f"{each}{_counted(loads, 'load')} and {_counted(stores, 'store')} of {scope.value} memory"
     if counts.barriers:
-        yield _counted(counts.barriers / kernel.all_warps, "barrier")
+        yield _counted(counts.barriers / _all_warps(kernel), "barrier")
 
 
 def _counted(number: float, what: str) -> str:
@@ -116,7 +120,7 @@ def _accesses(it: Findings, kernel: KernelExplanation) -> list[str]:
 
 def _access(kernel: KernelExplanation, access: AccessCount) -> list[str]:
     name = f"{'store' if access.stores else 'load'} {access.buffer}"
-    shown = [name, str(access.width), _number(access.requests / kernel.all_warps)]
+    shown = [name, str(access.width), _number(access.requests / _all_warps(kernel))]
     known = access.requests > access.unknown
     shown += [_number(access.per_request), _number(access.best)] if known else ["by data", "?"]
     if access.scope is MemoryScope.SHARED:

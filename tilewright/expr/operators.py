@@ -115,13 +115,26 @@ def _integer_division(
             if not _acts(x):
                 return const(0, x.dtype)
         if x.dtype.is_float:
-            quotient = call_of("floor" if node in (n.FloorDiv, n.FloorMod) else "trunc", divide(x, y))
-            return subtract(x, multiply(quotient, y)) if remainder else quotient
+            return _float_remainder(x, y, node) if remainder else _whole_quotient(x, y, node)
         return node(x, y)
 
     build.__name__ = name
     build.__doc__ = doc
     return build
+
+
+def _whole_quotient(x: n.Expr, y: n.Expr, node: Any) -> n.Expr:
+    return call_of("floor" if node is n.FloorDiv else "trunc", divide(x, y))
+
+
+def _float_remainder(x: n.Expr, y: n.Expr, node: Any) -> n.Expr:
+    """What a division leaves, exactly: x - floor(x / y) * y is NaN for an infinite y, and loses digits of a large x."""
+    rest = n.Call("fmod", (x, y), x.dtype)
+    if node is not n.FloorMod:
+        return rest
+    zero = const(0.0, rest.dtype)
+    turns = logical_and(not_equal(rest, zero), not_equal(less(rest, zero), less(y, zero)))
+    return select(turns, add(rest, y), rest)
 
 
 def _trunc_div(a: int, b: int) -> int:

@@ -107,6 +107,8 @@ def parametrize_targets(*targets: Any) -> Any:
     """Run a test for these targets, by default for all that are enabled; it takes `target`, and `dev` of the plugin."""
     if len(targets) == 1 and callable(targets[0]) and not isinstance(targets[0], (str, Target)):
         return targets[0]
+    if not targets:  # the plugin runs it for all that are enabled
+        return lambda test: test
     return _pytest("parametrize_targets").mark.parametrize("target", [str(Target.parse(t)) for t in targets])
 
 

@@ -205,6 +205,12 @@ def sizes(data: Tensor, dims: Sequence[int], primitive: str) -> list[int]:
     return [n for n in found if n is not None]
 
 
+def result_type(given: Any, data: Tensor, primitive: str) -> DType:
+    """`given` as a type of elements; that of `data` where it is None or empty."""
+    is_named = given is not None and not (isinstance(given, str) and not given)  # comparing an array gives an array
+    return element_type(given, primitive) if is_named else data.dtype
+
+
 def element_type(given: Any, primitive: str) -> DType:
     """`given` as a type of elements."""
     try:

@@ -49,6 +49,7 @@ class C(PlainC):
         "float64": "double",
         "handle": "void *",
     }
+    has_threads: ClassVar[bool] = False
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "LL", "uint32": "u", "uint64": "ULL"}
     helpers: ClassVar[dict[str, str]] = {
         "saturate_float32": "float saturate_float32(float x) {\n  return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f;\n}",

@@ -12,6 +12,7 @@ from ...expr.effects import ATOMICS, EXTERN, LLVM, PREFETCH, PURE_LLVM
 from ...loops.calls import FOREIGN, called_function, refuse_packed
 from ...loops.storage import AddressOf
 from .binding import binding
+from .convert import mangled
 from .types import LLVMValue, constant, memory_type, value_type
 from .writer import FunctionWriter, ModuleWriter
 
@@ -74,11 +75,43 @@ def _atomic(writer: Writer, e: n.Call) -> LLVMValue:
             primitive="call_intrin",
             fix="keep what is updated as int32, int64, float32 or float64",
         )
+    if what in ("min", "max") and kind.is_float:
+        helper = _float_extreme(writer.out.module, what, kind, value.type)
+        return writer.out.op(value.type, f"call {value.type} @{helper}({address}, {value})", e.name)
     if what in ("min", "max"):
-        name = f"f{what}" if kind.is_float else f"u{what}" if kind.kind == "uint" else what
+        name = f"u{what}" if kind.kind == "uint" else what
     else:
         name = f"f{_ATOMIC[what]}" if kind.is_float and what in ("add", "sub") else _ATOMIC[what]
     return writer.out.op(value.type, f"atomicrmw {name} {address}, {value} monotonic", e.name)
+
+
+def _float_extreme(module: ModuleWriter, what: str, kind: DType, value: str) -> str:
+    """The function that stores the least or the greatest of an element and a value, where NaN is neither.
+
+    `atomicrmw fmin` would drop NaN, and `fminimum` is there from LLVM 21 on.
+    """
+    name, word = f"tilewright.atomic_{what}.{mangled(value)}", f"i{kind.bits}"
+    text = f"""define internal {value} @{name}(ptr %place, {value} %value) #0 {{
+entry:
+  %first = load atomic {word}, ptr %place monotonic, align {kind.bytes}
+  br label %again
+again:
+  %seen = phi {word} [ %first, %entry ], [ %found, %again ]
+  %x = bitcast {word} %seen to {value}
+  %beyond = fcmp {"olt" if what == "min" else "ogt"} {value} %value, %x
+  %none = fcmp uno {value} %value, %value
+  %stores = or i1 %beyond, %none
+  %new = select i1 %stores, {value} %value, {value} %x
+  %bits = bitcast {value} %new to {word}
+  %pair = cmpxchg ptr %place, {word} %seen, {word} %bits monotonic monotonic
+  %found = extractvalue {{ {word}, i1 }} %pair, 0
+  %done = extractvalue {{ {word}, i1 }} %pair, 1
+  br i1 %done, label %end, label %again
+end:
+  ret {value} %x
+}}"""
+    module.helper(name, text)
+    return name
 
 
 def write_text(writer: Writer, e: n.StringImm) -> LLVMValue:

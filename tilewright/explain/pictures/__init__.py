@@ -67,7 +67,7 @@ def draw(
 _WHY_EMPTY = {
     "tile": "no loop of a stage at the root is bound to threads",
     "banks": "no access of shared memory is left in the kernels",
-    "fragments": "no stage is tensorized",
+    "fragments": "no stage is tensorized by an instruction whose lanes hold fragments",
 }
 
 
@@ -85,5 +85,5 @@ def _has_threads(schedule: Schedule) -> bool:
 
 
 def _fragments(bounds: Bounds) -> list[Picture]:
-    found = reversed(list(bounds.values()))
-    return [draw_fragments(one.contraction.atom, one.stage.name) for one in found if one.contraction is not None]
+    found = ((one.contraction.atom, one.stage.name) for one in reversed(list(bounds.values())) if one.contraction)
+    return [draw_fragments(atom, name) for atom, name in found if not atom.by_thread]

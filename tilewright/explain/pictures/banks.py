@@ -28,15 +28,15 @@ class Phase:
         return max(len(words) for words in self.words)
 
 
-def phases(sample: Sequence[tuple[int, int]], width: int, memory: WarpMemory) -> list[Phase]:
+def phases(sample: Sequence[tuple[int, int]], width: int, memory: WarpMemory, warp: int) -> list[Phase]:
     """The parts of a warp's access: all lanes at once for a word, a half of them for two, a quarter for four."""
     each = max(1, width // memory.word)
     address = dict(sample)
     pairs = any(all(address.get(lane ^ step, at) == at for lane, at in sample) for step in (1, 2))
     banks = memory.banks
-    group = banks // each * (2 if each > 1 and pairs else 1)
+    group = max(1, warp // each) * (2 if each > 1 and pairs else 1)
     found: list[Phase] = []
-    for start in range(0, banks, group):
+    for start in range(0, warp, group):
         lanes = tuple(lane for lane, _ in sample if start <= lane < start + group)
         asked: list[dict[int, list[int]]] = [{} for _ in range(banks)]
         for lane in lanes:
@@ -51,16 +51,16 @@ def phases(sample: Sequence[tuple[int, int]], width: int, memory: WarpMemory) ->
 def bank_pictures(found: Findings) -> list[Picture]:
     """One picture for each access of shared memory."""
     return [
-        draw_banks(access, found.target.hardware.warp_memory)
+        draw_banks(access, found.target.hardware.warp_memory, kernel.warp)
         for kernel in found.kernels
         for access in kernel.counts.accesses.values()
         if access.scope is MemoryScope.SHARED and access.sample
     ]
 
 
-def draw_banks(access: AccessCount, memory: WarpMemory) -> Picture:
+def draw_banks(access: AccessCount, memory: WarpMemory, warp: int) -> Picture:
     """The banks side by side; what waits for another word of its bank stands below it."""
-    found = phases(access.sample, access.width, memory)
+    found = phases(access.sample, access.width, memory, warp)
     cycles, least = sum(phase.cycles for phase in found), len(found)
     made = Picture()
     what = "store to" if access.stores else "load from"

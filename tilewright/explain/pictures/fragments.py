@@ -12,7 +12,10 @@ Place = Callable[[int, int], tuple[int, int]]
 
 
 def fragments(atom: Atom) -> dict[str, tuple[int, int, Place]]:
-    """For A, B and D: rows, columns, and where each element is held (`core/atoms.py` has the rule)."""
+    """For A, B and D: rows, columns, and where each element is held (`core/atoms.py` has the rule).
+
+    For D alone where the hardware reads both operands from shared memory by itself.
+    """
     per, halves = atom.per_word, atom.halves
 
     def a(row: int, column: int) -> tuple[int, int]:
@@ -27,11 +30,12 @@ def fragments(atom: Atom) -> dict[str, tuple[int, int, Place]]:
     def d(row: int, column: int) -> tuple[int, int]:
         return row % 8 * 4 + column // 2, row // 8 * 2 + column % 2
 
-    return {"A": (atom.m, atom.k, a), "B": (atom.k, atom.n, b), "D": (atom.m, atom.n, d)}
+    operands = {} if atom.by_warpgroup else {"A": (atom.m, atom.k, a), "B": (atom.k, atom.n, b)}
+    return {**operands, "D": (atom.m, atom.n, d)}
 
 
 def draw_fragments(atom: Atom, stage: str) -> Picture:
-    """The three matrices as a product is written: B above the sums, A beside them."""
+    """The three matrices as a product is written: B above the sums, A beside them; or the sums alone."""
     found = fragments(atom)
     made = Picture()
     made.text(0, FONT, f"{stage}: fragments of {atom.instruction}", 15, "title")
@@ -39,8 +43,11 @@ def draw_fragments(atom: Atom, stage: str) -> Picture:
         0, FONT + 20, "each cell: lane.element; lanes of one color share a row of A and of the sums", FONT, "faint"
     )
     cell = 30.0
-    a, b, d = (_matrix(name, *found[name], cell) for name in ("A", "B", "D"))
-    top = FONT + 40.0
+    top, d = FONT + 40.0, _matrix("D", *found["D"], cell)
+    if len(found) == 1:
+        made.add(d, 0, top)
+        return made
+    a, b = (_matrix(name, *found[name], cell) for name in ("A", "B"))
     made.add(b, a.width + 24, top)
     made.add(a, 0, top + b.height + 16)
     made.add(d, a.width + 24, top + b.height + 16)

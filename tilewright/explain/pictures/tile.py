@@ -17,6 +17,7 @@ from ..points import evaluated
 from .svg import FONT, HUES, Picture
 
 MOST_CELLS = 128 * 128
+_MOST_ITERATIONS = 64 * MOST_CELLS
 _TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 _ACROSS = 32
 """Elements of one dimension that stand side by side."""
@@ -60,8 +61,15 @@ def tile_of(found: StageBounds) -> Tile:
     loops = own_loops(found.stage)
     extents = {loop: _extent(found, loop) for loop in loops}
     inside = [loop for loop in loops if loop.tag is None or not loop.tag.is_block]
-    if prod(extents[loop] for loop in inside) > 64 * MOST_CELLS:
+    if prod(extents[loop] for loop in inside) > _MOST_ITERATIONS:
         inside = [loop for loop in inside if loop.tag is not None]  # then the first element of each thread shows it
+    count = prod(extents[loop] for loop in inside)
+    if count > _MOST_ITERATIONS:
+        raise UserError(
+            f"a block of stage {found.stage.name!r} has {count:,} threads, virtual ones included",
+            primitive="draw",
+            fix="bind fewer: no GPU runs so many together",
+        )
     shape = [extents[loop] for loop in inside]
     places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
     at: dict[Var, np.ndarray] = {loop.var: np.zeros((1,), np.int64) for loop in loops}
@@ -77,6 +85,12 @@ def tile_of(found: StageBounds) -> Tile:
     copy = np.zeros(places.shape[1:], np.int64)
     for loop in virtual:
         copy = copy * extents[loop] + at[loop.var]
+    there = np.ones(places.shape[1:], bool)  # a split that does not divide goes on beyond the last element
+    for axis, at_axis in zip(found.stage.op.axis, elements, strict=True):
+        span = found.ranges[axis]
+        if isinstance(span.min, IntImm) and isinstance(span.extent, IntImm):
+            there &= at_axis < span.min.value + span.extent.value
+    elements, number, copy = [values[there] for values in elements], number[there], copy[there]
     names = [axis.name for axis in found.stage.op.axis]
     return _matrix(found.stage.name, names, elements, number, copy, block, tuple(extents[v] for v in virtual))
 

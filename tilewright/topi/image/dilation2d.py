@@ -9,7 +9,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import max as reduce_max
 from ...tensor.reduction import min_value
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, integers, rank_of, same, tensor
+from ..argument_checks import integers, rank_of, result_type, same, tensor
 from ..nn.window import padding_of
 
 
@@ -56,7 +56,7 @@ def _dilated(data: Any, filter: Any, window: tuple[Any, Any, Any], out_dtype: An
     (sy, sx), (dy, dx) = integers(window[0], 2, "stride", name, 1), integers(window[2], 2, "dilations", name, 1)
     covered = [(taps["H"] - 1) * dy + 1, (taps["W"] - 1) * dx + 1]
     before, after = padding_of(window[1], covered, name)
-    kind = element_type(out_dtype or x.dtype, name)
+    kind = result_type(out_dtype, x, name)
     ry, rx = reduce_axis((0, taps["H"]), name="ry"), reduce_axis((0, taps["W"]), name="rx")
     lowest = o.const(float("-inf"), kind) if kind.is_float else min_value(str(kind))
     places = {

@@ -10,7 +10,7 @@ from ...core.errors import UserError
 from ...expr.intrinsics import TABLE
 from ...expr.operators import cast, const, floordiv, floormod
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import dimension, dimensions, divisor, integer, rank_of, same, tensor
+from ..argument_checks import dimension, dimensions, divisor, flag, integer, rank_of, same, tensor
 from .normalization import Group, floats
 
 _rsqrt, _sqrt = TABLE["rsqrt"], TABLE["sqrt"]
@@ -70,7 +70,7 @@ def batch_norm(
     _per_channel(given, data, channel, "batch_norm")
     factor, shift = gamma if scale is not False else None, beta if center is not False else None
     small = 1e-5 if epsilon is None else epsilon
-    if training:
+    if flag(training, "training", "batch_norm"):
         part = 0.1 if momentum is None else momentum
         return _trained(data, channel, (factor, shift), (moving_mean, moving_var), (small, part))
 
@@ -197,7 +197,7 @@ def group_norm(
     UserError
         Where the groups do not divide the channels.
     """
-    data = tensor(data, "data", "group_norm")
+    data = floats(data, "group_norm")
     channel = dimension(channel_axis, data.ndim, "group_norm")
     inner = dimensions(axes, data.ndim, "group_norm", "axes")
     parts = _parts(data, channel, integer(num_groups, "num_groups", "group_norm", 1), inner)

@@ -15,7 +15,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.data_layout import Layout
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import divisor, element_type, integer, rank_of, same, tensor
+from ..argument_checks import divisor, integer, rank_of, result_type, same, tensor
 from .window import Window
 
 _AXES = {"H": "kh", "W": "kw"}
@@ -82,6 +82,8 @@ def depthwise_conv2d_NCHWc(
     """`Input` (N, C / b, H, W, b) convolved by channel with `Filter` (C·M / c, 1, KH, KW, 1, c)."""
     name = "depthwise_conv2d_NCHWc"
     x, w = _checked(Input, Filter, 6, (layout, out_layout), name, ("Input", "Filter"))
+    for d in (1, 4):
+        same(w.shape[d], 1, f"dimension {d} of Filter and 1", name)
     filters, channels = w.shape[0] * w.shape[5], x.shape[1] * x.shape[4]
     times = floordiv(filters, divisor(channels))
     same(times * channels, filters, "a multiple of Input's channels and Filter's filters", name)
@@ -119,7 +121,7 @@ def blocked(
 ) -> Tensor:
     """The sums over a window and the axes `over`; `channel` and `weight` say what each term reads."""
     view = Window(x, "NCHWc", dict(zip("HW", kernel, strict=True)), window, name, _AXES, "data_pad")
-    kind = element_type(out_dtype or x.dtype, name)
+    kind = result_type(out_dtype, x, name)
 
     def element(n: Any, o: Any, y: Any, z: Any, lane: Any) -> Any:
         kh, kw = view.axes["H"], view.axes["W"]

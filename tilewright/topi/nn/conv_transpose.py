@@ -10,7 +10,7 @@ from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import divisor, element_type, integer, integers, known, rank_of, same, tensor
+from ..argument_checks import divisor, integer, integers, known, rank_of, result_type, same, tensor
 from .sliding import Sliding
 from .window import padding_of
 
@@ -179,11 +179,11 @@ def transposed(
         (n - 1) * s + k - b - a + e
         for n, k, s, b, a, e in zip(x.shape[2:], w.shape[2:], steps, before, after, extra, strict=True)
     ]
-    if any((known(n) or 1) < 1 for n in sizes):
+    if any((least := known(n)) is not None and least < 1 for n in sizes):
         raise UserError(
             f"the result would be empty: {[str(n) for n in sizes]}", primitive=primitive, fix="give less padding"
         )
-    return _spread(x, w, (steps, before, sizes), element_type(out_dtype or x.dtype, primitive), parts, primitive)
+    return _spread(x, w, (steps, before, sizes), result_type(out_dtype, x, primitive), parts, primitive)
 
 
 def _spread(

@@ -10,7 +10,7 @@ from ...expr.operators import floordiv
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import divisor
+from ..argument_checks import divisor, result_type
 from .window import SPATIAL, Window, extents, same_extent
 
 _POSITION = {"N": "nn", "C": "ff", "D": "zz", "H": "yy", "W": "xx"}
@@ -45,7 +45,7 @@ def convolution(
     view = Window(data, layout, weights, window, primitive, _WINDOW, "pad_temp")
     channel = reduce_axis((0, weights["I"]), name="rc")
     inside = {"I": channel, **view.axes}
-    kind = out_dtype or data.dtype
+    kind = result_type(out_dtype, data, primitive)
 
     def element(*position: Any) -> Any:
         at = dict(zip(layout, position, strict=True))

@@ -66,7 +66,7 @@ def correlation_nchw(
     before, after = padding_of(padding, [pairs.size, pairs.size], _NAME)
     one, other = (pad(t, [0, 0, *before], [0, 0, *after]) for t in (a, b))
     places = [pairs.places(n + p + q) for n, p, q in zip(a.shape[2:], before, after, strict=True)]
-    if any((known(n) or 1) < 1 for n in places):
+    if any((count := known(n)) is not None and count < 1 for n in places):
         raise UserError(
             f"images of {a.shape[2]} x {a.shape[3]} hold no patch with a border of {pairs.border}",
             primitive=_NAME,
@@ -74,7 +74,7 @@ def correlation_nchw(
         )
     channels, (rows, columns) = a.shape[1], (pairs.size, pairs.size)
     rc, ry, rx = reduce_axis((0, channels), "rc"), reduce_axis((0, rows), "ry"), reduce_axis((0, columns), "rx")
-    terms = o.cast("float32", channels * (rows * columns))
+    terms = o.cast("float32", channels) * float(rows * columns)
 
     def element(n: Any, q: Any, i: Any, j: Any) -> Any:
         y, x = i * pairs.step + pairs.reach + ry, j * pairs.step + pairs.reach + rx

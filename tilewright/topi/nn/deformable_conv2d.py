@@ -10,7 +10,7 @@ from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import divisor, element_type, integer, known, rank_of, same, tensor, wide_float
+from ..argument_checks import divisor, integer, known, rank_of, result_type, same, tensor, wide_float
 from .window import numbers, padding_of, positions
 
 _DOCUMENTED = """
@@ -120,7 +120,7 @@ def _deformed(
         return _between(lambda r, q: at(x, n, c, r, q), place, (height, width), x.dtype)
 
     read: Tensor = compute((x.shape[0], channels, rows, columns, *places), tap, f"{name}_taps")
-    return _summed(read, w, filters, grouped, element_type(kind or x.dtype, name), last, name)
+    return _summed(read, w, filters, grouped, result_type(kind, x, name), last, name)
 
 
 def _between(read: Callable[[Any, Any], Any], place: list[Any], sizes: tuple[Any, Any], dtype: Any) -> Any:

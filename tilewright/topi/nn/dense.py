@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from ..argument_checks import result_type
 from .window import extents, same_extent
 
 
@@ -16,7 +17,7 @@ def dense(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: s
     """
     rows, columns = extents(data, "data", "NI", "dense"), extents(weight, "weight", "OI", "dense")
     same_extent(rows["I"], columns["I"], "data's and weight's second extents", "dense")
-    kind = out_dtype or data.dtype
+    kind = result_type(out_dtype, data, "dense")
     k = reduce_axis((0, rows["I"]), name="k")
     shape = rows["N"], columns["O"]
     product: Tensor = compute(

@@ -9,7 +9,7 @@ from ...expr.operators import cast, is_const
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, flag, rank_of, same, tensor
+from ..argument_checks import flag, rank_of, result_type, same, tensor
 
 
 def matmul(
@@ -53,7 +53,7 @@ def matmul(
     transpose_a, transpose_b = _turned(transpose_a, transpose_b, "matmul")
     (m, k_a), (n, k_b) = a.shape[:: -1 if transpose_a else 1], b.shape[:: 1 if transpose_b else -1]
     same(k_a, k_b, "the extents of tensor_a and tensor_b that are summed over", "matmul")
-    kind, k = element_type(out_dtype or a.dtype, "matmul"), reduce_axis((0, k_a), name="k")
+    kind, k = result_type(out_dtype, a, "matmul"), reduce_axis((0, k_a), name="k")
 
     def element(i: Any, j: Any) -> Any:
         left = a(k, i) if transpose_a else a(i, k)
@@ -117,7 +117,7 @@ def batch_matmul(
     transpose_a, transpose_b = _turned(transpose_a, transpose_b, "batch_matmul")
     (m, k_a), (n, k_b) = a.shape[1:][:: -1 if transpose_a else 1], b.shape[1:][:: 1 if transpose_b else -1]
     same(k_a, k_b, "the extents of tensor_a and tensor_b that are summed over", "batch_matmul")
-    kind, k = element_type(out_dtype or a.dtype, "batch_matmul"), reduce_axis((0, k_a), name="k")
+    kind, k = result_type(out_dtype, a, "batch_matmul"), reduce_axis((0, k_a), name="k")
 
     def element(batch: Any, i: Any, j: Any) -> Any:
         first, second = (0 if only else batch for only in once)

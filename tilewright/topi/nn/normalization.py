@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from ...core.errors import UserError
@@ -43,10 +44,8 @@ class Group:
             )
         self.kind = sum_type(self.data.dtype)
         self.kept = [n for d, n in enumerate(self.data.shape) if d not in self.axes]
-        size: Any = const(1)
-        for d in self.axes:
-            size = size * self.data.shape[d]
-        self.size = cast(self.kind, size)
+        # As a float: there may be more elements than an integer of an extent's type counts.
+        self.size: Any = reduce(multiply, (cast(self.kind, self.data.shape[d]) for d in self.axes))
 
     def value(self, indices: Sequence[Any]) -> Any:
         """An element, in the type of the sums."""

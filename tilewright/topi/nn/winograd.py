@@ -17,11 +17,13 @@ from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, flag, integer, known, rank_of, same, tensor
+from ..argument_checks import element_type, flag, integer, known, rank_of, result_type, same, tensor
 from .pad import pad
 from .window import numbers, padding_of, positions
 
 _POINTS = [Fraction(n, d) for n, d in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2))]
+_LARGEST = len(_POINTS) + 1
+"""Rows of the largest tile: more points would be so far apart that sums lose their precision."""
 
 
 def winograd_matrices(tile_size: int, kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -83,11 +85,11 @@ def winograd_transform_matrices(tile_size: int, kernel_size: int, out_dtype: Any
     """
     name = "winograd_transform_matrices"
     m, r = integer(tile_size, "tile_size", name, 1), integer(kernel_size, "kernel_size", name, 1)
-    if not 2 <= m + r - 1 <= 8:
+    if not 2 <= m + r - 1 <= _LARGEST:
         raise UserError(
             f"tile_size={m} with kernel_size={r} takes tiles of {m + r - 1}",
             primitive=name,
-            fix="keep tile_size + kernel_size - 1 between 2 and 8",
+            fix=f"keep tile_size + kernel_size - 1 between 2 and {_LARGEST}",
         )
     kind = element_type(out_dtype, name)
     a, b, g = (_constants(values, kind, shown) for values, shown in zip(winograd_matrices(m, r), "ABG", strict=True))
@@ -133,7 +135,24 @@ def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
     size = known(w.shape[2])
     if size is None or size != known(w.shape[3]):
         raise UserError(f"kernel {w.name!r} has the shape {list(w.shape)}", primitive=name, fix="give square kernels")
+    if not w.dtype.is_float:
+        raise UserError(
+            f"kernel {w.name!r} has type {w.dtype}, but transforms of kernels have fractions",
+            primitive=name,
+            fix='convert it: topi.cast(kernel, "float32")',
+        )
     return _transformed_kernel(w, integer(tile_size, "tile_size", name, 1), size, w.dtype)
+
+
+def _check_precision(tile: int, size: int, what: str, name: str) -> None:
+    """Check that tiles are not so large that sums would lose their precision."""
+    n = tile + size - 1
+    if n > _LARGEST:
+        raise UserError(
+            f"{what}, whose tiles of {n}×{n} would lose their precision",
+            primitive=name,
+            fix=f"use {name.replace('_winograd', '')}, or kernels that take tiles of at most {_LARGEST}×{_LARGEST}",
+        )
 
 
 def _transformed_kernel(w: Tensor, tile: int, size: int, kind: Any, last: bool = False) -> Tensor:
@@ -257,7 +276,7 @@ def _convolved(
             primitive=name,
             fix=f"use conv2d_{layout.lower()} for other strides and dilations",
         )
-    kind = element_type(out_dtype or x.dtype, name)
+    kind = result_type(out_dtype, x, name)
     if not kind.is_float:
         raise UserError(
             f"the results are to be {kind}, but transforms of kernels have fractions",
@@ -272,6 +291,7 @@ def _convolved(
                 primitive=name,
                 fix="give what conv2d_winograd_weight_transform returned, or pre_computed=False",
             )
+        _check_precision(tile, size, f"weight has the shape {list(w.shape)}", name)
         channels, filters = w.shape[2], w.shape[3]
     else:
         at = 0 if last else 2  # of the kernels' heights
@@ -279,6 +299,7 @@ def _convolved(
         if not size or known(w.shape[at + 1]) != size:
             raise UserError(f"weight has the shape {list(w.shape)}", primitive=name, fix="give square kernels")
         tile = 4 if size == 3 else 2
+        _check_precision(tile, size, f"weight {w.name!r} has kernels of {size}×{size}", name)
         packed = _transformed_kernel(w, tile, size, kind, last)
         channels, filters = packed.shape[2:]
     same(x.shape[layout.index("C")], channels, "the channels of data and weight", name)
