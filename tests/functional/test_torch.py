@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -315,6 +316,26 @@ def test_accelerate_replaces_what_is_faster_and_undoes_it(monkeypatch: pytest.Mo
     monkeypatch.setattr(acceleration, "in_turns", lambda *_: [1.0, 2.0])
     tw.accelerate(model, x)  # which makes the model slower, and so is not kept
     assert type(model[0].depthwise) is torch.nn.Conv2d
+
+
+def test_accelerate_says_which_layer_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.nn import acceleration
+
+    said: list[str] = []
+    steps: list[None] = []
+
+    @contextmanager
+    def seen(total: int) -> Iterator[tuple[Any, Any]]:
+        assert total == 3
+        yield said.append, lambda: steps.append(None)
+
+    monkeypatch.setattr(acceleration, "progress", seen)
+    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 1.0))
+    tw.accelerate(
+        torch.nn.Sequential(Block(torch.nn.Conv2d), torch.nn.Conv2d(8, 4, 1)).eval(), torch.randn(1, 8, 10, 11)
+    )
+    assert said == ["0.depthwise", "1", "the whole model"]
+    assert len(steps) == 2
 
 
 def test_accelerate_measures_what_is_expected_to_be_slower(monkeypatch: pytest.MonkeyPatch) -> None:

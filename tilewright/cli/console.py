@@ -1,12 +1,10 @@
-"""Talking to the person at the terminal: errors, and a progress line while work goes on."""
+"""Talking to the person at the terminal: lines, headings and errors."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -53,29 +51,3 @@ def fitted(line: str) -> str:
         return line
     columns = shutil.get_terminal_size().columns
     return line if width(line) <= columns else line[: max(columns - 1, 1)] + "…"
-
-
-@contextmanager
-def progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """A line on stderr that says what goes on and vanishes at the end; none where stderr is not a terminal.
-
-    Gives `say(what)` and `step()`, which counts one of `total` as done.
-    """
-    if not is_terminal(sys.stderr):
-        yield lambda what: None, lambda: None
-        return
-    from rich import progress as rich
-    from rich.console import Console
-
-    columns = (
-        rich.SpinnerColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TimeElapsedColumn(),
-        rich.TextColumn("{task.description}", markup=False),
-    )
-    # stdout stays as it is: it may be a file while stderr is a terminal.
-    # Few refreshes: each takes a little time from the core that is being timed.
-    screen = Console(stderr=True)
-    with rich.Progress(*columns, console=screen, transient=True, redirect_stdout=False, refresh_per_second=4) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda what: bar.update(task, description=one_line(what)), lambda: bar.advance(task)

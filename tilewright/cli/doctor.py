@@ -18,6 +18,7 @@ from ..core.errors import TVMError
 from ..core.version import __version__
 from ..measure.children import package_path
 from ..report.environment import cpu_name, versions
+from ..report.progress import progress
 from ..report.table import Column, table
 from ..runtime.device import device
 from .console import heading, print_lines
@@ -42,8 +43,6 @@ _PACKAGES = (
 
 def doctor() -> None:
     """Print what can be built and run here."""
-    from .console import progress
-
     found: dict[str, dict[str, Any]] = {}
     with progress(len(TARGETS)) as (say, step):
         for kind in TARGETS:

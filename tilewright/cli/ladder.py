@@ -12,8 +12,9 @@ from ..ladder.rivals import has_torch, numpy_row, torch_row
 from ..ladder.rung import Ladder, Rung
 from ..ladder.trial import Trial
 from ..report.files import folder
+from ..report.progress import progress
 from ..runtime.device import Device
-from .console import heading, print_lines, progress
+from .console import heading, print_lines
 from .devices import choose_device
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130

@@ -13,6 +13,7 @@ from ..driver import build
 from ..ladder.climb import Outcome, plan
 from ..ladder.rivals import has_torch, numpy_row, torch_row
 from ..ladder.trial import Trial
+from ..report.progress import progress
 from ..report.table import Column, table
 from ..report.units import NONE, duration, error, factor
 from ..runtime.array import array
@@ -20,7 +21,6 @@ from ..runtime.device import Device
 from ..topi.templates.workload import Convolution
 from ..tune.space.config import Config
 from ..tune.task import Program
-from .console import progress
 
 _REPEAT, _MILLISECONDS = 11, 10
 _COLUMNS = (Column("", right=False), Column("time"), Column("GFLOPS"), Column("× untuned"), Column("max error"))

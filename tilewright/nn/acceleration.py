@@ -18,6 +18,7 @@ from ..functional.problem import Problem
 from ..functional.signature import FLOATS, Arrays, CallOptions, signature
 from ..functional.torch_arguments import type_in_autocast
 from ..functional.torch_timing import Around, both, in_turns
+from ..report.progress import progress
 from ..report.table import Column, table
 from . import modules
 
@@ -161,9 +162,13 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
             return done
         measured: dict[Problem, tuple[float, float]] = {}
         try:
-            for name, layer in seen.items():
-                _measure(done, name, layer, tune, measured)
-            _prove(done, model, inputs, on_gpu=gpu >= 0)
+            with progress(len(seen) + 1) as (say, step):
+                for name, layer in seen.items():
+                    say(name)
+                    _measure(done, name, layer, tune, measured)
+                    step()
+                say("the whole model")
+                _prove(done, model, inputs, on_gpu=gpu >= 0)
         except BaseException:  # nobody gets what could take the replacements back
             done.undo()
             raise
