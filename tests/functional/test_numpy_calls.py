@@ -285,6 +285,18 @@ def test_types_that_no_kernel_has_are_named_with_their_argument(dtype: object, n
         tw.conv2d(x, w.astype(dtype), groups=2)
 
 
+def test_results_larger_than_a_cache_begin_with_a_line() -> None:
+    """Kernels store whole lines past the caches only where they are whole lines."""
+    height = tw.cpu().attributes.l2_cache_bytes // (32 * 64 * 4) + 1
+    x, w = random(1, height, 64, 32), random(32, 1, 1, 1)
+    for _ in range(3):
+        y = tw.conv2d(x, w, groups=32, layout="NHWC")
+        assert y.ctypes.data % 64 == 0
+        assert y.flags.c_contiguous
+        assert y.flags.writeable
+    np.testing.assert_allclose(y, x * w[:, 0, 0, 0], rtol=1e-6)
+
+
 def test_memory_between_kernels_is_shared_by_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     spare: list[running._Piece] = []
     monkeypatch.setattr(running, "_spare", spare)

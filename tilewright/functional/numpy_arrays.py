@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import UserError
 from ..core.text import kind_of
+from ..runtime.cpu_driver import ALIGNMENT
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
 from . import launcher
@@ -93,7 +96,9 @@ def _prepared(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -
 def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, extras: Extra) -> Run:
     """The compiled launcher itself, which finds the memory of each array."""
     start: Any = program.direct
-    pool, parallel, empty = POOL, program.program.parallel, np.empty
+    pool, parallel = POOL, program.program.parallel
+    large = prod(shape) * np.dtype(dtype).itemsize > cpu().attributes.l2_cache_bytes
+    empty: Any = partial(_at, ALIGNMENT) if large else np.empty  # whole lines, which kernels may store past the caches
     w, bias, residual, out = extras
 
     def run_into(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
