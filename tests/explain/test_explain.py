@@ -266,7 +266,7 @@ def test_sizes_of_one_name_are_told_apart_as_variables() -> None:
 
 @pytest.mark.parametrize(("inner", "width"), [(8, 16), (4, 2)])
 def test_fragments_are_counted_as_they_are_loaded(inner: int, width: int) -> None:
-    """Where eight terms are no neighbours, each element is a load of its own."""
+    """Where eight terms are not neighbours, each element is a load of its own."""
     A, B = (te.placeholder((32 // inner, 16, inner), "float16", name) for name in "AB")
     r, c = te.reduce_axis((0, 32 // inner), "r"), te.reduce_axis((0, inner), "c")
 

@@ -25,6 +25,9 @@ from .signature import FLOATS, Arrays, Described, Signature, options_of, signatu
 Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls = PreparedCalls()
+LARGE = 1 << 20
+"""Bytes of a result from which a microsecond is worth having it begin with a cache line: kernels may store whole lines
+past the caches."""
 
 
 def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any:
@@ -97,8 +100,8 @@ def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, 
     """The compiled launcher itself, which finds the memory of each array."""
     start: Any = program.direct
     pool, parallel = POOL, program.program.parallel
-    large = prod(shape) * np.dtype(dtype).itemsize > cpu().attributes.l2_cache_bytes
-    empty: Any = partial(_at, ALIGNMENT) if large else np.empty  # whole lines, which kernels may store past the caches
+    large = prod(shape) * np.dtype(dtype).itemsize >= LARGE
+    empty: Any = partial(_at, ALIGNMENT) if large else np.empty
     w, bias, residual, out = extras
 
     def run_into(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
