@@ -39,7 +39,7 @@ def loop(var: Var, extent: int | Expr, body: Stmt, kind: LoopKind = LoopKind.SER
 def launch(body: Stmt, name: str = "main_kernel", **threads: tuple[Var, int | Expr]) -> Launch:
     """`launch(body, blockIdx_x=(bx, 4), threadIdx_x=(tx, 32))`"""
     bound = tuple((ThreadTag(tag.replace("_", ".")), var, op.as_expr(extent)) for tag, (var, extent) in threads.items())
-    return Launch(name, bound, body, 0)
+    return Launch(name, bound, body, 0, False)
 
 
 def at(buffer: Buffer, *indices: Expr | int) -> Load:

@@ -61,7 +61,7 @@ def thread(tag: str, extent: Any, body: Callable[[Var], Stmt] | Stmt) -> For:
 
 def launch(body: Stmt, name: str = "kernel", **threads: tuple[Var, Any]) -> Launch:
     """`launch(body, bx=(var, extent), ...)`"""
-    return Launch(name, tuple((TAGS[t], var, as_expr(extent)) for t, (var, extent) in threads.items()), body, 0)
+    return Launch(name, tuple((TAGS[t], var, as_expr(extent)) for t, (var, extent) in threads.items()), body, 0, False)
 
 
 def alloc(buffer: Buffer, *body: Stmt) -> Allocate:

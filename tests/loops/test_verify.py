@@ -202,7 +202,7 @@ def test_launches_do_not_nest_and_name_an_index_once() -> None:
     broken(launch(launch(NOTHING, tx=(j, 4)), bx=(i, 8)), rule=rule)
     broken(thread("bx", 4, launch(NOTHING, tx=(j, 4))), rule=rule)
     tag = TAGS["tx"]
-    twice = Launch("k", ((tag, i, ONE), (tag, j, ONE)), NOTHING, 0)
+    twice = Launch("k", ((tag, i, ONE), (tag, j, ONE)), NOTHING, 0, False)
     broken(twice, rule="a launch names each real hardware index at most once")
     broken(launch(NOTHING, vt=(i, 2)), rule="a launch names each real")
     broken(launch(NOTHING, tx=(i, HALF)), rule="the extent of threadIdx.x, .*, has type float32")

@@ -46,6 +46,7 @@ from .matrix import write_product
 from .matrix_loop import write_product_loop
 from .merged_loads import loads_at_risk
 from .names import Names
+from .padded_loads import unrolled_loops
 from .vector_accesses import VectorAccesses
 from .vectors import flat_index
 from .warpgroups import write_warpgroup
@@ -95,6 +96,7 @@ class KernelWriter:
         self.copies_where, self.has_matrices = "", False
         self.low_sums = LowSums(kernel.launch.body)
         self.at_risk = loads_at_risk(kernel)
+        self.unrolled = unrolled_loops(kernel.launch.body)
 
     def write(self) -> str:
         """The whole kernel."""

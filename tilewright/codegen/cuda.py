@@ -16,6 +16,7 @@ from .atomics import CUDA_HELPERS, cuda_atomic
 from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signature, storage_dtype
 from .dots import dot_helpers
 from .matrix_helpers import matrix_helpers
+from .padded_loads import HELPERS as SETTLED
 from .warpgroup_helpers import WARPGROUP_HELPERS
 
 _MATRIX = r"(?:mma|ldmatrix|word_of|dp4a|swizzled|tf32|bf16|promote|add_low|shared_address|wgmma|fence_async)(?:_\w+)?"
@@ -183,6 +184,7 @@ class Cuda(Dialect):
         **dot_helpers(DOTS),
         **WARPGROUP_HELPERS,
         "unmerged": _UNMERGED,
+        **SETTLED,
         **{f"{kind}_pair": _pair(kind, letters) for kind, letters in (("float16", "f16"), ("bfloat16", "bf16"))},
     }
     intrinsics: ClassVar[dict[str, str]] = _intrinsics()
@@ -198,7 +200,7 @@ class Cuda(Dialect):
         "|".join(
             (
                 *(*OWNED, r"make_\w+", "unmerged", "exp2_normal_float32", "sigmoid_float32", r"atomic\w+"),
-                *(r"copy_\d+(?:_or_zeros)?(?:_where)?", _MATRIX),
+                *(r"copy_\d+(?:_or_zeros)?(?:_where)?", r"settled_\d", _MATRIX),
             )
         )
     )

@@ -13,6 +13,7 @@ from .c_expr import OR, ExprWriter
 from .dialect import Dialect
 from .kernel import Kernel, root
 from .names import Names
+from .padded_loads import padded_load
 from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_of, reads, strict_loads
 
 
@@ -24,6 +25,7 @@ class Writer(Protocol):
     names: Names
     expr: ExprWriter
     aligned: set[Buffer]
+    unrolled: frozenset[n.Var]
 
     def _line(self, text: str) -> None: ...
     def _access(self, buffer: Any, index: n.Expr) -> str: ...
@@ -96,8 +98,8 @@ class VectorAccesses:
                 kind = self.by.dialect.vector_type(load.source.dtype, width)
                 text = self.load(load, start, width)
                 if guarded is not None:
-                    zeros = self.by.dialect.vector_zeros(load.source.dtype, width)
-                    text = f"{self.by.expr(wanted.condition, OR)} ? {text} : {zeros}"  # type: ignore[attr-defined]
+                    condition = wanted.condition  # type: ignore[attr-defined]
+                    text = padded_load(self.by, condition, text, load.source.dtype, width)
                 self.by._line(f"const {kind} {name} = {text};")
                 for lane in range(width):
                     part = n.Var(name, load.source.dtype)

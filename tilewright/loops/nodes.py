@@ -260,17 +260,20 @@ class Seq(Stmt):
 class Launch(Stmt):
     """A kernel launch: `threads` maps each hardware index used to (variable, extent).
 
-    `resident` is how many blocks the compiler makes room for on a multiprocessor; with 0 it decides by itself.
+    `resident` is how many blocks the compiler makes room for on a multiprocessor; with 0 it decides by itself. With
+    `whole_words`, words of padded 16-bit floats are complete before they are taken apart: `codegen/padded_loads.py`.
     """
 
     name: str
     threads: tuple[tuple[ThreadTag, Var, Expr], ...]
     body: Stmt
     resident: int
+    whole_words: bool
 
     def with_body(self, body: Stmt, threads: tuple[tuple[ThreadTag, Var, Expr], ...] | None = None) -> Launch:
         """This launch with another body, and with other extents where they are given."""
-        return Launch(self.name, self.threads if threads is None else threads, body, self.resident)
+        threads = self.threads if threads is None else threads
+        return Launch(self.name, threads, body, self.resident, self.whole_words)
 
 
 NOTHING = Seq(())

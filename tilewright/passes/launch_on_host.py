@@ -57,7 +57,7 @@ def launch_on_host(function: Function, target: Target, options: Options) -> Func
         body = body.body
     for buffer in reversed(inside):
         body = Allocate(buffer, body)
-    made: Stmt = Launch(f"{function.name}_kernel", (), body, 0)
+    made: Stmt = Launch(f"{function.name}_kernel", (), body, 0, False)
     for buffer in reversed(outside):
         made = Allocate(buffer, made)
     return function.with_body(made)
@@ -80,7 +80,7 @@ class _Parts:
             return stmt
         if not _calls_packed(stmt):
             self.count += 1
-            return Launch(self.name if self.count == 1 else f"{self.name}_{self.count - 1}", (), stmt, 0)
+            return Launch(self.name if self.count == 1 else f"{self.name}_{self.count - 1}", (), stmt, 0, False)
         if isinstance(stmt, Seq):
             groups = groupby(stmt.stmts, _calls_packed)
             parts = ([self.host(part) for part in run] if called else [self.host(seq(*run))] for called, run in groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from ..core.errors import Suspect, UserError
@@ -30,7 +31,7 @@ from ..loops.nodes import (
 )
 from ..loops.thread_extents import last_stage, thread_extents, thread_loops
 from ..loops.walk import statements
-from ..schedule.primitives.annotate import RESIDENT_BLOCKS
+from ..schedule.primitives.annotate import RESIDENT_BLOCKS, WHOLE_WORDS
 
 _Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # the buffer, and the thread indices restricted to 0
 _NONE: frozenset[Buffer] = frozenset()
@@ -75,8 +76,13 @@ def _launch(stmt: For, names: _Names) -> Launch:
     body = _alone(body, tuple(var for tag, var in threads.items() if tag.is_thread))
     ordered = sorted(extents.items(), key=lambda item: _ORDER[item[0]])
     indices = tuple((tag, threads[tag], extent) for tag, extent in ordered)
-    asked = [int(value) for loop in loops for key, value in loop.pragmas if key == RESIDENT_BLOCKS]
-    return Launch(names.fresh(), indices, body, max(asked, default=0))
+    resident, whole_words = (_asked(loops, key) for key in (RESIDENT_BLOCKS, WHOLE_WORDS))
+    return Launch(names.fresh(), indices, body, resident, bool(whole_words))
+
+
+def _asked(loops: Sequence[For], pragma: str) -> int:
+    """The largest number that a pragma of the loops gives; 0 without one."""
+    return max((int(value) for loop in loops for key, value in loop.pragmas if key == pragma), default=0)
 
 
 def _refuse_parallel(kernel: Stmt) -> None:

@@ -67,8 +67,8 @@ def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule,
     return _annotated(schedule, stage, loop, LoopKind.PARALLEL, "parallel")
 
 
-RESIDENT_BLOCKS, NONTEMPORAL_STORES = "resident_blocks", "nontemporal_stores"
-NUMBERS = ("auto_unroll_max_step", "unroll_explicit", RESIDENT_BLOCKS, GUARDED_READS, NONTEMPORAL_STORES)
+RESIDENT_BLOCKS, WHOLE_WORDS, NONTEMPORAL_STORES = "resident_blocks", "whole_words", "nontemporal_stores"
+NUMBERS = ("auto_unroll_max_step", "unroll_explicit", RESIDENT_BLOCKS, WHOLE_WORDS, GUARDED_READS, NONTEMPORAL_STORES)
 """Pragmas whose value is a whole number."""
 IMPORTS = ("import_llvm", "import_c")  # pragmas whose value is code, or the path of a file that holds it
 LAUNCH_POINT, STRIDE_PATTERN, BARRIER_WHEN_FINISH = TASKS = (
@@ -90,6 +90,8 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     `unroll_explicit=0` leaves that to the back end's compiler. `resident_blocks=N`, of a loop bound to a hardware
     index, has CUDA's compiler limit the registers of a thread so that N blocks fit a multiprocessor (the second operand
     of `__launch_bounds__`), or fewer blocks where a thread would spill 64 bytes; other targets have no such limit.
+    `whole_words=1`, of such a loop, has CUDA's compiler choose between memory and a border's zeros before it takes the
+    16-bit floats of a word apart: it predicates fewer instructions, so more loads may be under way at a time.
     `guarded_reads=1`, of any loop of a stage, has the stages that it reads computed only for the iterations that its
     guards let through, where its loops run further than the axis that they split: of a tile that leaves its group of
     rows, only rows of that group. `nontemporal_stores=1` has CPUs write whole vectors to memory past their caches, in

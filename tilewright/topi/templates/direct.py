@@ -15,16 +15,15 @@ from math import gcd, prod
 from typing import Any
 
 from ...schedule.handle import ScheduleHandle
+from ...schedule.primitives.annotate import RESIDENT_BLOCKS, WHOLE_WORDS
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
-from ...tune.space.knobs import split_knob, value_knob
-from ...tune.space.predicates import innermost
-from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .declarations import sums_of
 from .direct_choice import expected as expected_of
 from .direct_choice import order, usual
+from .direct_knobs import TILES, by_rows, row_by_row, space, tile_of
 from .gpu import USUAL, Gpu
 from .images import Images
 from .layouts import LAYOUTS
@@ -34,116 +33,21 @@ from .tensors import Tensors
 from .window_cost import (
     ACCESS,
     BYTES,
-    REGISTERS,
     STEPS,
     Tile,
     Weights,
     Window,
-    even_threads,
     fits_shared,
-    own_channels,
-    own_filters,
     weights_of,
-    widest,
     windows,
 )
 from .workload import INTEGERS
 
 _CHANNELS = 32
-_THREADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 56, 64, 96, 128, 192, 256)
-_INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
-_LARGEST_BLOCK = 512
-_PLANE_BYTES, _ROW_BYTES = 2048, 128
-_RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8)
 _LIVE, _ASKED = 0.6, 1.01
 """The part of a thread's inputs and sums that is in registers at a time, below which it spills; and what a limit costs
 where nothing else is known: so the compiler's own choice comes first."""
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
-_TILES = ("tile_c", "tile_y", "tile_x")
-
-
-def space(of: Images) -> Space:
-    """The knobs.
-
-    `tile_c`: groups of channels (in NHWC filters), over blocks, threads and a thread's own; `tile_f`: filters of a
-    group, over blocks and a thread's own (in NHWC all of them are of `tile_c`); `tile_y`, `tile_x`: rows and columns,
-    over blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: what of it a thread
-    holds at a time, see `Window`; rows slide in NHWC only. `planes`: where windows are loaded from; a block may fetch
-    whole small images to shared memory first. `order`: which loop of a sum is outermost, over the terms or over a
-    thread's rows of results, which are then complete one after another. `resident`: how many blocks the compiler makes
-    room for on a multiprocessor; 0 leaves it the choice.
-    """
-    last = of.layout == "NHWC"
-    rows, columns = of.places
-    channels = of.filters if last else of.groups
-    threads = {i: sorted({*_THREADS, *even_threads(channels, i)}) for i in own_channels(of)}
-    mine = [[-1, t, i] for i in threads for t in threads[i] if t * i <= channels]
-    knobs = [
-        split_knob("tile_c", channels, "candidate", candidate=mine),
-        split_knob("tile_f", of.filters // of.groups, "candidate", candidate=[[-1, f] for f in own_filters(of)]),
-        split_knob("tile_y", rows, "candidate", candidate=_tiles(rows)),
-        split_knob("tile_x", columns, "candidate", candidate=_tiles(columns)),
-        value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
-        value_knob("window", [w.value for w in windows(of)]),
-        value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
-        replace(value_knob("order", ["terms"] if last or of.groups < of.shape[1] else ["terms", "rows"]), unsaid=0),
-        replace(value_knob("resident", _RESIDENT), unsaid=0),
-    ]
-
-    def aligned(choices: Mapping[str, Any]) -> bool:
-        chunk, slides = choices["chunk"].val, Window(choices["window"].val).slides
-        if choices["window"].val == Window.NONE.value and chunk > 1:
-            return False
-        if last and of.groups < of.shape[1]:  # whole vectors of a group, or single channels as in NCHW
-            return chunk in (1, widest(of)) and (chunk > 1 or not slides)
-        along = choices["tile_c"].size[-1] if last else choices["tile_x"].size[-1] * of.stride[1]
-        return bool(along % chunk == 0)
-
-    def small(choices: Mapping[str, Any]) -> bool:
-        tile = tile_of(choices)
-        return tile.steps(of) <= STEPS and tile.registers(of) <= REGISTERS
-
-    def ordered(choices: Mapping[str, Any]) -> bool:
-        return bool(choices["order"].val == "terms" or choices["window"].val == Window.ALL.value)
-
-    def block(choices: Mapping[str, Any]) -> bool:
-        return prod(int(choices[name].size[-2]) for name in _TILES) <= _LARGEST_BLOCK
-
-    def whole(choices: Mapping[str, Any]) -> bool:
-        covered = all(prod(choices[n].size[1:]) >= e for n, e in zip(("tile_y", "tile_x"), of.places, strict=True))
-        return choices["planes"].val == "memory" or bool(covered)
-
-    fits = f"{REGISTERS} registers and {STEPS} products per thread"
-    return (
-        Space(knobs)
-        .where(aligned, ("tile_c", "tile_x", "chunk", "window"), "a thread's tile of whole chunks", innermost)
-        .where(small, (*_TILES, "tile_f", "chunk", "window"), fits, innermost)
-        .where(whole, ("tile_y", "tile_x", "planes"), "whole planes in a block that shares them")
-        .where(ordered, ("window", "order"), "a whole window where rows of results are outermost")
-        .where(block, _TILES, f"at most {_LARGEST_BLOCK} threads per block", _threads)
-    )
-
-
-def _small(of: Images) -> bool:
-    """Whether blocks may fetch whole planes: rows too short for wide loads, and planes that are small."""
-    alone = of.layout == "NCHW" and of.groups == of.shape[1]
-    return alone and prod(of.shape[2:]) * BYTES[of.dtype] <= _PLANE_BYTES and of.shape[3] * BYTES[of.dtype] < _ROW_BYTES
-
-
-def _threads(choice: Any) -> int:
-    """Return the extent over threads."""
-    return int(choice.sizes[-2])
-
-
-def _tiles(extent: int) -> list[list[int]]:
-    threads = sorted({*_THREADS, *(-(-extent // i) for i in _INNER if -(-extent // i) <= _THREADS[-1])})
-    return [[-1, t, i] for t in threads for i in _INNER if t * i < extent + i and i < 2 * extent] or [[-1, 1, 1]]
-
-
-def tile_of(choices: Mapping[str, Any]) -> Tile:
-    """Return what a configuration has a thread compute."""
-    channels, filters, rows, columns = (choices[name].size[-1] for name in ("tile_c", "tile_f", "tile_y", "tile_x"))
-    return Tile(channels, filters, rows, columns, choices["chunk"].val, Window(choices["window"].val))
 
 
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
@@ -151,7 +55,8 @@ def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Ten
     tile = tile_of(config)
     turned = weights_of(of, tile) is Weights.SHARED
     block = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
-    return sums_of(of, data, weights, tile.chunk, turned, tile.rows if tile.window.slides else 0, block, bias)
+    sliding = tile.rows if tile.window.slides and not row_by_row(config) else 0
+    return sums_of(of, data, weights, tile.chunk, turned, sliding, block, bias)
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -160,9 +65,17 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     weights = t.sums.op.input_tensors[1]
     planes = s.cache_read(t.data, "shared", [padded]) if config["planes"].val == "shared" else None
     sums = t.in_registers(s)
-    block, thread, vector = _tile(of, config, s, out)
-    s[sums].compute_at(s[out], thread)
-    at, term = _order_terms(of, tile, s, sums, "order" in config and config["order"].val == "rows")
+    block, thread, row, vector = _tile(of, config, s, out)
+    if row_by_row(config):
+        s[out].unroll(row)
+        s[sums].compute_at(s[out], row)
+        at, term = _order_terms_of_row(s, sums)
+    else:
+        s[sums].compute_at(s[out], thread)
+        at, term = _order_terms(of, tile, s, sums, by_rows(config))
+    if t.finished is not None:
+        s[t.finished].set_scope("local")
+        s[t.finished].compute_at(s[out], row if row_by_row(config) else thread)
     if tile.window is Window.NONE:
         s[padded].compute_inline()
     else:
@@ -175,7 +88,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         s[padded].vectorize(together)
     if planes is not None:
         s[planes].compute_at(s[out], block)
-        counts = [config[name].size[-2] for name in _TILES]
+        counts = [config[name].size[-2] for name in TILES]
         fetch_together(s, planes, list(zip(_TAGS, counts, strict=True)), _together(of, config))
     held = weights_of(of, tile)
     if held is Weights.SHARED:
@@ -190,8 +103,10 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         if at_once > 1:
             s[mine].vectorize(s[mine].split(s[mine].fuse(*mine.op.axis), factor=at_once)[1])
     if "resident" in config and config["resident"].val:  # older records leave it to the compiler
-        s[out].pragma(thread, "resident_blocks", config["resident"].val)
-    width = gcd(config["tile_c" if of.layout == "NHWC" else "tile_x"].size[-1], _storable(of))
+        s[out].pragma(thread, RESIDENT_BLOCKS, config["resident"].val)
+    if "whole_words" in config and config["whole_words"].val:
+        s[out].pragma(thread, WHOLE_WORDS, 1)
+    width = _stored_together(of, config)
     if width > 1:
         s[out].vectorize(s[out].split(vector, factor=width)[1])
 
@@ -225,6 +140,14 @@ def _order_terms(
     if tile.window is Window.ROW:
         return ry, rx
     return channels[-1] if channels else None, rx
+
+
+def _order_terms_of_row(s: ScheduleHandle, sums: Tensor) -> tuple[IterVar | None, IterVar]:
+    """Order the loops over the terms of one row of a thread's results; returns what `_order_terms` does."""
+    ry, rx = sums.op.reduce_axis
+    s[sums].reorder(ry, rx, *sums.op.axis)
+    s[sums].unroll(ry)
+    return ry, rx
 
 
 def _turned(of: Images, config: Config) -> int:
@@ -261,7 +184,7 @@ def _share_weights(
     mine = s.cache_read(turned, "local", [sums])
     s[turned].set_scope("shared")
     s[turned].compute_at(s[place[0]], place[1])
-    names = ("tile_y", "tile_x", "tile_c") if of.layout == "NHWC" else _TILES
+    names = ("tile_y", "tile_x", "tile_c") if of.layout == "NHWC" else TILES
     threads = [config[n].size[-2] for n in names]
     tagged = list(zip(_TAGS, threads, strict=True))
     elements = _turned(of, config)
@@ -299,14 +222,28 @@ def _deal_out(s: ScheduleHandle, tensor: Tensor, jobs: IterVar, lanes: IterVar, 
     s[tensor].pragma(rounds, "auto_unroll_max_step", 0)  # the order is meant, whatever else threads could fetch
 
 
-def _storable(of: Images) -> int:
-    """How many neighbours of the result can be stored at once."""
-    extent = of.filters if of.layout == "NHWC" else of.places[1]
-    return gcd(extent, 16 // BYTES[of.dtype])
+def _stored_together(of: Images, config: Config) -> int:
+    """How many neighbours of the result a thread stores at once."""
+    extent, tile = (of.filters, "tile_c") if of.layout == "NHWC" else (of.places[1], "tile_x")
+    return gcd(config[tile].size[-1], extent, ACCESS // BYTES[of.dtype])
 
 
-def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar]:
-    """Split and bind the loops over results; returns the innermost ones of blocks and threads, and over neighbours."""
+def finishes_tiles(of: Images, config: Config) -> bool:
+    """Whether a test for the end of a row stands between two stores of a thread to neighbouring places.
+
+    Activations are not computed between them then: memory would take each store by itself. 16-bit results are converted
+    there anyway.
+    """
+    _, threads, own = config["tile_x"].size
+    parted = of.places[1] % (threads * own) > 0 and _stored_together(of, config) < own
+    return of.layout == "NCHW" and BYTES[of.dtype] >= 4 and parted
+
+
+def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+    """Split and bind the loops over results.
+
+    Returns the innermost ones of blocks and threads, and of a thread's own that over rows and the innermost one.
+    """
     last = of.layout == "NHWC"
     n, y, x, f = out.op.axis if last else (out.op.axis[0], *out.op.axis[2:], out.op.axis[1])
     outer, own = [], []
@@ -324,7 +261,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
     few = of.shape[0] * of.filters <= GRID_LIMIT
     bind_all(s, out, (planes, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
     bind_all(s, out, threads, _TAGS)
-    return tiles, threads[-1], inside[-1]
+    return tiles, threads[-1], yi, inside[-1]
 
 
 def covers(of: Images) -> bool:
@@ -337,8 +274,10 @@ def covers(of: Images) -> bool:
 
 def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
     """What the model of `direct_choice` expects of a configuration."""
-    channels, rows, columns = (int(choices[name].size[-2]) for name in _TILES)
+    channels, rows, columns = (int(choices[name].size[-2]) for name in TILES)
     tile = tile_of(choices)
+    if row_by_row(choices):
+        tile = replace(tile, window=Window.SLIDING)
     found = expected_of(of, tile, (channels, rows, columns), gpu)
     resident = choices["resident"].val
     if not resident:
@@ -369,4 +308,5 @@ ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     expected=expected,
     tailored=lambda target: tailored_to(Gpu.of(target)),
     starts_at_bias=True,
+    finishes_tiles=finishes_tiles,
 )

@@ -42,6 +42,11 @@ def never(of: Any) -> bool:
     return False
 
 
+def one_by_one(of: Any, config: Config) -> bool:
+    """Compute activations where results are stored."""
+    return False
+
+
 def unordered(of: Any) -> Sequence[dict[str, Any]]:
     """Rank nothing."""
     return []
@@ -85,6 +90,8 @@ class ScheduleStrategy(Generic[W]):
         Returns the strategy for a target: what it expects may depend on the hardware, its space does not.
     starts_at_bias : bool
         Whether `declare` takes a bias as well, at which the sums start: adding it then costs no instruction.
+    finishes_tiles : callable
+        Says of a configuration whether an activation is computed for all sums of a thread before it stores any result.
     timed : bool
         Whether its kernels have been timed on hardware. Before that only tuners take it: it is the choice of no call
         without records.
@@ -102,6 +109,7 @@ class ScheduleStrategy(Generic[W]):
     expected: Callable[[W, Mapping[str, Any]], Expectation] | None = None
     tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
     starts_at_bias: bool = False
+    finishes_tiles: Callable[[W, Config], bool] = one_by_one
     timed: bool = True
 
     def first(self, workload: W) -> Config:
@@ -300,10 +308,15 @@ class PackagedTemplate(Generic[W]):
         Its sums start at the bias `start`, where the strategy has them do so.
         """
         data, weights, *extras = inputs
-        shape = workload.out_shape
+        strategy = self.strategy(target)
         starting = () if start is None else (start,)
-        sums = self.strategy(target).declare(workload, data, weights, config, *starting)
-        return Tensors(data, weights, tuple(extras), sums, finish(sums, workload.result, expression, None, shape))
+        sums, finished = strategy.declare(workload, data, weights, config, *starting), None
+        reads_sums_only = len(extras) == len(starting)
+        if expression is not None and reads_sums_only and strategy.finishes_tiles(workload, config):
+            finished, expression = finish(sums, str(sums.dtype), expression, name="finished"), None
+        stored = sums if finished is None else finished
+        out = finish(stored, workload.result, expression, None, workload.out_shape)
+        return Tensors(data, weights, tuple(extras), sums, out, finished if out is not finished else None)
 
     def first(self, args: tuple[Any, ...], target: Target | None) -> Config:
         """The configuration to use where nothing was measured."""

@@ -11,13 +11,17 @@ from ...tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class Tensors:
-    """A convolution's tensors; `extras` are those that its epilogue adds. Without an epilogue, `sums` is `out`."""
+    """A convolution's tensors; `extras` are those that its epilogue adds. Without an epilogue, `sums` is `out`.
+
+    `finished` is what an activation makes of the sums, where a strategy has that done before results are stored.
+    """
 
     data: Tensor
     weights: Tensor
     extras: tuple[Tensor, ...]
     sums: Tensor
     out: Tensor
+    finished: Tensor | None = None
 
     @property
     def padded(self) -> Tensor:

@@ -1,0 +1,70 @@
+"""Loads of vectors that are zeros in a border, where several elements lie in one word: 16-bit floats.
+
+A word is loaded where a condition holds, and is zero elsewhere; its halves are taken afterwards. NVVM takes them in the
+branch that loads, so that instructions which wait for the load are predicated; since there are few predicates, ptxas
+issues them before the loads that follow, and a thread waits for memory several times instead of once. An empty assembly
+statement on the word, behind the choice, keeps halves from being taken before it. It costs no instruction. But nothing
+is known of a word behind it: where a condition is constant once loops are unrolled, the choice by it is made outside.
+Which form is faster differs from kernel to kernel (0.97 to 1.18 times as fast), so that schedules ask for it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..core.dtype import DType
+from ..core.hardware import LoopKind
+from ..expr import nodes as n
+from ..expr import operators as op
+from ..expr.traverse import post_order, variables
+from ..loops.nodes import For, Stmt
+from .c_expr import OR, ExprWriter
+from .dialect import Dialect, is_half
+from .kernel import Kernel
+
+
+def unrolled_loops(body: Stmt) -> frozenset[n.Var]:
+    """The variables of loops that the compiler unrolls."""
+    loops = (at for at in post_order(body) if isinstance(at, For))
+    return frozenset(loop.var for loop in loops if loop.kind is LoopKind.UNROLLED)
+
+
+class Writer(Protocol):
+    """What padded loads need of the writer of a kernel."""
+
+    dialect: Dialect
+    expr: ExprWriter
+    kernel: Kernel
+    unrolled: frozenset[n.Var]
+
+
+def padded_load(by: Writer, condition: n.Expr, text: str, dtype: DType, lanes: int) -> str:
+    """Return the choice between the load `text` of so many lanes, where `condition` holds, and zeros."""
+    zeros, name = by.dialect.vector_zeros(dtype, lanes), f"settled_{lanes}"
+    parts = _conjuncts(condition)
+    changing = [part for part in parts if not by.unrolled.issuperset(variables(part))]
+    asked = by.kernel.launch.whole_words and is_half(dtype) and name in by.dialect.helpers
+    if not asked or not changing:
+        return f"{by.expr(condition, OR)} ? {text} : {zeros}"
+    chosen = f"{by.expr.helper(name)}({by.expr(op.all_of(*changing), OR)} ? {text} : {zeros})"
+    constant = [part for part in parts if part not in changing]
+    return f"{by.expr(op.all_of(*constant), OR)} ? {chosen} : {zeros}" if constant else chosen
+
+
+def _conjuncts(condition: n.Expr) -> list[n.Expr]:
+    if isinstance(condition, n.And):
+        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
+    return [condition]
+
+
+def _settled(lanes: int, kind: str, words: str) -> str:
+    each = ", ".join(f'"+r"({word})' for word in words.split())
+    return f'{kind} settled_{lanes}({kind} v) {{\n  asm("" : {each});\n  return v;\n}}'
+
+
+HELPERS = {
+    "settled_2": _settled(2, "unsigned int", "v"),
+    "settled_4": _settled(4, "uint2", "v.x v.y"),
+    "settled_8": _settled(8, "uint4", "v.x v.y v.z v.w"),
+}
+"""Words that no instruction for their halves passes, by the number of 16-bit floats in them."""
