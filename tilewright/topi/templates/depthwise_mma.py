@@ -195,8 +195,11 @@ def _width(of: Depthwise, eights: int) -> int:
     return (eights - 1) * _EIGHT + _depth(of)
 
 
-def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the bands, the padded input, and the products over whole tiles."""
+def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+    """Declare the bands, the padded input, and the products over whole tiles, which start at a bias where there is one.
+
+    A bias that is added to the results is loaded when they are complete, and a block waits for it at its end.
+    """
     (images, channels, height, width), (kh, kw) = of.shape, of.kernel
     top, left = of.padding[0], _ahead(of, _fetch(of))
     before, depth = left - of.padding[1], _depth(of)
@@ -219,7 +222,8 @@ def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config) -> Ten
 
     def summed(n: Any, c: Any, y: Any, o: Any, j: Any) -> Any:
         seen = padded(n, c, y + ry, o * _EIGHT + k)
-        return reduce_sum(cast("float32", seen) * cast("float32", band(c, ry, k, j)), [ry, k])
+        start = None if bias is None else cast("float32", bias(c))
+        return reduce_sum(cast("float32", seen) * cast("float32", band(c, ry, k, j)), [ry, k], init=start)
 
     products = compute((images, channels, rows, eights, _EIGHT), summed, "products")
 
@@ -234,7 +238,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     """Tile the results over blocks and warps; inputs and bands in shared memory, sums in the registers of warps."""
     out = t.out
     (products,) = t.sums.op.input_tensors
-    padded, band = products.op.input_tensors
+    padded, band = (next(t for t in products.op.input_tensors if t.op.name == name) for name in ("padded", "band"))
     s[products].set_scope("local")
     n, c, y, x = out.op.axis
     n, image = s[out].split(n, factor=config["images"].val)
@@ -278,5 +282,5 @@ def covers(of: Depthwise) -> bool:
 
 runs_on = has_atoms(_TYPES.values())
 ON_GPU: ScheduleStrategy[Depthwise] = ranked_by_blocks(
-    space, schedule, declare, covers, blocks, Block.of, cost=_compared
+    space, schedule, declare, covers, blocks, Block.of, cost=_compared, starts_at_bias=True
 )
