@@ -386,9 +386,11 @@ class ExprWriter:
         return f"{self.helper(f'{dtype.scalar}_value')}({text})" if is_half(dtype) else text
 
     def stored(self, value: n.Expr, dtype: DType) -> str:
-        """The value as an element in memory."""
+        """The value as an element in memory; of a 16-bit float that is only moved, its bits."""
         if not is_half(dtype):
             return self(value)
+        if isinstance(value, n.Load) and value.dtype == dtype:
+            return self.element(value)
         return f"{self.helper(f'{dtype.scalar}_bits')}({self.unrounded(value, dtype)})"
 
     def unrounded(self, value: n.Expr, dtype: DType) -> str:
