@@ -14,11 +14,11 @@ from ..arith.facts import Facts
 from ..arith.region import Extremes, extremes, solve_extent
 from ..arith.simplify import prove, simplify
 from ..core.errors import Suspect, UserError
-from ..core.hardware import MemoryScope
+from ..core.hardware import MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Max, Min, Var
 from ..expr.operators import const, greater_equal, less_equal, subtract
 from ..expr.traverse import loads as loads_in
-from ..expr.traverse import variables
+from ..expr.traverse import substitute, variables
 from ..schedule.value import At, Stage
 from ..tensor.axis import Range
 from ..tensor.extern import ExternOp
@@ -50,6 +50,7 @@ def demand(
     """
     spans: list[Extremes | None] = []
     visible = {loop.var for loop in outer}
+    visible_indices = {loop.tag: loop.var for loop in outer if loop.tag is not None and loop.tag.is_thread}
     facts: Facts | None = None
     for consumer in consumers:
         facts = consumer.facts
@@ -68,6 +69,7 @@ def demand(
         reads = [e for e in loads_in(*consumer.body) if isinstance(e.source, Tensor) and is_read(e.source)]
         for indices in dict.fromkeys(read.indices for read in reads):
             found = [extremes(simplify(value_of(i), facts), relaxed, facts) for i in indices]
+            found = [_by_visible_indices(span, consumer, visible, visible_indices) for span in found]
             _check_visible(stage, consumer, found, visible)
             spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
     if facts is None:
@@ -109,6 +111,28 @@ def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> di
             if known is not None:
                 running[loop.var] = known
     return running
+
+
+def _by_visible_indices(
+    span: Extremes | None, consumer: StageBounds, visible: set[Var], indices: dict[ThreadTag, Var]
+) -> Extremes | None:
+    """Bounds in terms of visible loops over hardware indices: an index is the same number in all loops over it.
+
+    Only of loops that run equally far: where a hidden one ends before, not all threads have such a number.
+    """
+    if span is None or not indices:
+        return span
+    same = {}
+    for loop in (*consumer.outer, *own_loops(consumer.stage)):
+        outer = indices.get(loop.tag) if loop.tag is not None and loop.var not in visible else None
+        if outer is not None and _as_far(consumer.facts.range_of(loop.var), consumer.facts.range_of(outer)):
+            same[loop.var] = outer
+    return Extremes(substitute(span.lo, same), substitute(span.hi, same), span.exact) if same else span
+
+
+def _as_far(one: tuple[Expr, Expr] | None, other: tuple[Expr, Expr] | None) -> bool:
+    """Whether two loops have the same known range."""
+    return one is not None and other is not None and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def _check_visible(stage: Stage, consumer: StageBounds, found: list[Extremes | None], visible: set[Var]) -> None:

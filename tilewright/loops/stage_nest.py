@@ -17,7 +17,7 @@ from ..bounds.nest import Loop, axis_values, index_values, is_one, own_loops
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import cast, const, likely, subtract
+from ..expr.operators import cast, const, is_const, likely, subtract
 from ..expr.traverse import loads, post_order, substitute, uses_any, variables
 from ..schedule.guarded_reads import guarded_axes
 from ..schedule.value import At, Schedule
@@ -315,7 +315,10 @@ class StageNest:
         producer = self.builder.bounds.get(self.builder.schedule.stage_of[tensor.op])
         if producer is None or buffer in self.builder.whole or isinstance(producer.stage.op, ExternOp):
             return Load(buffer, indices)
-        places = [subtract(i, part.min) for i, part in zip(indices, producer.region, strict=True)]
+        places = [
+            const(0, i.dtype) if is_const(part.extent, 1) else subtract(i, part.min)
+            for i, part in zip(indices, producer.region, strict=True)
+        ]
         return Load(buffer, self._rolled(producer.stage.id, places, indices))
 
     def _predicated(self, body: Stmt) -> Stmt:

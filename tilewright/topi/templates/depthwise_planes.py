@@ -44,14 +44,23 @@ def space(of: Depthwise) -> Space:
     `planes`: channels of a block, `images`: images that it computes one after another, `copies`: for how many of them
     it has room, so that the next ones arrive meanwhile. `rows`, `columns`: results of a thread. `store`: whether
     threads store their results "straight", or a block collects them in shared memory and stores them "together".
+    `weights`: whether a thread reads its weights and bias from "memory" for each image, or keeps them in "registers".
     """
+    several = max(numbers(of)["images"]) > 1
     knobs = [value_knob(name, values) for name, values in numbers(of).items()]
+    knobs.append(value_knob("store", ["straight", "together"]))
+    knobs.append(replace(value_knob("weights", ["memory", "registers"] if several else ["memory"]), unsaid=0))
 
     def whole(choices: Mapping[str, Any]) -> bool:
         return Block.of(choices).is_possible(of)
 
-    return Space([*knobs, value_knob("store", ["straight", "together"])]).where(
-        whole, (*NUMBERS, "store"), "a block that the hardware can hold, and at most as many copies as images"
+    def read_again(choices: Mapping[str, Any]) -> bool:
+        return bool(choices["weights"].val == "memory" or choices["images"].val > 1)
+
+    return (
+        Space(knobs)
+        .where(whole, (*NUMBERS, "store"), "a block that the hardware can hold, and at most as many copies as images")
+        .where(read_again, ("images", "weights"), "weights that are needed for several images")
     )
 
 
@@ -76,13 +85,18 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     grid = s[out].fuse(n, f)
     bind_all(s, out, (grid,), ("blockIdx.x",))
     threads = block.threads(of)
+    kept = "weights" in config and config["weights"].val == "registers"  # older records do not say
     if block.together:
         s[made].compute_at(s[out], image)
         s[out].pragma(grid, "guarded_reads", 1)  # of whole planes, though threads may be dealt more
-        _deal_out(s, out, (plane, y, x), threads, gcd(ACCESS // BYTES[of.dtype], block.results(of)))
+        loops = _deal_out(s, out, (plane, y, x), threads, gcd(ACCESS // BYTES[of.dtype], block.results(of)))
         _, plane, y, x = made.op.axis
-    thread = _tile(s, made, (plane, y, x), block)
-    s[sums].compute_at(s[made], thread)
+        s[sums].compute_at(s[made], _tile(s, made, (plane, y, x), block))
+    else:
+        loops = (_tile(s, made, (plane, y, x), block),)
+        s[sums].compute_at(s[made], image if kept else loops[0])
+    if kept:
+        _keep_weights(s, t, sums, image, loops)
     ry, rx = sums.op.reduce_axis
     s[sums].reorder(ry, rx, *sums.op.axis)
     s[sums].unroll(ry)
@@ -107,12 +121,27 @@ def _tile(s: ScheduleHandle, made: Tensor, axes: Sequence[IterVar], block: Block
     return thread
 
 
-def _deal_out(s: ScheduleHandle, tensor: Tensor, axes: Sequence[IterVar], threads: int, width: int) -> None:
-    """Have neighbouring threads move neighbouring vectors."""
+def _keep_weights(s: ScheduleHandle, t: Tensors, sums: Tensor, image: IterVar, loops: Sequence[IterVar]) -> None:
+    """Have each thread load its weights, and the bias that its sums start at, before the first image.
+
+    The first of `loops` is over threads, and is moved around that over images; the others stay within it.
+    """
+    thread, *inner = loops
+    s[t.out].reorder(thread, image, *inner)
+    for tensor in (t.weights, *(extra for extra in t.extras if extra in sums.op.input_tensors)):
+        s[s.cache_read(tensor, "local", [sums])].compute_at(s[t.out], thread)
+
+
+def _deal_out(
+    s: ScheduleHandle, tensor: Tensor, axes: Sequence[IterVar], threads: int, width: int
+) -> tuple[IterVar, ...]:
+    """Have neighbouring threads move neighbouring vectors; returns the loops over threads, rounds and lanes."""
     flat, lanes = s[tensor].split(s[tensor].fuse(*axes), factor=width)
     if width > 1:
         s[tensor].vectorize(lanes)
-    bind_all(s, tensor, (s[tensor].split(flat, factor=threads)[1],), (_THREAD,))
+    rounds, thread = s[tensor].split(flat, factor=threads)
+    bind_all(s, tensor, (thread,), (_THREAD,))
+    return thread, rounds, lanes
 
 
 def order(of: Depthwise, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
