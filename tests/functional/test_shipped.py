@@ -10,7 +10,7 @@ from tilewright.functional.problem import CONV, Problem
 from tilewright.topi.templates import cheapest
 
 CUDA = Target("cuda -arch=sm_90")
-SUITED = Problem(CONV, (1, 96, 55, 55), 96, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 24, "float32", "NCHW")
+SUITED = Problem(CONV, (1, 96, 56, 56), 96, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 24, "float32", "NCHW")
 DIVIDED_BADLY = Problem(CONV, (64, 83, 28, 28), 83, (5, 5), (1, 1), (2, 2, 2, 2), (1, 1), 83, "float16", "NHWC")
 """A layer nearby has blocks of 64 channels, of which the second one would have 19."""
 
@@ -22,7 +22,7 @@ def test_every_layer_of_the_networks_has_a_record() -> None:
 def test_a_layer_of_a_record_takes_it() -> None:
     problem = Problem(CONV, (128, 576, 14, 14), 576, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 576, "float16", "NCHW")
     found = compiler.candidate(problem, CUDA)
-    assert (found.template.name, found.config["rows"].val) == ("topi/depthwise.planes", 4)
+    assert (found.template.name, found.config["images"].val) == ("topi/depthwise.planes", 4)
     assert found.why.startswith("a record of this layer")
 
 
