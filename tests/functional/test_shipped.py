@@ -7,16 +7,25 @@ from benchmarks.networks import without_record
 from tilewright.core.target import Target
 from tilewright.functional import compiler, shipped
 from tilewright.functional.problem import CONV, Problem
-from tilewright.topi.templates import cheapest
+from tilewright.topi.templates import ALL, cheapest
+from tilewright.tune.records.log import load_from_file
 
 CUDA = Target("cuda -arch=sm_90")
-SUITED = Problem(CONV, (1, 96, 56, 56), 96, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 24, "float32", "NCHW")
+SUITED = Problem(CONV, (1, 96, 55, 55), 96, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 24, "float32", "NCHW")
 DIVIDED_BADLY = Problem(CONV, (64, 83, 28, 28), 83, (5, 5), (1, 1), (2, 2, 2, 2), (1, 1), 83, "float16", "NHWC")
 """A layer nearby has blocks of 64 channels, of which the second one would have 19."""
 
 
 def test_every_layer_of_the_networks_has_a_record() -> None:
     assert without_record(layers()) == []
+
+
+def test_records_say_the_place_of_their_configurations_in_the_spaces_of_today() -> None:
+    named = {template.name: template for template in ALL}
+    for inp, _ in (pair for path in shipped.RECORDS.glob("*.log") for pair in load_from_file(path, [])):
+        template = named[inp.task.name]
+        space = template.strategy(CUDA).space(template.workload(inp.task.args))
+        assert space.find(inp.config) == inp.config.index, f"{inp.task} {inp.config}"
 
 
 def test_a_layer_of_a_record_takes_it() -> None:
