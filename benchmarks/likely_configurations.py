@@ -20,7 +20,7 @@ def compiled_otherwise(template: PackagedTemplate[Any], of: Any, config: Config,
     strategy = template.strategy(TARGET)
     knobs = {knob.name: [choice.data for choice in knob.choices] for knob in strategy.space(of).knobs}
     same = {name: choice.size[1:] if hasattr(choice, "size") else choice.data for name, choice in config.items()}
-    names = [name for name in ("order", "resident", "whole_words", "weights") if name in knobs]
+    names = [name for name in ("bias", "order", "resident", "whole_words", "weights") if name in knobs]
     every = list(product(*(knobs[name] for name in names)))
     for choices in every[: max(1, trials // 2)] if names else ():
         yield strategy.nearest(of, {**same, **dict(zip(names, choices, strict=True))}).index

@@ -239,6 +239,11 @@ def finishes_tiles(of: Images, config: Config) -> bool:
     return of.layout == "NCHW" and BYTES[of.dtype] >= 4 and parted
 
 
+def adds_bias_last(config: Config) -> bool:
+    """Whether a configuration has a bias added to the sums when they are complete; older records do not say."""
+    return "bias" in config and bool(config["bias"].val == "last")
+
+
 def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, IterVar]:
     """Split and bind the loops over results.
 
@@ -308,5 +313,6 @@ ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     expected=expected,
     tailored=lambda target: tailored_to(Gpu.of(target)),
     starts_at_bias=True,
+    adds_bias_last=adds_bias_last,
     finishes_tiles=finishes_tiles,
 )

@@ -17,7 +17,7 @@ _THREADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 56, 64, 96, 128,
 _INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
 _LARGEST_BLOCK = 512
 _PLANE_BYTES, _ROW_BYTES = 2048, 128
-_RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8)
+_RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
 _HELD_BY_ROWS = (Window.ROW, Window.SLIDING)
 """What a thread holds of its window where each row of its results is stored before the next one begins."""
 TILES = ("tile_c", "tile_y", "tile_x")
@@ -35,7 +35,8 @@ def space(of: Images) -> Space:
     thread's rows of results, which are then complete one after another; where a thread holds less than its whole
     window, each is stored before the next one begins. `resident`: how many blocks the compiler makes room for on a
     multiprocessor; 0 leaves it the choice. `whole_words`: whether the compiler makes the choice between the image and
-    its border before it takes the 16-bit floats of a word apart.
+    its border before it takes the 16-bit floats of a word apart. `bias`: whether sums start at the bias, if there is
+    one, which takes no instruction but has to be there first; or it is added last.
     """
     last = of.layout == "NHWC"
     rows, columns = of.places
@@ -53,6 +54,7 @@ def space(of: Images) -> Space:
         replace(value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows"]), unsaid=0),
         replace(value_knob("resident", _RESIDENT), unsaid=0),
         replace(value_knob("whole_words", [0, 1] if BYTES[of.dtype] == 2 else [0]), unsaid=0),
+        replace(value_knob("bias", ["first", "last"]), unsaid=0),
     ]
 
     def aligned(choices: Mapping[str, Any]) -> bool:

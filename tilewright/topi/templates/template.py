@@ -38,7 +38,7 @@ def always(of: Any) -> bool:
 
 
 def never(of: Any) -> bool:
-    """Accept no workload."""
+    """Accept no workload, or no configuration."""
     return False
 
 
@@ -90,6 +90,8 @@ class ScheduleStrategy(Generic[W]):
         Returns the strategy for a target: what it expects may depend on the hardware, its space does not.
     starts_at_bias : bool
         Whether `declare` takes a bias as well, at which the sums start: adding it then costs no instruction.
+    adds_bias_last : callable
+        Says of a configuration whether a bias is added to complete sums all the same.
     finishes_tiles : callable
         Says of a configuration whether an activation is computed for all sums of a thread before it stores any result.
     timed : bool
@@ -109,6 +111,7 @@ class ScheduleStrategy(Generic[W]):
     expected: Callable[[W, Mapping[str, Any]], Expectation] | None = None
     tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
     starts_at_bias: bool = False
+    adds_bias_last: Callable[[Config], bool] = never
     finishes_tiles: Callable[[W, Config], bool] = one_by_one
     timed: bool = True
 
@@ -284,7 +287,8 @@ class PackagedTemplate(Generic[W]):
         data, weights = workload.placeholders()
         extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.result)
         strategy = self.strategy(target)
-        start = extras[0] if epilogue.bias and strategy.starts_at_bias else None
+        starts = epilogue.bias and strategy.starts_at_bias and not strategy.adds_bias_last(config)
+        start = extras[0] if starts else None
         left, read = (epilogue, extras) if start is None else (replace(epilogue, bias=False), extras[1:])
         expression = None
         if left != NO_EPILOGUE:
