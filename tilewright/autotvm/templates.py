@@ -132,8 +132,10 @@ class Packaged(Generic[W]):
             template, config = able[place], found.config if isinstance(found, AppliedConfig) else found
             if not isinstance(config, Config):
                 continue
-            if template.declare(workload.args, target).space.find(config) is not None:
-                return template, config
+            space = template.declare(workload.args, target).space
+            index = space.find(config)  # an older log counts its configurations in a space of fewer choices
+            if index is not None:
+                return template, space.get(index)
             logger.warning(
                 "What the log knows for %s on %s is not a configuration of this template, and is not used: %s",
                 names[place],

@@ -42,13 +42,18 @@ def padded_load(by: Writer, condition: n.Expr, text: str, dtype: DType, lanes: i
     """Return the choice between the load `text` of so many lanes, where `condition` holds, and zeros."""
     zeros, name = by.dialect.vector_zeros(dtype, lanes), f"settled_{lanes}"
     parts = _conjuncts(condition)
-    changing = [part for part in parts if not by.unrolled.issuperset(variables(part))]
+    changing = [part for part in parts if not by.unrolled.issuperset(variables(part)) or _reads_memory(part)]
     asked = by.kernel.launch.whole_words and is_half(dtype) and name in by.dialect.helpers
     if not asked or not changing:
         return f"{by.expr(condition, OR)} ? {text} : {zeros}"
     chosen = f"{by.expr.helper(name)}({by.expr(op.all_of(*changing), OR)} ? {text} : {zeros})"
     constant = [part for part in parts if part not in changing]
     return f"{by.expr(op.all_of(*constant), OR)} ? {chosen} : {zeros}" if constant else chosen
+
+
+def _reads_memory(condition: n.Expr) -> bool:
+    """Whether a condition reads memory, which the conditions before it may guard."""
+    return any(isinstance(at, n.Load) for at in post_order(condition))
 
 
 def _conjuncts(condition: n.Expr) -> list[n.Expr]:

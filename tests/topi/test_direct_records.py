@@ -1,0 +1,164 @@
+"""Records of the direct strategy from before a knob, or a choice of one, mean what they did wherever they are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.emulator.device import emulated, emulation
+from tests.emulator.marks import emulates
+from tests.topi.random_direct import CUDA, template_of
+from tests.topi.test_direct import check, problem
+from tilewright import autotvm, te
+from tilewright.driver import lower_for
+from tilewright.functional import compiler, shipped
+from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.tuning import automatic
+from tilewright.topi.templates import ALL, Conv2d, Depthwise, Epilogue
+from tilewright.topi.templates.layouts import in_layout
+from tilewright.tune.records.format import decode
+from tilewright.tune.records.log import load_from_file
+from tilewright.tune.space.config import Config
+
+LATER = ("order", "resident", "whole_words")
+"""Knobs that older logs do not have."""
+LAST = Depthwise.of((1, 8, 9, 10), 3, dtype="float16", layout="NHWC")
+FIRST = Depthwise.of((1, 4, 9, 12), 3)
+LAYERS = (
+    LAST,
+    FIRST,
+    Depthwise.of((1, 4, 9, 12), 3, dtype="bfloat16"),
+    Conv2d.of((1, 8, 9, 10), 8, groups=2, layout="NHWC"),
+)
+TILE = {"tile_c": [4, 2], "tile_y": [2, 2], "tile_x": [2, 2], "chunk": 2, "window": "row"}
+
+
+def line_of(of: Any, config: Config, index: int | None, without: tuple[str, ...] = ()) -> str:
+    """A line of a log that names a configuration, with an index of its time and without some knobs."""
+    entity = [
+        [name, "sp", [-1, *choice.size[1:]]] if hasattr(choice, "size") else [name, "ot", choice.data]
+        for name, choice in config.items()
+        if name not in without
+    ]
+    made = {
+        "input": ["cuda", template_of(of).name, of.args, {}],
+        "config": {"index": index, "code_hash": None, "entity": entity},
+        "result": [[1e-6], 0, 0.0, 0.0],
+        "version": 0.2,
+    }
+    return json.dumps(made)
+
+
+def index_before(of: Any, config: Config) -> int:
+    """The index of a configuration when `order` had one choice and `whole_words` did not exist."""
+    space = template_of(of).gpu.space(of)
+    index, step = 0, 1
+    for knob, place in zip(space.knobs, space.point(config.index), strict=True):
+        if knob.name not in ("order", "whole_words"):
+            index, step = index + place * step, step * len(knob.choices)
+    return index
+
+
+@pytest.mark.parametrize("of", LAYERS, ids=lambda of: f"{of.name}-{of.dtype}-{of.layout}")
+@pytest.mark.parametrize("without", [LATER, LATER[1:], LATER[2:], LATER[:1]], ids=" ".join)
+def test_a_knob_that_a_record_does_not_have_is_as_before(of: Any, without: tuple[str, ...]) -> None:
+    template = template_of(of)
+    wanted = {**TILE, "order": "terms", **({} if "resident" in without else {"resident": 2})}
+    now = template.gpu.nearest(of, wanted)
+    assert [now[name].val for name in without] == [
+        {"order": "terms", "resident": 0, "whole_words": 0}[n] for n in without
+    ]
+    old = decode(line_of(of, now, 7, without))[0].config
+    assert not set(without) & set(old)
+    assert template.gpu.space(of).find(old) == now.index
+    epilogue = Epilogue(bias=True, activation="relu")
+    before, after = (lower_for(CUDA, *template.program(config, of, CUDA, epilogue)) for config in (old, now))
+    assert str(before) == str(after)
+
+
+def test_a_record_that_names_all_knobs_is_found() -> None:
+    template, wanted = template_of(LAST), {**TILE, "order": "rows", "resident": 3, "whole_words": 1}
+    now = template.gpu.nearest(LAST, wanted)
+    assert [now[name].val for name in LATER] == ["rows", 3, 1]
+    assert template.gpu.space(LAST).find(decode(line_of(LAST, now, now.index))[0].config) == now.index
+
+
+def in_a_program(of: Any, log: Path, epilogue: Any, *reads: Any) -> tuple[Any, list[Any]]:
+    """A program of one layer by the best configuration of a log."""
+    x = te.placeholder(in_layout(of.layout, of.shape), of.dtype, "x")
+    w = te.placeholder((of.filters, 1, *of.kernel), of.dtype, "w")
+    layer = tw.autotvm.templates.depthwise
+    with autotvm.apply_history_best(str(log)):
+        y = layer.compute(x, w, epilogue=epilogue, target=CUDA, padding=1, layout=of.layout)
+    s = te.create_schedule(y.op)
+    layer.schedule(s, y)
+    return s, [x, w, *reads, y]
+
+
+@pytest.mark.parametrize(("window", "resident"), [("all", 1), ("sliding", 1), ("row", 2), ("row", 6), ("rolled", 1)])
+def test_a_program_takes_the_configuration_of_an_older_log(window: str, resident: int, tmp_path: Path) -> None:
+    """Not the one that has its index now, of which there may be none."""
+    config = template_of(LAST).gpu.nearest(LAST, {**TILE, "window": window, "order": "terms", "resident": resident})
+    assert (config["window"].val, config["resident"].val) == (window, resident)
+    index = index_before(LAST, config)
+    assert index != config.index
+    log = tmp_path / "old.log"
+    log.write_text(line_of(LAST, config, index, LATER[2:]) + "\n", encoding="utf-8")
+    source = emulated(*in_a_program(LAST, log, None)).program.source
+    assert f"__launch_bounds__(16, {resident}) " in source
+    log.write_text(line_of(LAST, config, config.index) + "\n", encoding="utf-8")
+    assert source == emulated(*in_a_program(LAST, log, None)).program.source
+
+
+@emulates
+@pytest.mark.parametrize("order", ["terms", "rows"])
+def test_an_epilogue_of_a_program_reads_a_tensor_where_results_are(order: str, tmp_path: Path) -> None:
+    """There are more sums than results, and no residual for them."""
+    of = Depthwise.of((1, 4, 9, 10), 3)
+    wanted = {"tile_c": [4, 1], "tile_y": [3, 2], "tile_x": [2, 4], "chunk": 2, "window": "row", "order": order}
+    config = template_of(of).gpu.nearest(of, wanted)
+    log = tmp_path / "now.log"
+    log.write_text(line_of(of, config, config.index) + "\n", encoding="utf-8")
+    residual = te.placeholder(of.out_shape, "float32", "residual")
+    program = in_a_program(of, log, lambda v, *i: v + residual(*i), residual)
+    (data, weights, added), right, allowed = problem(of, Epilogue(residual=True))
+    with emulation():
+        out = tw.nd.array(np.full(right.shape, np.nan, "float32"), tw.cuda())
+        module = emulated(*program)
+        module(*(tw.nd.array(each, tw.cuda()) for each in (data, weights.reshape(4, 1, 3, 3), added)), out)
+        check(out.numpy(), right, allowed)
+    assert "finished" not in module.program.source
+
+
+def test_shipped_records_are_taken_with_the_index_that_they_have_now() -> None:
+    known = {template.name: template for template in ALL if template.name.endswith(".direct")}
+    moved = 0
+    for path in sorted(shipped.RECORDS.glob("*.log")):
+        for inp, _ in load_from_file(path):
+            template = known.get(inp.task.name)
+            if template is None or inp.target.kind != "cuda":
+                continue
+            of = template.workload(inp.task.args)
+            found = shipped.recorded(template, of, CUDA, fused=path.stem.endswith("epilogues"))
+            assert found is not None
+            assert found.config == template.gpu.space(of).get(found.config.index)
+            moved += template.gpu.space(of).find(inp.config) != inp.config.index
+    assert moved > 0
+
+
+def test_a_search_begins_with_a_shipped_record() -> None:
+    """Of a layer whose record was written when its index meant something else."""
+    layer = {"kernel": (31, 31), "stride": (1, 1), "padding": (15,) * 4, "dilation": (1, 1)}
+    of = Problem(CONV, (32, 128, 56, 56), 128, *layer.values(), 128, "float16", "NHWC", bias=True, activation="relu")
+    found = compiler.candidate(of, CUDA)
+    assert found.template.name == "topi/depthwise.direct"
+    assert found.why.startswith("a record of this layer with an epilogue")
+    task = found.template.task(found.workload, CUDA)
+    strategy = automatic(task)
+    strategy.suggest([found.config.index])
+    assert autotvm.tuner.Tuner(task, strategy).next_batch(1) == [found.config]
