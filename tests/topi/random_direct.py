@@ -160,6 +160,7 @@ def narrowed(kind: str, of: Any) -> Space:
         space = space.where(lambda c: c["whole_words"].val == 1, ("whole_words",), "words")
     if "finished" in kind:
         space = space.where(lambda c: c["tile_x"].size[-1] > 1 and finishes_tiles(of, c), ("tile_x",), "finished tiles")
+        space = space.where(lambda c: c["bias"].val == "first", ("bias",), "nothing but sums to finish")
     return space
 
 

@@ -84,11 +84,8 @@ def recorded(
     if lines is None:
         return None
     inp, result = _fastest(lines)
-    space = template.strategy(target).space(workload)
-    index = space.find(inp.config)  # which is not that of the record where a knob has got more choices since
-    config = inp.config if index is None else space.get(index)
     layer = "this layer with an epilogue" if fused else "this layer"
-    return Known(config, f"a record of {layer} on {inp.notes.device or inp.target}", mean_cost(result))
+    return Known(inp.config, f"a record of {layer} on {inp.notes.device or inp.target}", mean_cost(result))
 
 
 def _fastest(lines: list[str]) -> Pair:
