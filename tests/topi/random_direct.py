@@ -152,9 +152,11 @@ def narrowed(kind: str, of: Any) -> Space:
     space = space.where(
         lambda c: prod(c[n].size[-2] for n in ("tile_c", "tile_y", "tile_x")) <= 64, tiles, "few threads"
     )
-    space = space.where(lambda c: (c["order"].val == "rows") == by_rows, ("order",), "an order")
+    space = space.where(lambda c: (c["order"].val == "stores") == by_rows, ("order",), "an order")
     if by_rows:
-        space = space.where(lambda c: c["window"].val in ("row", "sliding"), ("window",), "rows stored one by one")
+        space = space.where(
+            lambda c: c["window"].val in ("all", "row", "sliding"), ("window",), "rows stored one by one"
+        )
         space = space.where(lambda c: c["tile_y"].size[-1] > 1 or of.places[0] == 1, ("tile_y",), "several rows")
     if "words" in kind:
         space = space.where(lambda c: c["whole_words"].val == 1, ("whole_words",), "words")

@@ -116,11 +116,12 @@ def place_of(of: Any, **wanted: Any) -> int:
 @pytest.mark.parametrize(
     ("of", "wanted"),
     [
-        (LAST, {"order": "rows", "window": "row"}),
-        (LAST, {"order": "rows", "window": "sliding"}),
-        (LAST, {"order": "rows", "window": "sliding", "whole_words": 1}),
-        (FIRST, {"order": "rows", "window": "row", "tile_c": [4, 1]}),
+        (LAST, {"order": "stores", "window": "row"}),
+        (LAST, {"order": "stores", "window": "sliding"}),
+        (LAST, {"order": "stores", "window": "sliding", "whole_words": 1}),
+        (FIRST, {"order": "stores", "window": "row", "tile_c": [4, 1]}),
         (FIRST, {"order": "rows", "window": "all", "tile_c": [4, 1], "whole_words": 1}),
+        (FIRST, {"order": "stores", "window": "all", "tile_c": [4, 1], "whole_words": 1}),
         (LAST, {"window": "rolled", "whole_words": 1}),
         (GROUPS["NHWC"], {"window": "row", "whole_words": 1}),
     ],
@@ -137,9 +138,9 @@ def test_what_a_space_admits(of: Any, wanted: dict[str, Any]) -> None:
     ("of", "wanted", "reason"),
     [
         (LAST, {"order": "rows", "window": "all"}, ROWS),
-        (LAST, {"order": "rows", "window": "rolled"}, ROWS),
+        (LAST, {"order": "stores", "window": "rolled"}, ROWS),
         (LAST, {"chunk": 1, "whole_words": 1}, WORDS),
-        (LAST, {"chunk": 1, "whole_words": 1, "order": "rows"}, WORDS),
+        (LAST, {"chunk": 1, "whole_words": 1, "order": "stores"}, WORDS),
         (FIRST, {"chunk": 1, "whole_words": 1, "tile_c": [4, 1]}, WORDS),
         (GROUPS["NHWC"], {"chunk": 1, "whole_words": 1}, WORDS),
     ],
@@ -158,7 +159,7 @@ def test_rows_that_write_out_more_products_than_code_should() -> None:
     assert Tile(4, 1, 2, 4, 4, Window.ROW).steps(of) <= STEPS < Tile(4, 1, 2, 4, 4, Window.SLIDING).steps(of)
     space = template_of(of).gpu.space(of)
     assert space.is_index_valid(place_of(of, **wanted))
-    assert not space.is_index_valid(place_of(of, **wanted, order="rows"))
+    assert not space.is_index_valid(place_of(of, **wanted, order="stores"))
 
 
 @pytest.mark.parametrize("layout", GROUPS)
@@ -169,4 +170,4 @@ def test_knobs_that_have_one_choice(layout: str) -> None:
         of = Depthwise.of((1, 16, 8, 8), dtype=dtype, layout=layout)
         knobs = template_of(of).gpu.space(of).space_map
         assert [choice.data for choice in knobs["whole_words"].choices] == [0]
-        assert [choice.data for choice in knobs["order"].choices] == ["terms", "rows"]
+        assert [choice.data for choice in knobs["order"].choices] == ["terms", "rows", "stores"]

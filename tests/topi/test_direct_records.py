@@ -81,9 +81,9 @@ def test_a_knob_that_a_record_does_not_have_is_as_before(of: Any, without: tuple
 
 
 def test_a_record_that_names_all_knobs_is_found() -> None:
-    template, wanted = template_of(LAST), {**TILE, "order": "rows", "resident": 3, "whole_words": 1}
+    template, wanted = template_of(LAST), {**TILE, "order": "stores", "resident": 3, "whole_words": 1}
     now = template.gpu.nearest(LAST, wanted)
-    assert [now[name].val for name in LATER] == ["rows", 3, 1]
+    assert [now[name].val for name in LATER] == ["stores", 3, 1]
     assert template.gpu.space(LAST).find(decode(line_of(LAST, now, now.index))[0].config) == now.index
 
 
@@ -115,7 +115,7 @@ def test_a_program_takes_the_configuration_of_an_older_log(window: str, resident
 
 
 @emulates
-@pytest.mark.parametrize("order", ["terms", "rows"])
+@pytest.mark.parametrize("order", ["terms", "stores"])
 def test_an_epilogue_of_a_program_reads_a_tensor_where_results_are(order: str, tmp_path: Path) -> None:
     """There are more sums than results, and no residual for them."""
     of = Depthwise.of((1, 4, 9, 10), 3)

@@ -66,7 +66,7 @@ def test_no_activation_stands_between_two_stores(activation: Any, order: str) ->
 @pytest.mark.parametrize("activation", NAMED)
 def test_an_activation_of_a_row_stands_between_no_two_stores_of_it(activation: Any) -> None:
     """Two rows a thread, of two stores each."""
-    wanted = {**PARTED, "window": "row", "order": "rows"}
+    wanted = {**PARTED, "window": "row", "order": "stores"}
     first, row, second = gaps(source_of(LAYER, wanted, Epilogue(bias=True, activation=activation)))
     assert first == second == []
     assert row != []
@@ -78,7 +78,7 @@ def test_with_a_residual_there_is_something_between_stores() -> None:
 
 
 def test_of_rows_that_are_stored_one_by_one_each_is_finished_before_its_stores() -> None:
-    wanted = {**PARTED, "window": "row", "order": "rows"}
+    wanted = {**PARTED, "window": "row", "order": "stores"}
     events = re.findall(
         r"^ *(sums|finished|\*\(float2\*\)\(result)\b.* = ", source_of(LAYER, wanted, RELU), re.MULTILINE
     )
@@ -123,15 +123,25 @@ def test_where_a_tile_is_finished_first(of: Any, wanted: dict[str, Any], epilogu
 def test_a_row_is_stored_before_the_next_begins(layout: str, window: str) -> None:
     of = Depthwise.of((1, 8, 9, 8), 3, layout=layout)
     wanted = {"tile_c": [2, 2 if layout == "NHWC" else 1], "tile_y": [1, 3], "tile_x": [2, 2], "window": window}
-    for order, times in (("terms", 1), ("rows", 3)):
+    for order, times in (("terms", 1), ("stores", 3)):
         source = source_of(of, {**wanted, "order": order}, RELU)
         events = re.findall(r"^ *(sums)\[.* = bias|^ *(?:\*\(float2\*\)\()?(result)\b.* = ", source, re.MULTILINE)
         assert [name for name, _ in groupby("".join(each) for each in events)] == ["sums", "result"] * times
 
 
+def test_with_a_whole_window_there_are_sums_of_one_row_where_rows_are_stored() -> None:
+    of = Depthwise.of((1, 8, 9, 8), 3)
+    wanted = {"tile_c": [2, 1], "tile_y": [1, 3], "tile_x": [2, 2], "window": "all"}
+    sizes = [
+        int(re.findall(r" sums\[(\d+)\];", source_of(of, {**wanted, "order": order}, RELU))[0])
+        for order in ("terms", "rows", "stores")
+    ]
+    assert sizes == [6, 6, 2]
+
+
 @pytest.mark.opencl
 def test_finished_rows_under_opencl() -> None:
-    config, target = configured(LAYER, {**PARTED, "window": "row", "order": "rows"}), Target("opencl")
+    config, target = configured(LAYER, {**PARTED, "window": "row", "order": "stores"}), Target("opencl")
     inputs, right, allowed = problem(LAYER, RELU)
     module = build(*template_of(LAYER).program(config, LAYER, target, RELU), target)
     assert "finished" in module.program.source

@@ -67,9 +67,8 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     sums = t.in_registers(s)
     block, thread, row, vector = _tile(of, config, s, out)
     if row_by_row(config):
-        s[out].unroll(row)
         s[sums].compute_at(s[out], row)
-        at, term = _order_terms_of_row(s, sums)
+        at, term = _order_terms_of_row(s, sums, tile)
     else:
         s[sums].compute_at(s[out], thread)
         at, term = _order_terms(of, tile, s, sums, by_rows(config))
@@ -142,10 +141,12 @@ def _order_terms(
     return channels[-1] if channels else None, rx
 
 
-def _order_terms_of_row(s: ScheduleHandle, sums: Tensor) -> tuple[IterVar | None, IterVar]:
+def _order_terms_of_row(s: ScheduleHandle, sums: Tensor, tile: Tile) -> tuple[IterVar | None, IterVar]:
     """Order the loops over the terms of one row of a thread's results; returns what `_order_terms` does."""
     ry, rx = sums.op.reduce_axis
     s[sums].reorder(ry, rx, *sums.op.axis)
+    if tile.window is Window.ALL:
+        return None, rx
     s[sums].unroll(ry)
     return ry, rx
 
@@ -247,7 +248,7 @@ def adds_bias_last(config: Config) -> bool:
 def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, IterVar]:
     """Split and bind the loops over results.
 
-    Returns the innermost ones of blocks and threads, and of a thread's own that over rows and the innermost one.
+    Returns the innermost ones of blocks and threads, and of a thread's own that around a row and the innermost one.
     """
     last = of.layout == "NHWC"
     n, y, x, f = out.op.axis if last else (out.op.axis[0], *out.op.axis[2:], out.op.axis[1])
@@ -260,13 +261,16 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
     y_block, y_thread, yi = config["tile_y"].apply(s, out, y)
     x_block, x_thread, xi = config["tile_x"].apply(s, out, x)
     threads = (y_thread, x_thread, c_thread) if last else (c_thread, y_thread, x_thread)
-    inside = (yi, xi, ci) if last else (ci, *own, yi, xi)
+    rows = (yi, *own) if row_by_row(config) else (*own, yi)
+    inside = (yi, xi, ci) if last else (ci, *rows, xi)
     s[out].reorder(n, c_block, *outer, y_block, x_block, *threads, *inside)
     planes, tiles = s[out].fuse(n, c_block, *outer), s[out].fuse(y_block, x_block)
     few = of.shape[0] * of.filters <= GRID_LIMIT
     bind_all(s, out, (planes, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
     bind_all(s, out, threads, _TAGS)
-    return tiles, threads[-1], yi, inside[-1]
+    if row_by_row(config) and tile_of(config).window is not Window.ALL:
+        s[out].unroll(yi)
+    return tiles, threads[-1], rows[-1], inside[-1]
 
 
 def covers(of: Images) -> bool:

@@ -18,8 +18,8 @@ _INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
 _LARGEST_BLOCK = 512
 _PLANE_BYTES, _ROW_BYTES = 2048, 128
 _RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
-_HELD_BY_ROWS = (Window.ROW, Window.SLIDING)
-"""What a thread holds of its window where each row of its results is stored before the next one begins."""
+_STORED_BY_ROWS = (Window.ROW, Window.SLIDING)
+"""What a thread that stores its results row by row may hold of its window instead of all."""
 TILES = ("tile_c", "tile_y", "tile_x")
 """The knobs of what a block and a thread compute."""
 
@@ -32,8 +32,8 @@ def space(of: Images) -> Space:
     over blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: what of it a thread
     holds at a time, see `Window`; rows slide in NHWC only. `planes`: where windows are loaded from; a block may fetch
     whole small images to shared memory first. `order`: which loop of a sum is outermost, over the terms or over a
-    thread's rows of results, which are then complete one after another; where a thread holds less than its whole
-    window, each is stored before the next one begins. `resident`: how many blocks the compiler makes room for on a
+    thread's rows of results, which are then complete one after another; with "stores" each row of results is stored
+    before the next one begins. `resident`: how many blocks the compiler makes room for on a
     multiprocessor; 0 leaves it the choice. `whole_words`: whether the compiler makes the choice between the image and
     its border before it takes the 16-bit floats of a word apart. `bias`: whether sums start at the bias, if there is
     one, which takes no instruction but has to be there first; or it is added last.
@@ -51,7 +51,7 @@ def space(of: Images) -> Space:
         value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
         value_knob("window", [w.value for w in windows(of)]),
         value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
-        replace(value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows"]), unsaid=0),
+        replace(value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows", "stores"]), unsaid=0),
         replace(value_knob("resident", _RESIDENT), unsaid=0),
         replace(value_knob("whole_words", [0, 1] if BYTES[of.dtype] == 2 else [0]), unsaid=0),
         replace(value_knob("bias", ["first", "last"]), unsaid=0),
@@ -71,10 +71,11 @@ def space(of: Images) -> Space:
         return tile.steps(of) <= STEPS and tile.registers(of) <= REGISTERS
 
     def ordered(choices: Mapping[str, Any]) -> bool:
-        held = Window(choices["window"].val)
-        if choices["order"].val == "terms" or held is Window.ALL:
-            return bool(choices["order"].val == "terms" or not last)
-        return held in _HELD_BY_ROWS and replace(tile_of(choices), window=Window.SLIDING).steps(of) <= STEPS
+        order, held = choices["order"].val, Window(choices["window"].val)
+        if order == "terms" or held is Window.ALL:
+            return bool(order == "terms" or not last)
+        few = replace(tile_of(choices), window=Window.SLIDING).steps(of) <= STEPS
+        return order == "stores" and held in _STORED_BY_ROWS and few
 
     def in_words(choices: Mapping[str, Any]) -> bool:
         return not choices["whole_words"].val or bool(choices["chunk"].val > 1)
@@ -128,7 +129,7 @@ def by_rows(choices: Mapping[str, Any]) -> bool:
 def row_by_row(choices: Mapping[str, Any]) -> bool:
     """Whether each row of a thread's results is stored before the next one begins.
 
-    Rows of the input that two of them need are loaded for both in the loops of the schedule; since these are written
-    out, the compiler loads each of them once.
+    Where a thread does not hold its whole window, rows of the input that two of them need are loaded for both in the
+    loops of the schedule; since these are written out, the compiler loads each of them once.
     """
-    return by_rows(choices) and Window(choices["window"].val) in _HELD_BY_ROWS
+    return "order" in choices and choices["order"].val == "stores"
