@@ -16,7 +16,7 @@ from tests.topi.test_direct import EPILOGUES, check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
-from tilewright.topi.templates import DEPTHWISE, DEPTHWISE_PLANES, Depthwise
+from tilewright.topi.templates import DEPTHWISE, DEPTHWISE_PLANES, Depthwise, Epilogue
 from tilewright.topi.templates.depthwise_planes_cost import NUMBERS, Block, blocks, numbers, ranked
 
 CUDA = Target("cuda -arch=sm_90")
@@ -51,9 +51,10 @@ def drawn(of: Depthwise, count: int, seed: int = 0) -> list[Block]:
 
 
 def program(of: Depthwise, block: Block, number: int) -> Any:
-    """The program of a block, with one of three epilogues."""
-    config = DEPTHWISE_PLANES.gpu.nearest(of, block.wanted())
-    assert Block.of(config) == block
+    """The program of a block, with one of three epilogues; every other one with several images keeps its weights."""
+    weights = "registers" if block.images > 1 and number % 2 else "memory"
+    config = DEPTHWISE_PLANES.gpu.nearest(of, {**block.wanted(), "weights": weights})
+    assert (Block.of(config), config["weights"].val) == (block, weights)
     return DEPTHWISE_PLANES.program(config, of, CUDA, EPILOGUES[number % 3])
 
 
@@ -106,6 +107,29 @@ def test_a_block_waits_once_per_image(copies: int, together: bool, dtype: str) -
     assert re.findall(r"cp\.async\.wait_group (\d+)", source) == [str(copies - 2)]
     assert source.count("__syncthreads()") == 1 + together
     assert set(re.findall(r"copy_(\d+)", source)) == {"16"}
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_weights_are_kept_for_all_images(together: bool, bias: bool) -> None:
+    """They and the bias are loaded before the first image, and read from registers for each."""
+    of = Depthwise.of((8, 64, 14, 14), stride=2, dtype="float16")
+    config = DEPTHWISE_PLANES.gpu.nearest(of, {**Block(16, 4, 1, 7, 2, together).wanted(), "weights": "registers"})
+    source = build(*DEPTHWISE_PLANES.program(config, of, CUDA, Epilogue(bias=bias)), CUDA).program.source
+    before, inside = source.split("for (int n_inner", 1)
+    assert "= weights[" in before
+    assert "weights[" not in inside
+    assert ("= bias[" in before, "bias[" in inside) == (bias, False)
+
+
+def test_one_image_keeps_no_weights() -> None:
+    of = Depthwise.of((1, 64, 14, 14))
+    assert [choice.data for choice in DEPTHWISE_PLANES.gpu.space(of).space_map["weights"].choices] == ["memory"]
+    of = Depthwise.of((8, 64, 14, 14))
+    space = DEPTHWISE_PLANES.gpu.space(of)
+    one = DEPTHWISE_PLANES.gpu.nearest(of, Block(16, 1, 1, 7, 1, True).wanted())
+    kept = {**one, "weights": space.space_map["weights"].choices[1]}
+    assert space.find(kept) is None
 
 
 def test_results_leave_in_vectors() -> None:
