@@ -243,7 +243,7 @@ def an_array_as_a_condition(a):
 
 def too_many_indices(a):
     b = output_tensor((4,), "float32")
-    b[0, 1] = 1.0  # here: has 1 dimension(s), but `b[0, 1]` gives 2 | one index per dimension
+    b[0, 1] = 1.0  # here: has 1 dimension, but `b[0, 1]` gives 2 | one index per dimension
 
 
 def beyond_the_end(a):
@@ -285,7 +285,7 @@ def assigns_two(a):
 
 
 def unpacks_wrongly(a):
-    x, y = 1.0, 2.0, 3.0  # here: 3 value(s) are assigned to 2 names | one name per value
+    x, y = 1.0, 2.0, 3.0  # here: 3 values are assigned to 2 names | one name per value
 
 
 def assigns_a_call(a):
@@ -380,11 +380,11 @@ def calls_wrongly(a):
 
 
 def min_of_one(a):
-    x = min(a[0])  # here: min of 1 value(s) | min(a, b)
+    x = min(a[0])  # here: min of 1 value | min(a, b)
 
 
 def exp_of_two(a):
-    x = exp(a[0], a[1])  # here: exp does not take 2 argument(s) | exp(x)
+    x = exp(a[0], a[1])  # here: exp does not take 2 arguments | exp(x)
 
 
 def keywords(a):

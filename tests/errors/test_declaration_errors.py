@@ -103,12 +103,12 @@ def test_a_tensor_as_a_list() -> None:
 
 
 def test_the_wrong_number_of_indices() -> None:
-    with refused("", "tensor 'A' has 2 dimension(s) [16, 24], but is indexed with 3: A[i, j, 0]", fix="A[i, j]"):
+    with refused("", "tensor 'A' has 2 dimensions [16, 24], but is indexed with 3: A[i, j, 0]", fix="A[i, j]"):
         A[i, j, 0]
 
 
 def test_too_few_indices_in_an_expression() -> None:
-    with refused("", "tensor 'A' has 2 dimension(s) [16, 24], but is indexed with 1: A[i]", fix="A[i, j]"):
+    with refused("", "tensor 'A' has 2 dimensions [16, 24], but is indexed with 1: A[i]", fix="A[i, j]"):
         A[i] + 1.0
 
 
@@ -157,9 +157,7 @@ def test_a_range_that_is_not_whole() -> None:
 
 
 def test_a_function_of_too_few_axes() -> None:
-    with refused(
-        "compute", "shape of 'B' has 2 dimension(s), but the function takes 1 axes ['x']", fix="one parameter"
-    ):
+    with refused("compute", "shape of 'B' has 2 dimensions, but the function takes 1 axes ['x']", fix="one parameter"):
         te.compute((16, 24), lambda x: A[x, 0], name="B")
 
 
@@ -235,7 +233,7 @@ def test_bits_of_a_condition() -> None:
 
 
 def test_bits_of_other_lanes() -> None:
-    with refused("reinterpret", "`i` has 1 lane(s), but int32x4 has 4", fix='"int32"'):
+    with refused("reinterpret", "`i` has 1 lane, but int32x4 has 4", fix='"int32"'):
         tir.reinterpret("int32x4", i)
 
 

@@ -31,7 +31,7 @@ def test_declarations() -> None:
         te.decl_tensor_intrin(3, nothing)
     with refused("decl_tensor_intrin", "returns 3, which is not a statement", fix="ib.get()"):
         te.decl_tensor_intrin(y.op, lambda ins, outs: 3, "ours")
-    with refused("decl_tensor_intrin", "returns 4 statement(s)", fix="the body, the reset and the update"):
+    with refused("decl_tensor_intrin", "returns 4 statements", fix="the body, the reset and the update"):
         te.decl_tensor_intrin(y.op, lambda ins, outs: [nothing(ins, outs)] * 4)
     with refused("decl_tensor_intrin", "scalar_params=['a']", fix="the variables that its declaration uses"):
         te.decl_tensor_intrin(y.op, nothing, scalar_params=["a"])
@@ -68,7 +68,7 @@ def test_calls_on_regions() -> None:
         declare(lambda i: intrinsic(A[i, ...], B[0:8, 0:10]))
     with refused("compute", "computes 8 elements along", fix="the extents of the intrinsic in its last dimensions"):
         declare(lambda i: intrinsic(A[i, 0:10], B[0:8, 0:10]), (64, 16))
-    with refused("compute", "computes 1 dimension(s), but the function of 'C', of 3", fix="one parameter for each"):
+    with refused("compute", "computes 1 dimension, but the function of 'C', of 3", fix="one parameter for each"):
         declare(lambda i: intrinsic(A[i, 0:10], B[0:8, 0:10]), (64, 4, 8))
     with refused("compute", "reduce_axis=3 of the intrinsic", fix="te.reduce_axis"):
         declare(lambda i: intrinsic(A[i, 0:10], B[0:8, 0:10], reduce_axis=3))
@@ -210,5 +210,5 @@ def test_stages_of_another_number_of_values() -> None:
     A = te.placeholder((8,), name="A")
     B, _ = te.compute((8,), lambda i: (A[i], A[i] + 1), name="B")
     s = te.create_schedule(B.op)
-    with refused("tensorize", "computes 2 value(s) per element, and the intrinsic 'tensor_intrin' 1"):
+    with refused("tensorize", "computes 2 values per element, and the intrinsic 'tensor_intrin' 1"):
         s[B].tensorize(B.op.axis[0], te.decl_tensor_intrin(vector().op, nothing))

@@ -165,7 +165,7 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: te.thread_axis((4, 0), "threadIdx.x"), "(4, 0)", "begin <= end", "thread_axis"),
     (lambda: te.thread_axis((2, 18), "threadIdx.x"), "does not begin at 0", "(0, n)", "thread_axis"),
     (lambda: te.max(x), "neither an axis nor a second value", "axis=k", "max"),
-    (lambda: te.sum(A[i, k], axis=k, init=[1, 2]), "init=[1, 2] holds 2 value(s), but 1", "give 1 value", "sum"),
+    (lambda: te.sum(A[i, k], axis=k, init=[1, 2]), "init=[1, 2] holds 2 values, but 1", "give 1 value", "sum"),
     (lambda: tir.decl_buffer((2.5,), name="b"), "2.5 is not an extent of buffer 'b'", "whole numbers", "decl_buffer"),
     (lambda: tir.decl_buffer((-3,)), "-3 is not an extent", "at least 0", "decl_buffer"),
     (lambda: tir.decl_buffer((3,), offset_factor="x"), "offset_factor='x'", "an int", "decl_buffer"),

@@ -36,7 +36,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("lstm", lambda: nn.lstm(SEQUENCE, GATES, STATE, proj=floats(te.size_var("n"), 4)), "no constant shape", "numbers"),
     ("dft", lambda: topi.dft(WHOLE, WHOLE), "re_data 'I' is int32 of shape [3]", "floating-point"),
     ("dft", lambda: topi.dft(LINE, floats(8, dtype="float64")), "re_data has type float32", "one type"),
-    ("dft", lambda: topi.dft(LINE, ROWS), "im_data 'R' has the shape [3, 8]", "1 dimension(s)"),
+    ("dft", lambda: topi.dft(LINE, ROWS), "im_data 'R' has the shape [3, 8]", "1 dimension"),
     ("stft", lambda: topi.stft(ROWS, 9, 2, 9, floats(9), False, True), "has 8 elements, and a window 9", "win_length"),
     ("stft", lambda: topi.stft(ROWS, 8, 2, 4, LINE, False, True), "elements of window and win_length", "agree"),
     ("stft", lambda: topi.stft(ROWS, 8, 0, 8, LINE, False, True), "argument 'hop_length' is 0", "int >= 1"),

@@ -28,7 +28,7 @@ CASES: list[tuple[str, str, str, Callable[[], Any]]] = [
     ("For", "annotations=[3] is not a mapping", "give {", lambda: tir.For(i, 0, 8, 0, STORE, annotations=[3])),
     ("IfThenElse", "then_case is 'x'", "give a statement", lambda: tir.IfThenElse(i < 3, "x")),
     ("BufferStore", "3 is not a buffer", "tir.decl_buffer", lambda: tir.BufferStore(3, 1.0, [i])),
-    ("BufferStore", "has 1 dimension(s), but 2 index(es)", "one index per", lambda: tir.BufferStore(A, 1.0, [i, i])),
+    ("BufferStore", "has 1 dimension, but 2 indices", "one index per", lambda: tir.BufferStore(A, 1.0, [i, i])),
     ("BufferStore", "of type int32 is stored to 'A'", "astype", lambda: tir.BufferStore(A, i, [i])),
     ("BufferLoad", "the index `x` is of type float32", "give integers", lambda: tir.BufferLoad(A, [x])),
     ("ProducerLoad", "is not a tensor", "te.compute", lambda: tir.ProducerLoad(A, [i])),

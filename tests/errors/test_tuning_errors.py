@@ -214,7 +214,7 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.template(3), "template", "the name of the template is 3", "parentheses"),  # type: ignore[arg-type]
     (lambda: autotvm.task.create("errors/no", (8,), "llvm"), "task.create", "no template 'errors/no'", "errors/good"),
     (lambda: autotvm.task.create(len, (8,), "llvm"), "task.create", "given as <built-in function len", "registered"),
-    (lambda: good(8, 9), "errors/good", "called with the 2 argument(s) (8, 9): too many", "its parameters are (n:"),
+    (lambda: good(8, 9), "errors/good", "called with the 2 arguments (8, 9): too many", "its parameters are (n:"),
     (lambda: autotvm.task.create("errors/good", 8, "llvm"), "task.create", "args=8", "args=(8,)"),  # type: ignore[arg-type]
     (lambda: autotvm.task.create("errors/good", None, "llvm"), "task.create", "args=None", "args=()"),  # type: ignore[arg-type]
     (lambda: autotvm.task.create("errors/good", (8, 9), "llvm"), "task.create", "too many positional", "(n:"),

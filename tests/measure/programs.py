@@ -51,8 +51,8 @@ FAR = 1 << 30
 FAULTS: dict[str, tuple[type[Outcome], int, str]] = {
     "loops": (TimedOut, 7, "still compiling or at its first run after"),
     "loops later": (TimedOut, 7, "still running after"),
-    "near": (RunFailed, 4, r"writes outside of B, 1 byte\(s\) after its last element"),
-    "astray": (RunFailed, 4, r"writes outside of B, 1,\d\d\d,\d\d\d byte\(s\) after its last element"),
+    "near": (RunFailed, 4, r"writes outside of B, 1 byte after its last element"),
+    "astray": (RunFailed, 4, r"writes outside of B, 1,\d\d\d,\d\d\d bytes after its last element"),
     "far": (RunFailed, 4, "SIGSEGV|ILLEGAL_ADDRESS|INVALID_ADDRESS_SPACE|INVALID_COMMAND_QUEUE|OUT_OF_RESOURCES"),
     "wrong": (WrongAnswer, 5, r"B\[0\] is .*, expected .*; 4,096 of 4,096 elements are wrong"),
     "unwritten": (WrongAnswer, 5, r"B\[\d+\] was never written, expected"),

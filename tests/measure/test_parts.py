@@ -210,10 +210,10 @@ class TestGuards:
     @pytest.mark.parametrize(
         ("offset", "said"),
         [
-            (-1, "it writes outside of B, 1 byte(s) before its first element"),
-            (-GUARD, f"it writes outside of B, {GUARD:,} byte(s) before its first element"),
-            (60, "it writes outside of B, 1 byte(s) after its last element"),
-            (60 + 99, "it writes outside of B, 100 byte(s) after its last element"),
+            (-1, "it writes outside of B, 1 byte before its first element"),
+            (-GUARD, f"it writes outside of B, {GUARD:,} bytes before its first element"),
+            (60, "it writes outside of B, 1 byte after its last element"),
+            (60 + 99, "it writes outside of B, 100 bytes after its last element"),
             (4, "it writes to its input B"),
         ],
     )
@@ -228,9 +228,9 @@ class TestGuards:
     @pytest.mark.parametrize(
         ("offset", "said"),
         [
-            (-1_200_000, "it writes outside of B, 1,200,000 byte(s) before its first element"),
-            (60 + 1_199_999, "it writes outside of B, 1,200,000 byte(s) after its last element"),
-            (60 + GUARD, f"it writes outside of B, {GUARD + 1:,} byte(s) after its last element"),
+            (-1_200_000, "it writes outside of B, 1,200,000 bytes before its first element"),
+            (60 + 1_199_999, "it writes outside of B, 1,200,000 bytes after its last element"),
+            (60 + GUARD, f"it writes outside of B, {GUARD + 1:,} bytes after its last element"),
         ],
     )
     def test_a_byte_far_away_is_noticed(self, offset: int, said: str) -> None:
@@ -245,11 +245,11 @@ class TestGuards:
     @pytest.mark.parametrize(
         ("name", "offset", "said"),
         [
-            ("A", -1_200_000, "outside of A, 1,200,000 byte(s) before its first element"),
-            ("A", 12 + GUARD, f"outside of A, {GUARD + 1:,} byte(s) after its last element"),
-            ("A", GUARD + 4096, f"outside of B, {GUARD:,} byte(s) before its first element"),
+            ("A", -1_200_000, "outside of A, 1,200,000 bytes before its first element"),
+            ("A", 12 + GUARD, f"outside of A, {GUARD + 1:,} bytes after its last element"),
+            ("A", GUARD + 4096, f"outside of B, {GUARD:,} bytes before its first element"),
             ("A", 3 * GUARD, "writes to its input B"),
-            ("C", 1_200_000, "outside of C, 1,200,000 byte(s) after its last element"),
+            ("C", 1_200_000, "outside of C, 1,200,000 bytes after its last element"),
         ],
     )
     def test_arrays_in_a_row_have_far_guards_at_its_ends(self, name: str, offset: int, said: str) -> None:
@@ -427,9 +427,9 @@ def test_guards_of_an_opencl_array_of_any_size(shape):
     ("offset", "said"),
     [
         (0, ""),
-        (4096 * 4, "outside of B, 1 byte(s) after its last element"),
-        (4096 * 4 + 1_200_000, "outside of B, 1,200,001 byte(s) after its last element"),
-        (-1, "outside of B, 1 byte(s) before its first element"),
+        (4096 * 4, "outside of B, 1 byte after its last element"),
+        (4096 * 4 + 1_200_000, "outside of B, 1,200,001 bytes after its last element"),
+        (-1, "outside of B, 1 byte before its first element"),
         (-1_200_000, "outside of [AB], "),
     ],
 )

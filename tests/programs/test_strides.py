@@ -137,7 +137,7 @@ def test_the_lowered_program_shows_strides() -> None:
 def test_declarations_must_make_sense() -> None:
     n = te.var("n")
     for wrong, message in (
-        ({"strides": [1]}, "has 2 dimension(s), but 1 stride(s)"),
+        ({"strides": [1]}, "has 2 dimensions, but 1 stride"),
         ({"strides": [1, -1]}, "`-1` is not a stride or offset"),
         ({"strides": [1, 1.5]}, "is not a stride or offset"),
         ({"scope": "texture"}, "there is no memory scope 'texture'"),

@@ -251,7 +251,7 @@ def test_prefetches_as_statements() -> None:
     f = tw.build(program, None, "llvm")
     assert f.get_source("ll").count("call void @llvm.prefetch") == 2
     f(tw.nd.array(floats(64, 40)))
-    with refused("Prefetch", "which has 2 dimension(s)", fix="one range per dimension"):
+    with refused("Prefetch", "which has 2 dimensions", fix="one range per dimension"):
         tir.Prefetch(buffer, [rows])
     with refused("call_intrin", "tir.prefetch of 3", fix="address_of"):
         tir.call_intrin("int32", "tir.prefetch", 3)

@@ -240,7 +240,7 @@ def test_refused() -> None:
     b = ib.buffer_ptr(other)
     with refused("ir_builder", "is stored to 'other', whose elements are float32", fix='.astype("float32")'):
         b[0] = tir.const(1, "int32")
-    with refused("ir_builder", "has 1 dimension(s), but is indexed with 2", fix="give 1 index(es)"):
+    with refused("ir_builder", "has 1 dimension, but is indexed with 2", fix="give 1 index"):
         b[0, 0] = 1.0
     with refused("ir_builder", "is indexed with", "of type float32", fix=".astype("):
         b[0.5] = 1.0

@@ -160,7 +160,7 @@ def test_numbers_are_the_same_for_all_elements() -> None:
     s[C].tensorize(C.op.axis[1], intrin)
     with refused("tensorize", "stage 'C' computes", "but the intrinsic 'scaled' computes"):
         tw.lower(s, [A, C])
-    with refused("compute", "of 2 number(s) is called with 1", fix="v, w"):
+    with refused("compute", "of 2 numbers is called with 1", fix="v, w"):
         te.compute((6, 4), lambda i: intrin(A[i, 0:4], i))
 
 

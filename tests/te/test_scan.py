@@ -145,7 +145,7 @@ def test_refused() -> None:
     state = te.placeholder((8, 4), name="other")
     with refused("scan", "init is 3, which is not a tensor", fix="te.scan(init, update, state)"):
         te.scan(3, step, state)
-    with refused("scan", "1 initial value(s), 1 update(s) and 2 state(s)", fix="one of each"):
+    with refused("scan", "1 initial value, 1 update and 2 states", fix="one of each"):
         te.scan([first], [step], [state, state])
     with refused("scan", "the state 'step' of 'scan' is computed", fix="te.placeholder"):
         te.scan(first, step, step)

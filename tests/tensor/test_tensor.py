@@ -45,13 +45,13 @@ def test_axes_without_a_parameter_of_their_own_are_numbered() -> None:
 
 def test_varargs_names_have_to_cover_the_rest() -> None:
     A = te.placeholder((2, 3, 4), name="A")
-    with pytest.raises(UserError, match=r"2 dimension\(s\) beyond \['n'\], but varargs_names gives 1: \['h'\]"):
+    with pytest.raises(UserError, match=r"2 dimensions beyond \['n'\], but varargs_names gives 1: \['h'\]"):
         te.compute((2, 3, 4), lambda n, *i: A(n, *i), name="B", varargs_names=["h"])
 
 
 def test_a_function_of_the_wrong_number_of_axes_is_refused() -> None:
     A = te.placeholder((3, 4), name="A")
-    with pytest.raises(UserError, match=r"shape of 'B' has 2 dimension\(s\), but the function takes 1 axes \['i'\]"):
+    with pytest.raises(UserError, match=r"shape of 'B' has 2 dimensions, but the function takes 1 axes \['i'\]"):
         te.compute((3, 4), lambda i: A[i, 0], name="B")
     with pytest.raises(UserError, match=r"takes 3 axes \['i', 'j', 'k'\]"):
         te.compute((3, 4), lambda i, j, k: A[i, j], name="B")

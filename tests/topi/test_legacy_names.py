@@ -219,7 +219,7 @@ class TestUtils:
         [
             (lambda: utils.get_const_float(te.var("x")), "get_const_float", "`x` is not a constant"),
             (lambda: utils.ravel_index((1,), (2, 3)), "ravel_index", "1 indices are given for 2 dimensions"),
-            (lambda: utils.const_matrix([1, 2]), "const_matrix", "is not an array of 2 dimension(s)"),
+            (lambda: utils.const_matrix([1, 2]), "const_matrix", "is not an array of 2 dimensions"),
             (lambda: utils.get_max_power2_factor(0), "get_max_power2_factor", "n=0 is not a whole number"),
             (lambda: utils.get_shape((1, 2), "NC", "NW"), "get_shape", "cannot go from layout NC to NW"),
         ],

@@ -60,9 +60,9 @@ def _escape(c: str) -> str:
     return c.encode("unicode_escape", "surrogatepass").decode()
 
 
-def quantity(count: int, noun: str) -> str:
-    """Return a count with its noun: "1 dimension", "2 dimensions"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def quantity(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: "1 dimension", "2 dimensions", "3 indices"."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def kind_of(value: object) -> str:

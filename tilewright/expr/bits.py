@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.dtype import INT32, DType
 from ..core.errors import UserError
+from ..core.text import quantity
 from . import nodes as n
 from .intrinsics import TABLE
 from .operators import (
@@ -55,7 +56,7 @@ def reinterpret(dtype: Any, value: Any, span: Any = None) -> n.Expr:
         )
     if to.lanes not in (1, e.dtype.lanes):
         raise UserError(
-            f"`{e}` has {e.dtype.lanes} lane(s), but {to} has {to.lanes}",
+            f"`{e}` has {quantity(e.dtype.lanes, 'lane')}, but {to} has {to.lanes}",
             primitive=REINTERPRET,
             fix=f'give the type of one lane: "{to.scalar}"',
         )

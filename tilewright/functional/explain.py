@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import UserError
+from ..core.text import quantity
 from ..runtime.device import Device, cpu, device
 from . import numpy_arrays
 from . import operators as public
@@ -94,7 +95,8 @@ def _lines(checked: Signature, plan: Plan, rival: str) -> list[str]:
         lines.append(f"runs:    the kernel of {rival}: {choice.why}")
     elif executable is not None:
         launch = executable.launches[-1]
-        size = f"{len(executable.launches)} kernel(s), the last one of grid {launch.grid} and block {launch.block}"
+        count = quantity(len(executable.launches), "kernel")
+        size = f"{count}, the last one of grid {launch.grid} and block {launch.block}"
         lines += [f"runs:    {choice.template}, {size}" if plan.on.kind == "cuda" else f"runs:    {choice.template}"]
         lines += [f"config:  {choice.config}", f"because: {choice.why}"]
         lines += [f"tf32:    {_TF32[choice.template]}"] if choice.template in _TF32 else []

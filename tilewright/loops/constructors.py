@@ -12,6 +12,7 @@ from typing import Any
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, ThreadTag
+from ..core.text import quantity
 from ..expr.constructors import constructor
 from ..expr.effects import PREFETCH
 from ..expr.nodes import Expr, IntImm, Load, Var
@@ -126,7 +127,8 @@ def _indices(given: Any, source: Buffer | Tensor, primitive: str) -> tuple[Expr,
     indices = tuple(as_expr(i) for i in (given if isinstance(given, (tuple, list)) else (given,)))
     if len(indices) != len(source.shape):
         raise UserError(
-            f"{source.name!r} has {len(source.shape)} dimension(s), but {len(indices)} index(es) are given",
+            f"{source.name!r} has {quantity(len(source.shape), 'dimension')}, but "
+            f"{quantity(len(indices), 'index', 'indices')} are given",
             primitive=primitive,
             fix="give one index per dimension",
         )
@@ -201,7 +203,7 @@ def make_prefetch(buffer: Any, bounds: Any, span: Any = None) -> Stmt:
     given = list(bounds) if isinstance(bounds, (list, tuple)) else []
     if len(given) != len(held.shape) or not all(isinstance(part, Range) for part in given):
         raise UserError(
-            f"the region {bounds!r} of {held.name!r}, which has {len(held.shape)} dimension(s)",
+            f"the region {bounds!r} of {held.name!r}, which has {quantity(len(held.shape), 'dimension')}",
             primitive="Prefetch",
             fix="give one range per dimension: [tvm.ir.Range.from_min_extent(i, 4), tvm.ir.Range(0, 16)]",
         )

@@ -9,6 +9,7 @@ from ..arith.simplify import prove_equal
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
+from ..core.text import quantity
 from ..expr.nodes import Expr, IntImm, Known, Var
 from ..expr.operators import as_expr, const
 from ..tensor.axis import whole
@@ -95,7 +96,7 @@ def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, o
     given = tuple(as_expr(e) for e in strides) if strides else Layout().strides(shape)
     if len(given) != len(shape):
         raise UserError(
-            f"buffer {name!r} has {len(shape)} dimension(s), but {len(given)} stride(s)",
+            f"buffer {name!r} has {quantity(len(shape), 'dimension')}, but {quantity(len(given), 'stride')}",
             primitive="decl_buffer",
             fix="give one stride per dimension",
         )

@@ -21,6 +21,7 @@ from ..arith.simplify import simplify
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..core.text import quantity
 from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
 from ..expr.operators import as_expr, cast, const, floordiv, floormod, is_const, likely, subtract
 from ..expr.operators import condition as test_of
@@ -84,9 +85,9 @@ class BufferVar:
             return _row_major(indices[0], shape)
         if len(indices) != len(shape):
             raise UserError(
-                f"buffer {name!r} has {len(shape)} dimension(s), but is indexed with {len(indices)}",
+                f"buffer {name!r} has {quantity(len(shape), 'dimension')}, but is indexed with {len(indices)}",
                 primitive="ir_builder",
-                fix=f"give {len(shape)} index(es), or one that counts elements in row-major order",
+                fix=f"give {quantity(len(shape), 'index', 'indices')}, or one that counts elements in row-major order",
             )
         return indices
 

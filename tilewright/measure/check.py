@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import DType
+from ..core.text import quantity
 from ..runtime.array import NDArray, empty
 from ..runtime.cpu_driver import HostMemory
 from ..runtime.device import Device
@@ -114,7 +115,7 @@ class GuardedArray:
             if changed.size:
                 far = GUARD - int(changed[-1]) if side == "before" else int(changed[0]) + 1
                 where = "its first element" if side == "before" else "its last element"
-                return values, f"it writes outside of {self.name}, {far:,} byte(s) {side} {where}"
+                return values, f"it writes outside of {self.name}, {quantity(far, 'byte')} {side} {where}"
         return values, ""
 
     def stray(self) -> str:
@@ -128,7 +129,7 @@ class GuardedArray:
             far = self.far - int(changed[-1]) if side == "before" else int(changed[0]) + 1
             where = "its first element" if side == "before" else "its last element"
             near = GUARD if side == "before" else self._after.size
-            return f"it writes outside of {self.name}, {near + far:,} byte(s) {side} {where}"
+            return f"it writes outside of {self.name}, {quantity(near + far, 'byte')} {side} {where}"
         return ""
 
     def _held(self, zone: NDArray) -> np.ndarray:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..codegen.abi import ArrayArgument, EntryPoint, Resources
 from ..core.errors import InternalError, TVMError, UserError
+from ..core.text import quantity
 from ..runtime.device import Device, device
 from ..runtime.driver import DeviceError
 from ..runtime.module import Module
@@ -233,7 +234,7 @@ class _Bench:
         expected = self._load(request.reference)[1] if request.reference else []
         if request.reference and len(expected) != len(outputs):
             raise UserError(
-                f"the reference returns {len(expected)} output(s), but the kernel has {len(outputs)}",
+                f"the reference returns {quantity(len(expected), 'output')}, but the kernel has {len(outputs)}",
                 fix="return one array for each output",
             )
         found, damage, wrong = [], [], []

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.errors import InternalError, UserError
 from ..core.forking import keep_from_forks, new_lock, new_reentrant_lock, not_while_forking
+from ..core.text import quantity
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
 from .pocl_declarations import WITHOUT_HEADER, declarations
 
@@ -151,7 +152,7 @@ class OpenClDriver(Driver):
             raise UserError(reason, fix=elsewhere(self.kind))
         if not 0 <= index < len(devices):
             raise UserError(
-                f"there is no opencl({index}): this machine has {len(devices)} OpenCL device(s)",
+                f"there is no opencl({index}): this machine has {quantity(len(devices), 'OpenCL device')}",
                 fix=f"give a number from 0 to {len(devices) - 1}",
             )
         devices[index].check_process()

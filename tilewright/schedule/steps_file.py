@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.paths import file_path
+from ..core.text import quantity
 from ..tensor.tensor import Tensor
 from .steps import References, Step
 from .value import Schedule
@@ -125,7 +126,7 @@ class KeptSteps:
         """Apply the steps in a file that `save_steps` wrote to this schedule, which has taken none: all, or none."""
         if self.steps:
             raise UserError(
-                f"the schedule has taken {len(self.steps)} step(s) already",
+                f"the schedule has taken {quantity(len(self.steps), 'step')} already",
                 primitive="load_steps",
                 fix="load the steps onto a new schedule: te.create_schedule(B.op)",
             )

@@ -8,6 +8,7 @@ from typing import Any
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.own_code import calling
+from ..core.text import quantity
 from ..expr.nodes import Expr, Load
 from ..expr.traverse import post_order
 from ..loops.certain_faults import certain_faults
@@ -92,7 +93,9 @@ def _dtypes(given: Any, inputs: tuple[Tensor, ...], count: int, name: str) -> li
         listed = list(given) if isinstance(given, (list, tuple)) else [given] * count
         if len(listed) != count:
             raise UserError(
-                f"{name!r} has {count} result(s), but {len(listed)} type(s)", primitive="extern", fix="give one each"
+                f"{name!r} has {quantity(count, 'result')}, but {quantity(len(listed), 'type')}",
+                primitive="extern",
+                fix="give one each",
             )
         return [str(DType(d)) for d in listed]
     shared = {str(t.dtype) for t in inputs}

@@ -14,6 +14,7 @@ from typing import Any
 from ..core.atoms import ATOMS
 from ..core.errors import UserError
 from ..core.own_code import calling
+from ..core.text import quantity
 from ..expr.matrix_calls import MATRIX_CALLS
 from ..expr.nodes import Call, Cast, Expr, IntImm, Load, Mul, Var
 from ..expr.traverse import post_order
@@ -86,7 +87,7 @@ def decl_tensor_intrin(
         return MatrixIntrin(_matrix(op, called, name))
     if not any(part is not None for part in parts) or len(parts) > 3:
         raise UserError(
-            f"fcompute of the intrinsic {name!r} returns {len(parts)} statement(s)",
+            f"fcompute of the intrinsic {name!r} returns {quantity(len(parts), 'statement')}",
             primitive="decl_tensor_intrin",
             fix="return one statement, or three: the body, the reset and the update of a reduction",
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.text import quantity
 from ..expr.nodes import Expr
 from ..expr.traverse import post_order
 from .reduction import Reduce
@@ -32,7 +33,8 @@ def axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[str
     takes_more = bool(code.co_flags & 0x04)
     if len(named) > count or (len(named) < count and not takes_more):
         raise UserError(
-            f"the shape of {name!r} has {count} dimension(s), but the function takes {len(named)} axes {named}",
+            f"the shape of {name!r} has {quantity(count, 'dimension')}, but the function takes "
+            f"{len(named)} axes {named}",
             primitive="compute",
             fix="give the function one parameter per dimension",
         )
@@ -46,9 +48,9 @@ def axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[str
     rest = [f"i{i}" for i in range(more)] if varargs_names is None else list(varargs_names)
     if len(rest) != more:
         raise UserError(
-            f"{name!r} has {more} dimension(s) beyond {named}, but varargs_names gives {len(rest)}: {rest}",
+            f"{name!r} has {quantity(more, 'dimension')} beyond {named}, but varargs_names gives {len(rest)}: {rest}",
             primitive="compute",
-            fix=f"give {more} name(s)",
+            fix=f"give {quantity(more, 'name')}",
         )
     return named + rest
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.own_code import calling
-from ..core.text import one_line
+from ..core.text import one_line, quantity
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operand import Operand
 from ..expr.operators import add, as_expr, cast, const, subtract
@@ -146,7 +146,8 @@ def declared_by_call(
     inner = [IterVar(f"ax{d}", Range(extent), AxisKind.DATA) for d, extent in enumerate(sizes[len(outer) :])]
     if len(inner) != call.dimensions():
         raise UserError(
-            f"the intrinsic {call.intrin.name!r} computes {call.dimensions()} dimension(s), but the function of "
+            f"the intrinsic {call.intrin.name!r} computes "
+            f"{quantity(call.dimensions(), 'dimension')}, but the function of "
             f"{name!r}, of {len(sizes)} dimensions, takes {len(outer)} axes",
             primitive="compute",
             fix="give the function one parameter for each dimension that the intrinsic does not compute",
@@ -164,13 +165,14 @@ def call_intrinsic(intrin: Any, args: Sequence[Any], reduce_axis: Any) -> Intrin
     args = [arg for arg in args if not any(arg is scalar for scalar in scalars)]
     if len(scalars) != len(numbers):
         raise UserError(
-            f"the intrinsic {intrin.name!r} of {len(numbers)} number(s) is called with {len(scalars)}",
+            f"the intrinsic {intrin.name!r} of {quantity(len(numbers), 'number')} is called with {len(scalars)}",
             primitive="compute",
             fix=f"give one for each of {', '.join(var.name for var in numbers)}, in order",
         )
     if len(args) != len(inputs) or not all(isinstance(arg, TensorRegion) for arg in args):
         raise UserError(
-            f"the intrinsic {intrin.name!r} of {len(inputs)} input(s) is called with {', '.join(map(repr, args))}",
+            f"the intrinsic {intrin.name!r} of {quantity(len(inputs), 'input')} is called with "
+            f"{', '.join(map(repr, args))}",
             primitive="compute",
             fix="give a region of a tensor for each input, intrinsic(A[i, 0:16], B[i, 0:16]), or declare the values "
             "with te.compute and tensorize its loops: s[C].tensorize(axis, intrinsic)",

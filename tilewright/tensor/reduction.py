@@ -14,7 +14,7 @@ from ..core.errors import UserError
 from ..core.node import node
 from ..core.own_code import calling
 from ..core.refusals import not_made
-from ..core.text import one_line
+from ..core.text import one_line, quantity
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 from ..expr.operators import add, as_expr, condition, const, match_types, maximum, minimum, multiply
@@ -208,9 +208,9 @@ def _start(init: Any, sources: tuple[Expr, ...], axes: tuple[IterVar, ...], name
     given = init if isinstance(init, (list, tuple)) else [init]
     if len(given) != len(sources):
         raise UserError(
-            f"init={init!r} holds {len(given)} value(s), but {len(sources)} are reduced",
+            f"init={init!r} holds {quantity(len(given), 'value')}, but {len(sources)} are reduced",
             primitive=name,
-            fix=f"give {len(sources)} value(s)",
+            fix=f"give {quantity(len(sources), 'value')}",
         )
     start = tuple(match_types(e, s)[0] for e, s in zip(given, sources, strict=True))
     for value, source in zip(start, sources, strict=True):
@@ -236,7 +236,8 @@ def _called(name: str, role: str, function: Any, args: tuple[Any, ...]) -> Any:
         inspect.signature(function).bind(*args)
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"{role} of the reducer {name!r} is {function!r}, which cannot be called with {len(args)} argument(s) "
+            f"{role} of the reducer {name!r} is {function!r}, which cannot be called with "
+            f"{quantity(len(args), 'argument')} "
             f"({error})",
             primitive="comm_reducer",
             fix="give te.comm_reducer(lambda x, y: ..., lambda dtype: ...): fcombine of two values, fidentity of types",

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.refusals import not_made
+from ..core.text import quantity
 from ..expr.nodes import Expr
 from ..expr.operators import subtract
 from .axis import AxisKind, IterVar, Range
@@ -120,7 +121,8 @@ def scan(
     first, step, state = _tensors(init, "init"), _tensors(update, "update"), _tensors(state_placeholder, "state")
     if not len(first) == len(step) == len(state):
         raise UserError(
-            f"{len(first)} initial value(s), {len(step)} update(s) and {len(state)} state(s) are given to {name!r}",
+            f"{quantity(len(first), 'initial value')}, {quantity(len(step), 'update')} and "
+            f"{quantity(len(state), 'state')} are given to {name!r}",
             primitive="scan",
             fix="give one of each per state",
         )

@@ -15,7 +15,7 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.own_code import calling
 from ..core.refusals import not_made, refusal, refuses
-from ..core.text import one_line
+from ..core.text import one_line, quantity
 from ..expr.nodes import Expr, IntImm, Load
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
@@ -222,9 +222,9 @@ class Tensor(Arithmetic):
     def _element(self, indices: Sequence[Any]) -> Expr:
         if len(indices) != self.ndim:
             raise UserError(
-                f"tensor {self.name!r} has {self.ndim} dimension(s) {list(self.shape)}, but is indexed with "
+                f"tensor {self.name!r} has {quantity(self.ndim, 'dimension')} {list(self.shape)}, but is indexed with "
                 f"{len(indices)}: {TensorSlice(self, tuple(indices))!r}",
-                fix=f"give {self.ndim} index(es): {element_of(self)}",
+                fix=f"give {quantity(self.ndim, 'index', 'indices')}: {element_of(self)}",
             )
         converted = tuple(as_expr(i) for i in indices)
         for i in converted:

@@ -8,7 +8,7 @@ from typing import Any
 from ..arith.simplify import simplify
 from ..core.dtype import FLOAT32, DType
 from ..core.errors import UserError
-from ..core.text import brief
+from ..core.text import brief, quantity
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr, cast, const
 from ..runtime.argument_checks import flag as flag  # one rule for modules and operators
@@ -93,7 +93,7 @@ def dimension(given: Any, rank: int, primitive: str, argument: str = "axis") -> 
     number = given.value if isinstance(given, IntImm) else given
     if isinstance(number, bool) or not isinstance(number, int) or not -rank <= number < rank:
         raise UserError(
-            f"argument {argument!r} is {given!r}, which is not one of {rank} dimension(s)",
+            f"argument {argument!r} is {given!r}, which is not one of {quantity(rank, 'dimension')}",
             primitive=primitive,
             fix=f"give an int from {-rank} to {rank - 1}" if rank else "give a tensor that has dimensions",
         )
@@ -119,11 +119,11 @@ def rank_of(data: Tensor, ranks: int | Sequence[int], argument: str, primitive: 
     """`data`, which must have one of these numbers of dimensions; `shown` writes the shape: "(batch, channels)"."""
     wanted = (ranks,) if isinstance(ranks, int) else tuple(ranks)
     if data.ndim not in wanted:
-        count = " or ".join(map(str, wanted))
+        count = " or ".join([*map(str, wanted[:-1]), quantity(wanted[-1], "dimension")])
         raise UserError(
             f"{argument} {data.name!r} has the shape {list(data.shape)}",
             primitive=primitive,
-            fix=f"give a tensor of {count} dimension(s)" + f": {shown}" * bool(shown),
+            fix=f"give a tensor of {count}" + f": {shown}" * bool(shown),
         )
     return data
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.axis import reduce_axis
@@ -46,7 +47,7 @@ def einsum(subscripts: str, *operand: Tensor) -> Tensor:
     inputs = [tensor(each, f"operand[{i}]", "einsum") for i, each in enumerate(given)]
     if not isinstance(subscripts, str) or not inputs:
         raise UserError(
-            f"einsum of {subscripts!r} and {len(inputs)} tensor(s)",
+            f"einsum of {subscripts!r} and {quantity(len(inputs), 'tensor')}",
             primitive="einsum",
             fix='give subscripts and tensors: topi.einsum("ij,jk->ik", A, B)',
         )
@@ -76,7 +77,7 @@ def _labels(text: str, inputs: list[Tensor]) -> tuple[list[list[str]], list[str]
     parts = left.split(",")
     if len(parts) != len(inputs):
         raise UserError(
-            f"subscripts {text!r} are of {len(parts)} operand(s), but {len(inputs)} are given",
+            f"subscripts {text!r} are of {quantity(len(parts), 'operand')}, but {len(inputs)} are given",
             primitive="einsum",
             fix="give the letters of each operand, separated by commas",
         )
@@ -119,7 +120,8 @@ def _expanded(part: str, operand: Tensor) -> list[str]:
     more = operand.ndim - (len(pieces) - (_MANY in pieces))
     if more < 0 or (more and _MANY not in pieces):
         raise UserError(
-            f"subscripts {part!r} are of {len(pieces)} dimension(s), but operand {operand.name!r} has {operand.ndim}",
+            f"subscripts {part!r} are of {quantity(len(pieces), 'dimension')}, but operand "
+            f"{operand.name!r} has {operand.ndim}",
             primitive="einsum",
             fix='give a letter per dimension, or "..." for some',
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor
@@ -72,7 +73,7 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
     at = dimension(axis, data.ndim, "take")
     if batch > at or batch > where.ndim:
         raise UserError(
-            f"batch_dims={batch_dims} with axis={axis} and indices of {where.ndim} dimension(s)",
+            f"batch_dims={batch_dims} with axis={axis} and indices of {quantity(where.ndim, 'dimension')}",
             primitive="take",
             fix="give at most the dimensions before axis, and those of the indices",
         )
@@ -162,7 +163,8 @@ def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
     depth = known(where.shape[0]) if where.ndim else None
     if depth is None or not 0 < depth <= data.ndim:
         raise UserError(
-            f"indices {where.name!r} has the shape {list(where.shape)}, and {data.name!r} {data.ndim} dimension(s)",
+            f"indices {where.name!r} has the shape {list(where.shape)}, and {data.name!r} "
+            f"{quantity(data.ndim, 'dimension')}",
             primitive="gather_nd",
             fix=f"give as its first extent how many dimensions are indexed: from 1 to {data.ndim}",
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor, extents
@@ -309,14 +310,14 @@ def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor
     if None in counts or len(set(counts)) > 1 or (counts[0] or 0) > data.ndim:
         shown = ", ".join(f"{argument} {list(t.shape)}" for argument, t in cuts.items())
         raise UserError(
-            f"the shapes are {shown}, and {data.name!r} has {data.ndim} dimension(s)",
+            f"the shapes are {shown}, and {data.name!r} has {quantity(data.ndim, 'dimension')}",
             primitive=name,
             fix="give three tensors of one dimension, with an entry for each dimension that is sliced",
         )
     shape = extents(list(output_shape) if isinstance(output_shape, (list, tuple)) else [output_shape], name, data.name)
     if len(shape) != data.ndim:
         raise UserError(
-            f"output_shape has {len(shape)} extents, and {data.name!r} {data.ndim} dimension(s)",
+            f"output_shape has {len(shape)} extents, and {data.name!r} {quantity(data.ndim, 'dimension')}",
             primitive=name,
             fix="give an extent for each dimension",
         )

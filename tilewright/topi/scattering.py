@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..loops.calls import call_intrin
@@ -163,7 +164,7 @@ def index_put(data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulat
     given = list(indices) if isinstance(indices, (list, tuple)) else []
     if len(given) != source.ndim:
         raise UserError(
-            f"argument 'indices' is {indices!r}, but data {source.name!r} has {source.ndim} dimension(s)",
+            f"argument 'indices' is {indices!r}, but data {source.name!r} has {quantity(source.ndim, 'dimension')}",
             primitive="index_put",
             fix="give a list of one tensor of integers per dimension",
         )

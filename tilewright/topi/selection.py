@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor
@@ -38,7 +39,7 @@ def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
     given = list(indices) if isinstance(indices, (list, tuple)) else []
     if not 1 <= len(given) <= source.ndim:
         raise UserError(
-            f"argument 'indices' is {indices!r}, but data {source.name!r} has {source.ndim} dimension(s)",
+            f"argument 'indices' is {indices!r}, but data {source.name!r} has {quantity(source.ndim, 'dimension')}",
             primitive="adv_index",
             fix="give a list of tensors of integers, one for each of the first dimensions",
         )
@@ -204,7 +205,7 @@ def _parts(source: Tensor, begin: Any, end: Any, strides: Any) -> list[range]:
     first, last, steps = lists
     if first is None or last is None or len(first) != len(last) or len(first) > source.ndim:
         raise UserError(
-            f"begin={begin!r} and end={end!r} of {source.name!r}, which has {source.ndim} dimension(s)",
+            f"begin={begin!r} and end={end!r} of {source.name!r}, which has {quantity(source.ndim, 'dimension')}",
             primitive="strided_set",
             fix="give lists of one entry each per dimension, from the first one on",
         )

@@ -11,6 +11,7 @@ from ..arith.simplify import simplify as simplify
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
 from ..core.target import Target
+from ..core.text import quantity
 from ..expr.convert import const
 from ..expr.nodes import Expr, FloatImm, IntImm, Select
 from ..expr.operators import all_of, as_expr, floordiv, floormod
@@ -97,7 +98,7 @@ def _constants(primitive: str, given: Any, rank: int, name: str) -> Tensor:
     values = np.asarray(given)
     if values.ndim != rank or values.dtype.kind not in "iuf":
         raise UserError(
-            f"{given!r} is not an array of {rank} dimension(s) of numbers",
+            f"{given!r} is not an array of {quantity(rank, 'dimension')} of numbers",
             primitive=primitive,
             fix="give a NumPy array",
         )

@@ -11,6 +11,7 @@ from typing import Any
 from ...core.errors import UserError
 from ...core.own_code import calling
 from ...core.target import Target
+from ...core.text import quantity
 from ...schedule.handle import ScheduleHandle
 from ...tune.flops import count_flop
 from ...tune.space.config import Config
@@ -68,7 +69,8 @@ class AmbientTemplate:
             return signature.bind(*args, **kwargs).args
         except TypeError as error:
             raise UserError(
-                f"the template {self.name!r} cannot be called with the {len(args)} argument(s) {args}: {error}",
+                f"the template {self.name!r} cannot be called with the "
+                f"{quantity(len(args), 'argument')} {args}: {error}",
                 primitive=primitive,
                 fix=f"its parameters are {signature}",
             ) from None

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.atoms import Atom, atom_named
 from ...core.errors import UserError
+from ...core.text import quantity
 from ...expr.nodes import Load
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
@@ -39,7 +40,7 @@ def _declared(schedule: Schedule, stage: Stage, loop: IterVar, intrin: TensorInt
         )
     if not stage.op.body or stage.op.num_outputs != intrin.op.num_outputs:
         raise UserError(
-            f"stage {stage.name!r} computes {stage.op.num_outputs} value(s) per element, and the intrinsic "
+            f"stage {stage.name!r} computes {quantity(stage.op.num_outputs, 'value')} per element, and the intrinsic "
             f"{intrin.name!r} {intrin.op.num_outputs}",
             primitive="tensorize",
             fix="declare the intrinsic by an operation that computes what the stage does, on a smaller tensor",

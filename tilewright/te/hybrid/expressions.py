@@ -17,6 +17,7 @@ import numpy as np
 from ...core.dtype import DType
 from ...core.errors import UserError
 from ...core.own_code import calling
+from ...core.text import quantity
 from ...expr.nodes import Expr, IntImm, Load
 from ...expr.operators import all_of, any_of, as_expr, condition, if_then_else, logical_not
 from ...loops.ir_builder import BufferVar
@@ -285,8 +286,8 @@ class Expressions:
         if len(indices) != len(shape):
             raise self.error(
                 node,
-                f"{array.buffer.name!r} has {len(shape)} dimension(s), but `{ast.unparse(node)}` gives {len(indices)} "
-                "index(es)",
+                f"{array.buffer.name!r} has {quantity(len(shape), 'dimension')}, but "
+                f"`{ast.unparse(node)}` gives {quantity(len(indices), 'index', 'indices')}",
                 "give one index per dimension",
             )
         for index, extent in zip(indices, shape, strict=True):
@@ -328,12 +329,14 @@ class Expressions:
         try:
             return MATH[word](*given)
         except TypeError:
-            raise self.error(node, f"{word} does not take {len(given)} argument(s)", f"call {word}(x)") from None
+            raise self.error(
+                node, f"{word} does not take {quantity(len(given), 'argument')}", f"call {word}(x)"
+            ) from None
 
     def _extreme(self, node: ast.Call, word: str) -> Any:
         given = [self.number(arg) for arg in node.args]
         if len(given) < 2:
-            raise self.error(node, f"{word} of {len(given)} value(s)", f"give two or more: {word}(a, b)")
+            raise self.error(node, f"{word} of {quantity(len(given), 'value')}", f"give two or more: {word}(a, b)")
         if not any(isinstance(v, Expr) for v in given):
             return (min if word == "min" else max)(given)
         made = given[0]

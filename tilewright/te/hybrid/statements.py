@@ -10,6 +10,7 @@ from typing import Any
 from ...core.dtype import DType
 from ...core.errors import UserError
 from ...core.hardware import LoopKind, MemoryScope, ThreadTag
+from ...core.text import quantity
 from ...expr.nodes import Call, Expr, IntImm, Load
 from ...expr.operators import as_expr, cast, const, logical_not, subtract
 from ...expr.traverse import post_order
@@ -149,7 +150,7 @@ class Reader(Expressions):
         if not isinstance(values, (tuple, list)) or len(values) != len(target.elts):
             count = len(values) if isinstance(values, (tuple, list)) else 1
             raise self.error(
-                node, f"{count} value(s) are assigned to {len(target.elts)} names", "give one name per value"
+                node, f"{quantity(count, 'value')} are assigned to {len(target.elts)} names", "give one name per value"
             )
         kept = [self._kept("value", v) if isinstance(v, Expr) else v for v in values]  # all are read before a store
         for part, value in zip(target.elts, kept, strict=True):
