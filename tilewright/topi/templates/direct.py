@@ -14,6 +14,7 @@ from functools import partial
 from math import gcd, prod
 from typing import Any
 
+from ...core.hardware import MemoryScope
 from ...schedule.handle import ScheduleHandle
 from ...schedule.primitives.annotate import RESIDENT_BLOCKS, WHOLE_WORDS
 from ...tensor.axis import IterVar
@@ -27,7 +28,7 @@ from .direct_knobs import TILES, by_rows, row_by_row, space, tile_of
 from .gpu import USUAL, Gpu
 from .images import Images
 from .layouts import LAYOUTS
-from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together
+from .schedule_helpers import GPU, GRID_LIMIT, bind_all, fetch_together
 from .template import ScheduleStrategy
 from .tensors import Tensors
 from .window_cost import (
@@ -53,7 +54,7 @@ _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
     """Declare the sums over rows in chunks, which start at a bias where there is one."""
     tile = tile_of(config)
-    turned = weights_of(of, tile) is Weights.SHARED
+    turned = _weights_of(of, config) is Weights.SHARED
     block = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
     sliding = tile.rows if tile.window.slides and not row_by_row(config) else 0
     return sums_of(of, data, weights, tile.chunk, turned, sliding, block, bias)
@@ -89,7 +90,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         s[planes].compute_at(s[out], block)
         counts = [config[name].size[-2] for name in TILES]
         fetch_together(s, planes, list(zip(_TAGS, counts, strict=True)), _together(of, config))
-    held = weights_of(of, tile)
+    held = _weights_of(of, config)
     if held is Weights.SHARED:
         whole = fits_shared(of, _turned(of, config)) or (of.layout == "NCHW" and of.groups < of.shape[1])
         _share_weights(
@@ -149,6 +150,14 @@ def _order_terms_of_row(s: ScheduleHandle, sums: Tensor, tile: Tile) -> tuple[It
         return None, rx
     s[sums].unroll(ry)
     return ry, rx
+
+
+def _weights_of(of: Images, config: Config) -> Weights:
+    """Where a thread finds its weights: in memory, too, where no block of a GPU has room for those of its filters."""
+    held = weights_of(of, tile_of(config))
+    shared = _turned(of, config) * config["tile_f"].size[-1] * (8 if of.dtype == "float64" else 4)
+    whole = held is Weights.SHARED and of.layout == "NCHW"
+    return Weights.GLOBAL if whole and shared > GPU.memory(MemoryScope.SHARED).most else held
 
 
 def _turned(of: Images, config: Config) -> int:
