@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import ship_records
 from benchmarks.convolution_sweep import workload_of
-from benchmarks.ship_records import main, of_sweep, read, ship
+from benchmarks.ship_records import main, of_sweep, read, ship, ship_epilogues
 from tilewright.functional import rivals
 from tilewright.functional.problem import CONV, Problem
 
@@ -86,6 +86,16 @@ def test_a_slower_record_with_an_epilogue_gives_way(records: Path) -> None:
     (records / "h200_epilogues.log").write_text(f"{json.dumps(kept)}\n{json.dumps(slower)}\n")
     ship([measured(record("", 0.8), first=1.0)])
     assert read(records / "h200_epilogues.log") == [kept]
+
+
+def test_what_another_gpu_measured_is_left_out(records: Path) -> None:
+    before = {path: path.read_text() for path in records.iterdir()}
+    line = {**measured(record("", 0.5), first=1.0), "device": "NVIDIA H100 80GB HBM3"}
+    assert ship([line]) == "0 records of 0 layers; 1 measured on other GPUs than NVIDIA H200 left out"
+    sweep(records / "out", EPILOGUES, swept(7, 8.0), {7: 8.0}, untuned=10.0, fused=10.0, tuned=8.0)
+    swept_there = [{**row, "device": "NVIDIA H100 80GB HBM3"} for row in of_sweep(records / "out", EPILOGUES)]
+    assert ship_epilogues(swept_there).endswith("1 measured on other GPUs than NVIDIA H200 left out")
+    assert {path: path.read_text() for path in before} == before
 
 
 SWEPT = ("grouped-b16-256x28-g32", "float16/NHWC")
