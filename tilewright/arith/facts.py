@@ -112,7 +112,7 @@ class Facts:
         if found is not None:
             return found
         known = dict.fromkeys(self.conditions)
-        new = [part for part in _conjuncts(cond) if part not in known and not isinstance(part, IntImm)]
+        new = [part for part in conjuncts(cond) if part not in known and not isinstance(part, IntImm)]
         if not memory:
             new = [part for part in new if not loads(part)]
         if not new:
@@ -226,12 +226,13 @@ def is_index(dtype: DType) -> bool:
     return dtype in _INDEX
 
 
-def _conjuncts(cond: Expr) -> Iterator[Expr]:
+def conjuncts(cond: Expr) -> Iterator[Expr]:
+    """The conditions that all have to hold for `cond`."""
     if isinstance(cond, And):
-        yield from _conjuncts(cond.a)
-        yield from _conjuncts(cond.b)
+        yield from conjuncts(cond.a)
+        yield from conjuncts(cond.b)
     elif isinstance(cond, Call) and cond.name == "likely":
-        yield from _conjuncts(cond.args[0])
+        yield from conjuncts(cond.args[0])
     else:
         yield cond
 

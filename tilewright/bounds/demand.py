@@ -65,11 +65,12 @@ def demand(
             found = _rows(stage, row)
             spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
             continue
+        same = _same_numbers(consumer, visible, visible_indices)
         value_of = index_values(consumer.stage, consumer.ranges, facts, cut)
         reads = [e for e in loads_in(*consumer.body) if isinstance(e.source, Tensor) and is_read(e.source)]
         for indices in dict.fromkeys(read.indices for read in reads):
             found = [extremes(simplify(value_of(i), facts), relaxed, facts) for i in indices]
-            found = [_by_visible_indices(span, consumer, visible, visible_indices) for span in found]
+            found = [_substituted(span, same) for span in found]
             _check_visible(stage, consumer, found, visible)
             spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
     if facts is None:
@@ -113,21 +114,23 @@ def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> di
     return running
 
 
-def _by_visible_indices(
-    span: Extremes | None, consumer: StageBounds, visible: set[Var], indices: dict[ThreadTag, Var]
-) -> Extremes | None:
-    """Bounds in terms of visible loops over hardware indices: an index is the same number in all loops over it.
+def _same_numbers(consumer: StageBounds, visible: set[Var], indices: dict[ThreadTag, Var]) -> dict[Var, Var]:
+    """The visible variable for each hidden loop over a hardware index, which is the same number in all loops over it.
 
     Only of loops that run equally far: where a hidden one ends before, not all threads have such a number.
     """
-    if span is None or not indices:
-        return span
     same = {}
-    for loop in (*consumer.outer, *own_loops(consumer.stage)):
+    for loop in (*consumer.outer, *own_loops(consumer.stage)) if indices else ():
         outer = indices.get(loop.tag) if loop.tag is not None and loop.var not in visible else None
         if outer is not None and _as_far(consumer.facts.range_of(loop.var), consumer.facts.range_of(outer)):
             same[loop.var] = outer
-    return Extremes(substitute(span.lo, same), substitute(span.hi, same), span.exact) if same else span
+    return same
+
+
+def _substituted(span: Extremes | None, same: dict[Var, Var]) -> Extremes | None:
+    if span is None or not same:
+        return span
+    return Extremes(substitute(span.lo, same), substitute(span.hi, same), span.exact)
 
 
 def _as_far(one: tuple[Expr, Expr] | None, other: tuple[Expr, Expr] | None) -> bool:

@@ -96,7 +96,7 @@ class KernelWriter:
         self.copies_where, self.has_matrices = "", False
         self.low_sums = LowSums(kernel.launch.body)
         self.at_risk = loads_at_risk(kernel)
-        self.unrolled = unrolled_loops(kernel.launch.body)
+        self.unrolled = unrolled_loops(kernel.launch)
 
     def write(self) -> str:
         """The whole kernel."""

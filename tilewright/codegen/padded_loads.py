@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..arith.facts import conjuncts
 from ..core.dtype import DType
 from ..core.hardware import LoopKind
 from ..expr import nodes as n
 from ..expr import operators as op
 from ..expr.traverse import post_order, variables
-from ..loops.nodes import For, Stmt
+from ..loops.nodes import For, Launch
 from .c_expr import OR, ExprWriter
 from .dialect import Dialect, is_half
 from .kernel import Kernel
 
 
-def unrolled_loops(body: Stmt) -> frozenset[n.Var]:
-    """The variables of loops that the compiler unrolls."""
-    loops = (at for at in post_order(body) if isinstance(at, For))
+def unrolled_loops(launch: Launch) -> frozenset[n.Var]:
+    """The variables of loops that the compiler unrolls, in a kernel that asks for whole words."""
+    loops = (at for at in post_order(launch.body) if isinstance(at, For)) if launch.whole_words else ()
     return frozenset(loop.var for loop in loops if loop.kind is LoopKind.UNROLLED)
 
 
@@ -41,7 +42,7 @@ class Writer(Protocol):
 def padded_load(by: Writer, condition: n.Expr, text: str, dtype: DType, lanes: int) -> str:
     """Return the choice between the load `text` of so many lanes, where `condition` holds, and zeros."""
     zeros, name = by.dialect.vector_zeros(dtype, lanes), f"settled_{lanes}"
-    parts = _conjuncts(condition)
+    parts = list(conjuncts(condition))
     changing = [part for part in parts if not by.unrolled.issuperset(variables(part)) or _reads_memory(part)]
     asked = by.kernel.launch.whole_words and is_half(dtype) and name in by.dialect.helpers
     if not asked or not changing:
@@ -54,12 +55,6 @@ def padded_load(by: Writer, condition: n.Expr, text: str, dtype: DType, lanes: i
 def _reads_memory(condition: n.Expr) -> bool:
     """Whether a condition reads memory, which the conditions before it may guard."""
     return any(isinstance(at, n.Load) for at in post_order(condition))
-
-
-def _conjuncts(condition: n.Expr) -> list[n.Expr]:
-    if isinstance(condition, n.And):
-        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
-    return [condition]
 
 
 def _settled(lanes: int, kind: str, words: str) -> str:

@@ -98,8 +98,8 @@ class VectorAccesses:
                 kind = self.by.dialect.vector_type(load.source.dtype, width)
                 text = self.load(load, start, width)
                 if guarded is not None:
-                    condition = wanted.condition  # type: ignore[attr-defined]
-                    text = padded_load(self.by, condition, text, load.source.dtype, width)
+                    assert isinstance(wanted, (n.IfThenElse, n.Select))
+                    text = padded_load(self.by, wanted.condition, text, load.source.dtype, width)
                 self.by._line(f"const {kind} {name} = {text};")
                 for lane in range(width):
                     part = n.Var(name, load.source.dtype)

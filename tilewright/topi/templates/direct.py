@@ -24,7 +24,7 @@ from ...tune.task import Expectation
 from .declarations import sums_of
 from .direct_choice import expected as expected_of
 from .direct_choice import order, usual
-from .direct_knobs import TILES, by_rows, row_by_row, space, tile_of
+from .direct_knobs import TILES, by_rows, chosen, row_by_row, space, tile_of
 from .gpu import USUAL, Gpu
 from .images import Images
 from .layouts import LAYOUTS
@@ -102,9 +102,9 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
         if at_once > 1:
             s[mine].vectorize(s[mine].split(s[mine].fuse(*mine.op.axis), factor=at_once)[1])
-    if "resident" in config and config["resident"].val:  # older records leave it to the compiler
-        s[out].pragma(thread, RESIDENT_BLOCKS, config["resident"].val)
-    if "whole_words" in config and config["whole_words"].val:
+    if chosen(config, "resident"):
+        s[out].pragma(thread, RESIDENT_BLOCKS, chosen(config, "resident"))
+    if chosen(config, "whole_words"):
         s[out].pragma(thread, WHOLE_WORDS, 1)
     width = _stored_together(of, config)
     if width > 1:
@@ -249,9 +249,9 @@ def finishes_tiles(of: Images, config: Config) -> bool:
     return of.layout == "NCHW" and BYTES[of.dtype] >= 4 and parted
 
 
-def adds_bias_last(config: Config) -> bool:
-    """Whether a configuration has a bias added to the sums when they are complete; older records do not say."""
-    return "bias" in config and bool(config["bias"].val == "last")
+def adds_bias_last(of: Images, config: Config) -> bool:
+    """Whether a configuration has a bias added to the sums when they are complete."""
+    return bool(chosen(config, "bias") == "last")
 
 
 def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, IterVar]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.knobs import Knob, split_knob, value_knob
 from ...tune.space.predicates import innermost
 from ...tune.space.space import Space
 from .images import Images
@@ -33,29 +33,12 @@ def space(of: Images) -> Space:
     holds at a time, see `Window`; rows slide in NHWC only. `planes`: where windows are loaded from; a block may fetch
     whole small images to shared memory first. `order`: which loop of a sum is outermost, over the terms or over a
     thread's rows of results, which are then complete one after another; with "stores" each row of results is stored
-    before the next one begins. `resident`: how many blocks the compiler makes room for on a
-    multiprocessor; 0 leaves it the choice. `whole_words`: whether the compiler makes the choice between the image and
-    its border before it takes the 16-bit floats of a word apart. `bias`: whether sums start at the bias, if there is
-    one, which takes no instruction but has to be there first; or it is added last.
+    before the next one begins. `resident`: how many blocks the compiler makes room for on a multiprocessor; 0 leaves it
+    the choice. `whole_words`: whether the compiler makes the choice between the image and its border before it takes
+    the 16-bit floats of a word apart. `bias`: whether sums start at the bias, if there is one, which takes no
+    instruction but has to be there first; or it is added last.
     """
     last = of.layout == "NHWC"
-    rows, columns = of.places
-    channels = of.filters if last else of.groups
-    threads = {i: sorted({*_THREADS, *even_threads(channels, i)}) for i in own_channels(of)}
-    mine = [[-1, t, i] for i in threads for t in threads[i] if t * i <= channels]
-    knobs = [
-        split_knob("tile_c", channels, "candidate", candidate=mine),
-        split_knob("tile_f", of.filters // of.groups, "candidate", candidate=[[-1, f] for f in own_filters(of)]),
-        split_knob("tile_y", rows, "candidate", candidate=_tiles(rows)),
-        split_knob("tile_x", columns, "candidate", candidate=_tiles(columns)),
-        value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
-        value_knob("window", [w.value for w in windows(of)]),
-        value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
-        replace(value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows", "stores"]), unsaid=0),
-        replace(value_knob("resident", _RESIDENT), unsaid=0),
-        replace(value_knob("whole_words", [0, 1] if BYTES[of.dtype] == 2 else [0]), unsaid=0),
-        replace(value_knob("bias", ["first", "last"]), unsaid=0),
-    ]
 
     def aligned(choices: Mapping[str, Any]) -> bool:
         chunk, slides = choices["chunk"].val, Window(choices["window"].val).slides
@@ -89,7 +72,7 @@ def space(of: Images) -> Space:
 
     fits = f"{REGISTERS} registers and {STEPS} products per thread"
     return (
-        Space(knobs)
+        Space(_knobs(of))
         .where(aligned, ("tile_c", "tile_x", "chunk", "window"), "a thread's tile of whole chunks", innermost)
         .where(small, (*TILES, "tile_f", "chunk", "window"), fits, innermost)
         .where(whole, ("tile_y", "tile_x", "planes"), "whole planes in a block that shares them")
@@ -97,6 +80,26 @@ def space(of: Images) -> Space:
         .where(in_words, ("chunk", "whole_words"), "words of several elements")
         .where(block, TILES, f"at most {_LARGEST_BLOCK} threads per block", _threads)
     )
+
+
+def _knobs(of: Images) -> list[Knob]:
+    rows, columns = of.places
+    channels = of.filters if of.layout == "NHWC" else of.groups
+    threads = {i: sorted({*_THREADS, *even_threads(channels, i)}) for i in own_channels(of)}
+    mine = [[-1, t, i] for i in threads for t in threads[i] if t * i <= channels]
+    return [
+        split_knob("tile_c", channels, "candidate", candidate=mine),
+        split_knob("tile_f", of.filters // of.groups, "candidate", candidate=[[-1, f] for f in own_filters(of)]),
+        split_knob("tile_y", rows, "candidate", candidate=_tiles(rows)),
+        split_knob("tile_x", columns, "candidate", candidate=_tiles(columns)),
+        value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
+        value_knob("window", [w.value for w in windows(of)]),
+        value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
+        replace(value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows", "stores"]), unsaid=0),
+        replace(value_knob("resident", _RESIDENT), unsaid=0),
+        replace(value_knob("whole_words", [0, 1] if BYTES[of.dtype] == 2 else [0]), unsaid=0),
+        replace(value_knob("bias", ["first", "last"]), unsaid=0),
+    ]
 
 
 def _small(of: Images) -> bool:
@@ -121,9 +124,14 @@ def tile_of(choices: Mapping[str, Any]) -> Tile:
     return Tile(channels, filters, rows, columns, choices["chunk"].val, Window(choices["window"].val))
 
 
+def chosen(choices: Mapping[str, Any], name: str) -> Any:
+    """The choice of a knob that older records do not know; None in those."""
+    return choices[name].val if name in choices else None
+
+
 def by_rows(choices: Mapping[str, Any]) -> bool:
-    """Whether a thread's rows of results are complete one after another; older records do not say."""
-    return "order" in choices and choices["order"].val == "rows"
+    """Whether a thread's rows of results are complete one after another, and stored at the end."""
+    return bool(chosen(choices, "order") == "rows")
 
 
 def row_by_row(choices: Mapping[str, Any]) -> bool:
@@ -132,4 +140,4 @@ def row_by_row(choices: Mapping[str, Any]) -> bool:
     Where a thread does not hold its whole window, rows of the input that two of them need are loaded for both in the
     loops of the schedule; since these are written out, the compiler loads each of them once.
     """
-    return "order" in choices and choices["order"].val == "stores"
+    return bool(chosen(choices, "order") == "stores")

@@ -38,12 +38,12 @@ def always(of: Any) -> bool:
 
 
 def never(of: Any) -> bool:
-    """Accept no workload, or no configuration."""
+    """Accept no workload."""
     return False
 
 
-def one_by_one(of: Any, config: Config) -> bool:
-    """Compute activations where results are stored."""
+def no_configuration(of: Any, config: Config) -> bool:
+    """Hold of no configuration."""
     return False
 
 
@@ -111,8 +111,8 @@ class ScheduleStrategy(Generic[W]):
     expected: Callable[[W, Mapping[str, Any]], Expectation] | None = None
     tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
     starts_at_bias: bool = False
-    adds_bias_last: Callable[[Config], bool] = never
-    finishes_tiles: Callable[[W, Config], bool] = one_by_one
+    adds_bias_last: Callable[[W, Config], bool] = no_configuration
+    finishes_tiles: Callable[[W, Config], bool] = no_configuration
     timed: bool = True
 
     def first(self, workload: W) -> Config:
@@ -287,7 +287,7 @@ class PackagedTemplate(Generic[W]):
         data, weights = workload.placeholders()
         extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.result)
         strategy = self.strategy(target)
-        starts = epilogue.bias and strategy.starts_at_bias and not strategy.adds_bias_last(config)
+        starts = epilogue.bias and strategy.starts_at_bias and not strategy.adds_bias_last(workload, config)
         start = extras[0] if starts else None
         left, read = (epilogue, extras) if start is None else (replace(epilogue, bias=False), extras[1:])
         expression = None
