@@ -107,7 +107,7 @@ def test_threads_that_use_a_device_first_share_its_context() -> None:
         return object()
 
     cl = SimpleNamespace(Context=open_context, Error=RuntimeError)
-    opened = opencl_driver._Device(cl, SimpleNamespace(name="made up"))
+    opened = opencl_driver._Device(cl, SimpleNamespace(name="made up", platform=SimpleNamespace(name="")))
     seen: list[object] = []
 
     def look() -> None:

@@ -19,6 +19,7 @@ from ..core.forking import keep_from_forks, new_lock, new_reentrant_lock, not_wh
 from ..core.text import quantity
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
 from .pocl_declarations import WITHOUT_HEADER, declarations
+from .pocl_processor import POCL, REFUSAL, name_processor
 
 if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram, KernelAbi
@@ -33,7 +34,6 @@ OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 _MOST_OPTIMISED = 66_000
 """Largest number of characters without a brace that PoCL optimises: over twice as many it was still at work after a
 minute, and without optimisation it takes a second."""
-_POCL = "Portable Computing Language"
 _DOUBLES = "cl_khr_fp64"
 _AFTER_A_FAULT = "a kernel may have left its arrays before this call; TILEWRIGHT_DEBUG=1 names the one that fails"
 _NOTHING = "__kernel void nothing(__global int* a) { a[0] = 0; }"
@@ -98,6 +98,7 @@ class _Device:
     def context(self) -> Any:
         self.used_by = os.getpid()
         keep_from_forks()
+        name_processor(self.device)
         with _failures(self, f"{self.device.name.strip()} does not open"):
             return self.cl.Context([self.device])
 
@@ -105,7 +106,7 @@ class _Device:
     def declares_all(self) -> bool:
         """Whether its compiler reads declarations of all built-in functions first, as PoCL's does."""
         platform, language = str(self.device.platform.name), str(self.device.opencl_c_version)
-        return platform.strip() == _POCL and language.startswith("OpenCL C 1.2")
+        return platform.strip() == POCL and language.startswith("OpenCL C 1.2")
 
     def check_process(self) -> None:
         """UserError in a fork of the process that uses the device."""
@@ -233,6 +234,12 @@ class OpenClDriver(Driver):
             try:
                 built = _built(at, program.source, options)
             except at.cl.Error as error:
+                if REFUSAL in str(error):
+                    raise UserError(
+                        f"the compiler of opencl({index}), {_compiler(at)}, does not know this processor",
+                        fix="install a newer one (conda install -c conda-forge pocl, or the package pocl-opencl-icd of "
+                        "the system), or build for the target llvm",
+                    ) from error
                 if options and not _takes(at, options):
                     raise UserError(
                         f"OpenCL refuses the options {' '.join(options)!r}", fix=f"change the variable {OPTIONS}"
@@ -289,6 +296,11 @@ def _built(at: _Device, source: str, options: list[str]) -> Any:
         except at.cl.Error:  # what is wrong is said of the source as it is, below
             pass
     return at.cl.Program(at.context, source).build(options=[*_QUIET, *options])
+
+
+def _compiler(at: _Device) -> str:
+    """The driver with its version."""
+    return f"{str(at.device.platform.name).strip()} {str(at.device.driver_version).strip()}"
 
 
 def _takes(at: _Device, options: list[str]) -> bool:

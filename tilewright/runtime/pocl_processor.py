@@ -1,0 +1,86 @@
+"""A name that PoCL's compiler knows for processors that are newer than it.
+
+PoCL from the package index has Clang 14, which calls a processor that came later, such as AMD's Zen 5, "generic", and
+then refuses to compile for that name: no program builds. PoCL has no option for the name, so it is put into PoCL's own
+description of the device before the first program: the name of the processor for which PoCL compiled the library of
+built-in functions that it links on this machine. Another name would not do, since functions that return vectors return
+them in other registers there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+POCL = "Portable Computing Language"
+"""The name of its platform."""
+UNKNOWN = "generic"
+"""What its compiler calls a processor that it does not know."""
+REFUSAL = "unknown target CPU"
+"""What its compiler says of that."""
+_TRIPLE = "x86_64-unknown-linux-gnu"
+_AVX2 = {"avx", "avx2", "cx16", "popcnt", "lzcnt", "f16c", "fma", "bmi", "bmi2"}
+_AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_LIBRARIES = (("skylake-avx512", _AVX2 | _AVX512), ("haswell", _AVX2))
+"""Processors that libraries of built-in functions are compiled for, and the features with which PoCL links them."""
+_RECORD, _POINTER, _LONGEST = 2048, struct.calcsize("P"), 32
+_given: list[Any] = []
+"""Names that PoCL points to from now on."""
+
+
+def name_processor(device: Any) -> bool:
+    """Give the processor a name that PoCL's compiler knows, if it has none; say whether it has one then.
+
+    `device` is one of pyopencl's. The one pointer to "generic" that follows one to the triple of this machine in PoCL's
+    description of the device is replaced; nothing is, where there is no such pair or there are several.
+    """
+    if str(device.platform.name).strip() != POCL or not str(device.version).strip().endswith(f"-{UNKNOWN}"):
+        return True
+    name = processor(import_module("llvmlite.binding").get_host_cpu_features())
+    if name is None:
+        return False
+    places = [*_places(int(device.int_ptr), (_TRIPLE, UNKNOWN))]
+    if not places:  # it may have been given one by an earlier context
+        return any(True for _ in _places(int(device.int_ptr), (_TRIPLE, name)))
+    if len(places) > 1:
+        return False
+    text = ctypes.create_string_buffer(name.encode())
+    _given.append(text)
+    ctypes.c_void_p.from_address(places[0] + _POINTER).value = ctypes.addressof(text)
+    return True
+
+
+def processor(features: Mapping[str, bool]) -> str | None:
+    """Return the processor for which PoCL compiled the library that it links where these features are; None if unknown.
+
+    The names of features are LLVM's.
+    """
+    there = {feature for feature, has in features.items() if has}
+    return next((name for name, needed in _LIBRARIES if needed <= there), None)
+
+
+def _places(record: int, texts: tuple[str, ...]) -> Iterator[int]:
+    """The addresses in a record where pointers to these texts follow one another."""
+    wanted = [text.encode() + b"\0" for text in texts]
+    try:
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            held = _read(memory.fileno(), record, _RECORD)
+            pointers = struct.unpack_from(f"{len(held) // _POINTER}P", held)
+            for at in range(len(pointers) - len(wanted) + 1):
+                found = zip(pointers[at:], wanted, strict=False)
+                if all(_read(memory.fileno(), pointer, _LONGEST).startswith(text) for pointer, text in found):
+                    yield record + at * _POINTER
+    except OSError:  # a system without the file, or one that keeps it closed
+        return
+
+
+def _read(memory: int, address: int, size: int) -> bytes:
+    """Bytes of this process; none where nothing is mapped."""
+    try:
+        return os.pread(memory, size, address)
+    except (OSError, OverflowError):
+        return b""
