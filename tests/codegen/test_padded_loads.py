@@ -19,6 +19,7 @@ from tilewright.driver import build
 
 CUDA = Target("cuda -arch=sm_90")
 WORDS = (("thread", "whole_words", 1),)
+LOADS = (("thread", "whole_words", 2),)
 ZEROS = {2: "0", 4: "make_uint2(0, 0)", 8: "make_uint4(0, 0, 0, 0)"}
 Condition = Callable[[Any, Any], Any]
 Pragmas = Sequence[tuple[str, str, Any]]
@@ -94,6 +95,72 @@ def test_a_word_is_settled_behind_the_choice(dtype: str, lanes: int) -> None:
     assert "volatile" not in body
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("lanes", ZEROS)
+def test_a_word_is_loaded_by_one_instruction_under_its_condition(dtype: str, lanes: int) -> None:
+    source = source_of(padded(early, dtype, lanes, LOADS))
+    (load,) = re.findall(r"_vector\w* = (.*);", source)
+    assert re.fullmatch(rf"loaded_{lanes}\(.* < 13, A \+ .*\)", load)
+    (body,) = re.findall(r"loaded_\d\([\w ,*]+ from\) \{(.*?)\n\}", source, re.DOTALL)
+    vector = {2: "", 4: ".v2", 8: ".v4"}[lanes]
+    assert body.count("@p ") == 1
+    assert f"@p ld.global.nc{vector}.b32 " in body
+    assert body.count('"+r"(v') == lanes // 2
+
+
+def stored_before() -> tuple[Any, list[Any]]:
+    """A kernel that loads padded words of what it has stored itself, in memory that a block shares."""
+    a, zero = te.placeholder((16, 8), "float16", "A"), te.const(0.0, "float16")
+    first = te.compute((16, 8), lambda i, j: a[i, j] + te.const(1.0, "float16"), "first")
+    p = te.compute((16, 8), lambda i, j: te.cast("float32", te.if_then_else(i > 2, first[i, j], zero)), "P")
+    b = te.compute((16, 8), lambda i, j: p[i, j] * 2.0, "B")
+    s = te.create_schedule(b.op)
+    block, thread = s[b].split(b.op.axis[0], factor=8)
+    s[b].bind(block, te.thread_axis("blockIdx.x"))
+    s[b].bind(thread, te.thread_axis("threadIdx.x"))
+    s[b].pragma(thread, "whole_words", 2)
+    s[first].set_scope("shared")
+    s[first].compute_at(s[b], block)
+    s[first].bind(first.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[p].set_scope("local")
+    s[p].compute_at(s[b], thread)
+    s[p].vectorize(p.op.axis[1])
+    return s, [a, b]
+
+
+def gathered() -> tuple[Any, list[Any]]:
+    """A kernel whose rows are named by a table, of which a condition lets only some be read."""
+    n, zero = te.var("n"), te.const(0.0, "float16")
+    a, rows = te.placeholder((16, 8), "float16", "A"), te.placeholder((n,), "int32", "rows")
+    p = te.compute((16, 8), lambda i, j: te.cast("float32", te.if_then_else(i < n, a[rows[i], j], zero)), "P")
+    b = te.compute((16, 8), lambda i, j: p[i, j] * 2.0, "B")
+    s = te.create_schedule(b.op)
+    block, thread = s[b].split(b.op.axis[0], factor=8)
+    s[b].bind(block, te.thread_axis("blockIdx.x"))
+    s[b].bind(thread, te.thread_axis("threadIdx.x"))
+    s[b].pragma(thread, "whole_words", 2)
+    s[p].set_scope("local")
+    s[p].compute_at(s[b], thread)
+    s[p].vectorize(p.op.axis[1])
+    return s, [a, rows, b]
+
+
+@pytest.mark.parametrize("program", [stored_before, gathered])
+def test_what_no_instruction_loads_under_its_condition(program: Any) -> None:
+    """Shared memory, and places that must not be computed where the condition does not hold."""
+    source = source_of(program())
+    assert "settled_8(" in source
+    assert "loaded_" not in source
+
+
+@emulates
+def test_rows_of_a_table_that_a_condition_guards() -> None:
+    a, rows = np.random.default_rng(0).uniform(-1, 1, (16, 8)).astype("float16"), np.array([3, 1, 9], "int32")
+    wanted = np.zeros((16, 8))
+    wanted[:3] = 2 * a[rows].astype("float64")
+    np.testing.assert_array_equal(ran(gathered(), a, rows, shape=wanted.shape), wanted)
+
+
 def test_conditions_of_unrolled_loops_stay_outside() -> None:
     (load,) = loads(source_of(padded(mixed, pragmas=WORDS)))
     outside, _, inside = load.partition(" ? settled_8(")
@@ -102,6 +169,10 @@ def test_conditions_of_unrolled_loops_stay_outside() -> None:
     assert len(held) == 2
     assert all("threadIdx_x" in each for each in held)
     assert load.endswith(f") : {ZEROS[8]}")
+    (load,) = loads(source_of(padded(mixed, pragmas=LOADS)))
+    outside, _, inside = load.partition(" ? loaded_8(")
+    assert set(outside.split(" && ")) == {"k < 3", "1 <= k"}
+    assert all("threadIdx_x" in each for each in inside.partition(", ")[0].split(" && "))
 
 
 UNTOUCHED = {
@@ -110,6 +181,8 @@ UNTOUCHED = {
     "double precision": (early, "float64", WORDS),
     "integers of 16 bits": (early, "int16", WORDS),
     "integers of 8 bits": (early, "int8", WORDS),
+    "a constant condition, loaded under it": (later, "float16", LOADS),
+    "single precision, loaded under it": (mixed, "float32", LOADS),
     "no border": (lambda i, k: i < 99, "float16", WORDS),
     "the value 0": (mixed, "float16", (("thread", "whole_words", 0),)),
     "a loop of no hardware index": (mixed, "bfloat16", (("k", "whole_words", 1),)),
@@ -121,6 +194,7 @@ def test_what_stays_as_it_is_without_the_pragma(condition: Condition, dtype: str
     lanes = 8 if "16" in dtype else 4
     source = text_of(padded(condition, dtype, lanes, pragmas))
     assert "settled" not in source
+    assert "loaded_" not in source
     assert source == text_of(padded(condition, dtype, lanes))
 
 
@@ -218,17 +292,18 @@ def ran(program: tuple[Any, list[Any]], *given: np.ndarray, shape: tuple[int, ..
 
 
 @emulates
+@pytest.mark.parametrize("pragmas", [WORDS, LOADS], ids=["words", "loads"])
 @pytest.mark.parametrize(("condition", "lanes"), [(early, 2), (mixed, 4), (later, 8), (mixed, 8)])
-def test_words_and_zeros_are_where_they_were(condition: Condition, lanes: int) -> None:
+def test_words_and_zeros_are_where_they_were(condition: Condition, lanes: int, pragmas: Pragmas) -> None:
     a = np.random.default_rng(lanes).uniform(-1, 1, (16, lanes)).astype("float16")
     wanted = np.zeros((16, 4, lanes))
     for i, k in np.ndindex(16, 4):
         chosen = {early: i < 13, later: k > 0, mixed: i < 13 and 0 < k < 3 and i + k > 2}[condition]
         wanted[i, k] = 2 * a[i].astype("float64") * chosen
-    np.testing.assert_array_equal(ran(padded(condition, lanes=lanes, pragmas=WORDS), a, shape=wanted.shape), wanted)
+    np.testing.assert_array_equal(ran(padded(condition, lanes=lanes, pragmas=pragmas), a, shape=wanted.shape), wanted)
 
 
-def guarded_flags(pragma: bool) -> tuple[Any, list[Any]]:
+def guarded_flags(pragma: int) -> tuple[Any, list[Any]]:
     """Where a condition itself reads memory: flags, of which there are only `n`."""
     n, zero = te.var("n"), te.const(0.0, "float16")
     a, flags = te.placeholder((16, 8), "float16", "A"), te.placeholder((n,), "int32", "flags")
@@ -240,7 +315,7 @@ def guarded_flags(pragma: bool) -> tuple[Any, list[Any]]:
     s[b].bind(block, te.thread_axis("blockIdx.x"))
     s[b].bind(thread, te.thread_axis("threadIdx.x"))
     if pragma:
-        s[b].pragma(thread, "whole_words", 1)
+        s[b].pragma(thread, "whole_words", pragma)
     s[p].set_scope("local")
     s[p].compute_at(s[b], thread)
     s[p].vectorize(p.op.axis[2])
@@ -248,8 +323,8 @@ def guarded_flags(pragma: bool) -> tuple[Any, list[Any]]:
 
 
 @emulates
-@pytest.mark.parametrize("pragma", [False, True])
-def test_a_condition_that_reads_memory_stays_behind_those_that_guard_it(pragma: bool) -> None:
+@pytest.mark.parametrize("pragma", [0, 1, 2])
+def test_a_condition_that_reads_memory_stays_behind_those_that_guard_it(pragma: int) -> None:
     a = np.random.default_rng(0).uniform(-1, 1, (16, 8)).astype("float16")
     flags = np.array([1, 0], "int32")
     wanted = np.zeros((16, 4, 8))

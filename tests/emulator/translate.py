@@ -94,12 +94,27 @@ def _instruction(text: str, operands: list[str]) -> str:
         return _warpgroup(grouped, operands)
     opcode, _, rest = text.rstrip(";").partition(" ")
     given = [_operand(part.strip(), operands) for part in _split(rest, ",")] if "{ .reg" not in text else []
-    made = _copy(opcode, given) or _matrix(opcode, rest, operands) or _number(opcode, given)
+    made = (
+        _copy(opcode, given)
+        or _load(opcode, rest, operands)
+        or _matrix(opcode, rest, operands)
+        or _number(opcode, given)
+    )
     return made or f'fail("no emulation of %s", "{text}");'
 
 
 def _operand(part: str, operands: list[str]) -> str:
     return re.sub(r"%(\d+)", lambda found: operands[int(found[1])], part.strip("[] "))
+
+
+def _load(opcode: str, rest: str, operands: list[str]) -> str:
+    found = re.fullmatch(r"ld\.global\.nc(?:\.v(\d))?\.b32", opcode)
+    if not found:
+        return ""
+    words = re.findall(r"%\d+", rest.partition("[")[0])
+    assert len(words) == int(found[1] or 1)
+    at = _operand(rest.rpartition("[")[2].rstrip("]"), operands)
+    return " ".join(f"{_operand(word, operands)} = ((const unsigned*){at})[{i}];" for i, word in enumerate(words))
 
 
 def _copy(opcode: str, given: list[str]) -> str:

@@ -35,6 +35,17 @@ def test_a_layer_of_a_record_takes_it() -> None:
     assert found.why.startswith("a record of this layer")
 
 
+def test_records_of_every_template_serve_near_layers() -> None:
+    for template in ALL:
+        records = (pair[0] for path in shipped.RECORDS.glob("*.log") for pair in load_from_file(path, []))
+        args = next((inp.task.args for inp in records if inp.task.name == template.name), None)
+        if args is None:
+            continue
+        near = template.workload([[*args[0][:-1], args[0][-1] + 1], *args[1:]])
+        found = shipped.configuration(template, near, CUDA)
+        assert found is None or template.strategy(CUDA).space(near).is_index_valid(found.config.index)
+
+
 def test_a_record_of_a_near_layer_is_taken_where_it_suits() -> None:
     able, of = compiler.strategies_of(SUITED, CUDA)
     near = shipped.configuration(able[-1], of, CUDA)

@@ -2,8 +2,8 @@
 
 A kind names what a configuration must ask for: `rows`, results that are stored one row after another; `finished`, an
 activation of the whole tile before the first store; `words`, 16-bit words that are complete before they are taken
-apart; or two of them, `rows+finished` and `rows+words`. Layers are small and have corners: windows that reach past the
-image, zeros on one side only, tiles that leave the image on two sides.
+apart; `loads`, words that one instruction loads under their condition; or two of them, joined by `+`. Layers are small
+and have corners: windows that reach past the image, zeros on one side only, tiles that leave the image on two sides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tilewright.tune.space.config import Config
 from tilewright.tune.space.space import Space
 
 CUDA = Target("cuda -arch=sm_90")
-KINDS = ("rows", "finished", "words", "rows+finished", "rows+words")
+KINDS = ("rows", "finished", "words", "loads", "rows+finished", "rows+words", "rows+loads")
 EPILOGUES = ("none", "bias", "relu", "gelu", "silu", "hardswish", "own", "residual")
 _WRITTEN_OUT = 600
 """Products that a thread's code may write out: beyond it, interpreting and compiling take seconds."""
@@ -158,8 +158,9 @@ def narrowed(kind: str, of: Any) -> Space:
             lambda c: c["window"].val in ("all", "row", "sliding"), ("window",), "rows stored one by one"
         )
         space = space.where(lambda c: c["tile_y"].size[-1] > 1 or of.places[0] == 1, ("tile_y",), "several rows")
-    if "words" in kind:
-        space = space.where(lambda c: c["whole_words"].val == 1, ("whole_words",), "words")
+    for value, name in enumerate(("words", "loads"), 1):
+        if name in kind:
+            space = space.where(lambda c, value=value: c["whole_words"].val == value, ("whole_words",), name)
     if "finished" in kind:
         space = space.where(lambda c: c["tile_x"].size[-1] > 1 and finishes_tiles(of, c), ("tile_x",), "finished tiles")
         space = space.where(lambda c: c["bias"].val == "first", ("bias",), "nothing but sums to finish")

@@ -31,16 +31,18 @@ def test_results_by_the_interpreter(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_results_by_the_source(kind: str) -> None:
     """Loads of words are written in the source alone, so the interpreter does not see them."""
-    settled = []
-    for seed in range(100, 108 if "words" in kind else 103):
+    settled, loaded = [], []
+    for seed in range(100, 108 if "words" in kind or "loads" in kind else 103):
         case = drawn(kind, seed)
         try:
             source = by_the_emulator(case)
         except AssertionError as fault:
             raise AssertionError(f"seed {seed}: {case}") from fault
         settled.append("settled_" in source)
+        loaded.append("loaded_" in source)
         assert "finished" in source or "finished" not in kind
     assert any(settled) == ("words" in kind)
+    assert any(loaded) == ("loads" in kind)
 
 
 @pytest.mark.parametrize("kind", ["words", "rows+words"])
@@ -81,6 +83,7 @@ SPACES = {
     "words, NHWC": ("words", Depthwise.of((1, 16, 6, 5), 3, 2, dtype="bfloat16", layout="NHWC")),
     "words, groups": ("words", Conv2d.of((1, 16, 6, 5), 8, groups=2, dtype="float16", layout="NHWC")),
     "rows and words": ("rows+words", Depthwise.of((1, 4, 9, 16), 3, dtype="float16")),
+    "rows and loads": ("rows+loads", Depthwise.of((1, 4, 9, 16), 3, dtype="bfloat16")),
 }
 
 
@@ -123,6 +126,7 @@ def place_of(of: Any, **wanted: Any) -> int:
         (FIRST, {"order": "rows", "window": "all", "tile_c": [4, 1], "whole_words": 1}),
         (FIRST, {"order": "stores", "window": "all", "tile_c": [4, 1], "whole_words": 1}),
         (LAST, {"window": "rolled", "whole_words": 1}),
+        (LAST, {"window": "sliding", "whole_words": 2}),
         (GROUPS["NHWC"], {"window": "row", "whole_words": 1}),
     ],
 )
@@ -143,6 +147,7 @@ def test_what_a_space_admits(of: Any, wanted: dict[str, Any]) -> None:
         (LAST, {"chunk": 1, "whole_words": 1, "order": "stores"}, WORDS),
         (FIRST, {"chunk": 1, "whole_words": 1, "tile_c": [4, 1]}, WORDS),
         (GROUPS["NHWC"], {"chunk": 1, "whole_words": 1}, WORDS),
+        (FIRST, {"chunk": 1, "whole_words": 2, "tile_c": [4, 1]}, WORDS),
     ],
 )
 def test_what_a_space_refuses(of: Any, wanted: dict[str, Any], reason: str) -> None:

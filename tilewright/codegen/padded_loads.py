@@ -5,7 +5,9 @@ branch that loads, so that instructions which wait for the load are predicated; 
 issues them before the loads that follow, and a thread waits for memory several times instead of once. An empty assembly
 statement on the word, behind the choice, keeps halves from being taken before it. It costs no instruction. But nothing
 is known of a word behind it: where a condition is constant once loops are unrolled, the choice by it is made outside.
-Which form is faster differs from kernel to kernel (0.97 to 1.18 times as fast), so that schedules ask for it.
+Or the load is an assembly statement itself, predicated by its condition, over a word of zeros: ptxas gets no branch at
+all, and needs no predicate once the load is issued; but it loads whole words where half of one is read.
+Which form is faster differs from kernel to kernel (0.97 to 1.25 times as fast), so that schedules ask for it.
 """
 
 from __future__ import annotations
@@ -39,15 +41,22 @@ class Writer(Protocol):
     unrolled: frozenset[n.Var]
 
 
-def padded_load(by: Writer, condition: n.Expr, text: str, dtype: DType, lanes: int) -> str:
-    """Return the choice between the load `text` of so many lanes, where `condition` holds, and zeros."""
+def padded_load(by: Writer, condition: n.Expr, text: str, pointer: str | None, dtype: DType, lanes: int) -> str:
+    """Return the choice between the load `text` of so many lanes, where `condition` holds, and zeros.
+
+    `pointer` is the place in memory that no thread writes, and that may be computed where the condition does not hold;
+    None where it is not known to be one.
+    """
     zeros, name = by.dialect.vector_zeros(dtype, lanes), f"settled_{lanes}"
     parts = list(conjuncts(condition))
     changing = [part for part in parts if not by.unrolled.issuperset(variables(part)) or _reads_memory(part)]
     asked = by.kernel.launch.whole_words and is_half(dtype) and name in by.dialect.helpers
     if not asked or not changing:
         return f"{by.expr(condition, OR)} ? {text} : {zeros}"
-    chosen = f"{by.expr.helper(name)}({by.expr(op.all_of(*changing), OR)} ? {text} : {zeros})"
+    if by.kernel.launch.whole_words > 1 and pointer is not None:
+        chosen = f"{by.expr.helper(f'loaded_{lanes}')}({by.expr(op.all_of(*changing))}, {pointer})"
+    else:
+        chosen = f"{by.expr.helper(name)}({by.expr(op.all_of(*changing), OR)} ? {text} : {zeros})"
     constant = [part for part in parts if part not in changing]
     return f"{by.expr(op.all_of(*constant), OR)} ? {chosen} : {zeros}" if constant else chosen
 
@@ -62,9 +71,21 @@ def _settled(lanes: int, kind: str, words: str) -> str:
     return f'{kind} settled_{lanes}({kind} v) {{\n  asm("" : {each});\n  return v;\n}}'
 
 
+def _loaded(lanes: int, kind: str, words: str) -> str:
+    each = ", ".join(f'"+r"({word})' for word in words.split())
+    count = len(words.split())
+    places = ", ".join(f"%{i}" for i in range(count))
+    load = f"ld.global.nc.v{count}.b32 {{{places}}}" if count > 1 else f"ld.global.nc.b32 {places}"
+    return (
+        f"{kind} loaded_{lanes}(bool present, const void* from) {{\n  {kind} v = {{}};\n"
+        f'  asm("{{ .reg .pred p; setp.ne.b32 p, %{count}, 0; @p {load}, [%{count + 1}]; }}"\n'
+        f'      : {each} : "r"((int)present), "l"(from));\n  return v;\n}}'
+    )
+
+
+_WORDS = ((2, "unsigned int", "v"), (4, "uint2", "v.x v.y"), (8, "uint4", "v.x v.y v.z v.w"))
 HELPERS = {
-    "settled_2": _settled(2, "unsigned int", "v"),
-    "settled_4": _settled(4, "uint2", "v.x v.y"),
-    "settled_8": _settled(8, "uint4", "v.x v.y v.z v.w"),
+    **{f"settled_{each[0]}": _settled(*each) for each in _WORDS},
+    **{f"loaded_{each[0]}": _loaded(*each) for each in _WORDS},
 }
-"""Words that no instruction for their halves passes, by the number of 16-bit floats in them."""
+"""Words that no instruction for their halves passes, and loads of such words or zeros, by the 16-bit floats in them."""

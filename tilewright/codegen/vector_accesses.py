@@ -8,6 +8,7 @@ from ..core.dtype import DType
 from ..core.hardware import MemoryScope
 from ..expr import nodes as n
 from ..expr import operators as op
+from ..expr.traverse import post_order
 from ..loops.nodes import Buffer, Store
 from .c_expr import OR, ExprWriter
 from .dialect import Dialect
@@ -99,7 +100,8 @@ class VectorAccesses:
                 text = self.load(load, start, width)
                 if guarded is not None:
                     assert isinstance(wanted, (n.IfThenElse, n.Select))
-                    text = padded_load(self.by, wanted.condition, text, load.source.dtype, width)
+                    fixed = self._fixed_pointer(load, start)
+                    text = padded_load(self.by, wanted.condition, text, fixed, load.source.dtype, width)
                 self.by._line(f"const {kind} {name} = {text};")
                 for lane in range(width):
                     part = n.Var(name, load.source.dtype)
@@ -128,15 +130,29 @@ class VectorAccesses:
 
     def load(self, load: n.Load, start: int, width: int) -> str:
         """Return the load of `width` lanes from lane `start` on."""
-        ramp = contiguous(self.index(load))
-        assert ramp is not None
-        at = op.add(ramp.base, op.const(start, ramp.base.dtype))
         self.aligned(load.source)
         space = self.by.dialect.space(root(load.source).scope)
-        if root(load.source) not in self.by.kernel.written and root(load.source) in self.by.kernel.params:
+        if self._is_constant(load):
             space += "const "
-        text = self.by.dialect.vector_load(self.by._pointer(load.source, at), load.source.dtype, width, space)
-        return self.by._unmerged(load, text)
+        pointer = self.by._pointer(load.source, self._first(load, start))
+        return self.by._unmerged(load, self.by.dialect.vector_load(pointer, load.source.dtype, width, space))
+
+    def _first(self, load: n.Load, start: int) -> n.Expr:
+        """Return the index of lane `start` of the load of a vector."""
+        ramp = contiguous(self.index(load))
+        assert ramp is not None
+        return op.add(ramp.base, op.const(start, ramp.base.dtype))
+
+    def _is_constant(self, load: n.Load) -> bool:
+        """Return whether a load is of a parameter that the kernel does not write."""
+        return root(load.source) not in self.by.kernel.written and root(load.source) in self.by.kernel.params
+
+    def _fixed_pointer(self, load: n.Load, start: int) -> str | None:
+        """Return the place of lane `start` of a load, if nothing writes there and its index reads no memory."""
+        index = self._first(load, start)
+        if not self._is_constant(load) or any(isinstance(at, n.Load) for at in post_order(index)):
+            return None
+        return self.by._pointer(load.source, index)
 
     def value(self, e: n.Expr, start: int, width: int, dtype: DType, known: dict[n.Expr, tuple[n.Expr, ...]]) -> str:
         """Lanes `start` to `start + width` of a vector expression, as one vector."""

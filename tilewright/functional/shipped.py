@@ -70,7 +70,7 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
         return None
     away, place = min(near)
     inp, result = _fastest([*known.values()][place])
-    wanted = {name: _wanted(choice) for name, choice in inp.config.items()}
+    wanted = {name: choice.wanted for name, choice in inp.config.items()}
     config = template.strategy(target).nearest(workload, wanted)
     why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
     return Known(config, why, mean_cost(result), away)
@@ -91,11 +91,6 @@ def recorded(
 def _fastest(lines: list[str]) -> Pair:
     """The record of the least time."""
     return min(map(decode, lines), key=lambda pair: mean_cost(pair[1]))
-
-
-def _wanted(choice: Any) -> Any:
-    """A choice as `nearest` wants it: the sizes of a split but the outermost, or the choice itself."""
-    return list(choice.size[1:]) if hasattr(choice, "size") else choice.data
 
 
 def _away(a: tuple[Any, ...], b: tuple[Any, ...]) -> float:

@@ -261,14 +261,15 @@ class Launch(Stmt):
     """A kernel launch: `threads` maps each hardware index used to (variable, extent).
 
     `resident` is how many blocks the compiler makes room for on a multiprocessor; with 0 it decides by itself. With
-    `whole_words`, words of padded 16-bit floats are complete before they are taken apart: `codegen/padded_loads.py`.
+    `whole_words`, words of padded 16-bit floats are complete before they are taken apart; with 2, each is loaded by one
+    instruction under its condition: `codegen/padded_loads.py`.
     """
 
     name: str
     threads: tuple[tuple[ThreadTag, Var, Expr], ...]
     body: Stmt
     resident: int
-    whole_words: bool
+    whole_words: int
 
     def with_body(self, body: Stmt, threads: tuple[tuple[ThreadTag, Var, Expr], ...] | None = None) -> Launch:
         """This launch with another body, and with other extents where they are given."""

@@ -77,7 +77,7 @@ def _launch(stmt: For, names: _Names) -> Launch:
     ordered = sorted(extents.items(), key=lambda item: _ORDER[item[0]])
     indices = tuple((tag, threads[tag], extent) for tag, extent in ordered)
     resident, whole_words = (_asked(loops, key) for key in (RESIDENT_BLOCKS, WHOLE_WORDS))
-    return Launch(names.fresh(), indices, body, resident, bool(whole_words))
+    return Launch(names.fresh(), indices, body, resident, whole_words)
 
 
 def _asked(loops: Sequence[For], pragma: str) -> int:

@@ -91,7 +91,8 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     index, has CUDA's compiler limit the registers of a thread so that N blocks fit a multiprocessor (the second operand
     of `__launch_bounds__`), or fewer blocks where a thread would spill 64 bytes; other targets have no such limit.
     `whole_words=1`, of such a loop, has CUDA's compiler choose between memory and a border's zeros before it takes the
-    16-bit floats of a word apart: it predicates fewer instructions, so more loads may be under way at a time.
+    16-bit floats of a word apart: it predicates fewer instructions, so more loads may be under way at a time. With
+    `whole_words=2`, words of a tensor that the kernel does not write are loaded by one instruction under that choice.
     `guarded_reads=1`, of any loop of a stage, has the stages that it reads computed only for the iterations that its
     guards let through, where its loops run further than the axis that they split: of a tile that leaves its group of
     rows, only rows of that group. `nontemporal_stores=1` has CPUs write whole vectors to memory past their caches, in

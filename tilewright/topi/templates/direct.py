@@ -73,6 +73,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     else:
         s[sums].compute_at(s[out], thread)
         at, term = _order_terms(of, tile, s, sums, by_rows(config))
+    _read_bias_at_once(of, config, s, t, sums, thread)
     if t.finished is not None:
         s[t.finished].set_scope("local")
         s[t.finished].compute_at(s[out], row if row_by_row(config) else thread)
@@ -105,10 +106,23 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     if chosen(config, "resident"):
         s[out].pragma(thread, RESIDENT_BLOCKS, chosen(config, "resident"))
     if chosen(config, "whole_words"):
-        s[out].pragma(thread, WHOLE_WORDS, 1)
+        s[out].pragma(thread, WHOLE_WORDS, chosen(config, "whole_words"))
     width = _stored_together(of, config)
     if width > 1:
         s[out].vectorize(s[out].split(vector, factor=width)[1])
+
+
+def _read_bias_at_once(
+    of: Images, config: Config, s: ScheduleHandle, t: Tensors, sums: Tensor, thread: IterVar
+) -> None:
+    """Have a thread whose sums start at a bias read those of neighbouring filters by one load, before all others."""
+    bias = next((extra for extra in t.extras if extra in sums.op.input_tensors), None)
+    at_once = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], ACCESS // BYTES[of.dtype])
+    if bias is None or at_once == 1:
+        return
+    mine = s.cache_read(bias, "local", [sums])
+    s[mine].compute_at(s[t.out], thread)
+    s[mine].vectorize(s[mine].split(mine.op.axis[0], factor=at_once)[1])
 
 
 def _order_terms(

@@ -14,6 +14,7 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.tensor import Tensor
 from ...tune.model.ranking import rank_quickly
+from ...tune.space.choices import Choice, SplitChoice
 from ...tune.space.config import Config
 from ...tune.space.space import Space
 from ...tune.task import Declared, Expectation, Expected, Program, Task, Usual, freeze
@@ -143,9 +144,7 @@ def _place_of(knob: Any, wanted: Any) -> int | None:
     """The place of a choice that is exactly as wanted, the first where nothing is; None where there is none."""
     if wanted is None:
         return 0
-    if not isinstance(wanted, list):
-        return next((place for place, choice in enumerate(knob.choices) if choice.data == wanted), None)
-    return next((place for place, choice in enumerate(knob.choices) if list(choice.sizes[1:]) == wanted), None)
+    return next((place for place, choice in enumerate(knob.choices) if choice.wanted == wanted), None)
 
 
 Ranked = list[tuple[float, int]]
@@ -153,11 +152,17 @@ Ranked = list[tuple[float, int]]
 
 
 def _ranked(knob: Any, wanted: Any) -> Ranked:
-    if isinstance(wanted, list):
-        away = [sum(abs(_log(s) - _log(w)) for s, w in zip(c.sizes[1:], wanted, strict=True)) for c in knob.choices]
-    else:
-        away = [float(wanted is not None and choice.data != wanted) for choice in knob.choices]
+    away = [_distance(choice, wanted) for choice in knob.choices]
     return sorted((distance, place) for place, distance in enumerate(away))
+
+
+def _distance(choice: Choice, wanted: Any) -> float:
+    """How far a choice is from what is wanted: doublings of a split's inner sizes; of others, 1 where it is another."""
+    if wanted is None:
+        return 0.0
+    if isinstance(choice, SplitChoice):
+        return sum(abs(_log(s) - _log(w)) for s, w in zip(choice.sizes[1:], wanted, strict=True))
+    return float(choice.data != wanted)
 
 
 def _by_distance(knobs: list[Ranked]) -> Iterator[list[int]]:

@@ -54,6 +54,11 @@ class Choice:
         """The choice as numbers, as many for every choice of one knob."""
         raise NotImplementedError
 
+    @property
+    def wanted(self) -> Any:
+        """What asks for the choice in the space of another workload."""
+        return self.data
+
     def __getattr__(self, name: str) -> NoReturn:
         instead = _HAS.get(type(self).__name__, "")
         if name not in ("size", "val", "perm", "anns", "apply") or not instead:
@@ -94,6 +99,11 @@ class SplitChoice(Choice):
     @property
     def numbers(self) -> list[float]:
         return [float(s) for s in self.sizes]
+
+    @property
+    def wanted(self) -> list[int]:
+        """All sizes but the outermost, which follows from the extent."""
+        return list(self.sizes[1:])
 
     def apply(self, sch: ScheduleHandle, op: Any, axis: IterVar) -> list[IterVar]:
         """Split `axis` of the stage of `op`; returns the loops, outermost first."""
