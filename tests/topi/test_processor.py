@@ -18,6 +18,7 @@ from tilewright.topi.templates import (
     Depthwise,
     Epilogue,
     Transposed,
+    cpu_channels_last,
     processor,
 )
 from tilewright.topi.templates.processor import VectorRegisters
@@ -99,6 +100,19 @@ def test_registers_hold_a_row_of_a_large_window_beside_the_sums() -> None:
     assert (wide["tile_c"].size[-1], wide["tile_x"].size[-1]) == (32, 4)
     _, narrow = DEPTHWISE.choose(layer, Target("llvm -mcpu=haswell"))
     assert narrow["tile_x"].size[-1] == 8, "four vectors of sums would leave the processor idle"
+
+
+@pytest.mark.parametrize(("cache", "lanes"), [(1 << 16, 16), (1 << 30, 32), (0, 32)])
+def test_long_lines_that_pass_by_the_caches_take_half_as_many_channels(
+    cache: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From memory, loads of the next tile have to be in sight; a cache of unknown size may hold the layer."""
+    monkeypatch.setattr(processor, "cache_bytes", lambda: cache)
+    registers = VectorRegisters(32, 64)
+    line = Depthwise.of((1, 64, 1, 512), kernel=(1, 31), padding=(0, 15), layout="NHWC")
+    assert cpu_channels_last.usual(line, registers)["tile_c"] == [lanes]
+    image = Depthwise.of((1, 64, 32, 32), kernel=7, padding=3, layout="NHWC")
+    assert cpu_channels_last.usual(image, registers)["tile_c"] == [32], "rows of images wait in a cache in any case"
 
 
 LINES = Depthwise.of((2, 64, 1, 128), kernel=(1, 3), padding=(0, 1), layout="NHWC")
