@@ -225,6 +225,36 @@ def test_the_other_byte_order_is_named(what: str) -> None:
     assert tw.conv2d(**given, groups=2).shape == (1, 2, 4, 6)
 
 
+@pytest.mark.parametrize("what", ["x", "weight", "bias", "residual", "out"])
+def test_a_masked_array_is_refused(what: str) -> None:
+    given: dict[str, Any] = {
+        "x": random(1, 2, 6, 8),
+        "weight": random(2, 1, 3, 3),
+        "bias": random(2),
+        "residual": random(1, 2, 4, 6),
+        "out": random(1, 2, 4, 6),
+    }
+    tw.conv2d(**given, groups=2)  # kernels that are known change nothing
+    given[what] = np.ma.masked_array(given[what], given[what] > 0)
+    with pytest.raises(UserError, match=f"conv2d: {what} is a masked array, whose mask a call does not see") as caught:
+        tw.conv2d(**given, groups=2)
+    given[what] = eval(caught.value.fix.rpartition(" ")[2], {what: given[what]})
+    assert tw.conv2d(**given, groups=2).shape == (1, 2, 4, 6)
+
+
+def test_classes_derived_from_numpys_array_give_plain_results(tmp_path: Any) -> None:
+    class Measured(np.ndarray):
+        """A class of the user's own."""
+
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    mapped = np.memmap(tmp_path / "x", x.dtype, "w+", shape=x.shape)
+    mapped[:] = x
+    for given in (mapped, x.view(Measured), np.memmap(tmp_path / "x", x.dtype, "r", shape=x.shape)):
+        found = tw.conv2d(given, w.view(Measured), groups=2)
+        assert type(found) is np.ndarray
+        same(found, direct.conv(x, w, groups=2))
+
+
 @pytest.mark.parametrize("dtype", ["O", "c8", ">i4"])
 def test_an_argument_of_another_type_is_named(dtype: str) -> None:
     with pytest.raises(UserError, match=r"weight has the type (object|complex64|int32), and x has float32"):

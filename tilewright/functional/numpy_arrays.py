@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core.errors import UserError
 from ..core.text import kind_of
+from ..runtime.argument_checks import is_masked
 from ..runtime.cpu_driver import ALIGNMENT
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
@@ -59,9 +60,26 @@ def _check_types(name: str, extras: Extra) -> None:
             )
 
 
+def call_on_subclass(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any:
+    """Compute an operator on an array of a class derived from NumPy's, such as a memmap; the result is NumPy's own."""
+    _check_unmasked(name, "x", x)
+    return call(name, x.view(np.ndarray), extras, given)
+
+
+def _check_unmasked(name: str, what: str, array: np.ndarray) -> None:
+    if is_masked(array):
+        filled = f"say what stands in the masked places: {what}.filled(0)"
+        raise UserError(
+            f"{what} is a masked array, whose mask a call does not see",
+            primitive=name,
+            fix=f"pass {what}.data" if what == "out" else filled,
+        )
+
+
 def _described(name: str, what: str, array: np.ndarray | None) -> Described | None:
     if array is None:
         return None
+    _check_unmasked(name, what, array)
     given = array.dtype
     native = given if given.isnative else given.newbyteorder("=")
     if not given.isnative and native.name in FLOATS:

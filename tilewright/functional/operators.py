@@ -18,7 +18,9 @@ Call = Callable[[str, Any, tuple[Any, ...], tuple[Any, ...]], Any]
 
 
 def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
-    """Handle arrays of a new type: PyTorch's, or any with DLPack."""
+    """Handle arrays of a new type: PyTorch's, of a class derived from NumPy's, or any with DLPack."""
+    if isinstance(x, np.ndarray):
+        return numpy_arrays.call_on_subclass(name, x, extras, given)
     if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
         # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
         from . import torch_tensors

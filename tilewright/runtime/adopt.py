@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from .argument_checks import is_masked
 from .array import NDArray
 from .device import Device, cpu, cuda
 from .dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Shared, not_shared, take
@@ -21,6 +22,8 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
 
     With `read_only`, also one that must not be written: then that is up to the caller.
     """
+    if is_masked(source):
+        raise UserError("a masked array cannot share its mask", fix="say what stands in the masked places: x.filled(0)")
     if not hasattr(source, "__dlpack__"):
         interface = getattr(source, "__cuda_array_interface__", None)
         if interface is None:

@@ -45,10 +45,15 @@ def flag(given: Any, argument: str, primitive: str) -> bool:
     return bool(given)
 
 
+def is_masked(data: Any) -> bool:
+    """Whether it is one of NumPy's masked arrays, whose values alone are not what it says."""
+    masks = sys.modules.get("numpy.ma")  # importing it takes longer than many programs; without it, none is masked
+    return masks is not None and isinstance(data, masks.MaskedArray)
+
+
 def host_values(data: Any, primitive: str) -> np.ndarray:
     """Numbers as a NumPy array; UserError for what holds none."""
-    masks = sys.modules.get("numpy.ma")  # importing it takes longer than many programs; without it, none is masked
-    if masks is not None and isinstance(data, masks.MaskedArray):
+    if is_masked(data):
         raise UserError(
             "the values are a masked array, whose mask an array on a device does not have",
             primitive=primitive,
