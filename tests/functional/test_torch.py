@@ -318,6 +318,28 @@ def test_accelerate_replaces_what_is_faster_and_undoes_it(monkeypatch: pytest.Mo
     assert type(model[0].depthwise) is torch.nn.Conv2d
 
 
+@pytest.mark.parametrize(("seconds", "rounds"), [(1e-3, 35), (0.1, 20), (3.0, 7)])
+def test_accelerate_measures_again_before_it_gives_up(
+    seconds: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy host can make one measurement of a model slower; many rounds of a large model would take minutes."""
+    from tilewright.nn import acceleration
+
+    taken: list[int] = []
+
+    def timed(*given: Any) -> list[float]:
+        taken.append(given[-1])
+        return [0.9 * seconds, 1.1 * seconds] if len(taken) == 1 else [2.0, 1.0]
+
+    model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, 3, groups=6)).eval()
+    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(acceleration, "in_turns", timed)
+    done = tw.accelerate(model, X)
+    assert taken == [7, rounds]
+    assert type(model[0]) is tw.nn.Conv2d
+    assert (done.before, done.after) == (2.0, 1.0)
+
+
 def test_accelerate_says_which_layer_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.nn import acceleration
 

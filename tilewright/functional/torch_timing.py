@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from ..runtime.device import Device
     from .executable import Executable
 
-_RUNS, _ROUNDS, _WARM = 10, 7, cuda_kernels.QUICK_AFTER
+_RUNS, _WARM = 10, cuda_kernels.QUICK_AFTER
+ROUNDS = 7
+"""How often each piece of work is timed."""
 _ENOUGH = 2e-3
 """Seconds that a round takes at least."""
 _LONG = 10e-3
@@ -77,7 +79,9 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
     ]
 
 
-def in_turns(works: list[Work], on_gpu: bool, around: list[Around] | None = None, eager: bool = False) -> list[float]:
+def in_turns(
+    works: list[Work], on_gpu: bool, around: list[Around] | None = None, eager: bool = False, rounds: int = ROUNDS
+) -> list[float]:
     """The median seconds of one run of each piece of work, measured in turns.
 
     On a GPU, runs are recorded in a graph, which excludes the host's time; `eager` includes it. The context that
@@ -89,7 +93,7 @@ def in_turns(works: list[Work], on_gpu: bool, around: list[Around] | None = None
         with enter():
             prepared.append(_graph(work) if on_gpu and not eager else _repeated(work, on_gpu))
     times: list[list[float]] = [[] for _ in works]
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         for measure, enter, into in zip(prepared, within, times, strict=True):
             with enter():
                 into.append(measure())
