@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tilewright.runtime.opencl_driver import load_pyopencl
+from tilewright.runtime.pocl_processor import name_processor
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -137,6 +138,8 @@ def why_no_opencl() -> str | None:
         devices = [device for platform in pyopencl.get_platforms() for device in platform.get_devices()]
     except pyopencl.Error as error:
         return str(error)
+    if devices and not any(name_processor(device) for device in devices):
+        return "its compiler does not know this processor"
     return None if devices else "no platform has one"
 
 
