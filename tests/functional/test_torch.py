@@ -194,6 +194,75 @@ def test_an_activation_of_ones_own_has_no_gradient() -> None:
         tw.conv2d(x, W, groups=6, activation=lambda v: v * 2.0).sum().backward()
 
 
+POOLINGS = [
+    (lambda x: tw.max_pool2d(x, 2, padding=1), lambda x: F.max_pool2d(x, 2, padding=1)),
+    (lambda x: tw.avg_pool2d(x, 3, 2, ceil_mode=True), lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True)),
+    (
+        lambda x: tw.max_pool2d(x.movedim(1, -1), 2, layout="NHWC").movedim(-1, 1),
+        lambda x: F.max_pool2d(x, 2),
+    ),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), POOLINGS, ids=["max", "average", "last"])
+def test_poolings_have_gradients_of_every_kind(ours: Callable[[Any], Any], theirs: Callable[[Any], Any]) -> None:
+    """A forward gradient of the operator of a library is silently none, and `torch.func.grad` refuses it."""
+    x, along = torch.randn(2, 3, 7, 6, dtype=torch.float64), torch.randn(2, 3, 7, 6, dtype=torch.float64)
+    for transform in (
+        lambda f: torch.func.jvp(f, (x,), (along,))[1],
+        lambda f: torch.func.grad(lambda x: f(x).pow(2).sum())(x),
+        lambda f: torch.func.grad(lambda x: torch.func.jvp(f, (x,), (along,))[1].pow(2).sum())(x),
+        lambda f: torch.func.vjp(f, x)[1](f(x))[0],
+    ):
+        close(transform(ours), transform(theirs), 1e-10)
+    with torch.autograd.forward_ad.dual_level():
+        moved = torch.autograd.forward_ad.make_dual(x, along)
+        found, wanted = (torch.autograd.forward_ad.unpack_dual(f(moved)).tangent for f in (ours, theirs))
+        close(found, wanted, 1e-10)
+    assert torch.autograd.gradcheck(ours, (x.clone().requires_grad_(),), check_forward_ad=True)
+
+
+def test_an_uneven_pooling_has_no_forward_gradient() -> None:
+    with pytest.raises(UserError, match="uneven padding of a pooling has no gradient"):
+        torch.func.jvp(lambda x: tw.max_pool2d(x, 2, padding=((1, 0), (0, 0))), (X,), (X,))
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu"])
+def test_gradients_of_gradients(activation: str) -> None:
+    x, w = X[:1, :2, :5, :5].double(), W[:2].double()
+    act = getattr(F, activation)
+
+    def ours(w: Any) -> Any:
+        return tw.conv2d(x, w, groups=2, activation=activation)
+
+    def theirs(w: Any) -> Any:
+        return act(F.conv2d(x, w, groups=2))
+
+    for transform in (
+        lambda f: torch.func.grad(lambda w: torch.func.grad(lambda w: f(w).pow(2).sum())(w).pow(2).sum())(w),
+        lambda f: torch.func.grad(lambda w: torch.func.jvp(f, (w,), (w + 1,))[1].pow(2).sum())(w),
+    ):
+        close(transform(ours), transform(theirs), 1e-10)
+    found = []
+    for f in (ours, theirs):
+        v = w.clone().requires_grad_()
+        (first,) = torch.autograd.grad(f(v).pow(2).sum(), v, create_graph=True)
+        found.append(torch.autograd.grad(first.pow(2).sum(), v)[0])
+    close(*found, 1e-10)
+
+
+def test_a_gradient_notices_that_out_was_overwritten() -> None:
+    out, factor = torch.ones(2, 12, 7, 8), torch.ones(2, 12, 7, 8, requires_grad=True)
+    product = (out * factor).sum()
+    tw.conv2d(X, W, groups=6, out=out)
+    assert out._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    with torch.inference_mode():  # where tensors have no versions
+        made = torch.empty(2, 12, 7, 8)
+        close(tw.conv2d(X, W, groups=6, out=made), out)
+
+
 def test_vmap_is_refused() -> None:
     many = X[None].repeat(3, 1, 1, 1, 1)
     for _ in range(2):  # once a call of this shape is known, too

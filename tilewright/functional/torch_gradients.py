@@ -154,9 +154,7 @@ def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     name, kernel, stride, padding, dilation, ceil_mode, count, layout = ctx.options
     last = layout.endswith("C")
     images, back = (x.movedim(-1, -3), grad.movedim(-1, -3)) if last else (x, grad)
-    before, after = list(padding[:2]), list(padding[2:]) or list(padding[:2])
-    if before != after:
-        raise UserError("uneven padding of a pooling has no gradient", primitive=name, fix="pad the input before")
+    before = _even(name, padding)
     if name == "max_pool2d":
         _, where = torch.ops.aten.max_pool2d_with_indices(images, kernel, stride, before, dilation, ceil_mode)
         made = torch.ops.aten.max_pool2d_with_indices_backward(
@@ -196,9 +194,38 @@ def register() -> None:
 
 def convolved(*arguments: Any) -> Any:
     """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
-    if forward_ad._current_level >= 0 or (transforms() and not functionalizes()):
+    if _differentiates():
         return _Transformed.apply(*arguments)
     return torch.ops.tilewright.convolution(*arguments)
+
+
+def pooled(
+    x: Any, name: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, count: bool, layout: str
+) -> Any:
+    """Call the operator; PyTorch's own for the transforms of `torch.func` and forward gradients, which know that."""
+    if not _differentiates():
+        return torch.ops.tilewright.pool(x, name, kernel, stride, padding, dilation, ceil_mode, count, layout)
+    before = _even(name, padding)
+    last = layout.endswith("C")
+    images = x.movedim(-1, -3) if last else x
+    if name == "max_pool2d":
+        made = torch.nn.functional.max_pool2d(images, kernel, stride, before, dilation, ceil_mode)
+    else:
+        made = torch.nn.functional.avg_pool2d(images, kernel, stride, before, ceil_mode, count)
+    return made.movedim(-3, -1) if last else made
+
+
+def _differentiates() -> bool:
+    """Whether a transform of `torch.func` or a forward gradient is at work: those differentiate no operator of ours."""
+    return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
+
+
+def _even(name: str, padding: Any) -> list[int]:
+    """The padding of a pooling on one side, if that on the other is the same."""
+    before, after = list(padding[:2]), list(padding[2:]) or list(padding[:2])
+    if before != after:
+        raise UserError("uneven padding of a pooling has no gradient", primitive=name, fix="pad the input before")
+    return before
 
 
 class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed
@@ -227,14 +254,14 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
         name, stride, padding, dilation, groups, activation, layout, more, precision = ctx.options
         options = name, stride, padding, dilation, groups, "", layout, more, precision
         _check_differentiable(name, activation)
-        parts = [] if of_x is None else [torch.ops.tilewright.convolution(of_x, weight, None, None, *options)]
-        parts += [] if of_weight is None else [torch.ops.tilewright.convolution(x, of_weight, None, None, *options)]
+        parts = [] if of_x is None else [convolved(of_x, weight, None, None, *options)]
+        parts += [] if of_weight is None else [convolved(x, of_weight, None, None, *options)]
         if of_bias is not None:
             parts.append(of_bias if layout.endswith("C") else of_bias.view(-1, *[1] * OPERATORS[name].rank))
         parts += [] if of_residual is None else [of_residual]
         moved = sum(parts[1:], parts[0])
         if activation:
-            before = torch.ops.tilewright.convolution(x, weight, bias, residual, *options)
+            before = convolved(x, weight, bias, residual, *options)
             moved = torch_native.ACTIVATION_GRADIENTS[activation](moved.expand_as(before), before)
         return moved
 

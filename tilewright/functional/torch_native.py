@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.nn.functional import pad
 
@@ -21,10 +22,20 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "hardswish": functional.hardswish,
 }
 _aten = torch.ops.aten
+
+
+def _silu_gradient(grad: Any, v: Any) -> Any:
+    """PyTorch's operator, or a formula where the gradient has a gradient: of the operator, PyTorch has none."""
+    if not torch.is_grad_enabled() and forward_ad._current_level < 0:
+        return _aten.silu_backward(grad, v)
+    part = torch.sigmoid(v)
+    return grad * part * (1 + v * (1 - part))
+
+
 ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
     "relu": lambda grad, v: _aten.threshold_backward(grad, v, 0),
     "relu6": lambda grad, v: _aten.hardtanh_backward(grad, v, 0.0, 6.0),
-    "silu": lambda grad, v: _aten.silu_backward(grad, v),
+    "silu": _silu_gradient,
     "gelu": lambda grad, v: _aten.gelu_backward(grad, v),
     "gelu_tanh": lambda grad, v: _aten.gelu_backward(grad, v, approximate="tanh"),
     "sigmoid": lambda grad, v: _aten.sigmoid_backward(grad, torch.sigmoid(v)),

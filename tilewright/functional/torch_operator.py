@@ -28,7 +28,7 @@ from .torch_arguments import (
     written,
 )
 from .torch_arguments import padding as padding_in_full
-from .torch_gradients import convolved
+from .torch_gradients import convolved, pooled
 from .torch_gradients import register as register_gradients
 from .torch_tensors import NAMES, Extra, channels_last, prepared
 
@@ -91,7 +91,7 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
     if weight is None:
         kernel = numbers(options.kernel_size, rank)
         stride = kernel if options.stride is None else numbers(options.stride, rank)
-        made = torch.ops.tilewright.pool(
+        made = pooled(
             x, name, kernel, stride, padding_in_full(name, options.padding, kernel, stride), dilation,
             options.ceil_mode, options.count_include_pad, layout,
         )  # fmt: skip

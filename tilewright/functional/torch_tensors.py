@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
 
 from ..core.errors import UserError
@@ -334,6 +335,8 @@ def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) 
         if out is not None and made is not out:
             with copying():
                 out.copy_(made)
+        elif out is not None and not out.is_inference():  # which has no versions
+            increment_version(out)  # by which PyTorch knows that what a gradient needs was overwritten
         return made if out is None else out
 
     return run
