@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -452,6 +453,151 @@ def test_a_model_that_accelerate_refuses_is_as_it_was(monkeypatch: pytest.Monkey
     assert type(model[0]) is torch.nn.Conv2d
 
 
+@pytest.fixture
+def replaces_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every layer is measured to be faster by Tilewright, and the model as well."""
+    from tilewright.nn import acceleration
+
+    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(acceleration, "in_turns", lambda *_: [2.0, 1.0])
+    monkeypatch.setattr(acceleration, "_keep", lambda *_: None)
+
+
+def one_layer() -> Any:
+    return torch.nn.Sequential(torch.nn.Conv2d(6, 6, 3, groups=6)).eval()
+
+
+@pytest.mark.usefixtures("replaces_all")
+def test_accelerated_layers_are_the_same_objects() -> None:
+    model = one_layer()
+    model.tied, layer = model[0], model[0]
+    heard: list[int] = []
+    done = tw.accelerate(model, X)
+    assert model[0] is layer is model.tied
+    assert type(layer) is tw.nn.Conv2d
+    model.train()
+    layer.register_full_backward_hook(lambda *_: heard.append(1))
+    done.undo()
+    assert type(layer) is torch.nn.Conv2d
+    assert layer.training
+    model(X.clone().requires_grad_()).sum().backward()
+    assert heard
+
+
+@pytest.mark.usefixtures("replaces_all")
+def test_undo_leaves_a_layer_that_came_since() -> None:
+    model = one_layer()
+    done = tw.accelerate(model, X)
+    model[0] = new = torch.nn.Conv2d(6, 6, 3, groups=6)
+    done.undo()
+    assert model[0] is new
+
+
+@pytest.mark.usefixtures("replaces_all")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_undo_keeps_what_was_done_to_a_layer_meanwhile() -> None:
+    model = one_layer()
+    torch.nn.utils.weight_norm(model[0])
+    done = tw.accelerate(model, X)
+    torch.nn.utils.remove_weight_norm(model[0])
+    model.load_state_dict({name: value * 0 for name, value in model.state_dict().items()})
+    done.undo()
+    assert not model(X).any()
+    model = one_layer()
+    done = tw.accelerate(model, X)
+    before = model(X)
+    torch.nn.utils.parametrizations.weight_norm(model[0])
+    assert isinstance(model[0], tw.nn.Conv2d)
+    done.undo()
+    assert not isinstance(model[0], tw.nn.Conv2d)
+    close(model(X), before)
+
+
+@pytest.mark.usefixtures("replaces_all")
+def test_a_model_that_is_a_layer_is_accelerated() -> None:
+    layer = torch.nn.Conv2d(6, 6, 3, groups=6)
+    with tw.accelerate(layer, X) as done:
+        assert type(layer) is tw.nn.Conv2d
+        assert done.rows[0].name == "(the model)"
+    assert type(layer) is torch.nn.Conv2d
+
+
+class Forward(torch.nn.Module):
+    """A layer, and what a test does with it."""
+
+    def __init__(self, forward: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv2d(6, 6, 3, groups=6)
+        self.register_buffer("count", torch.zeros(()))
+        self.given = forward
+
+    def forward(self, x: Any) -> Any:
+        return self.given(self, x)
+
+
+def counted(model: Any, x: Any) -> Any:
+    model.count = model.count + 1  # another tensor
+    return model.layer(x)
+
+
+@pytest.mark.usefixtures("replaces_all")
+@pytest.mark.parametrize(
+    "forward",
+    [
+        counted,
+        lambda model, x: model.layer(input=x),
+        lambda model, x: model.layer(x.add_(1)),
+        lambda model, x: model.layer(x).masked_fill(torch.ones(7, 8).triu().bool(), -torch.inf),
+        lambda model, x: model.layer(x) / model.layer(x).relu().sign().mul(0),
+    ],
+    ids=["counts", "named", "writes", "infinite", "nan"],
+)
+def test_models_that_accelerate_takes_as_they_are(forward: Callable[[Any, Any], Any]) -> None:
+    model, x = Forward(forward).eval(), X.clone()
+    tw.accelerate(model, x)
+    assert type(model.layer) is tw.nn.Conv2d
+    assert model.count == 0
+    close(x, X, 0)
+
+
+@pytest.mark.usefixtures("replaces_all")
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda model, x: [model.layer(x)] * int(1 + model.runs() % 2),
+        lambda model, x: model.layer(x)[..., : 2 + model.runs()],
+    ],
+)
+def test_a_model_whose_results_change_their_shape_is_refused(forward: Callable[[Any, Any], Any]) -> None:
+    model = Forward(forward).eval()
+    runs = iter(range(9))
+    model.runs = lambda: next(runs)
+    with pytest.raises(UserError, match="gives results of other shapes in each run"):
+        tw.accelerate(model, X)
+    assert type(model.layer) is torch.nn.Conv2d
+
+
+@pytest.mark.usefixtures("replaces_all")
+def test_a_model_with_a_lazy_layer_is_accelerated() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, 3, groups=6), torch.nn.LazyBatchNorm2d()).eval()
+    tw.accelerate(model, X)
+    assert type(model[0]) is tw.nn.Conv2d
+
+
+@pytest.mark.parametrize("name", ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d", "MaxPool2d", "AvgPool2d"])
+def test_modules_take_what_pytorchs_take(name: str) -> None:
+    ours, theirs = getattr(tw.nn, name), getattr(torch.nn, name)
+    own = dict(inspect.signature(ours).parameters)
+    assert own.pop("activation", None) is not None or "Pool" in name
+    assert own == dict(inspect.signature(theirs).parameters)
+    assert next(iter(inspect.signature(ours.forward).parameters)) == "self"
+    assert list(inspect.signature(ours.forward).parameters)[1] == list(inspect.signature(theirs.forward).parameters)[1]
+
+
+def test_a_module_without_initial_values() -> None:
+    assert torch.nn.utils.skip_init(tw.nn.Conv2d, 4, 4, 3).weight.shape == (4, 4, 3, 3)
+
+
 def test_accelerate_says_what_it_needs() -> None:
     with pytest.raises(UserError, match="model is a list"):
         tw.accelerate([], X)
@@ -460,7 +606,7 @@ def test_accelerate_says_what_it_needs() -> None:
     with pytest.raises(UserError, match="model is a NumPy array"):
         tw.accelerate(np.ones(3), X)
     nothing = tw.accelerate(torch.nn.Sequential(torch.nn.ReLU()), X)
-    assert str(nothing) == "nothing to replace: the model contains no convolution that Tilewright covers"
+    assert str(nothing) == "nothing to replace: the model contains no convolution of PyTorch's that Tilewright covers"
 
 
 def test_modules_check_their_activation_when_they_are_made() -> None:

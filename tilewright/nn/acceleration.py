@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ..core.errors import UserError
 from ..core.text import kind_of
@@ -28,6 +28,8 @@ _KINDS: dict[type, tuple[type, str]] = {
     torch.nn.ConvTranspose1d: (modules.ConvTranspose1d, "conv_transpose1d"),
     torch.nn.ConvTranspose2d: (modules.ConvTranspose2d, "conv_transpose2d"),
 }
+_WHOLE = "(the model)"
+"""The name of a model that is a layer itself."""
 _GAIN = 1.02
 """How much faster a layer has to be: less is noise."""
 _BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1}
@@ -71,18 +73,21 @@ class Acceleration:
         self.model = model
         self.rows: list[Row] = []
         self.before = self.after = self.eager_before = self.eager_after = 0.0
-        self._replaced: list[tuple[Any, str, Any]] = []
+        self._replaced: list[tuple[Any, type, type]] = []
 
-    def replace(self, parent: Any, name: str, module: Any) -> None:
-        """Put a module in the place of another one, which is kept."""
-        self._replaced.append((parent, name, getattr(parent, name)))
-        setattr(parent, name, module)
+    def replace(self, layer: Any, kind: type) -> None:
+        """Make a layer one of ours: the same object, with its parameters, hooks and names, of another class."""
+        self._replaced.append((layer, type(layer), kind))
+        layer.__class__ = kind
 
     def undo(self) -> None:
-        """Put the model's own modules back, with the parameters as they are now."""
+        """Make the layers PyTorch's again, with everything as it is now; those that left the model stay away."""
         while self._replaced:
-            parent, name, module = self._replaced.pop()
-            setattr(parent, name, module)
+            layer, own, kind = self._replaced.pop()
+            if type(layer) is kind:
+                layer.__class__ = own
+            elif kind in type(layer).__bases__:  # a parametrization of PyTorch's derived a class for this layer alone
+                type(layer).__bases__ = tuple(own if base is kind else base for base in type(layer).__bases__)
         self.rows = [replace(row, replaced=False) for row in self.rows]
 
     def __enter__(self) -> Acceleration:
@@ -93,7 +98,7 @@ class Acceleration:
 
     def __str__(self) -> str:
         if not self.rows:
-            return "nothing to replace: the model contains no convolution that Tilewright covers"
+            return "nothing to replace: the model contains no convolution of PyTorch's that Tilewright covers"
         heads = [Column("layer", right=False), Column("problem", right=False)]
         heads += [Column("PyTorch, µs"), Column("ours, µs"), Column("gain"), Column("", right=False)]
         lines = [
@@ -133,7 +138,7 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     Parameters
     ----------
     model : torch.nn.Module
-        Changed in place: layers are exchanged for modules of `tilewright.nn` that share their parameters.
+        Changed in place: layers become modules of `tilewright.nn`, and keep their parameters, buffers and hooks.
     sample : tensor or tuple
         The input, or inputs, that the model is timed with. Under `torch.autocast`, also within the model, layers are
         timed in the type that they compute in.
@@ -144,7 +149,7 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     Returns
     -------
     Acceleration
-        A table of the layers; its `undo()` puts the model's own modules back. Where the whole model does not become
+        A table of the layers; its `undo()` makes them PyTorch's modules again. Where the whole model does not become
         faster, or becomes slower without a CUDA graph, nothing stays replaced.
 
     Raises
@@ -155,11 +160,13 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     """
     if not isinstance(model, torch.nn.Module):
         raise UserError(f"model is {kind_of(model)}", primitive="accelerate", fix="give a torch.nn.Module")
-    inputs = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
+    given = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
     done = Acceleration(model)
-    gpu = max((a.get_device() for a in inputs if isinstance(a, torch.Tensor)), default=-1)
+    gpu = max((a.get_device() for a in given if isinstance(a, torch.Tensor)), default=-1)
     with torch.no_grad(), torch.cuda.device(gpu), _state_kept(model):  # events and graphs are the current GPU's
+        inputs = _copies(given)
         seen = _seen(model, inputs)
+        writes = any(a._version for a in _tensors(inputs) if not a.is_inference())
         if not seen:
             return done
         measured: dict[Problem, tuple[float, float]] = {}
@@ -170,21 +177,38 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
                     _measure(done, name, layer, tune, measured)
                     step()
                 say("the whole model")
-                _prove(done, model, inputs, on_gpu=gpu >= 0)
+                run = (lambda: model(*_copies(given))) if writes else lambda: model(*given)
+                _prove(done, run, on_gpu=gpu >= 0)
         except BaseException:  # nobody gets what could take the replacements back
             done.undo()
             raise
     return done
 
 
+def _copies(value: Any) -> Any:
+    """The same inputs in tensors that a model may write to."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copies(part) for key, part in value.items()}
+    return type(value)(map(_copies, value)) if type(value) in (tuple, list) else value
+
+
 @contextmanager
 def _state_kept(model: Any) -> Iterator[None]:
-    """Give back what runs of the model change in it: running statistics of layers in training mode."""
-    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    """Give back what runs of the model change in it: running statistics of layers in training mode, and counters."""
+    kept = [
+        (module, name, buffer, buffer.clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None and not is_lazy(buffer)
+    ]
     try:
         yield
     finally:
-        for buffer, before in kept:
+        for module, name, buffer, before in kept:
+            if name in module._buffers:
+                module._buffers[name] = buffer
             if not torch.equal(buffer, before):  # what was made in inference mode, and stayed, cannot be written
                 buffer.copy_(before)
 
@@ -200,17 +224,18 @@ class Layer(NamedTuple):
 def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, Layer]:
     """The layers that could be replaced, by name."""
     found: dict[str, Layer] = {}
-    names = {module: name for name, module in model.named_modules() if name and type(module) in _KINDS}
+    names = {module: name or _WHOLE for name, module in model.named_modules() if type(module) in _KINDS}
     hooks = []
 
-    def note(module: Any, given: tuple[Any, ...], result: Any) -> None:
-        if given and isinstance(given[0], torch.Tensor) and module.padding_mode == "zeros":
-            x = given[0].detach()
+    def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
+        x = given[0] if given else named.get("input")
+        if isinstance(x, torch.Tensor) and module.padding_mode == "zeros":
+            x = x.detach()
             dtype = type_in_autocast(x)
             found.setdefault(names[module], Layer(module, x, torch_tensors.NAMES.get(dtype, str(dtype))))
 
     try:
-        hooks = [module.register_forward_hook(note) for module in names]
+        hooks = [module.register_forward_hook(note, with_kwargs=True) for module in names]
         try:
             model(*inputs)
         except Exception as error:
@@ -266,8 +291,7 @@ def _measure(
     done.rows.append(Row(name, problem, mine, theirs, wins))
     _keep(plan, wins, mine, theirs)
     if wins:
-        parent, _, attribute = name.rpartition(".")
-        done.replace(done.model.get_submodule(parent), attribute, _converted(layer.module, kind))
+        done.replace(layer.module, kind)
 
 
 def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
@@ -278,21 +302,10 @@ def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
     decide(plan, choice, torch_tensors.RIVAL)
 
 
-def _converted(module: Any, kind: type) -> Any:
-    """A module of ours with the very same parameters, buffers and hooks."""
-    made = copy.copy(module)
-    made.__class__ = kind
-    return made
-
-
-def _prove(done: Acceleration, model: Any, inputs: tuple[Any, ...], on_gpu: bool) -> None:
+def _prove(done: Acceleration, run: Callable[[], Any], on_gpu: bool) -> None:
     """Compare the results and the times of the whole model with those before; undo what did not help."""
     if not any(row.replaced for row in done.rows):
         return
-
-    def run() -> Any:
-        return model(*inputs)
-
     mine = run()
     with _originals(done):
         theirs = run()
@@ -320,17 +333,31 @@ def _is_slower(done: Acceleration) -> bool:
 
 def _agree(theirs: Any, mine: Any, within: set[str]) -> None:
     """Raise UserError for results that differ by more than their type explains, or the types `within` the model."""
-    pairs = zip(_tensors(theirs), _tensors(mine), strict=True)
-    for expected, found in pairs:
-        scale = expected.double().norm()
-        error = (found.double() - expected.double()).norm() / scale if scale else found.double().norm()
-        bound = max(_BOUNDS.get(name, 1e-3) for name in (torch_tensors.NAMES.get(expected.dtype, ""), *within))
+    expected, found = _tensors(theirs), _tensors(mine)
+    if [a.shape for a in expected] != [a.shape for a in found]:
+        shapes = " and ".join(str([tuple(a.shape) for a in each]) for each in (expected, found))
+        raise _differs(f"the model gives results of other shapes in each run: {shapes}")
+    for one, other in zip(expected, found, strict=True):
+        error = _error(one, other)
+        bound = max(_BOUNDS.get(name, 1e-3) for name in (torch_tensors.NAMES.get(one.dtype, ""), *within))
         if not error <= bound:
-            raise UserError(
-                f"the accelerated model differs from the model by {float(error):.2g} (relative L2)",
-                primitive="accelerate",
-                fix="put it into evaluation mode first: model.eval(); dropout makes every run different",
-            )
+            raise _differs(f"the accelerated model differs from the model by {error:.2g} (relative L2)")
+
+
+def _differs(message: str) -> UserError:
+    fix = "put it into evaluation mode first, model.eval(): in training mode, layers such as dropout differ in each run"
+    return UserError(message, primitive="accelerate", fix=fix)
+
+
+def _error(expected: Any, found: Any) -> float:
+    """The relative error in the L2 norm, of all elements that are not the same infinity, or both no number."""
+    expected, found = expected.double(), found.double()
+    error, scale = (found - expected).norm(), expected.norm()
+    if not error.isfinite() or not scale.isfinite():
+        same = (expected == found) | (expected.isnan() & found.isnan())
+        expected, found = (a.masked_fill(same & ~expected.isfinite(), 0) for a in (expected, found))
+        error, scale = (found - expected).norm(), expected.norm()
+    return float(error / scale if scale else error)
 
 
 def _tensors(value: Any) -> list[Any]:
@@ -343,12 +370,11 @@ def _tensors(value: Any) -> list[Any]:
 
 @contextmanager
 def _originals(done: Acceleration) -> Iterator[None]:
-    """The model's own modules for a while."""
-    ours = [(parent, name, getattr(parent, name)) for parent, name, _ in done._replaced]
-    for parent, name, module in done._replaced:
-        setattr(parent, name, module)
+    """The model's own layers for a while."""
+    for layer, own, _ in done._replaced:
+        layer.__class__ = own
     try:
         yield
     finally:
-        for parent, name, module in ours:
-            setattr(parent, name, module)
+        for layer, _, kind in done._replaced:
+            layer.__class__ = kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -21,7 +22,19 @@ def _activation(module: Any) -> Any:
     return getattr(module, "activation", None)
 
 
-class _Convolution:
+class _Signed:
+    """A module whose `__init__` takes what PyTorch's takes and an activation, and says so."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = next((base for base in cls.__mro__ if base.__module__.startswith("torch.nn.modules")), None)
+        if own is not None and "__init__" not in vars(cls):
+            theirs = inspect.signature(own)
+            more = inspect.Parameter("activation", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+            cls.__signature__ = theirs.replace(parameters=[*theirs.parameters.values(), more])  # type: ignore[attr-defined]
+
+
+class _Convolution(_Signed):
     """What the two convolutions share. `activation` and a `residual` are computed in the same kernel."""
 
     _operator: Any = None
@@ -32,13 +45,13 @@ class _Convolution:
         super().__init__(*args, **named)
         self.activation = activation
 
-    def forward(self: Any, x: Any, residual: Any = None) -> Any:
+    def forward(self: Any, input: Any, residual: Any = None) -> Any:
         """Return `activation(conv(x) + bias + residual)`."""
         padding = self.padding
         if self.padding_mode != "zeros":
-            x, padding = pad(x, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
+            input, padding = pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
         return type(self)._operator(
-            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, _activation(self), residual
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, _activation(self), residual
         )
 
     def extra_repr(self: Any) -> str:
@@ -69,7 +82,7 @@ class Conv2d(_Convolution, torch.nn.Conv2d):  # type: ignore[misc]  # PyTorch is
     _operator = staticmethod(operators.conv2d)
 
 
-class _Transposed:
+class _Transposed(_Signed):
     """What the two transposed convolutions share."""
 
     _operator: Any = None
@@ -80,16 +93,16 @@ class _Transposed:
         super().__init__(*args, **named)
         self.activation = activation
 
-    def forward(self: Any, x: Any, output_size: Any = None) -> Any:
+    def forward(self: Any, input: Any, output_size: Any = None) -> Any:
         """Return `activation(conv_transpose(x) + bias)`, of `output_size` where that is given."""
         rank = len(self.kernel_size)
         more = self.output_padding
         if output_size is not None:
             more = self._output_padding(
-                x, output_size, self.stride, self.padding, self.kernel_size, rank, self.dilation
+                input, output_size, self.stride, self.padding, self.kernel_size, rank, self.dilation
             )
         return type(self)._operator(
-            x, self.weight, self.bias, self.stride, self.padding, tuple(more), self.groups, self.dilation,
+            input, self.weight, self.bias, self.stride, self.padding, tuple(more), self.groups, self.dilation,
             _activation(self),
         )  # fmt: skip
 
@@ -109,21 +122,21 @@ class ConvTranspose2d(_Transposed, torch.nn.ConvTranspose2d):  # type: ignore[mi
 class MaxPool2d(torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not followed
     """`torch.nn.MaxPool2d` by Tilewright; indices are PyTorch's own work."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, input: Any) -> Any:
         """Return the largest value of each window."""
         if self.return_indices:
-            return super().forward(x)
-        return operators.max_pool2d(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+            return super().forward(input)
+        return operators.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
 class AvgPool2d(torch.nn.AvgPool2d):  # type: ignore[misc]  # PyTorch is not followed
     """`torch.nn.AvgPool2d` by Tilewright; a divisor of one's own, and padding with `ceil_mode`, are PyTorch's work."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, input: Any) -> Any:
         """Return the average of each window."""
         counted = self.ceil_mode and self.count_include_pad and self.padding not in (0, (0, 0))
         if self.divisor_override is not None or counted:
-            return super().forward(x)
+            return super().forward(input)
         return operators.avg_pool2d(
-            x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
         )
