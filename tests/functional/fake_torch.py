@@ -23,7 +23,7 @@ class Tensor:
 
     device = SimpleNamespace(type="cpu")
     is_cuda = requires_grad = False
-    layout, is_meta = "strided", False
+    layout, is_meta, is_nested, _version = "strided", False, False, 0
 
     def __init__(self, data: Any) -> None:
         self.data = np.ascontiguousarray(data)
@@ -58,6 +58,12 @@ class Tensor:
     def detach(self) -> Tensor:
         return self
 
+    def clone(self) -> Tensor:
+        return Tensor(self.data.copy())
+
+    def is_inference(self) -> bool:
+        return False
+
     def to(self, *args: Any, **named: Any) -> Tensor:
         return self
 
@@ -91,14 +97,16 @@ class Module:
 
     def __init__(self) -> None:
         self.hooks: list[Any] = []
+        self._buffers: dict[str, Any] = {}
 
     def __call__(self, *given: Any) -> Any:
         made = self.forward(*given)  # type: ignore[attr-defined]
         for hook in self.hooks:
-            hook(self, given, made)
+            hook(self, given, {}, made)
         return made
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> Any:
+    def register_forward_hook(self, hook: Callable[..., Any], with_kwargs: bool) -> Any:
+        assert with_kwargs
         self.hooks.append(hook)
         return SimpleNamespace(remove=self.hooks.clear)
 
@@ -110,14 +118,8 @@ class Module:
         for name, child in self.children():
             yield from ((f"{name}.{rest}".rstrip("."), each) for rest, each in child.named_modules())
 
-    def buffers(self) -> Iterator[Any]:
-        return iter(())
-
-    def get_submodule(self, path: str) -> Any:
-        found: Any = self
-        for name in filter(None, path.split(".")):
-            found = getattr(found, name)
-        return found
+    def modules(self) -> Iterator[Any]:
+        return (module for _, module in self.named_modules())
 
 
 class Conv2d(Module):

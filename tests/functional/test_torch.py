@@ -453,6 +453,70 @@ def test_a_model_that_accelerate_refuses_is_as_it_was(monkeypatch: pytest.Monkey
     assert type(model[0]) is torch.nn.Conv2d
 
 
+class Stack(torch.nn.Module):
+    """Convolutions and poolings of one library."""
+
+    def __init__(self, library: Any) -> None:
+        super().__init__()
+        layers = [library.Conv2d(2, 4, 3, padding=1), library.MaxPool2d(2), library.Conv2d(4, 4, 3, groups=4)]
+        self.layers = torch.nn.Sequential(*layers, library.AvgPool2d(2), library.Conv2d(4, 2, 1))
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)
+
+
+def test_a_compiled_model_takes_images_of_any_size() -> None:
+    """Shape inference compares no two sizes of an image with each other: that would hold for the next image."""
+    compiled: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        compiled.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    model = Stack(tw.nn).eval()
+    fast = torch.compile(model, backend=backend, dynamic=True, fullgraph=True)
+    for size in ((1, 2, 20, 20), (3, 2, 12, 31), (2, 2, 40, 11), (4, 2, 11, 11), (5, 2, 33, 12)):
+        x = torch.randn(size)
+        with torch.no_grad():
+            close(fast(x), model(x))
+    assert len(compiled) <= 2  # one image alone is another program
+
+
+def test_an_exported_pooling_takes_portraits() -> None:
+    height, width = torch.export.Dim("height", max=50), torch.export.Dim("width", max=50)
+    shapes = {"input": {2: 2 * height, 3: 2 * width}}
+    program = torch.export.export(tw.nn.MaxPool2d(2), (torch.randn(1, 2, 8, 10),), dynamic_shapes=shapes, strict=True)
+    assert program.module()(torch.randn(1, 2, 10, 8)).shape == (1, 2, 5, 4)
+
+
+def test_a_compiled_padding_varies() -> None:
+    call = torch.compile(lambda x, p: tw.conv2d(x, W, padding=p, groups=6), backend="eager", fullgraph=True)
+    for padding in (1, 2, 3):
+        close(call(X, padding), F.conv2d(X, W, padding=padding, groups=6))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (lambda: torch.randn(8, 10).to_sparse_csr(), "x has the layout torch.sparse_csr"),
+        (lambda: torch.randn(1, 6, 5, 5).to_sparse(), "x has the layout torch.sparse_coo"),
+        (lambda: torch.nested.nested_tensor([torch.randn(6, 5, 5), torch.randn(6, 4, 4)]), "x is a nested tensor"),
+    ],
+    ids=["csr", "coo", "nested"],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_tensors_without_strides_are_refused(x: Callable[[], Any], message: str, grad: bool) -> None:
+    with pytest.raises(UserError, match=message):
+        tw.conv2d(x().requires_grad_(grad), W, groups=6)
+
+
+def test_shape_inference_knows_the_activations() -> None:
+    with torch._subclasses.FakeTensorMode() as mode, pytest.raises(UserError, match="activation is 'rleu'"):
+        tw.conv2d(mode.from_tensor(X), mode.from_tensor(W), groups=6, activation="rleu")
+
+
 @pytest.fixture
 def replaces_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every layer is measured to be faster by Tilewright, and the model as well."""

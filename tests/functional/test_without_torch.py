@@ -31,6 +31,7 @@ np.testing.assert_allclose(model(x).data, wanted, rtol=1e-4)
 print(done)
 done.undo()
 assert (model.first, model.second) == own
+assert type(model.first) is type(model.second) is fake_torch.Conv2d
 """
 
 

@@ -135,14 +135,14 @@ class _Reader:
                 f"give it {self.operator.rank + 2} dimensions, in the order {self.order}",
             )
         shape = self._canonical(x.shape if batched else (1, *x.shape))
-        if min(shape[1:]) < 1:
+        if any(size < 1 for size in shape[1:]):  # not the least of them: in a trace, that compares sizes for good
             raise self.wrong(
                 f"x has the shape {x.shape}; only the batch may be empty",
                 "give every other dimension at least one element",
             )
         problem = self._problem(shape)
         places = problem.places
-        if min(places) < 1:
+        if any(place < 1 for place in places):
             raise self.wrong(
                 f"a window of {_by(problem.covered)} is larger than the padded input, "
                 f"{_by((shape[2] + sum(problem.padding[::2]), shape[3] + sum(problem.padding[1::2])))}",
@@ -221,7 +221,7 @@ class _Reader:
         first, second, *taps = weight.shape
         kernel = (1, taps[0]) if rank == 1 else (taps[0], taps[1])
         sides = "length" if rank == 1 else "rows, columns"
-        if min(weight.shape) < 1:
+        if any(size < 1 for size in weight.shape):
             raise self.wrong(f"the weight has the shape {weight.shape}", "give at least one element in each dimension")
         groups = channels if self.operator.depthwise else self._count("groups", self.options.groups)
         if self.operator.op == TRANSPOSED:
@@ -412,7 +412,9 @@ def _flat(given: Any) -> tuple[int, ...] | None:
 
 
 def _is_int(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool) and not getattr(value, "ndim", 0)
+    if isinstance(value, int):  # of what `torch.compile` traces, nothing else may be asked
+        return not isinstance(value, bool)
+    return hasattr(value, "__index__") and not getattr(value, "ndim", 0)
 
 
 def _by(sizes: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ from ..core.errors import UserError, warn_caller
 from .activations import custom
 from .plans import Tune
 from .problem import CONV
-from .signature import OPERATORS, padding_of
+from .signature import OPERATORS, activation_name, padding_of
 from .torch_tensors import NAMES, Extra, autocasts, check_types, signed, tracing
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
@@ -81,7 +81,7 @@ def padding(name: str, given: Any, covered: Sequence[int], stride: Sequence[int]
 def activation_text(name: str, activation: Any, x: Any) -> str:
     """Return what represents an activation in a graph, and remember the function."""
     if activation is None or isinstance(activation, str):
-        return activation or ""
+        return activation_name(name, activation) if activation else ""
     text: str = _remembered(name, activation, NAMES.get(x.dtype, ""))
     return text
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.autograd.graph import increment_version
 from torch.compiler import is_dynamo_compiling
 
 from ..core.errors import UserError
@@ -78,7 +77,7 @@ def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
         grad = _grad_enabled() and _needs_gradient(x, *extras)
         key = (name, given, grad, autocasts(), *[None if a is None else _facts(a) for a in (x, *extras)])
         run = _calls[key]
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, RuntimeError):  # the last, of tensors without shape or strides
         return _unknown(name, x, extras, given, key)
     try:
         made = run(x, *extras)
@@ -167,6 +166,9 @@ def check_types(name: str, x: Any, extras: Extra) -> None:
                 primitive=name,
                 fix=f"leave {what} out" if isinstance(a, bool) else f"convert it: torch.as_tensor({what})",
             )
+        if a is not None and a.is_nested:
+            padded = f"pad it: torch.nested.to_padded_tensor({what}, 0.0)"
+            raise UserError(f"{what} is a nested tensor", primitive=name, fix=padded)
         if a is not None and a.layout is not torch.strided:
             raise UserError(f"{what} has the layout {a.layout}", primitive=name, fix=f"convert it: {what}.to_dense()")
 
@@ -336,7 +338,7 @@ def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) 
             with copying():
                 out.copy_(made)
         elif out is not None and not out.is_inference():  # which has no versions
-            increment_version(out)  # by which PyTorch knows that what a gradient needs was overwritten
+            torch.autograd.graph.increment_version(out)  # for gradients that need what was there
         return made if out is None else out
 
     return run

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.parameter import is_lazy
 
 from ..core.errors import UserError
 from ..core.text import kind_of
@@ -201,7 +201,7 @@ def _state_kept(model: Any) -> Iterator[None]:
         (module, name, buffer, buffer.clone())
         for module in model.modules()
         for name, buffer in module._buffers.items()
-        if buffer is not None and not is_lazy(buffer)
+        if buffer is not None and not torch.nn.parameter.is_lazy(buffer)
     ]
     try:
         yield
@@ -352,12 +352,12 @@ def _differs(message: str) -> UserError:
 def _error(expected: Any, found: Any) -> float:
     """The relative error in the L2 norm, of all elements that are not the same infinity, or both no number."""
     expected, found = expected.double(), found.double()
-    error, scale = (found - expected).norm(), expected.norm()
-    if not error.isfinite() or not scale.isfinite():
+    error, scale = float((found - expected).norm()), float(expected.norm())
+    if not isfinite(error) or not isfinite(scale):
         same = (expected == found) | (expected.isnan() & found.isnan())
         expected, found = (a.masked_fill(same & ~expected.isfinite(), 0) for a in (expected, found))
-        error, scale = (found - expected).norm(), expected.norm()
-    return float(error / scale if scale else error)
+        error, scale = float((found - expected).norm()), float(expected.norm())
+    return error / scale if scale else error
 
 
 def _tensors(value: Any) -> list[Any]:
