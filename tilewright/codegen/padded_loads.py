@@ -48,8 +48,11 @@ def padded_load(by: Writer, condition: n.Expr, text: str, pointer: str | None, d
     None where it is not known to be one.
     """
     zeros, name = by.dialect.vector_zeros(dtype, lanes), f"settled_{lanes}"
-    parts = list(conjuncts(condition))
-    changing = [part for part in parts if not by.unrolled.issuperset(variables(part)) or _reads_memory(part)]
+    changing: list[n.Expr] = []
+    constant: list[n.Expr] = []
+    for part in conjuncts(condition):
+        changes = not by.unrolled.issuperset(variables(part)) or _reads_memory(part)
+        (changing if changes else constant).append(part)
     asked = by.kernel.launch.whole_words and is_half(dtype) and name in by.dialect.helpers
     if not asked or not changing:
         return f"{by.expr(condition, OR)} ? {text} : {zeros}"
@@ -57,7 +60,6 @@ def padded_load(by: Writer, condition: n.Expr, text: str, pointer: str | None, d
         chosen = f"{by.expr.helper(f'loaded_{lanes}')}({by.expr(op.all_of(*changing))}, {pointer})"
     else:
         chosen = f"{by.expr.helper(name)}({by.expr(op.all_of(*changing), OR)} ? {text} : {zeros})"
-    constant = [part for part in parts if part not in changing]
     return f"{by.expr(op.all_of(*constant), OR)} ? {chosen} : {zeros}" if constant else chosen
 
 

@@ -66,6 +66,10 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     extras = tuple(given.pop(what, None) for what in _EXTRAS)
     options = CallOptions(**given)
     checked, on, rival, function_of = _seen(name, x, extras, options)
+    if 0 in checked.shape:
+        return (
+            f"problem: {checked.problem}\nresult:  {checked.shape} on {on}\nruns:    nothing, since the result is empty"
+        )
     plan = plan_for(checked.problem, on, rival, function_of, options.tune)
     return "\n".join(_lines(checked, plan, rival))
 

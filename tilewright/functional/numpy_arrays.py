@@ -191,6 +191,8 @@ def _general(program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
 def _check_out(out: np.ndarray, inputs: list[np.ndarray]) -> None:
     if not out.flags.writeable:
         raise UserError("out is read-only", fix="pass an array that can be written")
+    if any(step == 0 and size > 1 for size, step in zip(out.shape, out.strides, strict=True)):
+        raise UserError("several elements of out are one place in memory", fix="pass an array of its own memory")
     if any(np.shares_memory(out, array) for array in inputs):
         raise UserError("out shares memory with an input, which is read while it is written", fix="pass another array")
 

@@ -40,6 +40,10 @@ OPERATORS = {
 }
 
 
+_WIDEST_PADDING = 2**30
+"""Zeros on a side that sizes of 32 bits have room for."""
+
+
 class Described(NamedTuple):
     """What a call needs to know of an array: its shape, its type, and where it is.
 
@@ -275,6 +279,8 @@ class _Reader:
         if each is None:
             forms = "(vertical, horizontal), ((top, bottom), (left, right))" if rank == 2 else "(before, after)"
             raise self.wrong(f"padding is {given!r}", f'give an int of at least 0, {forms}, "same" or "valid"')
+        if any(p > _WIDEST_PADDING for p in each):
+            raise self.wrong(f"padding is {given!r}", f"give at most {_WIDEST_PADDING:,} on a side")
         return (each[0], each[1], each[2], each[3]) if rank == 2 else (0, each[0], 0, each[1])
 
     def _pool_padding(
@@ -390,6 +396,8 @@ def padding_of(given: Any, covered: Sequence[int]) -> tuple[int, ...] | None:
     each = _flat(given)
     if each is None:
         return None
+    if rank == 2 and not _is_int(given) and any(not _is_int(part) for part in given) and len(given) != 2:
+        return None  # ((1, 2),) says nothing of the columns
     if len(each) == 1:
         return each * (2 * rank)
     if rank == 2 and len(each) == 4 and isinstance(given[0], (tuple, list)):  # ((top, bottom), (left, right))

@@ -63,7 +63,8 @@ def _without_choices(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
         return None
     choices = [node for node in post_order(stmt) if isinstance(node, IfThenElse) and not uses.read(node.condition)]
     loops = [node for node in inside if isinstance(node, For)]
-    if len(choices) < 2 and not any(choice in post_order(loop.body) for loop in loops for choice in choices):
+    repeated = {id(node) for loop in loops for node in post_order(loop.body)}  # `in` would compare, as programs do
+    if len(choices) < 2 and repeated.isdisjoint(map(id, choices)):
         return None
     ranges, hidden = _bound(inside)
     worst: dict[Expr, Expr] = {}

@@ -1,0 +1,53 @@
+"""Calls that are unusual and legal, and some that are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.functional import direct
+from tilewright.core.errors import UserError
+
+X, W = np.ones((1, 2, 4, 4), "float32"), np.ones((2, 1, 3, 3), "float32")
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+def test_a_vector_of_filters_beside_one_of_columns(activation: str | None) -> None:
+    """Whether a choice is repeated in a loop asks which node it is, not whether it equals others of any width."""
+    x, w = np.random.default_rng(0).random((2, 16, 1), "float32"), np.full((1, 3, 1), 2, "float32")
+    found = tw.conv_transpose1d(x, w, padding=1, layout="NWC", activation=activation)
+    wanted = np.repeat(2 * x[:, 1:-1].astype("float64"), 3, axis=2)
+    np.testing.assert_allclose(found, np.vectorize(direct.ACTIVATIONS[activation])(wanted), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "max_pool2d"])
+def test_an_empty_batch_is_explained(name: str) -> None:
+    x = np.ones((0, 2, 4, 4), "float32")
+    arguments: tuple[Any, ...] = (x, W) if name == "conv2d" else (x, 2)
+    options = {"groups": 2} if name == "conv2d" else {}
+    assert tw.explain_call(name, *arguments, **options).endswith("runs:    nothing, since the result is empty")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    tensors = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    assert "nothing, since" in tw.explain_call(name, *tensors, **options)
+
+
+def test_an_output_whose_elements_are_one_place_is_refused() -> None:
+    out = np.lib.stride_tricks.as_strided(np.zeros(2, "float32"), (1, 2, 2, 2), (0, 4, 0, 0))
+    with pytest.raises(UserError, match="several elements of out are one place in memory"):
+        tw.conv2d(X, W, groups=2, out=out)
+
+
+@pytest.mark.parametrize(
+    ("padding", "message"),
+    [
+        (((1, 2),), r"padding is \(\(1, 2\),\)(?s:.*)fix: give an int of at least 0, \(vertical, horizontal\)"),
+        (2**31, r"padding is 2147483648(?s:.*)fix: give at most 1,073,741,824 on a side"),
+        ((0, 2**62), r"fix: give at most 1,073,741,824 on a side"),
+    ],
+)
+def test_paddings_that_mean_nothing(padding: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        tw.conv2d(X, W, groups=2, padding=padding)
