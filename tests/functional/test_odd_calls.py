@@ -51,3 +51,8 @@ def test_an_output_whose_elements_are_one_place_is_refused() -> None:
 def test_paddings_that_mean_nothing(padding: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         tw.conv2d(X, W, groups=2, padding=padding)
+
+
+def test_explain_call_names_the_type_of_what_is_no_operator_not_all_its_elements() -> None:
+    with pytest.raises(UserError, match=r"the first argument, of type ndarray, is not one of the operators"):
+        tw.explain_call(np.zeros((1, 4, 8, 8), "float32"), np.zeros((4, 1, 3, 3), "float32"))
