@@ -52,9 +52,9 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     name = function if isinstance(function, str) else getattr(function, "__name__", "")
     if name not in OPERATORS:
         named_or_called = isinstance(function, str) or callable(function)
-        given = repr(function) if named_or_called else f"the first argument, of type {type(function).__name__},"
+        shown = repr(function) if named_or_called else f"the first argument, of type {type(function).__name__},"
         raise UserError(
-            f"{given} is not one of the operators",
+            f"{shown} is not one of the operators",
             primitive="explain_call",
             fix=f"give one of {', '.join(OPERATORS)} first, then the arguments of the call",
         )
