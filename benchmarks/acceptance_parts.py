@@ -91,7 +91,8 @@ def _swept(units: list[str], trials: int, fused: bool) -> Measures:
 
 def _jobs(unit: str, trials: int, fused: bool) -> list[Any]:
     """What ships and what is like it, then as many of each strategy with a model, whether a call takes it or not."""
-    from benchmarks.convolution_sweep import FAMILIES, TARGET, jobs_of, workload_of
+    from benchmarks.convolution_sweep import TARGET, jobs_of
+    from benchmarks.timed_rows import FAMILIES, workload_of
 
     mode, name = unit.split()
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
@@ -104,7 +105,8 @@ def _jobs(unit: str, trials: int, fused: bool) -> list[Any]:
 
 
 def _row(unit: str, programs: list[Any], log: Path) -> Values:
-    from benchmarks.convolution_sweep import Row, measure
+    from benchmarks.convolution_sweep import measure
+    from benchmarks.timed_rows import Row
 
     failures = [program for _, program in programs if isinstance(program, str)]
     if len(failures) == len(programs):
@@ -115,12 +117,18 @@ def _row(unit: str, programs: list[Any], log: Path) -> Values:
 
 
 def _ratios(line: dict[str, Any]) -> Values:
-    """PyTorch's time over ours, 0 where ours is wrong; what an epilogue costs, infinity likewise; times in µs."""
+    """PyTorch's time over ours, 0 where ours is wrong; what an epilogue costs, infinity likewise; times in µs.
+
+    All are means over places in memory, but `fused_most`: what an epilogue costs where it costs most.
+    """
     found = {"pytorch": line["pytorch"]}
     for who in ("untuned", "tuned"):
         us = line.get(who)
         found |= {f"{who}_us": us or 0.0, who: line["pytorch"] / us if us else 0.0}
     found["fused"] = line["fused"] / line["untuned"] if line.get("fused") and line.get("untuned") else inf
+    places = line.get("places", {})
+    pairs = zip(places.get("fused", ()), places.get("untuned", ()), strict=True)
+    found["fused_most"] = max((with_bias / plain for with_bias, plain in pairs), default=found["fused"])
     return found
 
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.convolution_rows import WORKLOADS
-from benchmarks.convolution_sweep import FAMILIES, TOLERANCE, in_turns, workload_of
 from benchmarks.epilogues import Row
+from benchmarks.timed_rows import FAMILIES, TOLERANCE, in_turns, workload_of
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.codegen.nvrtc import compile_cuda
 from tilewright.core.target import Target

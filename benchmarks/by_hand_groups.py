@@ -22,7 +22,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from benchmarks.convolution_sweep import TARGET, TOLERANCE, Row, compiled, in_turns, workload_of
+from benchmarks.convolution_sweep import TARGET, compiled
+from benchmarks.timed_rows import TOLERANCE, Row, in_turns, workload_of
 from tilewright.codegen.abi import CompiledProgram, KernelAbi
 from tilewright.codegen.nvrtc import compile_cuda
 from tilewright.functional.compiler import recorded
@@ -34,7 +35,7 @@ PARTS = {
     for row, name in (("b16", "grouped-b16-256x28-g32"), ("b1", "grouped-b1-128x56-g32"))
     for mode in ("float16", "bfloat16", "float16/NHWC")
 }
-"""Layers and modes of `benchmarks.convolution_sweep`."""
+"""Layers and modes of `benchmarks.convolution_rows`."""
 LEFT_OUT = {0: "", 1: "without products", 2: "without loads", 3: "without stores"}
 _SHOWN = ("copy", "rows_are", "store", "block_rows", "units", "row_warps", "left_out")
 _LIKED = 4

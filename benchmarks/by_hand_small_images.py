@@ -212,7 +212,7 @@ def kind_of(title: str) -> str:
 
 def measure(of: Depthwise, programs: Iterator[Made]) -> Iterator[str]:
     """Yield a line for each program that is wrong, then one for each that is among the best, and for PyTorch's."""
-    from benchmarks.convolution_sweep import in_turns, theirs
+    from benchmarks.timed_rows import in_turns, theirs
 
     bench = Bench(of)
     best: list[tuple[float, str, Any]] = []

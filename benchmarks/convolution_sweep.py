@@ -4,7 +4,8 @@
 
 Every workload is compiled in `--trials` configurations by all processors, checked against float64 on poisoned output,
 and timed; the first configuration is what a call without a log uses, the best goes into a log. Then the first, the
-best and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, in one process.
+best and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, in one process, and
+small tensors in several places of memory: `timed_rows` says why.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import statistics
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
@@ -26,36 +26,24 @@ from typing import Any
 
 from benchmarks.convolution_rows import DENSE, WORKLOADS
 from benchmarks.likely_configurations import TARGET, compiled_otherwise, drawn, neighbours, of_small_images
+from benchmarks.timed_rows import FAMILIES, TOLERANCE, Row, in_places, workload_of
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.driver import build
 from tilewright.functional.compiler import recorded
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import ALL, CONV1D, CONV2D, DEPTHWISE, Epilogue, PackagedTemplate
+from tilewright.topi.templates import ALL, DEPTHWISE, Epilogue, PackagedTemplate
 from tilewright.tune.records.format import MeasureInput, encode
 from tilewright.tune.space.config import Config
 
-FAMILIES = {"conv1d": CONV1D, "conv2d": CONV2D, "depthwise": DEPTHWISE}
-TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-12}
-ROUNDS, CALLS, GRAPH = 9, 20, 256
-"""Rounds in which everything is timed in turns; calls in a graph of PyTorch's; kernels in a graph of ours."""
-FINALISTS = 5
-"""How many of the fastest configurations are timed in turns: their first timings are within 2% of what they repeat."""
+FINALISTS, FIRST_PLACES = 5, 3
+"""How many of the fastest configurations are timed in turns, and in how many places each is timed before."""
 Job = tuple[str, str, str, int, bool]
 """The row and the mode, the template's name, the configuration's index, and whether it has an epilogue."""
 Seeds = dict[str, list[tuple[str, dict[str, Any]]]]
 """By row and mode: templates, and the wanted choices of their knobs."""
 Start = tuple[PackagedTemplate[Any], Config]
 """A configuration that others are like, which are tried as well."""
-
-
-def workload_of(name: str, mode: str) -> Any:
-    """The workload of a row in a type and a layout, "float16/NHWC"; None where it has no layout."""
-    operator, options = WORKLOADS[name]
-    dtype, _, layout = mode.partition("/")
-    if layout and operator == "conv1d":
-        return None
-    return FAMILIES[operator].kind.of(**options, dtype=dtype, **({"layout": layout} if layout else {}))
 
 
 def jobs_of(
@@ -147,154 +135,61 @@ def compiled(job: Job) -> tuple[Job, CompiledProgram | str]:
 _EPILOGUE = Epilogue(bias=True, activation="relu")
 
 
-class Row:
-    """A workload on the GPU: its tensors, what is right, and everything that was timed."""
-
-    def __init__(self, name: str, mode: str) -> None:
-        import torch
-
-        self.name, self.mode, self.of = name, mode, workload_of(name, mode)
-        self.torch = torch
-        kind = getattr(torch, self.of.dtype)
-        shapes = [[int(str(e)) for e in t.shape] for t in self.of.placeholders()]
-        self.data, self.weights = ((torch.rand(s, device="cuda") * 2 - 1).to(kind) for s in shapes)
-        self.bias = (torch.rand(self.of.channels, device="cuda") * 2 - 1).to(kind)
-        self.out = torch.empty(self.of.out_shape, device="cuda", dtype=kind)
-        self.times: list[dict[str, Any]] = []
-        with torch.backends.cudnn.flags(enabled=False):
-            ((_, exact), *_) = self.of.torch(self.data.double(), self.weights.double())
-            self.right = exact().reshape(self.out.shape)
-
-    def arrays(self, fused: bool) -> list[Any]:
-        """The arguments of a kernel."""
-        from tilewright.nd import from_dlpack
-
-        given = [self.data, self.weights, *([self.bias] if fused else []), self.out]
-        return [from_dlpack(t) for t in given]
-
-    def error(self, fused: bool) -> float:
-        """The relative error of the output in the L2 norm; infinite where elements were not written."""
-        right = self.right
-        if fused:
-            shape = [1] * right.dim()
-            shape[self.of.channel_axis or 0] = -1
-            right = (right + self.bias.double().view(shape)).clamp(min=0)
-        off = (self.out.double() - right).norm() / right.norm()
-        return float("inf") if off.isnan() else float(off)
-
-    def ours(self, program: CompiledProgram, fused: bool) -> tuple[Any, float]:
-        """A timer of a program, and its error on poisoned output."""
-        from tilewright.runtime.device import cuda
-        from tilewright.runtime.module import Module
-
-        module, arrays, on = Module(program), self.arrays(fused), cuda(0).require()
-        self.out.fill_(float("nan") if self.out.is_floating_point() else 77)
-        self.torch.cuda.synchronize()
-        module(*arrays)
-        on.sync()
-        error = self.error(fused)
-        self.torch.cuda.synchronize()
-        return on.driver.timer(on.index, partial(module, *arrays)), error
-
-    def theirs(self) -> list[tuple[str, Any]]:
-        """PyTorch's ways as timers."""
-        return theirs(self.of, self.data, self.weights)
-
-
-def theirs(of: Any, data: Any, weights: Any) -> list[tuple[str, Any]]:
-    """PyTorch's ways to compute a workload as timers."""
-    import torch
-
-    found = []
-    for how, call in of.torch(data, weights):
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False), torch.inference_mode():
-            side = torch.cuda.Stream()
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    call()
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            calls = 100 if of.flop < 5e8 else CALLS if of.flop < 4e9 else 4
-            with torch.cuda.graph(graph):
-                for _ in range(calls):
-                    call()
-        found.append((how, partial(_replayed, torch, graph, calls)))
-    return found
-
-
-def _replayed(torch: Any, graph: Any, calls: int, number: int) -> float:
-    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    runs = max(1, number // calls)
-    graph.replay()
-    began.record()
-    for _ in range(runs):
-        graph.replay()
-    ended.record()
-    ended.synchronize()
-    return float(began.elapsed_time(ended)) * 1e-3 / (runs * calls) * number
-
-
 def measure(
     row: Row, programs: list[tuple[Job, CompiledProgram | str]], log: Path, epilogue: bool = False
 ) -> dict[str, Any]:
-    """Check and time everything of a row: a line of the table; the best one with or without an epilogue is kept."""
-    timers: dict[str, Any] = {}
-    able: list[tuple[float, Job, Any]] = []
+    """Check and time everything of a row: a line of the table; the best one with or without an epilogue is kept.
+
+    The times of a line are means over the places of `places`.
+    """
+    timed: dict[str, CompiledProgram] = {}
+    able: list[tuple[float, Job, CompiledProgram]] = []
     for at, (job, program) in enumerate(programs):
-        found, timer = _once(row, job, program)
-        row.times.append(found)
-        if at == 0 and not isinstance(program, str):
-            timers["untuned"] = timer
-        if timer is None:
+        row.times.append(_once(row, job, program))
+        if isinstance(program, str) or "us" not in row.times[-1]:
             continue
-        if found["fused"]:
-            timers.setdefault("fused", timer)
-        if found["fused"] == epilogue:
-            able.append((found["us"], job, timer))
+        if at == 0:
+            timed["untuned"] = program
+        if job[4]:
+            timed.setdefault("fused", program)
+        if job[4] == epilogue:
+            able.append((row.times[-1]["us"], job, program))
     finalists = sorted(able, key=lambda each: each[0])[:FINALISTS]
-    for at, (_, _, timer) in enumerate(finalists):
-        timers[f"finalist {at}"] = timer
-    for how, timer in row.theirs():
-        timers[f"PyTorch {how}"] = timer
-    line = in_turns(timers)
+    timers = {who: row.timers(program, who == "fused") for who, program in timed.items()}
+    timers |= {f"finalist {at}": row.timers(program, job[4]) for at, (_, job, program) in enumerate(finalists)}
+    timers |= {f"PyTorch {how}": own for how, own in row.theirs_in_places().items()}
+    places = in_places(timers)
+    line = {who: statistics.fmean(own) for who, own in places.items()}
     if finalists:
         microseconds = [line.pop(f"finalist {at}") for at in range(len(finalists))]
         line["tuned"] = min(microseconds)
-        keep(finalists[microseconds.index(line["tuned"])][1], line["tuned"] * 1e-6, log)
+        best = microseconds.index(line["tuned"])
+        places["tuned"] = places[f"finalist {best}"]
+        keep(finalists[best][1], line["tuned"] * 1e-6, log)
+    known = {"row": row.name, "mode": row.mode, "device": row.torch.cuda.get_device_name(), "flop": row.of.flop}
     pytorch = min(us for who, us in line.items() if who.startswith("PyTorch"))
-    moved = sum(t.numel() * t.element_size() for t in (row.data, row.weights, row.out))
-    device = row.torch.cuda.get_device_name()
-    known = {"row": row.name, "mode": row.mode, "device": device}
-    return {**known, **line, "pytorch": pytorch, "bytes": moved, "flop": row.of.flop}
+    own = {who: us for who, us in places.items() if who in line}
+    return {**known, **line, "pytorch": pytorch, "bytes": row.bytes, "places": own}
 
 
-def _once(row: Row, job: Job, program: CompiledProgram | str) -> tuple[dict[str, Any], Any]:
-    """What is known of a configuration after it ran alone, and its timer; None for one that failed or is wrong."""
+def _once(row: Row, job: Job, program: CompiledProgram | str) -> dict[str, Any]:
+    """What is known of a configuration after it ran alone: no time for one that failed or is wrong."""
     found: dict[str, Any] = {"template": job[2], "index": job[3], "fused": job[4]}
     if isinstance(program, str):
-        return {**found, "failure": program}, None
-    timer, error = row.ours(program, job[4])
+        return {**found, "failure": program}
+    _, error = row.ours(program, job[4])
     resources = max(program.resources.values(), key=lambda each: each.registers)
     found |= {"error": error, "registers": resources.registers, "spills": resources.spill_store_bytes}
     found["config"] = [list(map(str, pair)) for pair in _config(job).items()]
     if error > TOLERANCE[row.of.dtype]:
-        return {**found, "failure": f"wrong: {error}"}, None
+        return {**found, "failure": f"wrong: {error}"}
+    return {**found, "us": statistics.fmean(map(_alone, row.timers(program, job[4], FIRST_PLACES))) * 1e6}
+
+
+def _alone(timer: Any) -> float:
+    """Seconds of a run of what is timed by itself, for about three milliseconds."""
     runs = max(4, min(256, int(1e-3 / (timer(8) / 8))))
-    return {**found, "us": statistics.median(timer(runs) / runs for _ in range(3)) * 1e6}, timer
-
-
-def in_turns(timers: dict[str, Any]) -> dict[str, float]:
-    """Microseconds a call, medians of rounds in which everything is timed once."""
-    able = {who: timer for who, timer in timers.items() if timer is not None}
-    runs = {}
-    for who, timer in able.items():
-        once = timer(GRAPH) / GRAPH if timer(4) < 2e-3 else 1e-3
-        runs[who] = max(1, round(3e-3 / once / GRAPH)) * GRAPH if once < 2e-5 else max(4, int(4e-3 / once))
-    seconds: dict[str, list[float]] = {who: [] for who in able}
-    for _ in range(ROUNDS):
-        for who, timer in able.items():
-            seconds[who].append(timer(runs[who]) / runs[who])
-    return {who: statistics.median(values) * 1e6 for who, values in seconds.items()}
+    return statistics.median(timer(runs) / runs for _ in range(3))
 
 
 def _config(job: Job) -> Config:

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.convolution_sweep import CALLS, Row, _replayed, in_turns
+from benchmarks.timed_rows import CALLS, Row, in_turns, replayed
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
@@ -178,7 +178,7 @@ class DenseRow(Row):
                 with torch.cuda.graph(graph):
                     for _ in range(calls):
                         call()
-            found.append((f"PyTorch {how}", partial(_replayed, torch, graph, calls), float(off)))
+            found.append((f"PyTorch {how}", partial(replayed, torch, graph, calls), float(off)))
         return found
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.convolution_rows import WORKLOADS
-from benchmarks.convolution_sweep import FAMILIES, TOLERANCE, in_turns, workload_of
+from benchmarks.timed_rows import FAMILIES, TOLERANCE, in_turns, workload_of
 from tilewright import te
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError

@@ -17,7 +17,8 @@ from math import prod
 from pathlib import Path
 
 from benchmarks.convolution_rows import DENSE, WORKLOADS
-from benchmarks.convolution_sweep import FAMILIES, TARGET, TOLERANCE, Job, Row, compiled, in_turns, workload_of
+from benchmarks.convolution_sweep import TARGET, Job, compiled
+from benchmarks.timed_rows import FAMILIES, TOLERANCE, Row, in_turns, workload_of
 from tilewright.functional.compiler import recorded
 
 MODES = ("float32", "float16", "bfloat16", "float16/NHWC")

@@ -24,10 +24,10 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
-from benchmarks.convolution_sweep import TOLERANCE
 from benchmarks.likely_configurations import compiled_otherwise, drawn, of_small_images
 from benchmarks.network_layers import NETWORKS, layers
 from benchmarks.ship_records import read, ship
+from benchmarks.timed_rows import TOLERANCE
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.functional import rivals

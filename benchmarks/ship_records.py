@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from benchmarks.convolution_sweep import workload_of
+from benchmarks.timed_rows import workload_of
 from tilewright.functional import rivals
 from tilewright.functional.problem import CONV, Problem
 from tilewright.functional.shipped import RECORDS

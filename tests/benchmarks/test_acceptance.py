@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import acceptance, acceptance_parts, convolution_sweep
+from benchmarks import acceptance, acceptance_parts, convolution_sweep, timed_rows
 from benchmarks.acceptance import LINES, MUSTS, known, main, measure, stamp, verdicts
 from benchmarks.acceptance_parts import MODES, PARTS, Part
 from benchmarks.ship_records import read
@@ -101,7 +101,7 @@ def test_a_row_is_compiled_and_its_times_become_ratios(monkeypatch: pytest.Monke
         return {"pytorch": 6.0, "untuned": 3.0, "tuned": 2.0, "fused": 3.3}
 
     row = SimpleNamespace(data=SimpleNamespace(shape=1), out=SimpleNamespace(shape=2))
-    monkeypatch.setattr(convolution_sweep, "Row", lambda name, mode: row)
+    monkeypatch.setattr(timed_rows, "Row", lambda name, mode: row)
     monkeypatch.setattr(convolution_sweep, "measure", times)
     ((unit, run),) = PARTS["rows"].prepare(["float32 dw-256x21-k3"])
     values = run()

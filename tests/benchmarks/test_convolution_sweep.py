@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from benchmarks import convolution_sweep
-from benchmarks.convolution_sweep import FAMILIES, WORKLOADS, jobs_of, main, workload_of
+from benchmarks.convolution_rows import WORKLOADS
+from benchmarks.convolution_sweep import jobs_of, main
 from benchmarks.likely_configurations import TARGET, neighbours
+from benchmarks.timed_rows import FAMILIES, workload_of
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.functional.compiler import recorded
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks import ship_records
-from benchmarks.convolution_sweep import workload_of
 from benchmarks.ship_records import main, of_sweep, read, ship, ship_epilogues
+from benchmarks.timed_rows import workload_of
 from tilewright.functional import rivals
 from tilewright.functional.problem import CONV, Problem
 
