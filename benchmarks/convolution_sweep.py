@@ -17,7 +17,7 @@ import multiprocessing
 import pickle
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import zip_longest
 from math import prod
@@ -81,7 +81,7 @@ def jobs_of(
     most = max(trials, 1)
     if not shipped and family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400:
         most *= 2  # where no model tells the good ones
-    found = _tried(family, of, starts, trials, strategy, near)
+    found = _tried(family, of, starts, trials, strategy, near, epilogue)
     for at, (which, index) in enumerate(list(found)[:most]):
         if epilogue and at == 0:
             yield name, mode, which, index, False
@@ -93,25 +93,34 @@ def jobs_of(
 
 
 def _tried(
-    family: PackagedTemplate[Any], of: Any, starts: list[Start], trials: int, strategy: str, near: bool
+    family: PackagedTemplate[Any], of: Any, starts: list[Start], trials: int, strategy: str, near: bool, fused: bool
 ) -> dict[tuple[str, int], None]:
     """The configurations of a row, those that are worth most first: names of templates, and indices."""
-    template, first = starts[0]
+    (template, first), *others = starts
     able = [t for t in family.strategies if t.covers(of, TARGET)]
-    found = dict.fromkeys((each.name, config.index) for each, config in starts)
-    for each, config in starts[1:]:
-        found.update(dict.fromkeys((each.name, i) for i in compiled_otherwise(each, of, config, trials)))
-    found.update(dict.fromkeys((other.name, other.first(of.args, TARGET).index) for other in able))
+    found: dict[tuple[str, int], None] = {}
+
+    def add(which: PackagedTemplate[Any], indices: Iterable[int]) -> None:
+        found.update(dict.fromkeys((which.name, index) for index in indices))
+
+    for each, config in starts:
+        add(each, [config.index])
+    for each, config in others:
+        add(each, compiled_otherwise(each, of, config, trials, fused))
+    for other in able:
+        add(other, [other.first(of.args, TARGET).index])
     if family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400 and trials > 8:
-        found.update(dict.fromkeys((family.name, index) for index in of_small_images(of, trials // 3)))
+        add(family, of_small_images(of, trials // 3))
     if near:
-        beside = ([(each.name, i) for i in neighbours(each, of, config, trials // 2)] for each, config in starts)
-        found.update(dict.fromkeys(job for jobs in zip_longest(*beside) for job in jobs if job is not None))
+        beside = ([(each, i) for i in neighbours(each, of, config, trials // 2, fused)] for each, config in starts)
+        for turn in zip_longest(*beside):
+            for each, index in filter(None, turn):
+                add(each, [index])
     for other in able:
         if other.name == strategy:
-            found.update(dict.fromkeys((other.name, index) for index in drawn(other, of, trials)))
-    found.update(dict.fromkeys((template.name, index) for index in compiled_otherwise(template, of, first, trials)))
-    found.update(dict.fromkeys((template.name, index) for index in drawn(template, of, trials)))
+            add(other, drawn(other, of, trials, fused))
+    add(template, compiled_otherwise(template, of, first, trials, fused))
+    add(template, drawn(template, of, trials, fused))
     return found
 
 

@@ -29,7 +29,7 @@ def shipped(name: str, mode: str) -> Any:
 def test_neighbours_differ_in_one_knob_then_in_two(name: str, mode: str) -> None:
     template, of, config = shipped(name, mode)
     space = template.strategy(TARGET).space(of)
-    found = list(neighbours(template, of, config, 60))
+    found = list(neighbours(template, of, config, 60, fused=False))
     assert len(set(found)) == len(found) == 60
     assert all(space.is_index_valid(index) for index in found)
     here = space.point(config.index)
@@ -44,7 +44,7 @@ def test_a_sweep_begins_with_what_ships_and_tries_as_many_as_it_may(name: str, m
     jobs = list(jobs_of(name, mode, 20, False, {}, shipped=True, near=True))
     assert jobs[0] == (name, mode, template.name, config.index, False)
     assert len(set(jobs)) == len(jobs) == 20
-    beside = {(name, mode, template.name, index, False) for index in neighbours(template, of, config, 5)}
+    beside = {(name, mode, template.name, index, False) for index in neighbours(template, of, config, 5, fused=False)}
     assert beside <= set(jobs)
 
 
@@ -58,13 +58,23 @@ def test_seeds_are_tried_and_so_are_their_neighbours() -> None:
     assert found["tile_y"].size[1:] == [2, 4]
     tried = {index for _, _, _, index, _ in jobs}
     assert found.index in tried
-    assert set(neighbours(template, of, found, 5)) <= tried
+    assert set(neighbours(template, of, found, 5, fused=False)) <= tried
 
 
 def test_with_an_epilogue_only_the_plain_record_has_none() -> None:
     jobs = list(jobs_of("dw-256x32-k3", "bfloat16", 8, False, {}, shipped=True, epilogue=True))
     assert [fused for *_, fused in jobs] == [False] + [True] * 8
     assert jobs[0][:4] == jobs[1][:4]
+
+
+@pytest.mark.parametrize(("name", "mode"), ROWS)
+def test_kernels_without_an_epilogue_are_not_compiled_twice_for_what_a_bias_does(name: str, mode: str) -> None:
+    template, of, _ = shipped(name, mode)
+    space = template.strategy(TARGET).space(of)
+    jobs = jobs_of(name, mode, 60, False, {}, shipped=True, near=True)
+    own = [space.get(index) for _, _, which, index, _ in jobs if which == template.name]
+    tiles = [tuple((knob, str(choice)) for knob, choice in each.items() if knob != "bias") for each in own]
+    assert len(set(tiles)) == len(tiles)
 
 
 def test_programs_that_were_compiled_elsewhere_are_taken(

@@ -26,6 +26,7 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
 from .gpu import Gpu
 from .matrix_units import has_atoms
@@ -121,7 +122,7 @@ class Block:
     def wanted(self) -> dict[str, Any]:
         """Return the choices of the knobs."""
         tiles = {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights]}
-        return {**tiles, "planes": self.planes, "images": self.images}
+        return {**tiles, "planes": self.planes, "images": self.images, "bias": HELD}
 
 
 @lru_cache(maxsize=64)
@@ -141,7 +142,8 @@ def space(of: Depthwise) -> Space:
     """The knobs.
 
     `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights. `planes`:
-    channels of a block, `images`: images that it computes one after another, with the same weights.
+    channels of a block, `images`: images that it computes one after another, with the same weights. `bias`: when it is
+    added, see `bias`.
     """
     found = blocks(of)
     down, across = ({(b.down, b.rows) for b in found}, {(b.across, b.eights) for b in found})
@@ -150,6 +152,7 @@ def space(of: Depthwise) -> Space:
         split_knob("tile_x", _eights(of), "candidate", candidate=[[-1, *pair] for pair in sorted(across)]),
         value_knob("planes", sorted({b.planes for b in found})),
         value_knob("images", sorted({b.images for b in found})),
+        bias_knob((FIRST, HELD)),
     ]
 
     def possible(choices: Mapping[str, Any]) -> bool:
@@ -196,10 +199,7 @@ def _width(of: Depthwise, eights: int) -> int:
 
 
 def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the bands, the padded input, and the products over whole tiles, which start at a bias where there is one.
-
-    A bias that is added to the results is loaded when they are complete, and a block waits for it at its end.
-    """
+    """Declare the bands, the padded input, and the products over whole tiles; they start at a bias, if any."""
     (images, channels, height, width), (kh, kw) = of.shape, of.kernel
     top, left = of.padding[0], _ahead(of, _fetch(of))
     before, depth = left - of.padding[1], _depth(of)
@@ -264,6 +264,8 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     if fetch > 1:
         s[padded].vectorize(s[padded].split(s[padded].fuse(*padded.op.axis), factor=fetch)[1])
     s[products].tensorize(row, ATOMS[_TYPES[of.dtype]])
+    if when(config) == HELD:
+        read_once(s, t, (out,), (out, warp))
 
 
 def _compared(of: Depthwise, cycles: float) -> float:

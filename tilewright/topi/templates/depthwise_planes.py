@@ -24,6 +24,7 @@ from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
 from . import depthwise_mma
+from .bias import FIRST, HELD, bias_knob, is_added_last, read_once, when
 from .convolutions import Depthwise
 from .declarations import sums_of
 from .depthwise_planes_cost import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, ranked
@@ -45,11 +46,13 @@ def space(of: Depthwise) -> Space:
     it has room, so that the next ones arrive meanwhile. `rows`, `columns`: results of a thread. `store`: whether
     threads store their results "straight", or a block collects them in shared memory and stores them "together".
     `weights`: whether a thread reads its weights and bias from "memory" for each image, or keeps them in "registers".
+    `bias`: when it is added, see `bias`.
     """
     several = max(numbers(of)["images"]) > 1
     knobs = [value_knob(name, values) for name, values in numbers(of).items()]
     knobs.append(value_knob("store", ["straight", "together"]))
     knobs.append(replace(value_knob("weights", ["memory", "registers"] if several else ["memory"]), unsaid=0))
+    knobs.append(bias_knob((FIRST, HELD)))
 
     def whole(choices: Mapping[str, Any]) -> bool:
         return Block.of(choices).is_possible(of)
@@ -91,12 +94,16 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
         s[out].pragma(grid, "guarded_reads", 1)  # of whole planes, though threads may be dealt more
         loops = _deal_out(s, out, (plane, y, x), threads, gcd(ACCESS // BYTES[of.dtype], block.results(of)))
         _, plane, y, x = made.op.axis
-        s[sums].compute_at(s[made], _tile(s, made, (plane, y, x), block))
+        thread = _tile(s, made, (plane, y, x), block)
+        s[sums].compute_at(s[made], thread)
     else:
-        loops = (_tile(s, made, (plane, y, x), block),)
-        s[sums].compute_at(s[made], image if kept else loops[0])
+        thread = _tile(s, made, (plane, y, x), block)
+        loops = (thread,)
+        s[sums].compute_at(s[made], image if kept else thread)
     if kept:
-        _keep_weights(s, t, sums, image, loops)
+        _keep_weights(s, t, (sums, made), image, loops)
+    elif when(config) == HELD:
+        read_once(s, t, (made,), (made, thread))
     ry, rx = sums.op.reduce_axis
     s[sums].reorder(ry, rx, *sums.op.axis)
     s[sums].unroll(ry)
@@ -121,15 +128,17 @@ def _tile(s: ScheduleHandle, made: Tensor, axes: Sequence[IterVar], block: Block
     return thread
 
 
-def _keep_weights(s: ScheduleHandle, t: Tensors, sums: Tensor, image: IterVar, loops: Sequence[IterVar]) -> None:
-    """Have each thread load its weights, and the bias that its sums start at, before the first image.
+def _keep_weights(
+    s: ScheduleHandle, t: Tensors, made: tuple[Tensor, Tensor], image: IterVar, loops: Sequence[IterVar]
+) -> None:
+    """Have each thread load its weights and its bias, which one of the stages `made` reads, before the first image.
 
     The first of `loops` is over threads, and is moved around that over images; the others stay within it.
     """
     thread, *inner = loops
     s[t.out].reorder(thread, image, *inner)
-    for tensor in (t.weights, *(extra for extra in t.extras if extra in sums.op.input_tensors)):
-        s[s.cache_read(tensor, "local", [sums])].compute_at(s[t.out], thread)
+    s[s.cache_read(t.weights, "local", [made[0]])].compute_at(s[t.out], thread)
+    read_once(s, t, made, (t.out, thread))
 
 
 def _deal_out(
@@ -176,7 +185,7 @@ def _on(target: Target) -> ScheduleStrategy[Depthwise]:
 
 
 _MODELLED: ScheduleStrategy[Depthwise] = modelled(
-    ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=True),
+    ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=True, adds_bias_last=is_added_last),
     usual=usual,
     order=order,
     cost=cost,

@@ -21,6 +21,7 @@ from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.task import Expectation
+from .bias import FIRST, HELD, is_added_last, read_once, when
 from .declarations import sums_of
 from .direct_choice import expected as expected_of
 from .direct_choice import order, usual
@@ -73,7 +74,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     else:
         s[sums].compute_at(s[out], thread)
         at, term = _order_terms(of, tile, s, sums, by_rows(config))
-    _read_bias_at_once(of, config, s, t, sums, thread)
+    _read_bias_once(of, config, s, t, sums, thread)
     if t.finished is not None:
         s[t.finished].set_scope("local")
         s[t.finished].compute_at(s[out], row if row_by_row(config) else thread)
@@ -112,17 +113,13 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         s[out].vectorize(s[out].split(vector, factor=width)[1])
 
 
-def _read_bias_at_once(
-    of: Images, config: Config, s: ScheduleHandle, t: Tensors, sums: Tensor, thread: IterVar
-) -> None:
-    """Have a thread whose sums start at a bias read those of neighbouring filters by one load, before all others."""
-    bias = next((extra for extra in t.extras if extra in sums.op.input_tensors), None)
-    at_once = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], ACCESS // BYTES[of.dtype])
-    if bias is None or at_once == 1:
-        return
-    mine = s.cache_read(bias, "local", [sums])
-    s[mine].compute_at(s[t.out], thread)
-    s[mine].vectorize(s[mine].split(mine.op.axis[0], factor=at_once)[1])
+def _read_bias_once(of: Images, config: Config, s: ScheduleHandle, t: Tensors, sums: Tensor, thread: IterVar) -> None:
+    """Have a thread read its biases before all else, where it holds them, or starts at several neighbours."""
+    together = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], ACCESS // BYTES[of.dtype])
+    if when(config) == HELD:
+        read_once(s, t, (t.out, t.finished or t.out), (t.out, thread), together)
+    elif when(config) == FIRST and together > 1:
+        read_once(s, t, (sums,), (t.out, thread), together)
 
 
 def _order_terms(
@@ -263,11 +260,6 @@ def finishes_tiles(of: Images, config: Config) -> bool:
     return of.layout == "NCHW" and BYTES[of.dtype] >= 4 and parted
 
 
-def adds_bias_last(of: Images, config: Config) -> bool:
-    """Whether a configuration has a bias added to the sums when they are complete."""
-    return bool(chosen(config, "bias") == "last")
-
-
 def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, IterVar]:
     """Split and bind the loops over results.
 
@@ -340,6 +332,6 @@ ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     expected=expected,
     tailored=lambda target: tailored_to(Gpu.of(target)),
     starts_at_bias=True,
-    adds_bias_last=adds_bias_last,
+    adds_bias_last=is_added_last,
     finishes_tiles=finishes_tiles,
 )

@@ -10,6 +10,7 @@ from typing import Any
 from ...tune.space.knobs import Knob, split_knob, value_knob
 from ...tune.space.predicates import innermost
 from ...tune.space.space import Space
+from .bias import bias_knob
 from .images import Images
 from .window_cost import BYTES, REGISTERS, STEPS, Tile, Window, even_threads, own_channels, own_filters, widest, windows
 
@@ -35,8 +36,8 @@ def space(of: Images) -> Space:
     thread's rows of results, which are then complete one after another; with "stores" each row of results is stored
     before the next one begins. `resident`: how many blocks the compiler makes room for on a multiprocessor; 0 leaves it
     the choice. `whole_words`: whether the compiler makes the choice between the image and its border before it takes
-    the 16-bit floats of a word apart; with 2 the load itself depends on it. `bias`: whether sums start at the bias, if
-    there is one, which takes no instruction but has to be there first; or it is added last.
+    the 16-bit floats of a word apart; with 2 the load itself depends on it. `bias`: when it is added, and where
+    it is read, see `bias`.
     """
     last = of.layout == "NHWC"
 
@@ -98,7 +99,7 @@ def _knobs(of: Images) -> list[Knob]:
         replace(value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows", "stores"]), unsaid=0),
         replace(value_knob("resident", _RESIDENT), unsaid=0),
         replace(value_knob("whole_words", [0, 1, 2] if BYTES[of.dtype] == 2 else [0]), unsaid=0),
-        replace(value_knob("bias", ["first", "last"]), unsaid=0),
+        bias_knob(),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import inf
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.space import Space
 from ...tune.task import Expectation
+from .bias import is_added_last
 from .gpu import USUAL, Gpu
 from .matrix_units import modelled
 from .template import ScheduleStrategy, W
@@ -86,4 +88,5 @@ def ranked_by_blocks(
         return Expectation(block.cycles(of, gpu), block.warps * gpu.hardware.warp, block.blocks(of))
 
     made = ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=starts_at_bias, timed=timed)
+    made = replace(made, adds_bias_last=is_added_last)
     return modelled(made, usual=usual, order=order, cost=cost_of, expected=expected)

@@ -1,0 +1,51 @@
+"""When a kernel adds a bias to its sums, and where a thread reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar
+from ...tensor.tensor import Tensor
+from ...tune.space.knobs import Knob, value_knob
+from .tensors import Tensors
+
+FIRST, LAST, HELD = "first", "last", "held"
+"""Sums start at the bias, which takes no instruction but has to be there first; it is added to complete sums, and read
+there; or it is added to them, and read once per thread outside of all conditions, so that it may be loaded long before.
+"""
+
+
+def bias_knob(choices: Sequence[str] = (FIRST, LAST, HELD)) -> Knob:
+    """The knob of when a bias is added; older records start at it."""
+    return replace(value_knob("bias", list(choices)), unsaid=0)
+
+
+def when(choices: Mapping[str, Any]) -> str:
+    """When a configuration adds a bias."""
+    return str(choices["bias"].val) if "bias" in choices else FIRST
+
+
+def is_added_last(_of: Any, choices: Mapping[str, Any]) -> bool:
+    """Whether a configuration has a bias added to the sums when they are complete."""
+    return when(choices) in (LAST, HELD)
+
+
+def read_once(
+    s: ScheduleHandle, t: Tensors, made: Sequence[Tensor], at: tuple[Tensor, IterVar], together: int = 1
+) -> None:
+    """Have a thread read the biases of its filters once, in the loop `at`, `together` neighbours by one load.
+
+    Those that are added last would be read for each row of results otherwise, and late: no compiler moves a load out of
+    the test for the end of an image. `made` are the stages that may read it.
+    """
+    bias = next((extra for extra in t.extras if len(extra.shape) == 1), None)
+    reader = next((each for each in made if bias in each.op.input_tensors), None)
+    if bias is None or reader is None:
+        return
+    mine = s.cache_read(bias, "local", [reader])
+    s[mine].compute_at(s[at[0]], at[1])
+    if together > 1:
+        s[mine].vectorize(s[mine].split(mine.op.axis[0], factor=together)[1])
