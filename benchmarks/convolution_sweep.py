@@ -75,7 +75,7 @@ def jobs_of(
     if fused_known is not None and epilogue:
         starts.append((fused_known.template, fused_known.config))
     starts += [
-        (_named(which), _named(which).strategy(TARGET).nearest(of, choices))
+        (named(which), named(which).strategy(TARGET).nearest(of, choices))
         for which, choices in seeds.get(f"{name} {mode}", ())
     ]
     most = max(trials, 1)
@@ -124,7 +124,8 @@ def _tried(
     return found
 
 
-def _named(name: str) -> PackagedTemplate[Any]:
+def named(name: str) -> PackagedTemplate[Any]:
+    """The packaged template of that name."""
     return next(t for t in ALL if t.name == name)
 
 
@@ -132,7 +133,7 @@ def compiled(job: Job) -> tuple[Job, CompiledProgram | str]:
     """A program, or why there is none."""
     name, mode, which, index, fused = job
     of = workload_of(name, mode)
-    template = _named(which)
+    template = named(which)
     config = template.strategy(TARGET).space(of).get(index)
     try:
         program = template.program(config, of, TARGET, _EPILOGUE if fused else Epilogue())
@@ -203,13 +204,13 @@ def _alone(timer: Any) -> float:
 
 def _config(job: Job) -> Config:
     name, mode, which, index, _ = job
-    template = _named(which)
+    template = named(which)
     return template.strategy(TARGET).space(workload_of(name, mode)).get(index)
 
 
 def keep(job: Job, seconds: float, log: Path) -> None:
     """Append the best configuration to the log."""
-    template = _named(job[2])
+    template = named(job[2])
     task = template.task(workload_of(job[0], job[1]), TARGET)
     result = MeasureResult((seconds,), 0, 0.0, time.time())
     with log.open("a", encoding="utf-8") as file:

@@ -20,15 +20,15 @@ from tilewright.functional.shipped import RECORDS
 
 _GAIN = 0.99
 """Part of the time of the record that ships that a new one may take at most, in one run."""
-_NETWORKS, _SWEEPS, _EPILOGUES = "h200_networks.log", "h200_convolutions.log", "h200_epilogues.log"
-_DEVICE = "NVIDIA H200"
+NETWORKS, SWEEPS, EPILOGUES = "h200_networks.log", "h200_convolutions.log", "h200_epilogues.log"
+DEVICE = "NVIDIA H200"
 _SAME_ORDER = {"NCHW": "PyTorch conv2d", "NHWC": "PyTorch conv2d, channels last"}
 """PyTorch's time in a sweep of the memory order that a call has."""
 Record = dict[str, Any]
 Line = dict[str, Any]
 
 
-def ship(lines: list[Line], to: str = _NETWORKS) -> str:
+def ship(lines: list[Line], to: str = NETWORKS) -> str:
     """Merge layers that were measured into the package, and say in a line what became of them.
 
     A record comes in place of that of its layer and strategy, and of those of other strategies that are said to be
@@ -40,31 +40,33 @@ def ship(lines: list[Line], to: str = _NETWORKS) -> str:
     lines, others = _of_the_device(lines)
     logs = {path: read(path) for path in RECORDS.glob("*.log")}
     fastest: dict[str, Record] = {}
-    for record in (record for path, own in logs.items() if path.name != _EPILOGUES for record in own):
-        fastest[_workload(record)] = min(fastest.get(_workload(record), record), record, key=_seconds)
-    pairs = [(line, fastest.get(_workload(line["record"]))) for line in lines]
+    for record in (record for path, own in logs.items() if path.name != EPILOGUES for record in own):
+        fastest[workload_of_record(record)] = min(
+            fastest.get(workload_of_record(record), record), record, key=seconds_of
+        )
+    pairs = [(line, fastest.get(workload_of_record(line["record"]))) for line in lines]
     better = [line["record"] for line, record in pairs if _is_better(line, record)]
     judged = [line for line, record in pairs if _is_better(line, record) or _began_with(line, record)]
     for path, own in logs.items():
-        yields = _is_slower if path.name == _EPILOGUES else _yields
+        yields = _is_slower if path.name == EPILOGUES else _yields
         left = [record for record in own if not any(yields(record, other) for other in better)]
-        _write(path, left + better if path.name == to else left)
+        write(path, left + better if path.name == to else left)
     write_rivals(rivals.TABLE, [{key: line[key] for key in ("problem", "device", "ours", "theirs")} for line in judged])
     return f"{len(better)} records of {len(lines)} layers{others}"
 
 
 def _of_the_device(lines: list[Line]) -> tuple[list[Line], str]:
     """Return the lines that were measured on the GPU of the records, and what to say of the others."""
-    own = [line for line in lines if line["device"] == _DEVICE]
+    own = [line for line in lines if line["device"] == DEVICE]
     others = len(lines) - len(own)
-    return own, f"; {others} measured on other GPUs than {_DEVICE} left out" if others else ""
+    return own, f"; {others} measured on other GPUs than {DEVICE} left out" if others else ""
 
 
 def _is_better(line: Line, than: Record | None) -> bool:
     """Whether the best configuration of a layer is faster than the record that a call takes so far."""
     if than is None:
         return True
-    before = line["tried"][0][2] if _began_with(line, than) else _seconds(than)
+    before = line["tried"][0][2] if _began_with(line, than) else seconds_of(than)
     return bool(line["ours"] <= _GAIN * before)
 
 
@@ -76,14 +78,14 @@ def _began_with(line: Line, record: Record | None) -> bool:
 
 def _yields(record: Record, to: Record) -> bool:
     """Whether a record gives way to a new one."""
-    return _workload(record) == _workload(to) and (
-        record["input"][1] == to["input"][1] or _seconds(record) < _seconds(to)
+    return workload_of_record(record) == workload_of_record(to) and (
+        record["input"][1] == to["input"][1] or seconds_of(record) < seconds_of(to)
     )
 
 
 def _is_slower(record: Record, than: Record) -> bool:
     """Whether a record of a layer with an epilogue takes longer than a new one without."""
-    return _workload(record) == _workload(than) and _seconds(record) > _seconds(than)
+    return workload_of_record(record) == workload_of_record(than) and seconds_of(record) > seconds_of(than)
 
 
 def ship_epilogues(lines: list[Line]) -> str:
@@ -93,17 +95,17 @@ def ship_epilogues(lines: list[Line]) -> str:
     which ships stays unless the new one is at least 1% faster.
     """
     lines, others = _of_the_device(lines)
-    shipped = read(RECORDS / _EPILOGUES)
-    left, count = {_workload(record): record for record in shipped}, 0
+    shipped = read(RECORDS / EPILOGUES)
+    left, count = {workload_of_record(record): record for record in shipped}, 0
     for line in lines:
-        here, record = _workload(line["record"]), line["record"]
+        here, record = workload_of_record(line["record"]), line["record"]
         took = [each["us"] for each in line["trials"] if "us" in each and each["fused"]]
         before = _time_of(left[here], line) if here in left else None
         if line["tuned"] > _GAIN * line["fused"]:
             left.pop(here, None)
         elif before is None or min(took) <= _GAIN * before:
             left[here], count = record, count + 1
-    _write(RECORDS / _EPILOGUES, list(left.values()))
+    write(RECORDS / EPILOGUES, list(left.values()))
     return f"{count} records of {len(lines)} layers with an epilogue, {len(shipped)} before and {len(left)} now{others}"
 
 
@@ -116,7 +118,7 @@ def _time_of(record: Record, line: Line) -> float | None:
 
 def of_sweep(folder: Path, log: str) -> list[Line]:
     """Return the lines of a sweep, each with the record of its best configuration, as `ship` wants them."""
-    records = {_workload(record): record for record in read(folder / log)}
+    records = {workload_of_record(record): record for record in read(folder / log)}
     found = []
     for line in json.loads((folder / "sweep.json").read_text(encoding="utf-8")):
         of = workload_of(line["row"], line["mode"])
@@ -128,7 +130,7 @@ def of_sweep(folder: Path, log: str) -> list[Line]:
             theirs = line[_SAME_ORDER[of.layout]] * 1e-6
             sides = {
                 "problem": problem.described(),
-                "device": line.get("device", _DEVICE),
+                "device": line.get("device", DEVICE),
                 "ours": line["tuned"] * 1e-6,
                 "theirs": theirs,
             }
@@ -136,13 +138,14 @@ def of_sweep(folder: Path, log: str) -> list[Line]:
     return found
 
 
-def _workload(record: Record) -> str:
+def workload_of_record(record: Record) -> str:
     """The operator and its arguments, whatever the strategy."""
     _, template, args, _ = record["input"]
     return json.dumps([template.partition(".")[0], args])
 
 
-def _seconds(record: Record) -> float:
+def seconds_of(record: Record) -> float:
+    """What a record says that its kernel takes."""
     costs: list[float] = record["result"][0]
     return sum(costs) / len(costs)
 
@@ -154,21 +157,22 @@ def read(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
-def _write(path: Path, rows: list[Any]) -> None:
+def write(path: Path, rows: list[Any]) -> None:
+    """Write lines of JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
 def write_rivals(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write rows into a table of decisions, in place of those that it has of the same layers on that device."""
-    _write(path, [*{(Problem.read(row["problem"]), row["device"]): row for row in (*read(path), *rows)}.values()])
+    write(path, [*{(Problem.read(row["problem"]), row["device"]): row for row in (*read(path), *rows)}.values()])
 
 
 def main(folders: Iterable[Path]) -> None:
     """Ship what sweeps found."""
     for folder in folders:
         if (folder / "records.log").exists():
-            print(folder, ship(of_sweep(folder, "records.log"), _SWEEPS))
+            print(folder, ship(of_sweep(folder, "records.log"), SWEEPS))
         if (folder / "epilogues.log").exists():
             print(folder, ship_epilogues(of_sweep(folder, "epilogues.log")))
 

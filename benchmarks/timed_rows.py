@@ -187,14 +187,14 @@ def in_turns(timers: dict[Any, Any], rounds: int = ROUNDS) -> dict[Any, float]:
     return {who: statistics.median(values) * 1e6 for who, values in seconds.items()}
 
 
-def in_places(timers: dict[str, list[Any]]) -> dict[str, list[float]]:
+def in_places(timers: dict[Any, list[Any]]) -> dict[Any, list[float]]:
     """Microseconds a call in each place; each is timed in turns with all others."""
     rounds = PLACE_ROUNDS if max(map(len, timers.values())) > 1 else ROUNDS
     found = in_turns(dict(_each(timers)), rounds)
     return {who: [found[who, at] for at in range(len(own))] for who, own in timers.items()}
 
 
-def _each(timers: dict[str, list[Any]]) -> Iterator[tuple[tuple[str, int], Any]]:
+def _each(timers: dict[Any, list[Any]]) -> Iterator[tuple[tuple[Any, int], Any]]:
     """The timers of a place beside each other, so that what is compared is timed within milliseconds."""
     for at in range(max(map(len, timers.values()))):
         yield from (((who, at), own[at]) for who, own in timers.items() if at < len(own))

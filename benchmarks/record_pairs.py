@@ -1,0 +1,182 @@
+"""Which kernels of a layer ship, without and with an epilogue: the fastest of two sweeps, each compiled both ways.
+
+    python -m benchmarks.record_pairs PLAIN EPILOGUES [NAME ...] [--bound 1.03] [--compile-only] [--out DIR]
+
+PLAIN and EPILOGUES are folders that `benchmarks.convolution_sweep` wrote, the latter with `--epilogue`. What was
+fastest in either, and what ships, is timed in turns in one process: compilers order the instructions of a kernel with a
+bias otherwise than those of the same kernel without, so that 25% may lie between the two. The fastest plain kernel and
+the fastest one with bias and relu become the records. With `--bound`, a plain kernel that is up to 3% slower than the
+fastest comes in its place if only then the epilogue costs no more than that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import multiprocessing
+import pickle
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from benchmarks.convolution_sweep import Job, compiled, named
+from benchmarks.likely_configurations import TARGET
+from benchmarks.ship_records import DEVICE, EPILOGUES, SWEEPS, read, seconds_of, workload_of_record, write
+from benchmarks.timed_rows import TOLERANCE, Row, in_places, workload_of
+from tilewright.codegen.abi import CompiledProgram
+from tilewright.functional import shipped
+from tilewright.measure.outcome import MeasureResult
+from tilewright.tune.records.format import MeasureInput, encode
+
+PLAIN, FUSED = 2, 3
+"""How many of the fastest kernels without and with an epilogue are candidates."""
+LOSS = 1.03
+"""How much longer than the fastest plain kernel one may take that keeps an epilogue within a bound."""
+Candidate = tuple[str, int]
+"""A template's name and a configuration's index."""
+Pair = dict[str, Any]
+"""A row and a mode; `plain` and `fused`: a candidate each, with its microseconds."""
+Record = dict[str, Any]
+
+
+def candidates(
+    plain: Mapping[str, Any], fused: Mapping[str, Any] | None, records: Mapping[Path, Any]
+) -> list[Candidate]:
+    """Return the configurations of a row that may ship: lines of two sweeps, and logs of records by path."""
+    found = [*_fastest(fused, True, FUSED)] if fused else []
+    found += _fastest(plain, False, PLAIN)
+    key = _key(plain["row"], plain["mode"])
+    same = (record for own in records.values() for record in own if workload_of_record(record) == key)
+    found += [(record["input"][1], record["config"]["index"]) for record in same]
+    return list(dict.fromkeys(found))
+
+
+def _fastest(line: Mapping[str, Any], fused: bool, count: int) -> Iterator[Candidate]:
+    timed = [each for each in line["trials"] if "us" in each and each["fused"] == fused]
+    for each in sorted(timed, key=lambda each: float(each["us"]))[:count]:
+        yield each["template"], each["index"]
+
+
+def _key(name: str, mode: str) -> str:
+    of = workload_of(name, mode)
+    return json.dumps([f"topi/{of.name}", json.loads(json.dumps(of.args))])
+
+
+def chosen(name: str, mode: str, us: Mapping[Job, float], bound: float = inf) -> Pair:
+    """Return the pair that ships, of the microseconds of each candidate with and without an epilogue."""
+    plain, fused = ({job: t for job, t in us.items() if job[4] == with_epilogue} for with_epilogue in (False, True))
+    last, first = min(fused, key=lambda job: fused[job]), min(plain, key=lambda job: plain[job])
+    able = [job for job, t in plain.items() if fused[last] <= bound * t and t <= LOSS * plain[first]]
+    taken = min(able, key=lambda job: plain[job], default=first)
+    sides = {"plain": [taken[2], taken[3], plain[taken]], "fused": [last[2], last[3], fused[last]]}
+    return {"row": name, "mode": mode, **sides, "fastest": plain[first]}
+
+
+def timed(name: str, mode: str, programs: list[tuple[Job, CompiledProgram]]) -> dict[Job, float]:
+    """Microseconds of kernels, means over places, all in turns; of the same plain kernel once, and of no wrong one."""
+    row, timers, known = Row(name, mode), dict[Job, list[Any]](), set[bytes | None]()
+    for job, program in programs:
+        if not job[4] and program.binary in known:
+            continue
+        known.add(None if job[4] else program.binary)
+        if row.ours(program, job[4])[1] <= TOLERANCE[row.of.dtype]:
+            timers[job] = row.timers(program, job[4])
+    return {job: statistics.fmean(own) for job, own in in_places(timers).items()}
+
+
+def ship(pairs: list[Pair]) -> str:
+    """Put pairs into the package, in place of the records of their layers, and say in a line what became of them.
+
+    Records of other strategies that are slower stay: calls that cannot use the fastest take those.
+    """
+    logs = {path: read(path) for path in shipped.RECORDS.glob("*.log")}
+    for pair in pairs:
+        plain, fused = (_record(pair["row"], pair["mode"], *pair[side]) for side in ("plain", "fused"))
+        for path, own in logs.items():
+            logs[path] = [record for record in own if not _yields(record, plain, path.name == EPILOGUES)]
+        logs[shipped.RECORDS / SWEEPS].append(plain)
+        if pair["plain"][:2] != pair["fused"][:2]:
+            logs[shipped.RECORDS / EPILOGUES].append(fused)
+    for path, own in logs.items():
+        write(path, own)
+    other = sum(pair["plain"][:2] != pair["fused"][:2] for pair in pairs)
+    return f"{len(pairs)} pairs, {other} of which are two configurations"
+
+
+def _yields(record: Record, plain: Record, epilogue: bool) -> bool:
+    """Whether a record gives way to a pair's plain one."""
+    if workload_of_record(record) != workload_of_record(plain):
+        return False
+    return epilogue or record["input"][1] == plain["input"][1] or seconds_of(record) <= seconds_of(plain)
+
+
+def _record(name: str, mode: str, which: str, index: int, us: float) -> Record:
+    of, template = workload_of(name, mode), named(which)
+    measured = MeasureResult((us * 1e-6,), 0, 0.0, time.time())
+    given = MeasureInput(TARGET, template.task(of, TARGET), template.strategy(TARGET).space(of).get(index))
+    made: Record = json.loads(encode(given, measured))
+    return made
+
+
+def _lines(folder: Path) -> dict[tuple[str, str], Any]:
+    lines = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    return {(line["row"], line["mode"]): line for line in lines}
+
+
+def main() -> None:
+    """Time the candidates of each row, and ship a pair of each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("plain", type=Path, metavar="PLAIN")
+    parser.add_argument("epilogues", type=Path, metavar="EPILOGUES")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="rows in whose name and mode this stands")
+    parser.add_argument("--bound", type=float, default=inf, help="what an epilogue may cost: 1.03")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no row after so many")
+    parser.add_argument("--compile-only", action="store_true", help="measure nothing, and write OUT/programs")
+    parser.add_argument("--programs", type=Path, help="what --compile-only wrote, so that nothing is compiled here")
+    parser.add_argument("--out", type=Path, default=Path("record-pairs"))
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    plain, fused = _lines(given.plain), _lines(given.epilogues)
+    records = {path: read(path) for path in shipped.RECORDS.glob("*.log")}
+    rows = [pair for pair in plain if not given.names or any(text in " ".join(pair) for text in given.names)]
+    each = [((name, mode), candidates(plain[name, mode], fused.get((name, mode)), records)) for name, mode in rows]
+    jobs = [(*row, *which, with_bias) for row, own in each for which in own for with_bias in (False, True)]
+    if given.programs:
+        made = pickle.loads(gzip.decompress(given.programs.read_bytes()))
+    else:
+        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
+            made = dict(pool.map(compiled, jobs, chunksize=1))
+    if given.compile_only:
+        (given.out / "programs").write_bytes(gzip.compress(pickle.dumps(made), 1))
+        print(f"{len(made)} programs of {len(rows)} rows")
+        return
+    began, pairs = time.perf_counter(), list[Pair]()
+    for name, mode in rows:
+        if time.perf_counter() - began > given.seconds:
+            print(f"{name} {mode}: no time left", flush=True)
+            continue
+        own = [(job, made[job]) for job in jobs if job[:2] == (name, mode)]
+        us = timed(name, mode, [(job, program) for job, program in own if not isinstance(program, str)])
+        pairs.append(chosen(name, mode, us, given.bound))
+        print(shown(pairs[-1]), flush=True)
+        (given.out / "pairs.json").write_text(json.dumps(pairs))
+    import torch
+
+    device = torch.cuda.get_device_name()
+    print(ship(pairs) if device == DEVICE else f"{len(pairs)} pairs left out: measured on {device}, not on {DEVICE}")
+
+
+def shown(pair: Pair) -> str:
+    """A line of the table: microseconds, what the epilogue costs, and by how much the plain one is not the fastest."""
+    (*_, plain), (*_, fused) = pair["plain"], pair["fused"]
+    own = f"{plain:9.3f} {fused:9.3f} {fused / plain:6.3f} {plain / pair['fastest']:6.3f}"
+    return f"{pair['row']:24} {pair['mode']:13} {own}"
+
+
+if __name__ == "__main__":
+    main()
