@@ -47,13 +47,28 @@ Record = dict[str, Any]
 def candidates(
     plain: Mapping[str, Any], fused: Mapping[str, Any] | None, records: Mapping[Path, Any]
 ) -> list[Candidate]:
-    """Return the configurations of a row that may ship: lines of two sweeps, and logs of records by path."""
+    """Return the configurations of a row that may ship, from lines of two sweeps, and from logs of records by path.
+
+    Each is one with all that may be done to a bias.
+    """
     found = [*_fastest(fused, True, FUSED)] if fused else []
     found += _fastest(plain, False, PLAIN)
     key = _key(plain["row"], plain["mode"])
     same = (record for own in records.values() for record in own if workload_of_record(record) == key)
     found += [(record["input"][1], record["config"]["index"]) for record in same]
-    return list(dict.fromkeys(found))
+    of = workload_of(plain["row"], plain["mode"])
+    return list(dict.fromkeys(each for which, index in dict.fromkeys(found) for each in _by_bias(of, which, index)))
+
+
+def _by_bias(of: Any, which: str, index: int) -> Iterator[Candidate]:
+    """A configuration, and those that differ from it in what is done to a bias."""
+    yield which, index
+    space = named(which).strategy(TARGET).space(of)
+    at = next((place for place, knob in enumerate(space.knobs) if knob.name == "bias"), None)
+    if at is not None:
+        point = space.point(index)
+        for choice in range(len(space.knobs[at])):
+            yield which, space.index([*point[:at], choice, *point[at + 1 :]])
 
 
 def _fastest(line: Mapping[str, Any], fused: bool, count: int) -> Iterator[Candidate]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks import record_pairs
-from benchmarks.convolution_sweep import Job
+from benchmarks.convolution_sweep import Job, named
+from benchmarks.likely_configurations import TARGET
 from benchmarks.record_pairs import candidates, chosen, main, ship
 from benchmarks.ship_records import EPILOGUES, SWEEPS, read, write
 from benchmarks.timed_rows import workload_of
@@ -30,12 +31,22 @@ def record(which: str, index: int, microseconds: float, row: str = ROW) -> dict[
     return record_pairs._record(row, MODE, which, index, microseconds)
 
 
-def test_the_fastest_of_both_sweeps_and_what_ships_are_candidates() -> None:
-    plain = line(*((PLANES, i, False, 3.0 - i / 10) for i in range(5)), (PLANES, 9, False, None))
-    fused = line((PLANES, 7, False, 0.1), (PLANES, 8, True, 2.0), (DIRECT, 3, True, 1.0))
+def test_the_fastest_of_both_sweeps_and_what_ships_are_candidates_with_each_form_of_the_bias() -> None:
+    plain = line((PLANES, 24, False, 3.0), (PLANES, 17, False, 2.0), (PLANES, 25, False, 1.0), (PLANES, 9, False, None))
+    fused = line((PLANES, 56, False, 0.1), (PLANES, 305, True, 2.0), (DIRECT, 3, True, 1.0))
     records = {Path("a"): [record(PLANES, 24, 1.0), record(DIRECT, 0, 1.0, row="dw-256x32-k3")]}
-    assert candidates(plain, fused, records) == [(DIRECT, 3), (PLANES, 8), (PLANES, 4), (PLANES, 3), (PLANES, 24)]
-    assert candidates(plain, None, {}) == [(PLANES, 4), (PLANES, 3)]
+    found = candidates(plain, fused, records)
+    assert [index for which, index in found if which == PLANES] == [305, 881, 25, 601, 17, 593, 24, 600]
+    of = workload_of(ROW, MODE)
+    spaces = {which: named(which).strategy(TARGET).space(of) for which in (DIRECT, PLANES)}
+    assert [str(spaces[which].get(index)["bias"]) for which, index in found[:5]] == [
+        "first",
+        "last",
+        "held",
+        "first",
+        "held",
+    ]
+    assert len(candidates(plain, None, {})) == 4
 
 
 def job(index: int, fused: bool) -> Job:
@@ -110,11 +121,11 @@ def test_programs_are_compiled_both_ways(
     folders = ["pairs", str(tmp_path / "plain"), str(tmp_path / "fused"), "--out", str(tmp_path)]
     monkeypatch.setattr("sys.argv", [*folders, "--compile-only"])
     main()
-    assert "4 programs of 1 rows" in capsys.readouterr().out
+    assert "8 programs of 1 rows" in capsys.readouterr().out
     monkeypatch.setattr(record_pairs, "compiled", lambda job: pytest.fail(f"{job} is compiled again"))
     monkeypatch.setattr(record_pairs, "timed", times)
     monkeypatch.setattr("sys.argv", [*folders, "--programs", str(tmp_path / "programs")])
     with pytest.raises(KeyboardInterrupt):
         main()
-    assert made == [job(index, fused) for index in (25, 24) for fused in (False, True)]
+    assert made == [job(index, fused) for index in (25, 601, 24, 600) for fused in (False, True)]
     assert kept(records / SWEEPS) == []
