@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ import tilewright as tw
 from tests.functional import direct
 from tilewright import autotvm
 from tilewright.core.errors import UserError
+from tilewright.core.target import Target
 from tilewright.functional import compiler, plans, rivals, tuning
 from tilewright.functional.prepared_calls import PreparedCalls
 from tilewright.runtime.thread_pool import num_threads, set_num_threads
+from tilewright.topi.templates import DEPTHWISE, Depthwise
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,3 +278,26 @@ def test_a_budget_has_no_effect_where_pytorch_traces(how: str, monkeypatch: pyte
     with pytest.warns(UserWarning, match=f"{name}: tune=600 has no effect where PyTorch traces a call"):
         found = result()
     assert found == shape
+
+
+def test_a_search_returns_what_it_began_with_as_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells kernels without an epilogue apart, and a configuration says what one with a bias does to it as well."""
+    of, cuda = Depthwise.of((1, 256, 21, 21), dtype="bfloat16"), Target("cuda")
+    template = next(each for each in DEPTHWISE.strategies if each.name == "topi/depthwise.planes")
+    held = template.gpu.nearest(of, {"planes": 2, "rows": 7, "bias": "held"})
+    tried: list[int] = []
+
+    class Searched:
+        def __init__(self, task: Any, strategy: Any) -> None:
+            tried.extend(strategy.fresh(1))
+            self.best_config, self.interrupted = task.config_space.get(tried[-1]), False
+            self.best_measure_pair = None, SimpleNamespace(costs=[1.0])
+
+        def tune(self, *_: object, **__: object) -> None:
+            pass
+
+    monkeypatch.setattr(autotvm.tuner, "Tuner", Searched)
+    found = tuning._searched(template.task(of, cuda), [held], 1.0)
+    assert tried == [template.gpu.nearest(of, {"planes": 2, "rows": 7}).index]
+    assert held["bias"].val == "held"
+    assert found.config is held

@@ -99,3 +99,20 @@ def test_elements_that_are_only_moved_keep_their_bits(dtype: str) -> None:
     text = source_of(PLANES, of, Epilogue(), **wanted)
     (copied,) = re.findall(r"data_shared\[.*\] = (.*);", text)
     assert re.fullmatch(r"data\[[^\]]*\]", copied)
+
+
+@pytest.mark.parametrize("template", [DEPTHWISE_DIRECT, DEPTHWISE_MMA, PLANES], ids=lambda each: each.name)
+def test_a_search_without_an_epilogue_tries_no_kernel_twice_for_what_is_done_to_a_bias(
+    template: PackagedTemplate[Depthwise],
+) -> None:
+    of = Depthwise.of((2, 8, 14, 14), 7, dtype="float16")
+    whole, searched = template.strategy(CUDA).space(of), template.task(of, CUDA).config_space
+    forms = len(whole["bias"])
+    assert searched.range_length * forms == whole.range_length
+    at = next(iter(searched))
+    for form in range(forms):
+        logged = whole.get(at + form * searched.range_length)
+        assert logged["bias"].val == whole["bias"][form].val
+        assert searched.find(logged) == at  # a log that names another form means the same kernel
+    assert str(searched.get(at)) == str(whole.get(at))
+    assert template.first(of.args, CUDA).index == searched.find(template.first(of.args, CUDA))

@@ -55,12 +55,12 @@ def tuned(
     best, seconds, trials, interrupted = start, float("inf"), 0, False
     for template in strategies:
         task = template.task(workload, target)
-        first = start.config if template is start.template else template.first(task.args, target)
-        indices = [
-            first.index,
-            earlier.config_index if earlier is not None and earlier.template == template.name else None,
-        ]
-        result = _searched(task, [index for index in indices if index is not None], budget / len(strategies))
+        known = [start.config if template is start.template else template.first(task.args, target)]
+        space = template.strategy(target).space(workload)
+        index = earlier.config_index if earlier is not None and earlier.template == template.name else None
+        if index is not None and space.is_index_valid(index):
+            known.append(space.get(index))
+        result = _searched(task, known, budget / len(strategies))
         trials, interrupted = trials + result.trials, result.interrupted
         if result.config is not None and result.seconds < seconds:
             why = f"measured, the best of {result.trials} configurations"
@@ -90,10 +90,18 @@ def compared(problem: Problem, on: Device, choice: Decision, program: Executable
     return choice._replace(how=how, why=why, seconds=ours, rival_seconds=theirs), program
 
 
-def _searched(task: Task, first: list[int], budget: float) -> SearchResult:
-    """Search within a budget of seconds, beginning with the configurations `first`."""
+def _searched(task: Task, known: list[Config], budget: float) -> SearchResult:
+    """Search within a budget of seconds, beginning with the configurations `known`.
+
+    The best of these is returned as it was given: it may say what to do with a bias, which the search leaves out.
+    """
+    first: dict[int, Config] = {}
+    for config in known:
+        index = task.config_space.find(config)
+        if index is not None:
+            first.setdefault(index, config)
     strategy = automatic(task)
-    strategy.suggest(first)
+    strategy.suggest(list(first))
     tuner: Any = autotvm.tuner.Tuner(task, strategy)
     runner = LocalRunner(timeout=TIMEOUT, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
     option = autotvm.measure_option(builder=LocalBuilder(timeout=TIMEOUT), runner=runner)
@@ -104,4 +112,5 @@ def _searched(task: Task, first: list[int], budget: float) -> SearchResult:
     if tuner.best_measure_pair is None:
         return SearchResult(None, float("inf"), len(strategy.tried), tuner.interrupted)
     costs = tuner.best_measure_pair[1].costs
-    return SearchResult(tuner.best_config, sum(costs) / len(costs), len(strategy.tried), tuner.interrupted)
+    best = first.get(tuner.best_config.index, tuner.best_config)
+    return SearchResult(best, sum(costs) / len(costs), len(strategy.tried), tuner.interrupted)

@@ -9,7 +9,8 @@ from typing import Any
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
-from ...tune.space.knobs import Knob, value_knob
+from ...tune.space.knobs import Knob, alike, value_knob
+from ...tune.space.space import Space
 from .tensors import Tensors
 
 FIRST, LAST, HELD = "first", "last", "held"
@@ -19,8 +20,16 @@ there; or it is added to them, and read once per thread outside of all condition
 
 
 def bias_knob(choices: Sequence[str] = (FIRST, LAST, HELD)) -> Knob:
-    """The knob of when a bias is added; older records start at it."""
+    """The knob of when a bias is added, the last one of a space; older records start at it."""
     return replace(value_knob("bias", list(choices)), unsaid=0)
+
+
+def searched(space: Space) -> Space:
+    """The space of kernels without an epilogue, among which nothing done to a bias tells configurations apart.
+
+    The knob is the last of a space, so that an index means the same in both.
+    """
+    return space.with_knob(alike(space["bias"])) if "bias" in space.space_map else space
 
 
 def when(choices: Mapping[str, Any]) -> str:

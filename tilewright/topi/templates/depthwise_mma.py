@@ -122,7 +122,7 @@ class Block:
     def wanted(self) -> dict[str, Any]:
         """Return the choices of the knobs."""
         tiles = {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights]}
-        return {**tiles, "planes": self.planes, "images": self.images, "bias": HELD}
+        return {**tiles, "planes": self.planes, "images": self.images}
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ from ...tune.space.choices import Choice, SplitChoice
 from ...tune.space.config import Config
 from ...tune.space.space import Space
 from ...tune.task import Declared, Expectation, Expected, Program, Task, Usual, freeze
+from .bias import searched
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
 from .tensors import Tensors
 from .workload import Convolution
@@ -253,7 +254,7 @@ class PackagedTemplate(Generic[W]):
         usual = None
         if strategy.lead is not None and target is not None and target.is_gpu and target.has_warps:
             usual = Usual(lambda: _nearest(space, strategy.usual(workload)), strategy.lead)
-        return Declared(space, workload.flop, workload.sample, expected, usual)
+        return Declared(searched(space), workload.flop, workload.sample, expected, usual)
 
     def _check(self, workload: W, target: Target | None) -> None:
         if not self.covers(workload, target):

@@ -102,6 +102,14 @@ class SplitKnob(Knob):
 
 
 @dataclass(frozen=True, repr=False)
+class _Alike(Knob):
+    """A knob whose choices all come to the same: it has the first alone, and takes any other for it."""
+
+    def place_of(self, choice: Choice) -> int | None:
+        return 0
+
+
+@dataclass(frozen=True, repr=False)
 class _Reorder(Knob):
     policy: str = field(default="all")
 
@@ -421,6 +429,11 @@ def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
             )
     more = f"[{', '.join(map(repr, values[:_SHOWN]))}, ... {len(values):,} values]" if len(values) > _SHOWN else values
     return Knob(name, f"OtherOption({more})", tuple(ValueChoice(v) for v in values))
+
+
+def alike(knob: Knob) -> Knob:
+    """The knob where its choices come to the same program: it has one, which logs that name others mean, too."""
+    return _Alike(knob.name, knob.label, knob.choices[:1], knob.outputs, unsaid=0)
 
 
 def _unknown(policy: str, name: str, primitive: str, known: Sequence[str]) -> UserError:
