@@ -234,7 +234,8 @@ def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
     measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=options.timeout), runner=runner_of(options))
     tuner = _tuner(task, options)
     # First what needs no tuning, so that no search ends below where it began.
-    tuner.strategy.suggest([first.index] if first.index is not None else [])
+    begin = task.config_space.find(first) if first.index is not None else None
+    tuner.strategy.suggest([begin] if begin is not None else [])
     live = is_terminal(sys.stderr)
     with shown():
         tuner.tune(

@@ -29,7 +29,7 @@ def searched(space: Space) -> Space:
 
     The knob is the last of a space, so that an index means the same in both.
     """
-    return space.with_knob(alike(space["bias"])) if "bias" in space.space_map else space
+    return space.with_knob(alike(bias_knob((FIRST,)))) if "bias" in space.space_map else space
 
 
 def when(choices: Mapping[str, Any]) -> str:

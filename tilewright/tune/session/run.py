@@ -151,7 +151,8 @@ class Run:
 
     def ask_again(self, indices: Iterable[int]) -> None:
         """Begin with the configurations that an earlier session sent to be measured and has no record of."""
-        self._outstanding = [index for index in dict.fromkeys(indices) if index not in self.strategy.tried]
+        valid = filter(self.task.config_space.is_index_valid, dict.fromkeys(indices))  # of the space as it is now
+        self._outstanding = [index for index in valid if index not in self.strategy.tried]
         self.strategy.skip(self._outstanding)
 
     def _transferred(self, known: Sequence[Pair]) -> list[int]:

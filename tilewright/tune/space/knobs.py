@@ -103,7 +103,7 @@ class SplitKnob(Knob):
 
 @dataclass(frozen=True, repr=False)
 class _Alike(Knob):
-    """A knob whose choices all come to the same: it has the first alone, and takes any other for it."""
+    """A knob of one choice that takes all others for it."""
 
     def place_of(self, choice: Choice) -> int | None:
         return 0
@@ -432,7 +432,7 @@ def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
 
 
 def alike(knob: Knob) -> Knob:
-    """The knob where its choices come to the same program: it has one, which logs that name others mean, too."""
+    """A knob of one choice that takes all others for it: those of logs, where they come to the same program."""
     return _Alike(knob.name, knob.label, knob.choices[:1], knob.outputs, unsaid=0)
 
 
