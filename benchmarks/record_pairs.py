@@ -146,8 +146,8 @@ def _lines(folder: Path) -> dict[tuple[str, str], Any]:
 def main() -> None:
     """Time the candidates of each row, and ship a pair of each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("plain", type=Path, metavar="PLAIN")
-    parser.add_argument("epilogues", type=Path, metavar="EPILOGUES")
+    parser.add_argument("plain", type=Path, metavar="PLAIN", help="what a sweep wrote")
+    parser.add_argument("epilogues", type=Path, metavar="EPILOGUES", help="what a sweep with --epilogue wrote")
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows in whose name and mode this stands")
     parser.add_argument("--bound", type=float, default=inf, help="what an epilogue may cost: 1.03")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no row after so many")
@@ -155,6 +155,9 @@ def main() -> None:
     parser.add_argument("--programs", type=Path, help="what --compile-only wrote, so that nothing is compiled here")
     parser.add_argument("--out", type=Path, default=Path("record-pairs"))
     given = parser.parse_args()
+    for folder in (given.plain, given.epilogues):
+        if not (folder / "sweep.json").exists():
+            parser.error(f"{folder} has no sweep.json: give what `benchmarks.convolution_sweep --out DIR` wrote")
     given.out.mkdir(parents=True, exist_ok=True)
     plain, fused = _lines(given.plain), _lines(given.epilogues)
     records = {path: read(path) for path in shipped.RECORDS.glob("*.log")}

@@ -56,3 +56,16 @@ def test_paddings_that_mean_nothing(padding: Any, message: str) -> None:
 def test_explain_call_names_the_type_of_what_is_no_operator_not_all_its_elements() -> None:
     with pytest.raises(UserError, match=r"the first argument, of type ndarray, is not one of the operators"):
         tw.explain_call(np.zeros((1, 4, 8, 8), "float32"), np.zeros((4, 1, 3, 3), "float32"))
+
+
+@pytest.mark.parametrize("value", ["x", "", None, 2, [1]])
+@pytest.mark.parametrize("option", ["ceil_mode", "count_include_pad"])
+def test_options_that_are_neither_true_nor_false(option: str, value: Any) -> None:
+    with pytest.raises(UserError, match=rf"{option} is (?s:.*)fix: give True or False"):
+        tw.avg_pool2d(X, 2, **{option: value})
+
+
+def test_numpys_true_is_true() -> None:
+    found = tw.max_pool2d(np.ones((1, 2, 5, 5), "float32"), 2, ceil_mode=np.True_)
+    assert found.shape == (1, 2, 3, 3)
+    assert tw.max_pool2d(np.ones((1, 2, 5, 5), "float32"), 2, ceil_mode=0).shape == (1, 2, 2, 2)

@@ -203,7 +203,7 @@ class _Reader:
             operator.op, shape, filters, kernel, stride, padding, dilation, groups, self.arrays.x.dtype,
             "NHWC" if last else "NCHW", self.arrays.bias is not None, self.arrays.residual is not None,
             # What `ceil_mode` reaches beyond the padded input never counts.
-            self.activation, more, bool(given.count_include_pad) and not given.ceil_mode, self._precision(),
+            self.activation, more, self._flag("count_include_pad") and not self._flag("ceil_mode"), self._precision(),
         )  # fmt: skip
         weight, on_gpu = self.arrays.weight, self.arrays.x.device[0] == "cuda"
         return made.with_filters_last if on_gpu and weight is not None and weight.channels_last else made
@@ -298,9 +298,9 @@ class _Reader:
                 f"padding {_by(padding)} is more than half of the kernel {_by(kernel)}",
                 "give less: a window must see the input",
             )
-        if not self.options.ceil_mode:
+        if not self._flag("ceil_mode"):
             return padding
-        if self.operator.op == AVG_POOL and padding != (0, 0, 0, 0) and self.options.count_include_pad:
+        if self.operator.op == AVG_POOL and padding != (0, 0, 0, 0) and self._flag("count_include_pad"):
             raise self.wrong(
                 "ceil_mode with padding that counts in the average is not covered",
                 "give count_include_pad=False, or pad before",
@@ -314,6 +314,13 @@ class _Reader:
                 places -= 1
             after.append(max(behind, (places - 1) * step + span - size - before))
         return top, left, after[0], after[1]
+
+    def _flag(self, option: str) -> bool:
+        value = getattr(self.options, option)
+        whole = isinstance(value, int) or type(value).__name__ in ("bool", "bool_")  # NumPy's, which is not imported
+        if not whole or value not in (0, 1):
+            raise self.wrong(f"{option} is {value!r}", "give True or False")
+        return bool(value)
 
     def _pair(self, option: str, value: Any, least: int) -> tuple[int, int]:
         rank = self.operator.rank
