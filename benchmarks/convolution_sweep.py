@@ -150,7 +150,7 @@ def measure(
 ) -> dict[str, Any]:
     """Check and time everything of a row: a line of the table; the best one with or without an epilogue is kept.
 
-    The times of a line are means over the places of `places`.
+    The times of a line are means over `Row.places`.
     """
     timed: dict[str, CompiledProgram] = {}
     able: list[tuple[float, Job, CompiledProgram]] = []
@@ -208,13 +208,16 @@ def _config(job: Job) -> Config:
     return template.strategy(TARGET).space(workload_of(name, mode)).get(index)
 
 
+def record_of(job: Job, seconds: float) -> str:
+    """A line of a log that says how long a configuration takes."""
+    task = named(job[2]).task(workload_of(job[0], job[1]), TARGET)
+    return encode(MeasureInput(TARGET, task, _config(job)), MeasureResult((seconds,), 0, 0.0, time.time()))
+
+
 def keep(job: Job, seconds: float, log: Path) -> None:
     """Append the best configuration to the log."""
-    template = named(job[2])
-    task = template.task(workload_of(job[0], job[1]), TARGET)
-    result = MeasureResult((seconds,), 0, 0.0, time.time())
     with log.open("a", encoding="utf-8") as file:
-        file.write(encode(MeasureInput(TARGET, task, _config(job)), result) + "\n")
+        file.write(record_of(job, seconds) + "\n")
 
 
 def shown(line: dict[str, Any]) -> str:
@@ -242,9 +245,17 @@ def geomeans(lines: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"{mode:14} {who:8} geomean {mean:5.2f} over {len(ratios)}, least {min(ratios):.2f}"
 
 
-def _programs(path: Path | None) -> dict[Job, CompiledProgram | str]:
+Programs = dict[Job, CompiledProgram | str]
+
+
+def read_programs(path: Path | None) -> Programs:
     """What `--compile-only` wrote."""
     return pickle.loads(gzip.decompress(path.read_bytes())) if path else {}
+
+
+def write_programs(path: Path, programs: Programs) -> None:
+    """Write programs, or why there are none, for another machine."""
+    path.write_bytes(gzip.compress(pickle.dumps(programs), 1))
 
 
 def main() -> None:
@@ -273,7 +284,7 @@ def main() -> None:
     pairs = [(name, mode) for mode in given.modes for name in rows if workload_of(name, mode) is not None]
     options = (given.trials, given.fused, seeds, given.shipped, given.epilogue, given.strategy, given.near)
     jobs = [job for pair in pairs for job in jobs_of(*pair, *options)]
-    had: dict[Job, CompiledProgram | str] = _programs(given.programs)
+    had = read_programs(given.programs)
     lines: list[dict[str, Any]] = []
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
         done = pool.map(compiled, [job for job in jobs if job not in had], chunksize=1)
@@ -282,7 +293,7 @@ def main() -> None:
             programs = [(job, had[job]) if job in had else next(done) for job in own]
             if given.compile_only:
                 had.update(programs)
-                (given.out / "programs").write_bytes(gzip.compress(pickle.dumps(had), 1))
+                write_programs(given.out / "programs", had)
                 failed = [program for _, program in programs if isinstance(program, str)]
                 print(f"{name:24} {mode:13} {len(own)} programs, {len(failed)} failed {failed[:1]}", flush=True)
                 continue

@@ -152,7 +152,7 @@ class DenseRow(Row):
             self.data, self.weights = ((torch.rand(s, device="cuda") * 2 - 1).to(kind) for s in shapes)
         else:
             self.data, self.weights = (torch.randint(-128, 128, s, device="cuda", dtype=kind) for s in shapes)
-        self.out = torch.empty(self.of.out_shape, device="cuda", dtype=getattr(torch, self.of.result))
+        self.bias, self.out = None, torch.empty(self.of.out_shape, device="cuda", dtype=getattr(torch, self.of.result))
         self.times = []
         with torch.backends.cudnn.flags(enabled=False):
             (_, exact) = self.of.torch(self.data.double(), self.weights.double())[0]

@@ -12,10 +12,8 @@ fastest comes in its place if only then the epilogue costs no more than that.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import multiprocessing
-import pickle
 import statistics
 import time
 from collections.abc import Iterator, Mapping
@@ -24,14 +22,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from benchmarks.convolution_sweep import Job, compiled, named
+from benchmarks.convolution_sweep import Job, compiled, named, read_programs, record_of, write_programs
 from benchmarks.likely_configurations import TARGET
-from benchmarks.ship_records import DEVICE, EPILOGUES, SWEEPS, read, seconds_of, workload_of_record, write
+from benchmarks.ship_records import DEVICE, EPILOGUES, SWEEPS, gives_way, key_of, read, workload_of_record, write
 from benchmarks.timed_rows import TOLERANCE, Row, in_places, workload_of
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.functional import shipped
-from tilewright.measure.outcome import MeasureResult
-from tilewright.tune.records.format import MeasureInput, encode
 
 PLAIN, FUSED = 2, 3
 """How many of the fastest kernels without and with an epilogue are candidates."""
@@ -53,10 +49,9 @@ def candidates(
     """
     found = [*_fastest(fused, True, FUSED)] if fused else []
     found += _fastest(plain, False, PLAIN)
-    key = _key(plain["row"], plain["mode"])
-    same = (record for own in records.values() for record in own if workload_of_record(record) == key)
-    found += [(record["input"][1], record["config"]["index"]) for record in same]
     of = workload_of(plain["row"], plain["mode"])
+    same = (record for own in records.values() for record in own if workload_of_record(record) == key_of(of))
+    found += [(record["input"][1], record["config"]["index"]) for record in same]
     return list(dict.fromkeys(each for which, index in dict.fromkeys(found) for each in _by_bias(of, which, index)))
 
 
@@ -75,11 +70,6 @@ def _fastest(line: Mapping[str, Any], fused: bool, count: int) -> Iterator[Candi
     timed = [each for each in line["trials"] if "us" in each and each["fused"] == fused]
     for each in sorted(timed, key=lambda each: float(each["us"]))[:count]:
         yield each["template"], each["index"]
-
-
-def _key(name: str, mode: str) -> str:
-    of = workload_of(name, mode)
-    return json.dumps([f"topi/{of.name}", json.loads(json.dumps(of.args))])
 
 
 def chosen(name: str, mode: str, us: Mapping[Job, float], bound: float = inf) -> Pair:
@@ -113,7 +103,8 @@ def ship(pairs: list[Pair]) -> str:
     for pair in pairs:
         plain, fused = (_record(pair["row"], pair["mode"], *pair[side]) for side in ("plain", "fused"))
         for path, own in logs.items():
-            logs[path] = [record for record in own if not _yields(record, plain, path.name == EPILOGUES)]
+            yields = _is_of_its_layer if path.name == EPILOGUES else gives_way
+            logs[path] = [record for record in own if not yields(record, plain)]
         logs[shipped.RECORDS / SWEEPS].append(plain)
         if pair["plain"][:2] != pair["fused"][:2]:
             logs[shipped.RECORDS / EPILOGUES].append(fused)
@@ -123,18 +114,12 @@ def ship(pairs: list[Pair]) -> str:
     return f"{len(pairs)} pairs, {other} of which are two configurations"
 
 
-def _yields(record: Record, plain: Record, epilogue: bool) -> bool:
-    """Whether a record gives way to a pair's plain one."""
-    if workload_of_record(record) != workload_of_record(plain):
-        return False
-    return epilogue or record["input"][1] == plain["input"][1] or seconds_of(record) <= seconds_of(plain)
+def _is_of_its_layer(record: Record, other: Record) -> bool:
+    return workload_of_record(record) == workload_of_record(other)
 
 
 def _record(name: str, mode: str, which: str, index: int, us: float) -> Record:
-    of, template = workload_of(name, mode), named(which)
-    measured = MeasureResult((us * 1e-6,), 0, 0.0, time.time())
-    given = MeasureInput(TARGET, template.task(of, TARGET), template.strategy(TARGET).space(of).get(index))
-    made: Record = json.loads(encode(given, measured))
+    made: Record = json.loads(record_of((name, mode, which, index, False), us * 1e-6))
     return made
 
 
@@ -165,12 +150,12 @@ def main() -> None:
     each = [((name, mode), candidates(plain[name, mode], fused.get((name, mode)), records)) for name, mode in rows]
     jobs = [(*row, *which, with_bias) for row, own in each for which in own for with_bias in (False, True)]
     if given.programs:
-        made = pickle.loads(gzip.decompress(given.programs.read_bytes()))
+        made = read_programs(given.programs)
     else:
         with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
             made = dict(pool.map(compiled, jobs, chunksize=1))
     if given.compile_only:
-        (given.out / "programs").write_bytes(gzip.compress(pickle.dumps(made), 1))
+        write_programs(given.out / "programs", made)
         print(f"{len(made)} programs of {len(rows)} rows")
         return
     began, pairs = time.perf_counter(), list[Pair]()

@@ -41,14 +41,13 @@ def ship(lines: list[Line], to: str = NETWORKS) -> str:
     logs = {path: read(path) for path in RECORDS.glob("*.log")}
     fastest: dict[str, Record] = {}
     for record in (record for path, own in logs.items() if path.name != EPILOGUES for record in own):
-        fastest[workload_of_record(record)] = min(
-            fastest.get(workload_of_record(record), record), record, key=seconds_of
-        )
+        here = workload_of_record(record)
+        fastest[here] = min(fastest.get(here, record), record, key=seconds_of)
     pairs = [(line, fastest.get(workload_of_record(line["record"]))) for line in lines]
     better = [line["record"] for line, record in pairs if _is_better(line, record)]
     judged = [line for line, record in pairs if _is_better(line, record) or _began_with(line, record)]
     for path, own in logs.items():
-        yields = _is_slower if path.name == EPILOGUES else _yields
+        yields = _is_slower if path.name == EPILOGUES else gives_way
         left = [record for record in own if not any(yields(record, other) for other in better)]
         write(path, left + better if path.name == to else left)
     write_rivals(rivals.TABLE, [{key: line[key] for key in ("problem", "device", "ours", "theirs")} for line in judged])
@@ -76,7 +75,7 @@ def _began_with(line: Line, record: Record | None) -> bool:
     return record is not None and (template, index) == (record["input"][1], record["config"]["index"])
 
 
-def _yields(record: Record, to: Record) -> bool:
+def gives_way(record: Record, to: Record) -> bool:
     """Whether a record gives way to a new one."""
     return workload_of_record(record) == workload_of_record(to) and (
         record["input"][1] == to["input"][1] or seconds_of(record) < seconds_of(to)
@@ -122,7 +121,7 @@ def of_sweep(folder: Path, log: str) -> list[Line]:
     found = []
     for line in json.loads((folder / "sweep.json").read_text(encoding="utf-8")):
         of = workload_of(line["row"], line["mode"])
-        record = records.get(json.dumps([f"topi/{of.name}", of.args]))
+        record = records.get(key_of(of))
         if record is not None and of.name != "conv1d":
             windows = (of.kernel, of.stride, of.padding, of.dilation)
             problem = Problem(CONV, of.shape, of.channels, *windows, of.groups, of.dtype, of.layout)
@@ -136,6 +135,11 @@ def of_sweep(folder: Path, log: str) -> list[Line]:
             }
             found.append({**line, **sides, "record": record, "tried": [first]})
     return found
+
+
+def key_of(of: Any) -> str:
+    """What `workload_of_record` returns of the records of a workload."""
+    return json.dumps([f"topi/{of.name}", of.args])
 
 
 def workload_of_record(record: Record) -> str:

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.convolution_rows import WORKLOADS
 from tilewright.codegen.abi import CompiledProgram
+from tilewright.nd import from_dlpack
+from tilewright.runtime.device import cuda
+from tilewright.runtime.module import Module
 from tilewright.topi.templates import CONV1D, CONV2D, DEPTHWISE
 
 FAMILIES = {"conv1d": CONV1D, "conv2d": CONV2D, "depthwise": DEPTHWISE}
@@ -49,8 +52,6 @@ class Place(NamedTuple):
 
     def arrays(self, fused: bool) -> list[Any]:
         """The arguments of a kernel."""
-        from tilewright.nd import from_dlpack
-
         return [from_dlpack(t) for t in (self.data, self.weights, *([self.bias] if fused else []), self.out)]
 
 
@@ -77,12 +78,16 @@ class Row:
         """What the input, the weights and the result take together."""
         return sum(t.numel() * t.element_size() for t in (self.data, self.weights, self.out))
 
+    @property
+    def given(self) -> Place:
+        """The tensors where PyTorch placed them."""
+        return Place(self.data, self.weights, self.bias, self.out)
+
     @cached_property
     def places(self) -> list[Place]:
         """Copies of the tensors in several places, the first as PyTorch gave them; that alone where they are large."""
-        given = Place(self.data, self.weights, self.bias, self.out)
         count = PLACES if self.bytes <= SMALL else 1
-        return [given, *(self._elsewhere(given, random.Random(seed)) for seed in range(1, count))]
+        return [self.given, *(self._elsewhere(self.given, random.Random(seed)) for seed in range(1, count))]
 
     def _elsewhere(self, given: Place, rng: random.Random) -> Place:
         sizes = [t.numel() * t.element_size() for t in given]
@@ -106,11 +111,7 @@ class Row:
 
     def ours(self, program: CompiledProgram, fused: bool) -> tuple[Any, float]:
         """A timer of a program where PyTorch placed the tensors, and its error on poisoned output."""
-        from tilewright.runtime.device import cuda
-        from tilewright.runtime.module import Module
-
-        given = Place(self.data, self.weights, getattr(self, "bias", None), self.out)
-        module, arrays, on = Module(program), given.arrays(fused), cuda(0).require()
+        module, arrays, on = Module(program), self.given.arrays(fused), cuda(0).require()
         self.out.fill_(float("nan") if self.out.is_floating_point() else 77)
         self.torch.cuda.synchronize()
         module(*arrays)
@@ -121,9 +122,6 @@ class Row:
 
     def timers(self, program: CompiledProgram, fused: bool, places: int = PLACES) -> list[Any]:
         """Timers of a program in the first places, one each."""
-        from tilewright.runtime.device import cuda
-        from tilewright.runtime.module import Module
-
         module, on = Module(program), cuda(0).require()
         return [on.driver.timer(on.index, partial(module, *each.arrays(fused))) for each in self.places[:places]]
 
@@ -162,6 +160,7 @@ def theirs(of: Any, data: Any, weights: Any) -> list[tuple[str, Any]]:
 
 
 def replayed(torch: Any, graph: Any, calls: int, number: int) -> float:
+    """Seconds of so many calls, by replays of a graph that has `calls`."""
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     runs = max(1, number // calls)
     graph.replay()

@@ -83,7 +83,7 @@ def test_programs_that_were_compiled_elsewhere_are_taken(
     row = ["dw-3x4x16x32-k7", "--shipped", "--trials", "2", "--compile-only", "--out", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["sweep", *row])
     main()
-    had = convolution_sweep._programs(tmp_path / "programs")
+    had = convolution_sweep.read_programs(tmp_path / "programs")
     assert len(had) == 2
     assert all(isinstance(program, CompiledProgram) for program in had.values())
     monkeypatch.setattr(convolution_sweep, "compiled", lambda job: pytest.fail(f"{job} is compiled again"))

@@ -61,7 +61,7 @@ def test_explain_call_names_the_type_of_what_is_no_operator_not_all_its_elements
 @pytest.mark.parametrize("value", ["x", "", None, 2, [1]])
 @pytest.mark.parametrize("option", ["ceil_mode", "count_include_pad"])
 def test_options_that_are_neither_true_nor_false(option: str, value: Any) -> None:
-    with pytest.raises(UserError, match=rf"{option} is (?s:.*)fix: give True or False"):
+    with pytest.raises(UserError, match=rf"'{option}' is (?s:.*)fix: give True or False"):
         tw.avg_pool2d(X, 2, **{option: value})
 
 

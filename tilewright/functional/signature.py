@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..core.errors import UserError
 from ..core.text import quantity
+from ..runtime.argument_checks import flag
 from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -316,11 +317,7 @@ class _Reader:
         return top, left, after[0], after[1]
 
     def _flag(self, option: str) -> bool:
-        value = getattr(self.options, option)
-        whole = isinstance(value, int) or type(value).__name__ in ("bool", "bool_")  # NumPy's, which is not imported
-        if not whole or value not in (0, 1):
-            raise self.wrong(f"{option} is {value!r}", "give True or False")
-        return bool(value)
+        return flag(getattr(self.options, option), option, self.name, optional=False)
 
     def _pair(self, option: str, value: Any, least: int) -> tuple[int, int]:
         rank = self.operator.rank

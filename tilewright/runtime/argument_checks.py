@@ -38,9 +38,10 @@ def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
     return tuple(values)
 
 
-def flag(given: Any, argument: str, primitive: str) -> bool:
-    """Return `given`, which must be True or False, or a number for them, as a bool; None is False."""
-    if given is not None and not isinstance(given, int):
+def flag(given: Any, argument: str, primitive: str, optional: bool = True) -> bool:
+    """Return `given`, which must be True or False, or 1 or 0, as a bool; None is False where it is optional."""
+    known = isinstance(given, (int, np.bool_)) and given in (0, 1)
+    if not known and not (given is None and optional):
         raise UserError(f"argument {argument!r} is {given!r}", primitive=primitive, fix="give True or False")
     return bool(given)
 

@@ -433,7 +433,7 @@ def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
 
 def alike(knob: Knob) -> Knob:
     """A knob of one choice that takes all others for it: those of logs, where they come to the same program."""
-    return _Alike(knob.name, knob.label, knob.choices[:1], knob.outputs, unsaid=0)
+    return _Alike(knob.name, knob.label, knob.choices, knob.outputs, unsaid=0)
 
 
 def _unknown(policy: str, name: str, primitive: str, known: Sequence[str]) -> UserError:
