@@ -166,7 +166,8 @@ def install() -> None:
         "no_grad": nullcontext, "is_grad_enabled": lambda: False, **{name: name for name in FLOATS},
         "randn": lambda shape, device: Tensor(np.random.default_rng(1).random(shape, "float32")),
         "empty": lambda shape, dtype, device: Tensor(np.empty(shape, dtype)),
-        "empty_like": lambda a: Tensor(np.empty_like(a.data)),
+        "empty_like": lambda a, device=None: Tensor(np.empty_like(a.data)),
+        "empty_strided": lambda shape, strides, dtype, device: Tensor(np.empty(shape, dtype)),
         "version": SimpleNamespace(hip=None),
         "utils": _fake("torch.utils", flop_counter=_fake("torch.utils.flop_counter")),
     }  # fmt: skip

@@ -25,6 +25,7 @@ from .plans import THEIRS, Activation, plan_for
 from .prepared_calls import PreparedCalls
 from .running import CpuProgram, Program, failed
 from .signature import Arrays, Described, Signature, options_of, signature
+from .torch_allocation import allocator
 from .torch_threads import by_pytorch, program_of
 
 Extra = tuple[Any, ...]
@@ -210,9 +211,9 @@ def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Run:
     checked, function = signed(name, x, extras, given)
     problem = checked.problem
     on = place(name, x)
-    fresh = _allocator(checked, x)
+    fresh = allocator(checked, x)
     if 0 in checked.shape:
-        return lambda x, w, bias, residual, out: fresh(x) if out is None else out
+        return lambda x, w, bias, residual, out: fresh() if out is None else out
     plan = plan_for(problem, on, RIVAL, function, options_of(name, given).tune)
     if plan.choice.how == THEIRS:
         return _native(name, checked, given, on)
@@ -234,24 +235,7 @@ def _suits(a: Any, checked: Signature) -> bool:
     return channels_last(a) if checked.channels_last else bool(a.is_contiguous())
 
 
-def _allocator(checked: Signature, x: Any) -> Callable[[Any], Any]:
-    """A function from x to a new tensor for the result."""
-    if tuple(x.shape) == checked.shape and (x.is_contiguous() or checked.channels_last):
-        like: Callable[[Any], Any] = torch.empty_like
-        return like
-    shape = checked.shape
-    if checked.channels_last:
-        last = (shape[0], *shape[2:], shape[1])
-        order = (0, len(shape) - 1, *range(1, len(shape) - 1))
-        model = torch.empty(last, dtype=x.dtype, device=x.device).permute(order)
-    else:
-        model = torch.empty(shape, dtype=x.dtype, device=x.device)
-    model.untyped_storage().resize_(0)  # its shape and strides are all that is needed
-    empty_like = torch.empty_like
-    return lambda x: empty_like(model)
-
-
-def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: Extra, general: Run) -> Run | None:
+def _direct(program: Program, on: Device, fresh: Callable[[], Any], extras: Extra, general: Run) -> Run | None:
     """Return the shortest path: addresses straight into the compiled launcher."""
     if isinstance(program, CpuProgram):
         return _direct_on_cpu(program, fresh, general)
@@ -262,7 +246,7 @@ def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: E
     w, bias, residual, _ = extras
 
     def run_plain(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        made = fresh(x)
+        made = fresh()
         if status := kernel.start(x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)):
             if status == MISALIGNED:
                 return general(x, w, bias, residual, out)
@@ -270,7 +254,7 @@ def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: E
         return made
 
     def run_biased(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        made = fresh(x)
+        made = fresh()
         if status := kernel.start(x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)):
             if status == MISALIGNED:
                 return general(x, w, bias, residual, out)
@@ -278,7 +262,7 @@ def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: E
         return made
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        made = fresh(x)
+        made = fresh()
         addresses = *[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None], stream(index)
         if status := kernel.start(*addresses):
             if status == MISALIGNED:
@@ -291,7 +275,7 @@ def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: E
     return run_plain if bias is None else run_biased
 
 
-def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any], general: Run) -> Run | None:
+def _direct_on_cpu(program: CpuProgram, fresh: Callable[[], Any], general: Run) -> Run | None:
     start: Any = program.direct_pointers
     if start is None:
         return None
@@ -300,7 +284,7 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any], general: Ru
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         if parallel and not threads.ready:
             threads.start()
-        made = fresh(x)
+        made = fresh()
         if status := start(*[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None]):
             if status != MISALIGNED:
                 failed(status)
@@ -310,7 +294,7 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any], general: Ru
     return run
 
 
-def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) -> Run:
+def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> Run:
     """Accept any strides: copy tensors that are not in the order that the kernel requires."""
     last, aligned = checked.channels_last, max(program.program.alignment)
     weights_last = checked.problem.weights == "OHWI"
@@ -330,7 +314,7 @@ def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) 
                 bias, residual = _apart(bias, out), _apart(residual, out)
             images = ready(x, w, bias, residual)
             suits = out is not None and _suits(out, checked) and out.data_ptr() % aligned == 0
-            made = out if suits else fresh(x)
+            made = out if suits else fresh()
             if not _suits(made, checked):
                 made = _ordered(made, last)
         launch(program, [a.data_ptr() for a in (*images, made)], x)

@@ -1,0 +1,49 @@
+"""Memory for the results of calls on PyTorch's tensors.
+
+`torch.empty_like` passes PyTorch's dispatcher, which takes about as long as the launch of a kernel. The code that
+`torch.compile` writes calls the functions behind it instead, with the same allocator, and so do calls here. They exist
+for the CPU and for the current GPU; elsewhere, and in versions of PyTorch without them, the operator allocates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from .signature import Signature
+
+_guards = getattr(torch._C._dynamo, "guards", None)
+_empty_on_cpu: Callable[..., Any] | None = getattr(_guards, "_empty_strided_cpu", None)
+_empty_on_gpu: Callable[..., Any] | None = getattr(_guards, "_empty_strided_cuda", None)
+"""Of exact tuples: sizes, strides, and a type."""
+_current_gpu: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", None)
+
+
+def allocator(checked: Signature, x: Any) -> Callable[[], Any]:
+    """Return what allocates the result of a call: like `x` where it has its shape, else as the signature says."""
+    model = _model(checked, x)
+    sizes, strides, dtype = tuple(model.shape), tuple(model.stride()), x.dtype
+    by_operator = partial(torch.empty_strided, sizes, strides, dtype=dtype, device=x.device)
+    if x.device.type == "cpu":
+        return by_operator if _empty_on_cpu is None else partial(_empty_on_cpu, sizes, strides, dtype)
+    if _empty_on_gpu is None or _current_gpu is None:
+        return by_operator
+    empty, current, index = _empty_on_gpu, _current_gpu, x.get_device()
+    if torch.cuda.device_count() == 1:  # no other can be current
+        return partial(empty, sizes, strides, dtype)
+    return lambda: empty(sizes, strides, dtype) if current() == index else by_operator()
+
+
+def _model(checked: Signature, x: Any) -> Any:
+    """A tensor without memory, of the shape and the strides of the result."""
+    shape = checked.shape
+    if tuple(x.shape) == shape and (x.is_contiguous() or checked.channels_last):
+        return torch.empty_like(x, device="meta")
+    if not checked.channels_last:
+        return torch.empty(shape, dtype=x.dtype, device="meta")
+    last = (shape[0], *shape[2:], shape[1])
+    order = (0, len(shape) - 1, *range(1, len(shape) - 1))
+    return torch.empty(last, dtype=x.dtype, device="meta").permute(order)
