@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from ..expr.traverse import post_order
 from ..loops.nodes import Buffer
 
 Lanes = Mapping[n.Expr, tuple[n.Expr, ...]]
+_PIECES = 4
+"""Vectors that are loaded in place of one whose lanes lie apart: some ten instructions fewer than a gather of 16."""
 
 
 def lane_of(e: n.Expr, lane: int, known: Lanes) -> n.Expr:
@@ -54,6 +57,51 @@ def flat_index(buffer: Buffer, indices: tuple[n.Expr, ...]) -> n.Expr:
 def contiguous(index: n.Expr) -> n.Ramp | None:
     """The index as a ramp of stride 1, if it is one."""
     return index if isinstance(index, n.Ramp) and op.is_const(index.stride, 1) else None
+
+
+def lane_offsets(index: n.Expr) -> tuple[n.Expr, tuple[int, ...]] | None:
+    """A scalar index, and by how much each lane of a vector index differs from it; None if that is not constant."""
+    if isinstance(index, n.Broadcast):
+        return index.value, (0,) * index.lanes
+    if isinstance(index, n.Ramp):
+        step = index.stride
+        if not isinstance(step, n.IntImm):
+            return None
+        return index.base, tuple(lane * step.value for lane in range(index.lanes))
+    if isinstance(index, (n.Add, n.Sub)):
+        left, right = lane_offsets(index.a), lane_offsets(index.b)
+        if left is None or right is None:
+            return None
+        combine = operator.add if isinstance(index, n.Add) else operator.sub
+        return type(index)(left[0], right[0]), tuple(map(combine, left[1], right[1]))
+    if isinstance(index, (n.Mul, n.FloorDiv, n.FloorMod)) and isinstance(index.b, n.Broadcast):
+        found, by = lane_offsets(index.a), index.b.value
+        if found is not None and isinstance(by, n.IntImm) and by.value > 0:
+            return _scaled(type(index), *found, by)
+    return None
+
+
+def pieces(span: int, lanes: int) -> tuple[int, list[int]]:
+    """The width of vectors that hold the lanes of one, and where in a span of neighbouring elements each begins.
+
+    The last one ends with the span. There are none where lanes are best fetched one by one.
+    """
+    width = min(lanes, 1 << span.bit_length() - 1)
+    starts = [*range(0, span - width, width), span - width]
+    return width, starts if len(starts) <= (_PIECES if width == lanes else 2) else []
+
+
+def _scaled(
+    kind: type[n.Binary], base: n.Expr, offsets: tuple[int, ...], by: n.IntImm
+) -> tuple[n.Expr, tuple[int, ...]] | None:
+    """The product, the quotient or the remainder of an index; the latter two, where they are known of each lane."""
+    if kind is n.Mul:
+        return n.Mul(base, by), tuple(offset * by.value for offset in offsets)
+    if base.dtype.kind != "int" or known_divisor(base) % by.value:
+        return None  # an unsigned base may have wrapped, which divisors do not survive
+    if kind is n.FloorDiv:
+        return n.FloorDiv(base, by), tuple(offset // by.value for offset in offsets)
+    return n.IntImm(0, base.dtype), tuple(offset % by.value for offset in offsets)
 
 
 def known_divisor(e: n.Expr) -> int:

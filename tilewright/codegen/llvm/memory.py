@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from bisect import bisect_right
 from typing import Any
 
 from ...core.dtype import DType
@@ -11,7 +12,7 @@ from ...core.hardware import MemoryScope
 from ...expr import nodes as n
 from ...expr import operators as op
 from ...loops.nodes import Store
-from ..vectors import contiguous, flat_index
+from ..vectors import contiguous, flat_index, lane_offsets, pieces
 from .convert import mangled
 from .expr import ExprWriter
 from .types import LLVMValue, constant, lanes_constant, memory_type, splat_constant, vector
@@ -53,19 +54,52 @@ class Memory:
         return self.out.op(kind, f"load {kind}, {address}, align {element.scalar.bytes}")
 
     def _vector_load(self, source: Any, index: n.Expr, dtype: DType, mask: LLVMValue | None) -> LLVMValue:
-        lanes = dtype.lanes
-        if isinstance(index, n.Broadcast) and mask is None:
-            one = self._load(self._address(source, self.expr.index(index.value)), dtype.scalar, source.dtype)
-            return self.out.splat(one, lanes)
+        if mask is None and (near := self._near(source, index, dtype)) is not None:
+            return near
         ramp = contiguous(index)
-        if ramp is not None:
-            address = self._address(source, self.expr.index(ramp.base))
-            return self._load(address, dtype, source.dtype) if mask is None else self._masked(address, dtype, mask)
-        if isinstance(index, n.Ramp) and op.is_const(index.stride, -1) and mask is None:
-            first = op.add(index.base, op.const(1 - lanes, index.base.dtype))
-            forward = self._load(self._address(source, self.expr.index(first)), dtype, source.dtype)
-            return self._reversed(forward, lanes)
-        return self._gather(source, index, dtype, mask)
+        if ramp is None or mask is None:
+            return self._gather(source, index, dtype, mask)
+        return self._masked(self._address(source, self.expr.index(ramp.base)), dtype, mask)
+
+    def _near(self, source: Any, index: n.Expr, dtype: DType) -> LLVMValue | None:
+        """Load lanes near each other as whole vectors, from the first element to the last, and pick them from these.
+
+        None if they are too far apart, or not at constant distances.
+        """
+        known = lane_offsets(index)
+        if known is None:
+            return None
+        base, offsets = known
+        first, lanes = min(offsets), len(offsets)
+        places = [offset - first for offset in offsets]
+        span, in_order = max(places) + 1, places == [*range(lanes)]
+        width, starts = (lanes, [0]) if in_order else pieces(span, lanes)
+        if not starts:
+            return None
+        address = self._address(source, self.expr.index(op.add(base, op.const(first, base.dtype))))
+        loaded = {at: self._piece(source, address, at, dtype.scalar.with_lanes(width)) for at in starts}
+        if span == 1:
+            return self.out.splat(loaded[0], lanes)
+        return loaded[0] if in_order else self._picked(loaded, width, places, dtype)
+
+    def _picked(self, loaded: dict[int, LLVMValue], width: int, places: list[int], dtype: DType) -> LLVMValue:
+        """The elements at `places` as a vector of type `dtype`, of vectors of `width` elements, by where they start."""
+        starts, kind = [*loaded], memory_type(dtype)
+        numbers = [bisect_right(starts, place) - 1 for place in places]  # of the vector that has the element of a lane
+        made, *others = loaded.values()
+        for number, piece in enumerate(others or [made], 1):
+            order = [
+                place - starts[of] + (width if of else 0) if of == number or of < number == 1 else lane
+                for lane, (place, of) in enumerate(zip(places, numbers, strict=True))
+            ]
+            made = self.out.op(kind, f"shufflevector {made}, {piece}, {lanes_constant(order, 'i32')}", "picked")
+        return made
+
+    def _piece(self, source: Any, address: LLVMValue, at: int, dtype: DType) -> LLVMValue:
+        """A vector of neighbouring elements, `at` elements behind an address."""
+        kind = memory_type(source.dtype)
+        there = self.out.op("ptr", f"getelementptr inbounds {kind}, {address}, i64 {at}", "at") if at else address
+        return self._load(there, dtype, source.dtype)
 
     def _masked(self, address: LLVMValue, dtype: DType, mask: LLVMValue) -> LLVMValue:
         return self._read(f"llvm.masked.load.{mangled(memory_type(dtype))}.p0", address, dtype, mask)
@@ -184,10 +218,6 @@ class Memory:
         pointer = self.expr.pointer(buffer)
         kind = memory_type(buffer.dtype)
         return self.out.op(f"<{lanes} x ptr>", f"getelementptr inbounds {kind}, {pointer}, {indices}", "places")
-
-    def _reversed(self, value: LLVMValue, lanes: int) -> LLVMValue:
-        order = lanes_constant(range(lanes - 1, -1, -1), "i32")
-        return self.out.op(value.type, f"shufflevector {value}, {value.type} poison, {order}", "reversed")
 
 
 def _all(lanes: int) -> LLVMValue:
