@@ -23,8 +23,9 @@ from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
-_SMALL_WINDOW, _WRITTEN_OUT, _WHOLE_ROW = 25, 64, 32
-"""Products of a small window, those that are written out, and columns that make one vector whatever the window."""
+_FEW, _SMALL_WINDOW, _WRITTEN_OUT, _WHOLE_ROW = 9, 25, 64, 32
+"""Products for which it does not pay to write out the input of columns that lie apart; those of a small window; those
+that are written out; and columns that make one vector whatever the window."""
 
 
 def _vectors(name: str, extent: int) -> SplitKnob:
@@ -121,23 +122,35 @@ def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t
 def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters = AVX512) -> dict[str, Any]:
     """Four rows or channels together, vectors of 16; of planes by themselves, vectors that leave few columns over.
 
-    Of whole rows, so many together as the registers have room for.
+    Of whole rows, so many together as the registers have room for; fewer where columns lie apart, whose vectors are
+    picked from several. Rows that vectors of eight do not fill are one vector up to 64 columns: 45 take half as long.
 
     Small windows are written out. Their input is padded where it is read, unless a row is one vector, which the border
-    would split.
+    would split. Columns that lie apart are fetched one by one at the border, so their input is padded before: windows
+    of 5×5 take half as long.
     """
     if not isinstance(of, Depthwise):
         return {"tile_c": [4], "tile_rc": [4], "tile_x": [16], "unroll_kernel": 1}
-    columns, taps = of.out_shape[3], of.kernel[0] * of.kernel[1]
+    columns, taps, apart = of.out_shape[3], of.kernel[0] * of.kernel[1], of.stride[1] > 1
     small, written_out = taps <= _SMALL_WINDOW, taps <= _WRITTEN_OUT
-    if columns <= (_WHOLE_ROW if small or not written_out else _LANES[-1]):
+    uneven = columns % _LANES[1] > 0 and of.kernel[1] > 1
+    whole = columns <= (_LANES[-1] if uneven or (written_out and not small) else _WHOLE_ROW)
+    if whole:
         most = max(1, registers.room(of.dtype) // columns)
-        lanes, rows = columns, min(most, 4 if columns <= _WHOLE_ROW else 2)
+        lanes, several = columns, 2 if written_out else 1
+        rows = min(most, 4 if columns <= (_WHOLE_ROW // 2 if apart else _WHOLE_ROW) else several)
     else:
         lanes, rows = min((16, 8), key=lambda n: -(-columns // n) * n), 4
-    read = of.stride[1] > 1 or (small and columns > _WHOLE_ROW)
-    unrolled = 2 if small or (written_out and lanes == columns) else 1
-    return {"tile_y": [rows], "tile_x": [lanes], "unroll_kernel": unrolled, "store_padding": not read}
+    unrolled = 2 if small or (written_out and whole) else 1
+    read = taps <= _FEW and columns <= _WHOLE_ROW and not _passes_the_end(of) if apart else small and not whole
+    stored = any(of.padding) and not read
+    return {"tile_y": [rows], "tile_x": [lanes], "unroll_kernel": unrolled, "store_padding": stored}
+
+
+def _passes_the_end(of: Depthwise) -> bool:
+    """Whether the last column of results sees zeros behind the input."""
+    last = (of.out_shape[3] - 1) * of.stride[1] + (of.kernel[1] - 1) * of.dilation[1]
+    return last >= of.padding[1] + of.shape[3]
 
 
 def images_cover(of: Conv2d | Depthwise) -> bool:
