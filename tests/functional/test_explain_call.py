@@ -14,7 +14,8 @@ from tilewright.tune.space.config import Config
 
 def test_a_configuration_is_knobs_with_choices() -> None:
     x, w = np.ones((1, 8, 16, 16), np.float32), np.ones((8, 1, 3, 3), np.float32)
-    (line,) = [line for line in tw.explain_call("conv2d", x, w, padding=1, groups=8).splitlines() if line.startswith("config:")]
+    lines = tw.explain_call("conv2d", x, w, padding=1, groups=8).splitlines()
+    (line,) = [line for line in lines if line.startswith("config:")]
     tiles = r"tile_c \d+, tile_y \d+, tile_x \d+"
     assert re.fullmatch(rf"config:  {tiles}, (\w+ \w+, )+store_padding on \(index \d+\)", line)
 

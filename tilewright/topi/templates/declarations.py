@@ -57,6 +57,7 @@ def sums_of(
     sliding: int = 0,
     tile: tuple[int, int] = (1, 1),
     bias: Tensor | None = None,
+    widened: bool = False,
 ) -> Tensor:
     """Return the convolution without its epilogue, in the type in which it is summed.
 
@@ -78,6 +79,9 @@ def sums_of(
         than the guard, which would be around each of its terms.
     bias : Tensor, optional
         Of each filter, what its sums start at. To add it afterwards would be one instruction more for each result.
+    widened : bool
+        Whether the padded input has the type of the sums: where it is stored, each element is converted once, not for
+        each product.
     """
     rows, columns = (-(-count // whole) * whole for count, whole in zip(of.places, tile, strict=True))
     seen_rows, seen_columns = (
@@ -87,7 +91,7 @@ def sums_of(
     kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
     seen = seen_rows, seen_columns
     chunked = chunk and of.layout == "NCHW"
-    element = _chunked(of, data, chunk, seen) if chunked else _padded(of, data, bool(chunk), seen)
+    element = _chunked(of, data, chunk, seen) if chunked else _padded(of, data, bool(chunk) or widened, seen)
     per_group, per_filters, kind = of.shape[1] // of.groups, of.filters // of.groups, sum_dtype(of.dtype)
     (sy, sx), (dy, dx) = of.stride, of.dilation
     channels = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
