@@ -126,9 +126,10 @@ def _ratios(line: dict[str, Any]) -> Values:
         us = line.get(who)
         found |= {f"{who}_us": us or 0.0, who: line["pytorch"] / us if us else 0.0}
     found["fused"] = line["fused"] / line["untuned"] if line.get("fused") and line.get("untuned") else inf
-    places = line.get("places", {})
-    pairs = zip(places.get("fused", ()), places.get("untuned", ()), strict=True)
-    found["fused_most"] = max((with_bias / plain for with_bias, plain in pairs), default=found["fused"])
+    found["fused_most"] = found["fused"]
+    if {"fused", "untuned"} <= line.get("places", {}).keys():
+        pairs = zip(line["places"]["fused"], line["places"]["untuned"], strict=True)
+        found["fused_most"] = max(with_bias / plain for with_bias, plain in pairs)
     return found
 
 

@@ -111,6 +111,13 @@ def test_a_row_is_compiled_and_its_times_become_ratios(monkeypatch: pytest.Monke
     assert (values["untuned"], values["tuned"], values["fused"]) == (2.0, 3.0, pytest.approx(1.1))
 
 
+def test_the_worst_place_of_an_epilogue_is_known_where_there_is_one() -> None:
+    plain = {"pytorch": 6.0, "untuned": 3.0, "tuned": 2.0, "places": {"untuned": [2.0, 4.0], "tuned": [2.0, 2.0]}}
+    assert acceptance_parts._ratios(plain)["fused_most"] == float("inf")
+    both = {**plain, "fused": 3.3, "places": {"untuned": [2.0, 4.0], "fused": [2.4, 4.2]}}
+    assert acceptance_parts._ratios(both)["fused_most"] == pytest.approx(1.2)
+
+
 def test_a_row_of_which_nothing_compiles_is_a_failure_and_no_time() -> None:
     job = ("dw-256x21-k3", "float32", "topi/depthwise.direct", 0, False)
     with pytest.raises(RuntimeError, match=r"no program of float32 dw-256x21-k3 compiles: .*no such device"):
