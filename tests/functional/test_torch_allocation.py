@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 import tilewright as tw
+from tilewright.functional.prepared_calls import drop_all
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tilewright.functional import torch_allocation  # noqa: E402  # it imports PyTorch
-from tilewright.functional.prepared_calls import drop_all  # noqa: E402
+torch_allocation = import_module("tilewright.functional.torch_allocation")  # needs PyTorch
 
 ON = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 LAST = torch.channels_last

@@ -81,7 +81,7 @@ def lane_offsets(index: n.Expr) -> tuple[n.Expr, tuple[int, ...]] | None:
     return None
 
 
-def pieces(span: int, lanes: int) -> tuple[int, list[int]]:
+def covering_vectors(span: int, lanes: int) -> tuple[int, list[int]]:
     """The width of vectors that hold the lanes of one, and where in a span of neighbouring elements each begins.
 
     The last one ends with the span. There are none where lanes are best fetched one by one.

@@ -134,7 +134,8 @@ def value(e: n.Expr, given_values: dict[str, int]) -> Any:
         return value(e.base, given_values) + value(e.stride, given_values) * np.arange(e.lanes)
     if isinstance(e, n.Broadcast):
         return np.full(e.lanes, value(e.value, given_values))
-    a, b = value(e.a, given_values), value(e.b, given_values)  # type: ignore[attr-defined]
+    assert isinstance(e, n.Binary)
+    a, b = value(e.a, given_values), value(e.b, given_values)
     of = {n.Add: np.add, n.Sub: np.subtract, n.Mul: np.multiply, n.FloorDiv: np.floor_divide, n.FloorMod: np.mod}
     return of[type(e)](a, b)
 

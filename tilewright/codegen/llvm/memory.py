@@ -12,7 +12,7 @@ from ...core.hardware import MemoryScope
 from ...expr import nodes as n
 from ...expr import operators as op
 from ...loops.nodes import Store
-from ..vectors import contiguous, flat_index, lane_offsets, pieces
+from ..vectors import contiguous, covering_vectors, flat_index, lane_offsets
 from .convert import mangled
 from .expr import ExprWriter
 from .types import LLVMValue, constant, lanes_constant, memory_type, splat_constant, vector
@@ -54,10 +54,11 @@ class Memory:
         return self.out.op(kind, f"load {kind}, {address}, align {element.scalar.bytes}")
 
     def _vector_load(self, source: Any, index: n.Expr, dtype: DType, mask: LLVMValue | None) -> LLVMValue:
-        if mask is None and (near := self._near(source, index, dtype)) is not None:
-            return near
+        if mask is None:
+            near = self._near(source, index, dtype)
+            return self._gather(source, index, dtype, None) if near is None else near
         ramp = contiguous(index)
-        if ramp is None or mask is None:
+        if ramp is None:
             return self._gather(source, index, dtype, mask)
         return self._masked(self._address(source, self.expr.index(ramp.base)), dtype, mask)
 
@@ -73,7 +74,7 @@ class Memory:
         first, lanes = min(offsets), len(offsets)
         places = [offset - first for offset in offsets]
         span, in_order = max(places) + 1, places == [*range(lanes)]
-        width, starts = (lanes, [0]) if in_order else pieces(span, lanes)
+        width, starts = (lanes, [0]) if in_order else covering_vectors(span, lanes)
         if not starts:
             return None
         address = self._address(source, self.expr.index(op.add(base, op.const(first, base.dtype))))
@@ -88,10 +89,12 @@ class Memory:
         numbers = [bisect_right(starts, place) - 1 for place in places]  # of the vector that has the element of a lane
         made, *others = loaded.values()
         for number, piece in enumerate(others or [made], 1):
-            order = [
-                place - starts[of] + (width if of else 0) if of == number or of < number == 1 else lane
-                for lane, (place, of) in enumerate(zip(places, numbers, strict=True))
-            ]
+            order = [*range(dtype.lanes)]  # what was picked before stays where it is
+            for lane, (place, of) in enumerate(zip(places, numbers, strict=True)):
+                if of == number:
+                    order[lane] = width + place - starts[of]
+                elif of < number == 1:
+                    order[lane] = place
             made = self.out.op(kind, f"shufflevector {made}, {piece}, {lanes_constant(order, 'i32')}", "picked")
         return made
 

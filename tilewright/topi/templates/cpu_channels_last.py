@@ -10,7 +10,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from ...codegen.vectors import pieces
+from ...codegen.vectors import covering_vectors
 from ...core.dtype import DType
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
@@ -137,7 +137,7 @@ def _of_near_groups(of: Images) -> int:
     own, seen = of.filters // of.groups, of.shape[1] // of.groups
     if of.layout != "NHWC" or _WIDEST % own:
         return _of_one_group(of)
-    _, loaded = pieces((_WIDEST // own - 1) * seen + 1, _WIDEST)
+    _, loaded = covering_vectors((_WIDEST // own - 1) * seen + 1, _WIDEST)
     return _WIDEST if loaded and len(loaded) * own < _WIDEST else _of_one_group(of)
 
 
