@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from .core.refusals import missing_from_module as _missing_from_module
+from .core.refusals import hook_in_old_names as _hook_in_old_names
+from .core.refusals import old_name as _old_name
 from .core.version import __version__ as __version__
 from .explain import hook_in_views as _hook_in_views
 from .messages import hook_in_all as _hook_in_all
@@ -60,6 +61,7 @@ _OLD_NAMES = {
 
 _hook_in_all()
 _hook_in_views()
+_hook_in_old_names(f"{__name__}.legacy.spellings", "find")
 
 
 def __getattr__(name: str) -> _Any:
@@ -72,7 +74,7 @@ def __getattr__(name: str) -> _Any:
         value = getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
         globals()[name] = value
         return value
-    raise _missing_from_module(__name__, name, __dir__())
+    return _old_name(__name__, name, __dir__())
 
 
 def __dir__() -> list[str]:

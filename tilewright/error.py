@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .core.errors import InternalError, TVMError, UserError
-from .core.refusals import missing_from_module as _missing
+from .core.refusals import old_name as _old_name
 
 __all__ = ["InternalError", "TVMError", "UserError"]
 
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

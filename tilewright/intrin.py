@@ -8,11 +8,14 @@ s[D].tensorize(k, ti.dp4a("int8"))  # one thread of it: four products a sum
 s[D].tensorize(j, ti.vnni())  # one thread of a CPU: four products for each of 16 sums
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from .core.atoms import ATOMS as _ATOMS
 from .core.atoms import DOTS as _DOTS
 from .core.atoms import WARPGROUP_ATOMS as _WARPGROUP_ATOMS
 from .core.atoms import Atom as Atom
 from .core.errors import UserError as _UserError
+from .core.refusals import old_name as _old_name
 
 
 def mma(operands: str, accumulator: str = "") -> Atom:
@@ -154,3 +157,9 @@ def draw_swizzle(row: int = 128) -> str:
         at = [number * line + 16 * (place ^ number) for place in range(line // 16)]
         lines.append("".join(f"{start // row}.{start % row // 16}".rjust(6) for start in at))
     return "\n".join(lines)
+
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        return _old_name(__name__, name, globals())

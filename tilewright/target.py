@@ -9,7 +9,7 @@ from .core.generic_function import (
     get_native_generic_func,
     override_native_generic_func,
 )
-from .core.refusals import missing_from_module as _missing
+from .core.refusals import old_name as _old_name
 from .core.target import Target
 
 
@@ -49,4 +49,4 @@ __all__ = [
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, __all__)
+        return _old_name(__name__, name, __all__)

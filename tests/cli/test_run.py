@@ -98,11 +98,14 @@ schedule(s[B])
 
 
 @pytest.mark.parametrize("code", ["from tvm import relay", "import tvm\nx = tvm.relay", "import tvm.relay.op"])
-def test_what_is_missing_is_said_in_one_line(tmp_path: Path, code: str) -> None:
+def test_a_missing_part_is_named_with_a_fix(tmp_path: Path, code: str) -> None:
     done = run(tmp_path, code)
     assert done.returncode == 1
     assert done.stderr.count("File ") == 1
-    assert "tvm.relay is not part of Tilewright: it covers " in done.stderr.splitlines()[-1]
+    said = done.stderr.splitlines()[-3:]
+    assert "tvm.relay is not part of Tilewright: it covers " in said[0]
+    assert said[1].startswith("  fix: declare the operators one by one")
+    assert said[2].startswith("  at:  script.py:")
 
 
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from . import int_set as int_set
 from .analyzer import Analyzer as Analyzer
 from .analyzer import ConstIntBound as ConstIntBound
@@ -35,4 +35,4 @@ from .region_bounds import estimate_region_upper_bound as estimate_region_upper_
 if not TYPE_CHECKING:  # the legacy API has a module of this name
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

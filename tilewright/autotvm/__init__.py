@@ -11,7 +11,7 @@ with autotvm.apply_history_best("matmul.log"), tvm.target.Target("cuda"):
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from . import callback, database, env, feature, measure, record, task, templates, tophub, tuner, utils
 from .env import GLOBAL_SCOPE
 from .many import tune_tasks
@@ -36,4 +36,4 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, __all__)
+        return _old_name(__name__, name, __all__)

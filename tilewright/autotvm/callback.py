@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.errors import UserError
 from ..core.log import logger
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..measure.outcome import MeasureResult
 from ..tune.records.format import MeasureInput, Pair, encode, only_json
 from ..tune.records.log import RecordLog, load_from_file
@@ -172,4 +172,4 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Progress
 if not TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

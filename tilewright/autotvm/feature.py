@@ -15,7 +15,7 @@ import numpy as np
 
 from ..bounds.infer import infer_bounds as _infer_bounds
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..loops.build import build_function as _build_function
 from ..schedule.handle import ScheduleHandle
 from ..tune.analysis.accesses import statements as _statements
@@ -108,4 +108,4 @@ def get_flatten_name(fea: Sequence[Any]) -> list[str]:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

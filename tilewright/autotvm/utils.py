@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..topi.utils import get_const_int as get_const_int
 from ..topi.utils import get_const_tuple as get_const_tuple
 
@@ -64,4 +64,4 @@ def _numbers(given: Any, primitive: str) -> np.ndarray:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

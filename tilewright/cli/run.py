@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import os
 import stat
 import sys
@@ -96,4 +97,4 @@ def _report(error: BaseException) -> None:
 
 def _is_the_users(filename: str) -> bool:
     """Whether a traceback's file is none of Tilewright's own, and not the import machinery's."""
-    return not filename.startswith((_HOUSE, "<frozen "))
+    return not filename.startswith((_HOUSE, "<frozen ", importlib.__file__))

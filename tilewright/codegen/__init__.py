@@ -1,1 +1,10 @@
 """Floor 8: finished programs as source text, compiled code, and the description of how to call it."""
+
+from typing import TYPE_CHECKING
+
+from ..core.refusals import old_name as _old_name
+
+if not TYPE_CHECKING:  # the legacy API has a module of this name
+
+    def __getattr__(name: str) -> object:
+        return _old_name(__name__, name, globals())

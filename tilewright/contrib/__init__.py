@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 
 _MODULES = {**{name: name for name in ("cblas", "cc", "clang", "nvcc", "sort", "tedd", "utils")}, "util": "utils"}
 
@@ -13,4 +13,4 @@ _MODULES = {**{name: name for name in ("cblas", "cc", "clang", "nvcc", "sort", "
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{_MODULES[name]}")
-    raise _missing(__name__, name, _MODULES)
+    return _old_name(__name__, name, _MODULES)

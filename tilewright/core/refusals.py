@@ -7,7 +7,8 @@ package `messages/`, which the package's face hooks in. Without it a refusal say
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, TypeVar
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from .errors import UserAttributeError, UserError
 
@@ -65,6 +66,36 @@ def missing_from_module(module: str, name: str, known: Iterable[str]) -> Excepti
     if isinstance(found, UserAttributeError):
         return found
     return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+class _OldNames(NamedTuple):
+    """The function that finds objects by the names which they had in releases of the legacy API."""
+
+    module: str
+    function: str
+
+
+_old_names: list[_OldNames] = []
+
+
+def hook_in_old_names(module: str, function: str) -> None:
+    """Let `module.function(holder, name)` find what `holder.name` was; it is imported when first needed."""
+    _old_names[:] = [_OldNames(module, function)]
+
+
+def old_name(module: str, name: str, known: Iterable[str]) -> Any:
+    """Return the object that had the name `module.name` in the legacy API.
+
+    Raises
+    ------
+    Exception
+        If there is none: the error of `missing_from_module`.
+    """
+    for hook in _old_names if not name.startswith("_") else ():
+        found = getattr(import_module(hook.module), hook.function)(module, name)
+        if found is not None:
+            return found
+    raise missing_from_module(module, name, known)
 
 
 def not_made(what: str, fix: str) -> UserError:

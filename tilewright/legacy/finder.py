@@ -9,15 +9,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from .missing import LEGACY, OPERATORS, PACKAGE, MissingAttribute, MissingModule, legacy_name
+from .missing import GRAPHS, LEGACY, OPERATORS, PACKAGE, MissingAttribute, MissingModule, legacy_name, misspelt
+from .spellings import MODULES, module_of
 
 _NAMES = {LEGACY: PACKAGE, OPERATORS: f"{PACKAGE}.{OPERATORS}"}
-_DRIVER = f"{PACKAGE}.driver"
-_FOLDED = {
-    f"{_DRIVER}.build_module": _DRIVER,
-    **{f"{PACKAGE}.tir.{part}": f"{PACKAGE}.tir" for part in ("expr", "stmt", "op", "buffer", "function")},
-}
-"""Modules of the legacy package whose names stand in the module above them here."""
+_DRIVER = "driver"
 
 
 def install(override: bool = False) -> None:
@@ -34,12 +30,23 @@ def install(override: bool = False) -> None:
         package.__class__ = _Package
 
 
-class _Package(ModuleType):
+class _Face(ModuleType):
+    """A module whose functions stay when a module of the same name is imported: `topi.nn.softmax`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kept = vars(self).get(name)
+        if not isinstance(value, ModuleType) or kept is None or isinstance(kept, ModuleType):
+            super().__setattr__(name, value)
+
+
+class _Package(_Face):
     """Tilewright as `tvm`: what it lacks says so when asked for (`tvm.relay`)."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if meant := misspelt(name, dir(self)):
+            raise meant
         raise MissingAttribute(f"{LEGACY}.{name}")
 
 
@@ -76,12 +83,16 @@ class _SameModule(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system then takes what stands in sys.modules, and leaves the other module's spec alone.
-        name = _FOLDED.get(self.name, self.name)
-        __import__(name)
-        found = sys.modules[module.__name__] = sys.modules[name]
-        if name == _DRIVER:
-            found.__path__ = []
+        path = self.name.partition(".")[2]
+        found = module_of(MODULES.get(path, path))
+        sys.modules[module.__name__] = found
+        if not hasattr(found, "__path__") and any(old.startswith(f"{path}.") for old in MODULES):
+            found.__path__ = []  # old modules below it are in it here
+        if path == _DRIVER:
             vars(found).setdefault("build_module", found)
+        parent = sys.modules.get(module.__name__.rpartition(".")[0])
+        if type(parent) is ModuleType:
+            parent.__class__ = _Face
 
 
 class _Absent(MetaPathFinder):
@@ -90,6 +101,10 @@ class _Absent(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname.partition(".")[2] in MODULES and fullname.startswith(f"{PACKAGE}."):  # from topi.cuda import conv2d
+            return ModuleSpec(fullname, _SameModule(fullname))
         if fullname.startswith(f"{PACKAGE}."):
             raise MissingModule(legacy_name(fullname))
+        if fullname.partition(".")[0] == GRAPHS:
+            raise MissingModule(GRAPHS)
         return None

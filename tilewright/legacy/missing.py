@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from importlib.machinery import PathFinder
 
-from ..core.errors import UserError
-from ..messages.names import instead_of
+from ..core.errors import UserAttributeError, UserError
+from ..messages.names import advice, instead_of, nearly
 
 PACKAGE = "tilewright"
 LEGACY = "tvm"
 OPERATORS = "topi"
+GRAPHS = "nnvm"
+"""The package of graphs that was distributed with the legacy package."""
 
 _FACES = ("te", "tir", "topi", "autotvm", "nd", "target", "testing")
 
 
 class _Missing(UserError):
-    """Says that a part is missing; where it was asked for is the traceback's to say."""
+    """Says that a part is missing, and what to use instead."""
 
-    def __init__(self, part: str) -> None:
-        super().__init__(sentence(part), where="")
+    def __init__(self, part: str, where: str | None = None) -> None:
+        super().__init__(sentence(part), fix=instead(part), where=where)
         self.part = part
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.part,)
+        return type(self), (self.part, self.where)
 
 
 class MissingModule(_Missing, ImportError):
@@ -41,15 +44,20 @@ def sentence(name: str) -> str:
     faces = [face for face in _FACES if PathFinder.find_spec(f"{PACKAGE}.{face}", folder)]
     return (
         f"{name} is not part of Tilewright: it covers tensor expressions and their schedules, for CUDA, OpenCL and "
-        f"the CPU ({', '.join(faces)}, lower, build); " + (instead(name) or "see docs/legacy.md")
+        f"the CPU ({', '.join(faces)}, lower, build)"
     )
 
 
 def instead(name: str) -> str:
-    """What to use in place of the part of that name; "" where nothing is known."""
+    """What to use in place of the part of that name."""
     holder, _, part = name.rpartition(".")
     found = instead_of(holder.partition(".")[2] or PACKAGE, part)
-    return f"instead, {found}" if found else ""
+    return advice(found) if found else "see docs/legacy.md"
+
+
+def misspelt(name: str, known: Iterable[str]) -> UserAttributeError | None:
+    """The error for a name at the top level that is nearly one that is there; None for other names."""
+    return None if instead_of(PACKAGE, name) else nearly(PACKAGE, name, known)
 
 
 def legacy_name(name: str) -> str:
@@ -63,7 +71,7 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, UserError):
         return f"{type(error).__name__}: {error}"
     absent = _absent(error)
-    return f"{type(error).__name__}: {sentence(absent)}" if absent else None
+    return f"{type(error).__name__}: {_Missing(absent, where='')}" if absent else None
 
 
 def _absent(error: BaseException) -> str | None:

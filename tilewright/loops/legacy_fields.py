@@ -71,6 +71,7 @@ def _offset_of(buffer: Buffer, indices: Any) -> list[Any]:
 _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
     For: {
         "loop_var": lambda loop: loop.var,
+        "for_type": lambda loop: loop.kind,
         "thread_binding": _thread_binding,
         "annotations": lambda loop: dict(loop.pragmas),
     },

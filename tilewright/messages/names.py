@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from types import ModuleType
 
 from ..core.errors import UserAttributeError
 
@@ -15,13 +18,15 @@ _MODELS = "declare the operators one by one with te.compute or topi, and build e
 _PROGRAM = "tw.lower(s, args), which returns the program: print it, or .script()"
 _HERE = "programs run on this machine: tw.build(s, args, target), then call it with tw.nd arrays"
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
+_INSTRUMENTS = (
+    'transform.PassContext(config={"tilewright.explain": True}), which prints each pass that changes something'
+)
 _STATEMENTS = "the statements of tir (tir.For, tir.BufferStore ...), or tir.ir_builder"
 _OTHER_LIBRARIES = "te.extern with tir.call_packed of a Python function, which calls the library on the arrays"
 _BLOCKS = "te.create_schedule: schedules of blocks (TensorIR) are not part of it"
 _BY_BUILD = "nothing: tw.build does it, since host code is Python that checks its arguments"
 _BY_BACK_END = "nothing: the back end's compiler (NVRTC, LLVM, the OpenCL driver) does it"
 _INLINE = "call s[stage].compute_inline() for each of the stages"
-_CALLS = "tir.call_intrin, and tvm.ir.register_intrin_lowering for rules of a target"
 _TENSORIZE = 's[T].tensorize(axis, tilewright.intrin.mma("float16")), or an intrinsic of te.decl_tensor_intrin'
 _OPERATIONS = "te.ComputeOp and te.PlaceholderOp"
 _OBJECTS = "give Python's own objects: functions, lists, numbers"
@@ -32,12 +37,17 @@ _TASK = "declare the task of each operator: autotvm.task.create(name, args, targ
 _IN_NN = """relu leaky_relu pad dilate dense conv1d conv2d conv2d_nchw depthwise_conv2d_nchw scale_shift_nchw softmax
 log_softmax layer_norm batch_norm l2_normalize lrn pool2d global_pool adaptive_pool batch_matmul flatten""".split()
 _SHAPES = "a shape that depends on values is not declared; work with as many elements as there may be, and a count"
-_CHOOSE = "choose by target.kind in Python"
 _PLAIN = "nothing: numbers and lists are taken as they are"
 _LOGS = "tune each operator's template, and keep its log"
 _TARGETS = 'Target("cuda"), "opencl" or "llvm"'
 _REFERENCE = "compare with NumPy: np.testing.assert_allclose(found.numpy(), expected)"
 _LAYOUT = "declare the other layout with te.compute"
+
+_PACKAGE = __name__.partition(".")[0]
+_HOMES = (
+    """te tir topi topi.nn topi.utils nd arith autotvm autotvm.task ir target runtime transform te.schedule""".split()
+)
+"""The modules that users import, in the order in which a name is looked for."""
 
 INSTEAD: dict[str, dict[str, str]] = {
     "te": {
@@ -53,7 +63,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "average": "te.sum(A[i, k], axis=k) in one te.compute, then B[i] / n in the next",
         **dict.fromkeys(("std", "variance"), "the sums of A[i, k] and of its square, then a te.compute of both"),
         "norm": "te.sum of the squares in one te.compute, then te.sqrt(B[i]) in the next",
-        "prod": 'prod = te.comm_reducer(lambda x, y: x * y, lambda t: te.const(1, t), name="prod")',
         **dict.fromkeys(("argmax", "argmin"), "te.comm_reducer of (index, value) pairs, with te.if_then_else"),
         "cumsum": "te.scan, or a te.sum over the elements before",
         "relu": 'te.max(x, te.const(0, "float32")), or topi.nn.relu(A)',
@@ -76,7 +85,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("reshape", "flatten"), "te.compute((n * m,), lambda i: A[i // m, i % m])"),
         **dict.fromkeys(("concatenate", "stack"), "te.compute with te.if_then_else(i < n, A[i], B[i - n])"),
         **dict.fromkeys(("gather", "take", "embedding"), "te.compute((n,), lambda i: A[index[i]])"),
-        "ceildiv": "(a + b - 1) // b",
+        "ceildiv": "tir.ceildiv(a, b)",
         **{name: f"tir.{name}" for name in ("clz", "likely", "Reduce", "Cast", "Select", "decl_buffer")},
         "select": "tir.Select(condition, a, b), or te.if_then_else(condition, a, b)",
     },
@@ -113,23 +122,18 @@ INSTEAD: dict[str, dict[str, str]] = {
     "tilewright": {
         **dict.fromkeys(("relay", "relax", "nnvm"), _MODELS),
         "script": f"programs are not parsed from TVMScript: {_STATEMENTS}, or {_PROGRAM}",
-        "stmt": _STATEMENTS,
         **dict.fromkeys(("auto_scheduler", "meta_schedule", "dlight"), _SEARCH),
         **dict.fromkeys(("rpc", "micro", "device_api", "exec"), _HERE),
         **dict.fromkeys(("_ffi", "ffi"), "tw.register_func and tw.get_global_func"),
         **dict.fromkeys(("register_object", "register_extension", "register_node", "Object", "Node"), _OBJECTS),
-        **dict.fromkeys(("api", "libinfo", "get_env", "make_node", "parser"), _OBJECTS),
+        **dict.fromkeys(("libinfo", "get_env", "make_node", "parser"), _OBJECTS),
+        **dict.fromkeys(("node", "attrs", "TypeCode", "NodeBase"), _OBJECTS),
         **dict.fromkeys(("rocm", "metal", "mtl", "vulkan", "vpi", "hexagon", "webgpu", "ext_dev"), _DEVICES),
-        "TVMContext": "tw.nd.Device",
-        **dict.fromkeys(("build_config", "PassContext"), "tw.transform.PassContext(config={...})"),
-        **dict.fromkeys(("ir_pass", "instrument"), _PASS),
-        "module": "module.save(path), and tw.runtime.load_module(path)",
-        **dict.fromkeys(("make",), _LOOPS),
-        "generic": _CHOOSE,
-        **dict.fromkeys(("register_intrin_rule", "call_pure_intrin"), _CALLS),
+        "PassContext": "tw.transform.PassContext(config={...})",
+        "instrument": _INSTRUMENTS,
         **dict.fromkeys(("datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
         **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it says what works on this machine"),
-        "infinity": 'te.const(float("inf"), "float32")',
+        "infinity": "tir.infinity(dtype)",
     },
     "tir.transform": {
         **dict.fromkeys(("MakePackedAPI", "MakeUnpackedAPI", "LowerTVMBuiltin", "CombineContextCall"), _BY_BUILD),
@@ -156,8 +160,6 @@ INSTEAD: dict[str, dict[str, str]] = {
     "topi": {
         **dict.fromkeys(("arm_cpu", "mali", "bifrost", "intel_graphics", "rocm", "hls"), _SCHEDULE),
         **{name: f"topi.nn.{name}" for name in _IN_NN},
-        "util": "topi.utils",
-        **dict.fromkeys(("equal_const_int", "get_const_tuple"), "topi.utils.get_const_tuple(shape)"),
         **dict.fromkeys(("argwhere", "nonzero", "sparse_fill_empty_rows", "sparse_reshape"), _SHAPES),
         **dict.fromkeys(("dyn_tile", "dynamic_reshape"), _SHAPES),
         **dict.fromkeys(("scatter", "scatter_add"), 'topi.scatter_elements(data, indices, updates, axis, "add")'),
@@ -179,7 +181,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("bitserial_conv2d_nchw", "bitserial_dense", "bitpack", "binary_dense"), _COMPUTE),
         "bias_add": "topi.add(A, bias), which broadcasts",
         "pixel_shuffle": "topi.nn.depth_to_space(A, block_size)",
-        "util": "topi.nn.utils",
     },
     "topi.utils": {
         **dict.fromkeys(("nchw_pack_layout", "nchw_xc_layout"), 'a layout as text: "NCHW4c"'),
@@ -190,27 +191,33 @@ INSTEAD: dict[str, dict[str, str]] = {
         "numpyasarray": "nd.array(x)",
         **{name: f"nd.array(np.{name}(shape, dtype))" for name in ("zeros", "ones")},
         "random": "nd.array(np.random.rand(*shape).astype(dtype))",
-        "TVMContext": "nd.Device",
     },
     "target": {
-        "current_target": "target.Target.current()",
         **dict.fromkeys(("build_config", "BuildConfig"), "tw.transform.PassContext(config={...})"),
     },
     "runtime": {
-        **{name: f"tw.nd.{name}" for name in ("cpu", "cuda", "opencl", "gpu")},
-        "TVMContext": "tw.nd.Device",
         **dict.fromkeys(("String", "ShapeTuple", "container"), _PLAIN),
         **dict.fromkeys(("Object", "ObjectGeneric"), _OBJECTS),
         "DataTypeCode": 'give types as text: "float32", "int8", "bfloat16"',
-        "const": "te.const(value, dtype)",
+        "system_lib": "tw.runtime.load_module(path)",
+    },
+    "ir": {
+        "Op": "tir.call_intrin(dtype, name, ...), and tvm.ir.register_op_attr for intrinsics of your own",
+        "instrument": _INSTRUMENTS,
+    },
+    "codegen": {
+        "llvm_version_major": "call `tilewright doctor`: it says what works on this machine",
     },
     "arith": {
         "domain_touched": "te.schedule.InferBound(s): ranges of loops",
         "detect_common_subexpr": "nothing: equal expressions are one node",
     },
     "contrib": {
-        **dict.fromkeys(("rpc", "tracker", "peak", "ndk", "xcode", "hexagon", "emcc", "sdaccel"), _HERE),
+        **dict.fromkeys(("rpc", "rpc_proxy", "tracker", "peak", "ndk", "xcode", "hexagon", "emcc", "sdaccel"), _HERE),
+        **dict.fromkeys(("rocm", "verilog", "emscripten", "binutil"), _HERE),
         **dict.fromkeys(("cublas", "cudnn", "cutlass", "thrust", "rocblas", "mkl", "mps", "nnpack"), _OTHER_LIBRARIES),
+        **dict.fromkeys(("miopen", "mxnet"), _OTHER_LIBRARIES),
+        **dict.fromkeys(("download", "tar"), "Python's own library: urllib.request, tarfile"),
         "sparse": "give the parts of a sparse matrix as arrays of their own",
         **dict.fromkeys(("graph_executor", "graph_runtime", "debugger", "pipeline_executor"), _MODELS),
         "random": "te.compute of an array that NumPy made: nd.array(np.random.rand(*shape))",
@@ -222,7 +229,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("graph_tuner", "apply_graph_best", "apply_fixed_config"), _LOGS),
         "FallbackConfigEntity": "autotvm.task.ConfigEntity",
         **{name: f"autotvm.task.{name}" for name in ("args_to_workload", "serialize_args", "ApplyConfig")},
-        "util": "autotvm.utils",
     },
     "autotvm.callback": {
         "visualize_progress": "autotvm.callback.Monitor()",
@@ -281,6 +287,21 @@ OTHERWISE: dict[str, str] = {
     "autotvm.task": _SEARCH,
     "topi.utils": "topi.utils.get_const_tuple(shape): a tuple of Python numbers, to compute with",
     "error": "TVMError, UserError and InternalError",
+    **dict.fromkeys(("topi.cuda", "topi.generic", "topi.x86"), _SCHEDULE),
+    **dict.fromkeys(("topi.nn.conv2d", "topi.nn.depthwise_conv2d", "topi.nn.pooling", "topi.broadcast"), _COMPUTE),
+    "topi.reduction": _COMPUTE,
+    "autotvm.measure": _SEARCH,
+    "autotvm.measure.measure_methods": _SEARCH,
+    "autotvm.tophub": _LOGS,
+    "make": _STATEMENTS,
+    "ir_pass": _PASS,
+    "build_module": "tw.lower, tw.build and tw.transform.PassContext",
+    "codegen": "tw.build(s, args, target), whose result has get_source()",
+    "contrib": _OTHER_LIBRARIES,
+    "nd": _ND_DEVICES,
+    "te.hybrid": "@te.hybrid.script above the function",
+    "intrin": _TENSORIZE,
+    "ir.container": _OBJECTS,
 }
 """What to use in place of any other name, where one answer does for all."""
 
@@ -300,17 +321,38 @@ def explain(holder: str, name: str, known: Iterable[str]) -> UserAttributeError 
     """Make the error for `holder.name`, where only the names `known` are there; None where there is nothing to say."""
     found = _by_name(holder, name)
     if not found and not name.startswith("_"):
-        near = get_close_matches(name, [each for each in known if not each.startswith("_")], n=3, cutoff=0.75)
-        if near:
-            return UserAttributeError(f"{holder} has no {name!r}", fix=f"did you mean {' or '.join(near)}?")
-        found = OTHERWISE.get(holder, "")
+        if near := nearly(holder, name, known):
+            return near
+        found = _home_of(name) or OTHERWISE.get(holder, "")
     if not found:
         return None
-    about = f"{holder}.{name} is not part of Tilewright" if " " not in holder else f"{holder} has no {name!r}"
-    return UserAttributeError(about, fix=_use(found))
+    absent = f"{holder}.{name} is not part of Tilewright"
+    elsewhere = " " in holder or _path_of(found).rpartition(".")[2] == name or _home_of(name)
+    return UserAttributeError(f"{holder} has no {name!r}" if elsewhere else absent, fix=advice(found))
 
 
-def _use(instead: str) -> str:
+def _home_of(name: str) -> str:
+    """The path of an object of that name in a module that users import; "" where no module has one that is loaded."""
+    for home in _HOMES:
+        if not isinstance(vars(sys.modules.get(f"{_PACKAGE}.{home}", sys)).get(name, sys), ModuleType):
+            return f"{home}.{name}"
+    return ""
+
+
+def nearly(holder: str, name: str, known: Iterable[str]) -> UserAttributeError | None:
+    """Make the error for a name that is nearly one of `known`; None where none is near."""
+    near = get_close_matches(name, [each for each in known if not each.startswith("_")], n=3, cutoff=0.75)
+    return UserAttributeError(f"{holder} has no {name!r}", fix=f"did you mean {' or '.join(near)}?") if near else None
+
+
+def _path_of(fix: str) -> str:
+    """The path with which a fix begins: "topi.nn.relu" of "topi.nn.relu(A)"."""
+    found = re.match(r"(?:use )?(?P<path>[A-Za-z_]\w*(?:\.\w+)*)", fix)
+    return found["path"] if found else ""
+
+
+def advice(instead: str) -> str:
+    """Return a fix as a sentence: "use te.compute"."""
     starts = (
         "use ",
         "call ",

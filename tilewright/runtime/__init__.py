@@ -6,7 +6,7 @@ Each name is imported when first used: a process that runs a known kernel needs 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from .device import device as device  # now: the module of this name would take its place else
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if not TYPE_CHECKING:  # the legacy API has a module of this name
     def __getattr__(name: str) -> object:
         if name in _NAMES:
             return getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
-        raise _missing(__name__, name, __dir__())
+        return _old_name(__name__, name, __dir__())
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any as _Any
 
 from ..bounds.infer import infer_bounds
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..expr.nodes import Load
 from ..expr.traverse import post_order
 from ..loops import legacy_fields as _legacy_fields
@@ -216,4 +216,4 @@ __all__ = [
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, __all__)
+        return _old_name(__name__, name, __all__)

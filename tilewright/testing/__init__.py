@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from .checks import assert_allclose as assert_allclose
 from .checks import assert_prim_expr_equal as assert_prim_expr_equal
 from .checks import check_bool_expr_is_true as check_bool_expr_is_true
@@ -26,4 +26,4 @@ from .parameters import uses_gpu as uses_gpu
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

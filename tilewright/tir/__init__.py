@@ -3,7 +3,7 @@
 import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..expr.bits import ceildiv, infinity, ldexp, logaddexp, nextafter, reinterpret
 from ..expr.constructors import CONSTRUCTORS as _NODES
 from ..expr.constructors import constructor as _constructor
@@ -95,4 +95,4 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, __all__)
+        return _old_name(__name__, name, __all__)

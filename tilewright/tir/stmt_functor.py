@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..loops.functor import ir_transform, post_order_visit, pre_order_visit, substitute
 
 __all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "substitute"]
@@ -10,4 +10,4 @@ __all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "substitute"]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, __all__)
+        return _old_name(__name__, name, __all__)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..passes.named_passes import COUNTERPARTS as _COUNTERPARTS
 from ..passes.named_passes import apply as Apply
 from ..passes.named_passes import bind_target as BindTarget
@@ -20,4 +20,4 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, __all__)
+        return _old_name(__name__, name, __all__)

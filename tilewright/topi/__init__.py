@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.refusals import missing as _missing
+from ..core.refusals import old_name as _old_name
 from . import broadcast as broadcast
 from . import cuda as cuda
 from . import generic as generic
@@ -164,4 +164,4 @@ from .tensor import zeros_like as zeros_like
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing("topi", name, globals())
+        return _old_name(__name__, name, globals())

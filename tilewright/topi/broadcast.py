@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arith.simplify import simplify
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..expr import operators as o
 from ..expr.intrinsics import TABLE
 from ..expr.nodes import Expr
@@ -172,4 +172,4 @@ right_shift = _binary("right_shift", o.shift_right, "Shift the bits of `lhs` rig
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

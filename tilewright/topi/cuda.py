@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..schedule.handle import ScheduleHandle
 from . import nn as _nn
 from .nn import batch_matmul as batch_matmul
@@ -79,4 +79,4 @@ else:
     globals().update(_functions(_on_grid, __name__))
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
@@ -150,4 +150,4 @@ def _extents(labels: list[list[str]], inputs: list[Tensor]) -> dict[str, Any]:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
@@ -399,4 +399,4 @@ def _matrix(data: Tensor, primitive: str = "matrix_set_diag") -> tuple[int, int]
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..expr.operators import as_expr
 from ..tensor.data_layout import Layout
 from ..tensor.tensor import Tensor
@@ -79,4 +79,4 @@ def spatial_of(data: Tensor, layout: Any, spatial: str, primitive: str) -> list[
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

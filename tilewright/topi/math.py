@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.dtype import DType
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..expr import bits
 from ..expr import operators as o
 from ..expr.intrinsics import TABLE
@@ -242,4 +242,4 @@ def fixed_point_multiply(x: Tensor, multiplier: int, shift: int) -> Tensor:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

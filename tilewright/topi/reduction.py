@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor import reduction as te
@@ -214,4 +214,4 @@ def _place(name: str, data: Tensor, axis: Any, keepdims: Any, select_last_index:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
@@ -229,4 +229,4 @@ def _parts(source: Tensor, begin: Any, end: Any, strides: Any) -> list[range]:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.dtype import INT32
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..expr import operators as o
 from ..expr.intrinsics import TABLE
 from ..expr.nodes import Expr
@@ -179,4 +179,4 @@ def _table(length: int, kind: Any) -> tuple[Tensor, Tensor]:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..core.target import Target
 from ..expr import operators as o
 from ..expr.nodes import Expr
@@ -353,4 +353,4 @@ def _on_processors(
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 
 ELEMWISE = "elemwise"
 BROADCAST = "broadcast"
@@ -26,4 +26,4 @@ def is_injective(tag: str) -> bool:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

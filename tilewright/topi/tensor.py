@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..expr.nodes import Expr
 from ..expr.operators import as_expr, cast, const
 from ..tensor.tensor import Tensor, compute
@@ -127,4 +127,4 @@ def _number(extent: Expr) -> Any:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

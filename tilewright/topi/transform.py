@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from .broadcast import broadcast_to as broadcast_to
 from .indexing import gather as gather
 from .indexing import gather_nd as gather_nd
@@ -43,4 +43,4 @@ from .shapes import transpose as transpose
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arith.simplify import simplify as simplify
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
+from ..core.refusals import old_name as _old_name
 from ..core.target import Target
 from ..core.text import quantity
 from ..expr.convert import const
@@ -218,4 +218,4 @@ def traverse_inline(s: ScheduleHandle, final_op: Operation, callback: Callable[[
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UserError
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from ...measure.custom import BuildResult as BuildResult
 from ...measure.custom import Runner as Runner
 from ...measure.job import Job
@@ -69,4 +69,4 @@ def create_measure_batch(task: Task, option: Any) -> Callable[[Sequence[MeasureI
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from ...fleet.option import RPCRunner as RPCRunner
 from ...measure.option import LocalBuilder as LocalBuilder
 from ...measure.option import LocalRunner as LocalRunner
@@ -10,4 +10,4 @@ from ...measure.option import LocalRunner as LocalRunner
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from .contexts import ApplyConfig as ApplyConfig
 from .contexts import DispatchContext as DispatchContext
 from .contexts import FallbackContext as FallbackContext
@@ -13,4 +13,4 @@ from .space import FallbackConfigEntity as FallbackConfigEntity
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...core.errors import UserError
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from ...schedule.handle import ScheduleHandle
 from ...tune.flops import count_flop
 from ...tune.task import Task as Task
@@ -43,4 +43,4 @@ def compute_flop(sch: ScheduleHandle) -> int:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

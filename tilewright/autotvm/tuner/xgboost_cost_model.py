@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.errors import UserError
 from ...core.log import logger
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from ...tune.analysis.candidate import inspect_candidate
 from ...tune.analysis.features import Columns, Features, check_kind, of_knobs
 from ...tune.records.format import Pair, pairs_of
@@ -157,4 +157,4 @@ class XGBoostCostModel:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

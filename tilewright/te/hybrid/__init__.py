@@ -12,7 +12,7 @@ def outer_product(a, b):
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from .script import Script, script
 
 __all__ = ["HybridModule", "Script", "build", "script"]
@@ -25,4 +25,4 @@ else:  # type checkers see what is there
         if name in ("HybridModule", "build"):  # writing takes the whole compiler, which declaring does not
             found = globals()[name] = getattr(_import_module(f"{__name__}.writing"), name)
             return found
-        raise _missing(__name__, name, __all__)
+        return _old_name(__name__, name, __all__)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.refusals import missing as _missing
+from ...core.refusals import old_name as _old_name
 from ..resizing import resize1d as resize1d
 from ..resizing import resize2d as resize2d
 from ..resizing import resize3d as resize3d
@@ -15,4 +15,4 @@ from .grid_sample import grid_sample as grid_sample
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing("topi.image", name, globals())
+        return _old_name(__name__, name, globals())

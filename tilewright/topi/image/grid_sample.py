@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UserError
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from ...expr import operators as o
 from ...expr.nodes import Expr
 from ...tensor.tensor import Tensor, compute
@@ -204,4 +204,4 @@ def _read(source: Tensor, image: tuple[Any, Any], places: Sequence[Expr], mode: 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

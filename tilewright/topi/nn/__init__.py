@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.refusals import missing as _missing
+from ...core.refusals import old_name as _old_name
 from . import utils as utils
 from .adaptive_pooling import adaptive_pool as adaptive_pool
 from .adaptive_pooling import adaptive_pool1d as adaptive_pool1d
@@ -85,4 +85,4 @@ from .winograd import winograd_transform_matrices as winograd_transform_matrices
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing("topi.nn", name, globals())
+        return _old_name(__name__, name, globals())

@@ -6,8 +6,9 @@ accumulate in, by default Input's. They raise UserError for shapes that do not f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...core.refusals import old_name as _old_name
 from ...tensor.tensor import Tensor
 from .convolution import convolution, layouts_of
 
@@ -81,3 +82,9 @@ def group_conv2d_nhwc(
     """Input (N, H, W, CI) convolved with Filter (KH, KW, CI / groups, CO), as (N, OH, OW, CO)."""
     window = stride, padding, dilation
     return convolution(Input, Filter, window, ("NHWC", "HWIO"), groups, out_dtype, "group_conv2d_nhwc")
+
+
+if not TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        return _old_name(__name__, name, globals())

@@ -6,8 +6,9 @@ accumulate in, by default Input's. They raise UserError for shapes that do not f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...core.refusals import old_name as _old_name
 from ...expr.operators import floordiv, floormod
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
@@ -63,3 +64,9 @@ def _depthwise(
     names = [_POSITION[d] for d in layout]
     made: Tensor = compute(shape, element, "DepthwiseConv2d", name, varargs_names=names)
     return made
+
+
+if not TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        return _old_name(__name__, name, globals())

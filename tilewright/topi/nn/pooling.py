@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.dtype import DType
 from ...core.errors import UserError
+from ...core.refusals import old_name as _old_name
 from ...expr import operators as o
 from ...expr.nodes import Expr
 from ...tensor import reduction as te
@@ -214,3 +215,9 @@ def average(total: Tensor, count: Callable[[Sequence[Any]], Any], kind: DType) -
 
     made: Tensor = compute(total.shape, element, "pool_avg_out", "elemwise")
     return made
+
+
+if not TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        return _old_name(__name__, name, globals())

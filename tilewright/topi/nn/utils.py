@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from ...expr.nodes import Expr
 from ...expr.operators import as_expr, floordiv
 from ...tensor.tensor import Tensor
@@ -77,4 +77,4 @@ def infer_stride(data: Tensor, kernel: Tensor, out: Tensor) -> tuple[Any, Any]:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from .conv1d import convolve_python as convolve_python
 from .conv2d import conv2d_hwcn_python as conv2d_hwcn_python
 from .conv2d import conv2d_nchw_python as conv2d_nchw_python
@@ -67,4 +67,4 @@ from .windows import pool_python as pool_python
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

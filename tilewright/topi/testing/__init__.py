@@ -6,7 +6,7 @@ the declarations.
 
 from typing import TYPE_CHECKING
 
-from ...core.refusals import missing_from_module as _missing
+from ...core.refusals import old_name as _old_name
 from ..references import BINARY as BINARY
 from ..references import REDUCTIONS as REDUCTIONS
 from ..references import UNARY as UNARY
@@ -108,4 +108,4 @@ from .dispatch import get_reduce_schedule as get_reduce_schedule
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+        return _old_name(__name__, name, globals())

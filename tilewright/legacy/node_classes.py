@@ -1,0 +1,11 @@
+"""Base classes of expressions in the legacy API, for `isinstance`: the classes below each of them."""
+
+from __future__ import annotations
+
+from .. import tir
+
+CmpExpr = (tir.EQ, tir.NE, tir.LT, tir.LE, tir.GT, tir.GE)
+LogicalExpr = (tir.And, tir.Or, tir.Not)
+_ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod, tir.Min, tir.Max)
+BinaryOpExpr = (*_ARITHMETIC, *CmpExpr, tir.And, tir.Or)
+ConstExpr = (tir.IntImm, tir.FloatImm, tir.StringImm)

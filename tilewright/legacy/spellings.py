@@ -1,0 +1,181 @@
+"""The names of 2017 to 2020: which objects of today they are, by the module that held them.
+
+`core.refusals.old_name` asks `find` for a name that a module lacks, so that no module pays for these tables before a
+script uses such a name.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+PACKAGE = "tilewright"
+
+_SCHEDULES = """batch_matmul binarize_pack binary_dense bitserial_conv2d bitserial_dense conv2d conv2d_direct
+conv2d_hwcn conv2d_int8 conv2d_nchw conv2d_transpose conv2d_transpose_nchw conv2d_winograd deformable_conv2d dense
+depthwise_conv2d extern group_conv2d_nchw injective nn pooling reduction search softmax sort tensor_intrin vision"""
+_FOLDED: dict[str, tuple[str, str]] = {
+    "topi.nn": ("topi.nn", "batch_matmul batch_norm conv2d_transpose elemwise flatten l2_norm l2_normalize "
+                           "local_response_norm mapping winograd_util bitserial_conv2d bitserial_dense bnn sparse"),
+    "topi.generic": ("topi.generic", _SCHEDULES),
+    "topi.cuda": ("topi.cuda", _SCHEDULES),
+    "topi.x86": ("topi.x86", _SCHEDULES),
+    "topi.testing": ("topi.testing", """batch_matmul bilinear_resize_python conv2d_hwcn_python conv2d_nchw_python
+        conv2d_nhwc_python conv2d_transpose_nchw_python conv2d_transpose_python deformable_conv2d_nchw_python
+        depthwise_conv2d_python dilate_python gather_nd_python l2_normalize_python lrn_python one_hot pool_grad_python
+        sequence_mask_python slice_axis_python softmax_python strided_slice_python upsampling_python"""),
+    "tir": ("tir", "expr stmt op buffer function"),
+    "hybrid": ("te.hybrid", "api calls intrin module parser preprocessor runtime util"),
+    "driver": ("driver", "build_module"),
+}  # fmt: skip
+"""Modules whose names are those of one module here: the module that held them, that module, and their own names."""
+
+_RENAMED: dict[str, str] = {
+    "api": "",
+    "autotvm.task.nnvm_integration": "autotvm.task",
+    "autotvm.task.relay_integration": "autotvm.task",
+    "autotvm.task.topi_integration": "autotvm.task",
+    "autotvm.tuner.callback": "autotvm.callback",
+    "autotvm.tuner.gridsearch_tuner": "autotvm.tuner",
+    "autotvm.tuner.metric": "autotvm.utils",
+    "autotvm.util": "autotvm.utils",
+    "build_module": "legacy.build_module",
+    "container": "ir.container",
+    "contrib.util": "contrib.utils",
+    "generic": "te",
+    "hybrid": "te.hybrid",
+    "ir_builder": "tir.ir_builder",
+    "ir_pass": "legacy.ir_pass",
+    "make": "legacy.make",
+    "module": "runtime",
+    "ndarray": "nd",
+    "stmt": "tir",
+    "tag": "te",
+    "tensor_intrin": "te",
+    "tir.ir_builder": "tir.ir_builder",
+    "topi.nn.util": "topi.nn.utils",
+    "topi.util": "topi.utils",
+}
+MODULES: dict[str, str] = {
+    **{f"{holder}.{part}": ours for holder, (ours, parts) in _FOLDED.items() for part in parts.split()},
+    **_RENAMED,
+}
+"""Modules of the legacy package, and the modules here that hold their names ("" is the package itself)."""
+
+_TYPES = "TVMType=DataType Function=PackedFunc"
+_TOP = {
+    "te": "atan decl_tensor_intrin extern fmod nearbyint scan tag_scope trace",
+    "tir": """bijective_layout call_extern call_intrin call_llvm_intrin call_packed call_pure_extern
+        call_pure_intrin=call_intrin layout""",
+    "ir": "load_json save_json",
+    "runtime.packed": "get_env_func=get_global_func",
+    "legacy.build_module": "build_config",
+    "legacy.intrinsics": "register_intrin_rule float32 int32 int8 handle",
+    "tensor.reduction": "prod",
+    "nd": "TVMContext=Device",
+    "runtime": _TYPES,
+}
+_HELPERS = "equal_const_int get_const_int get_const_tuple ravel_index unravel_index"
+_OPERATORS = {
+    "topi.utils": _HELPERS,
+    "error": "InvalidShapeError=UserError",
+    "topi": """broadcast_add=add broadcast_sub=subtract broadcast_mul=multiply broadcast_div=divide
+        broadcast_maximum=maximum broadcast_minimum=minimum""",
+}
+_SCHEDULE_NAMES = "schedule_l2norm=schedule_l2_normalize schedule_global_pool=schedule_adaptive_pool"
+
+NAMES: dict[str, dict[str, str]] = {
+    "": _TOP,
+    "arith": {
+        "arith": """DeduceBound=deduce_bound DetectClipBound=detect_clip_bound
+            DetectLinearEquation=detect_linear_equation intset_interval=IntervalSet
+            intset_single_point=IntSet.single_point intset_vector=IntSet.vector""",
+    },
+    "autotvm.task": {"autotvm": "register=template", "error": "FlopCalculationError=UserError"},
+    "autotvm.task.task": {"autotvm": "register=template", "error": "FlopCalculationError=UserError"},
+    "codegen": {"driver": "build_module=build"},
+    "expr": {
+        "tir": "Expr=PrimExpr UIntImm=IntImm Load=BufferLoad",
+        "legacy.node_classes": "BinaryOpExpr CmpExpr ConstExpr LogicalExpr",
+    },
+    "intrin": {
+        "tir": "call_pure_intrin=call_intrin",
+        "legacy.intrinsics": "register_intrin_rule",
+    },
+    "ir.container": {"tir": "LoweredFunc=PrimFunc", "ir.container": "StrMap=Map", "ir": "Range"},
+    "nd": {"nd": "TVMContext=Device"},
+    "runtime": {
+        "runtime": f"load=load_module {_TYPES}",
+        "nd": "cpu cuda opencl gpu TVMContext=Device",
+        "te": "const",
+    },
+    "target": {"target": "current_target=Target.current"},
+    "te": {"te": "divide=div", "tensor.reduction": "prod"},
+    "topi": _OPERATORS,
+    "topi.broadcast": _OPERATORS,
+    "topi.cuda": {"topi.cuda": f"{_SCHEDULE_NAMES} schedule_pool_grad_cuda=schedule_pool_grad"},
+    "topi.generic": {"topi.generic": _SCHEDULE_NAMES},
+    "topi.image": {"legacy.operators": "resize"},
+    "topi.nn": {"legacy.operators": "batch_norm_inference l2norm_instance pool upsampling_nchw upsampling_nhwc"},
+    "topi.nn.pooling": {"legacy.operators": "pool"},
+    "topi.utils": {"error": "InvalidShapeError=UserError"},
+    "topi.x86": {"topi.x86": f"{_SCHEDULE_NAMES} schedule_conv2d=schedule_conv2d_nchw"},
+}
+"""Old names by the module that is asked for them: {module here: "name old=new"}; "" is the package itself."""
+
+ALSO: dict[str, tuple[str, ...]] = {
+    "autotvm.measure.measure_methods": ("autotvm.measure",),
+    "autotvm.task.dispatcher": ("autotvm.task",),
+    "expr": ("tir", "te"),
+    "intrin": ("te", "tir"),
+    "schedule": ("te.schedule", "te", "tir", "runtime"),
+    "tensor": ("te", "tir"),
+    "topi.broadcast": ("topi",),
+    "topi.math": ("topi",),
+    "topi.nn.conv2d": ("topi.nn",),
+    "topi.nn.depthwise_conv2d": ("topi.nn",),
+    "topi.nn.pooling": ("topi.nn",),
+    "topi.tensor": ("topi",),
+}
+"""Where the other old names of a module stand today, under the names that they had."""
+
+
+def find(module: str, name: str) -> Any:
+    """Return the object that was `module.name`, by the module's full name here; None if there is none.
+
+    Parameters
+    ----------
+    module
+        A module of this package: "tilewright.topi.nn".
+    name
+        A name that it lacks.
+    """
+    holder = module.partition(".")[2]
+    old = f"{holder}.{name}".lstrip(".")
+    if old in _RENAMED:
+        return module_of(_RENAMED[old])
+    for home, names in NAMES.get(holder, {}).items():
+        for word in names.split():
+            was, _, now = word.partition("=")
+            if was == name:
+                return _attribute(home, now or was)
+    for home in ALSO.get(holder, ()):
+        if name in dir(module_of(home)):
+            return _attribute(home, name)
+    return None
+
+
+def module_of(path: str) -> ModuleType:
+    """Return a module of this package by its path within it."""
+    if path == "tir.ir_builder":  # a face's attribute
+        found: ModuleType = import_module(f"{PACKAGE}.tir").ir_builder
+        return found
+    return import_module(f"{PACKAGE}.{path}".rstrip("."))
+
+
+def _attribute(home: str, path: str) -> Any:
+    found: Any = module_of(home)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
