@@ -59,7 +59,8 @@ test-slow: $(READY) ## run the tests that take more than ten seconds each, which
 test-torch: ## run the tests of calls on PyTorch's tensors with PyTorch's CPU wheel (200 MB), or with PYTHON_TORCH=...
 	@[[ -n "$(PYTHON_TORCH)" ]] || PIP_EXTRA_INDEX_URL=$(TORCH_INDEX) \
 	    $(MAKE) --no-print-directory VENV=.venv-torch EXTRAS=opencl,cuda,torch,dev setup
-	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m pytest $(XDIST) tests/functional tests/ladder tests/benchmarks $(PYTEST_ARGS)
+	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m pytest $(XDIST) tests/functional tests/ladder tests/benchmarks \
+	    tests/topi/test_same_padding.py $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))

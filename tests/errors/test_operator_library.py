@@ -193,7 +193,7 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(IMAGES, IMAGES, 1, 0, 1, None), "[2, 6, 4, 5]", "square"),
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(SMALL, SMALL, 1, 0, 1, "int32"), "be int32", "float32"),
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(SMALL, NINE, 1, 0, 1, None), "height 3 is larger", "pad"),
-    ("conv2d_nchw", lambda: nn.conv2d_nchw(SMALL, NINE, 1, np.array([1, 1])), "'padding' is array([1, 1])", "vertical"),
+    ("conv2d_nchw", lambda: nn.conv2d_nchw(SMALL, NINE, 1, np.array([1, 1])), "padding is array([1, 1])", "vertical"),
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(K, SMALL, 1, 0, 1, None, True), "[2, 2, 2, 2]", "False"),
     (
         "conv2d_winograd_nchw",

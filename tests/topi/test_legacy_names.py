@@ -175,7 +175,7 @@ class TestUtils:
         assert get_pad_tuple((1, 2), (3, 3)) == (1, 2, 1, 2)
         assert get_pad_tuple1d((1, 0), 3) == (1, 0)
         assert get_pad_tuple3d("VALID", (3, 3, 3)) == (0,) * 6
-        with refused("get_pad_tuple", "argument 'padding' is 'HALF'", fix='"SAME"'):
+        with refused("get_pad_tuple", "padding is 'HALF'", fix='"SAME"'):
             get_pad_tuple("HALF", (3, 3))
 
     def test_what_a_convolution_was_made_with(self) -> None:

@@ -241,8 +241,8 @@ def test_spellings_of_one_workload_are_one():
         (lambda: Conv1d.of(4, 9, padding="valid"), "conv1d: kernel 9 is larger than the padded input, 4", "padding"),
         (lambda: Conv2d.of((1, 2, 3)), "conv2d: shape 1x2x3 is not NxCxHxW", "1x64x56x56"),
         (lambda: Conv2d.of((1, 2, 0, 3)), "conv2d: shape 1x2x0x3 is not NxCxHxW", "each at least 1"),
-        (lambda: Conv2d.of((1, 2, 7, 7), padding="most"), "conv2d: padding most is unknown", "same, valid, full"),
-        (lambda: Conv2d.of((1, 2, 7, 7), padding=(1, 2, 3)), "conv2d: padding 1x2x3 is not", "3x5"),
+        (lambda: Conv2d.of((1, 2, 7, 7), padding="most"), "conv2d: padding is 'most'", '"same", "valid" or "full"'),
+        (lambda: Conv2d.of((1, 2, 7, 7), padding=(1, 2, 3)), "padding is (1, 2, 3)", "(top, left, bottom, right)"),
         (lambda: Conv2d.of((1, 2, 7, 7), stride=(1, -1)), "conv2d: stride 1x-1 is not", "say 3"),
         (lambda: Conv2d.of((1, 4, 7, 7), 6, groups=4), "groups 4 does not divide 4 channels and 6 filters", "divisor"),
         (

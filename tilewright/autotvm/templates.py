@@ -33,10 +33,10 @@ W = TypeVar("W", bound=Convolution)
 class Packaged(Generic[W]):
     """A packaged template, called as those of `autotvm.template` are.
 
-    Its options are those of `tilewright tune`: `shape` of the input, `kernel`, `stride`, `padding` ("same", "valid",
-    "full", or numbers), `dtype`; for images `dilation`; `filters` and `groups` of `conv2d`, `multiplier` of
-    `depthwise`. An int stands for both sides of a window. `dense` takes `shape` (rows, depth) and `units`,
-    `batch_matmul` `shape` (batch, rows, depth) and `columns`.
+    Its options are those of `tilewright tune`: `shape` of the input, `kernel`, `stride`, `padding` (numbers, "valid",
+    "full", or "same" with PyTorch's meaning), `dtype`; for images `dilation`; `filters` and `groups` of `conv2d`,
+    `multiplier` of `depthwise`. An int stands for both sides of a window. `dense` takes `shape` (rows, depth) and
+    `units`, `batch_matmul` `shape` (batch, rows, depth) and `columns`.
     """
 
     def __init__(self, template: packaged.PackagedTemplate[W]) -> None:

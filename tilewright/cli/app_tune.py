@@ -38,10 +38,10 @@ Kernel = Annotated[str, _option(_WHAT, "--kernel", metavar="N|HxW", what=f"Size 
 Stride = Annotated[str, _option(_WHAT, "--stride", metavar="N|HxW", what="Step of the window.")]
 Dilation = Annotated[str, _option(_WHAT, "--dilation", metavar="N|HxW", what="Step within the window.")]
 Padding = Annotated[
-    str,
+    str | None,
     _option(
-        _WHAT, "--padding", metavar="WORD|N|HxW",
-        what="Zeros around the input: same (an output as large as the input, at stride 1), valid (none), or in "
+        _WHAT, "--padding", metavar="WORD|N|HxW", show_default="the zeros of same, at any stride",
+        what="Zeros around the input: same (an output as large as the input; stride 1 only), valid (none), or in "
         "numbers: 1, 1x2, or 1x2x1x2 for top, left, bottom, right.",
     ),
 ]  # fmt: skip
@@ -266,7 +266,7 @@ def conv1d(
             "--padding",
             metavar="WORD|N|NxN",
             what="Zeros around the input: full (a result wherever kernel and input meet), same (as many results as "
-            "there is input), valid (none), or in numbers: 3, or 3x4 for before and after.",
+            "there is input; stride 1 only), valid (none), or in numbers: 3, or 3x4 for before and after.",
         ),
     ] = "full",
     dtype: Dtype = "float32",
@@ -283,7 +283,7 @@ def conv2d(
     ] = None,
     kernel: Kernel = "3",
     stride: Stride = "1",
-    padding: Padding = "same",
+    padding: Padding = None,
     dilation: Dilation = "1",
     groups: Annotated[
         str, _option(_WHAT, "--groups", metavar="N", what="Groups of channels; each group has its own filters.")
@@ -309,7 +309,7 @@ def depthwise(
     shape: Annotated[str, _shape("NxCxHxW", "Shape of the input, batch x channels x height x width: 3x4x16x32.")] = "",
     kernel: Kernel = "3",
     stride: Stride = "1",
-    padding: Padding = "same",
+    padding: Padding = None,
     dilation: Dilation = "1",
     multiplier: Annotated[
         str, _option(_WHAT, "--multiplier", metavar="N", what="Kernels, and channels of the output, for each channel.")

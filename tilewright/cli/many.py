@@ -46,7 +46,7 @@ _SIZES = {
 }
 """The options of each operator that say what to compute."""
 _DEFAULTS = {
-    "kernel": "3", "stride": "1", "padding": "same", "dilation": "1", "groups": "1", "multiplier": "1",
+    "kernel": "3", "stride": "1", "dilation": "1", "groups": "1", "multiplier": "1",
     "dtype": "float32", "layout": "NCHW",
 }  # fmt: skip
 
@@ -131,7 +131,7 @@ def _line(words: list[str]) -> Line:
         raise UserError(f"--times {times!r} is not a positive number", fix="--times 3")
     strategy = given.pop("strategy", None)
     packaged = OPERATORS[operator] if strategy is None else OPERATORS[operator].by(strategy)
-    defaults = {**_DEFAULTS, "padding": "full" if operator == "conv1d" else "same"}
+    defaults = {**_DEFAULTS, **({"padding": "full"} if operator == "conv1d" else {})}
     sizes = {name: given.get(name, defaults.get(name)) for name in _SIZES[operator]}
     return Line(packaged, workload_of(packaged, sizes), float(times))
 

@@ -21,13 +21,14 @@ from ..autotvm.templates import Packaged
 from ..autotvm.tuner import Tuner
 from ..core.errors import UserError
 from ..core.log import is_terminal, logger
+from ..core.padding import TEMPLATE_WORDS
 from ..core.target import Target
 from ..core.text import printable
 from ..fleet.addresses import checked, joined
 from ..fleet.security import check_installed
 from ..measure.outcome import MeasureResult
 from ..runtime.device import Device
-from ..topi.templates.workload import WORDS, Convolution
+from ..topi.templates.workload import Convolution
 from ..tune.records.curve import curves
 from ..tune.records.format import MeasureInput
 from ..tune.records.history import applies
@@ -196,11 +197,11 @@ def _elements(tensor: Any) -> int:
 
 def _parsed(name: str, text: str) -> Any:
     """An option's value: a word where words stand, else a number or several, joined by x."""
-    if name in ("dtype", "layout") or (name == "padding" and text in WORDS):
+    if name in ("dtype", "layout") or (name == "padding" and text in TEMPLATE_WORDS):
         return text
     if re.fullmatch(r"\d{1,18}(x\d{1,18})*", text) is None:
         joined = "x".join(re.findall(r"\d+", text))
-        words = f", or one of {', '.join(WORDS)}" if name == "padding" else ""
+        words = f", or one of {', '.join(TEMPLATE_WORDS)}" if name == "padding" else ""
         raise UserError(
             f"--{name} {text!r} is not a list of numbers joined by x",
             fix=f"write --{name} {joined or '3x3'}{words}",

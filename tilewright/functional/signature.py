@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..core.errors import UserError
+from ..core.padding import PYTORCH_WORDS, is_int, padding_of
 from ..core.text import quantity
 from ..runtime.argument_checks import flag
 from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
@@ -274,12 +275,8 @@ class _Reader:
 
     def _padding(self, covered: tuple[int, ...], stride: tuple[int, int]) -> tuple[int, int, int, int]:
         given, rank = self.options.padding, self.operator.rank
-        if isinstance(given, str) and given == "same" and (stride != (1, 1) or self.operator.op != CONV):
-            raise self.wrong('padding="same" needs a convolution of stride 1', "give the padding in numbers")
-        each = padding_of(given, covered[-rank:])
-        if each is None:
-            forms = "(vertical, horizontal), ((top, bottom), (left, right))" if rank == 2 else "(before, after)"
-            raise self.wrong(f"padding is {given!r}", f'give an int of at least 0, {forms}, "same" or "valid"')
+        words = PYTORCH_WORDS if self.operator.op == CONV else ("valid",)
+        each = padding_of(self.name, given, covered[-rank:], stride, words)
         if any(p > _WIDEST_PADDING for p in each):
             raise self.wrong(f"padding is {given!r}", f"give at most {_WIDEST_PADDING:,} on a side")
         return (each[0], each[1], each[2], each[3]) if rank == 2 else (0, each[0], 0, each[1])
@@ -321,10 +318,10 @@ class _Reader:
 
     def _pair(self, option: str, value: Any, least: int) -> tuple[int, int]:
         rank = self.operator.rank
-        each = (value,) * rank if _is_int(value) else tuple(value) if isinstance(value, (tuple, list)) else ()
+        each = (value,) * rank if is_int(value) else tuple(value) if isinstance(value, (tuple, list)) else ()
         if len(each) == 1 and rank == 2:
             each *= 2
-        if len(each) != rank or not all(_is_int(v) and v >= least for v in each):
+        if len(each) != rank or not all(is_int(v) and v >= least for v in each):
             what = "an int" if rank == 1 else "an int or a pair"
             raise self.wrong(f"{option} is {value!r}", f"give {what} of at least {least}")
         if rank == 1:
@@ -332,7 +329,7 @@ class _Reader:
         return int(each[0]), int(each[1])
 
     def _count(self, option: str, value: Any) -> int:
-        if not _is_int(value) or value < 1:
+        if not is_int(value) or value < 1:
             raise self.wrong(f"{option} is {value!r}", "give an int of at least 1")
         return int(value)
 
@@ -382,51 +379,6 @@ def activation_name(name: str, activation: Any) -> str:
         primitive=name,
         fix=f"give {', '.join(ACTIVATIONS)}, or a function of an expression: lambda v: te.max(v, 0)",
     )
-
-
-def padding_of(given: Any, covered: Sequence[int]) -> tuple[int, ...] | None:
-    """Return a padding in full, before each dimension and then after each; None for an invalid one.
-
-    `covered` is how far the window reaches in each dimension, of which there are one or two.
-    """
-    rank = len(covered)
-    if isinstance(given, str):
-        if given == "valid":
-            return (0,) * (2 * rank)
-        if given != "same":
-            return None
-        before = [(c - 1) // 2 for c in covered]
-        return (*before, *(c - 1 - b for c, b in zip(covered, before, strict=True)))
-    each = _flat(given)
-    if each is None:
-        return None
-    if rank == 2 and not _is_int(given) and any(not _is_int(part) for part in given) and len(given) != 2:
-        return None  # ((1, 2),) says nothing of the columns
-    if len(each) == 1:
-        return each * (2 * rank)
-    if rank == 2 and len(each) == 4 and isinstance(given[0], (tuple, list)):  # ((top, bottom), (left, right))
-        return each[0], each[2], each[1], each[3]
-    if len(each) == 2 * rank:
-        return each
-    return each * 2 if len(each) == rank else None
-
-
-def _flat(given: Any) -> tuple[int, ...] | None:
-    """Return the numbers of a padding in order; None if it contains anything else."""
-    if _is_int(given):
-        return (int(given),) if given >= 0 else None
-    if not isinstance(given, (tuple, list)):
-        return None
-    parts = [_flat(part) for part in given]
-    if any(part is None for part in parts):
-        return None
-    return tuple(number for part in parts if part for number in part)
-
-
-def _is_int(value: Any) -> bool:
-    if isinstance(value, int):  # of what `torch.compile` traces, nothing else may be asked
-        return not isinstance(value, bool)
-    return hasattr(value, "__index__") and not getattr(value, "ndim", 0)
 
 
 def _by(sizes: Sequence[int]) -> str:

@@ -11,10 +11,11 @@ import torch
 from torch.compiler import assume_constant_result
 
 from ..core.errors import UserError, warn_caller
+from ..core.padding import PYTORCH_WORDS, padding_of
 from .activations import custom
 from .plans import Tune
 from .problem import CONV
-from .signature import OPERATORS, activation_name, padding_of
+from .signature import OPERATORS, activation_name
 from .torch_tensors import NAMES, Extra, autocasts, check_types, signed, tracing
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
@@ -69,13 +70,8 @@ def numbers(value: Any, rank: int) -> list[int]:
 
 def padding(name: str, given: Any, covered: Sequence[int], stride: Sequence[int]) -> list[int]:
     """Return a padding in full: before, then after."""
-    found = padding_of(given, covered)
-    same = isinstance(given, str) and given == "same"
-    if found is None or (same and (OPERATORS[name].op != CONV or any(s != 1 for s in stride))):
-        raise UserError(
-            f"padding is {given!r}, which is not a padding", primitive=name, fix="give numbers of at least 0"
-        )
-    return list(found)
+    words = PYTORCH_WORDS if OPERATORS[name].op == CONV else ("valid",)
+    return list(padding_of(name, given, covered, stride, words))
 
 
 def activation_text(name: str, activation: Any, x: Any) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.errors import UserError
+from ...core.padding import LEGACY_WORDS
+from ...core.padding import padding_of as zeros_of
 from ...expr.nodes import Expr, IntImm
 from ...expr.operators import as_expr, floordiv
 from ...tensor.axis import reduce_axis
@@ -79,27 +81,14 @@ def numbers(value: Any, count: int, argument: str, primitive: str, least: int = 
 
 
 def padding_of(padding: Any, kernel: Sequence[Any], primitive: str) -> tuple[Sequence[int], Sequence[int]]:
-    """The zeros before and after each dimension that the legacy API's forms mean, for a kernel after dilation.
+    """Return the zeros before and after each dimension, for a kernel after dilation.
 
-    An int for all sides; one for each dimension, as (vertical, horizontal); those before and those after, as (top,
-    left, bottom, right); "VALID" for none; "SAME" for an output as large as the input at stride 1 (an odd row or
-    column goes to the top left). Raises UserError for anything else.
+    `padding` is as `core.padding.padding_of` says, or a word of the legacy API: "VALID" for none; "SAME" for an output
+    as large as the input at stride 1 (an odd row or column goes to the top left). Raises UserError for anything else.
     """
-    count = len(kernel)
-    if isinstance(padding, str) and padding == "VALID":  # comparing an array gives an array
-        return (0,) * count, (0,) * count
-    if isinstance(padding, str) and padding == "SAME":
-        around = [_constant(k, primitive) - 1 for k in kernel]
-        return [(n + 1) // 2 for n in around], [n // 2 for n in around]
-    each = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * count
-    if all(isinstance(p, int) and p >= 0 for p in each) and len(each) in (count, 2 * count):
-        return each[:count], each[-count:]
-    forms = {1: "an int, (left, right)", 2: "an int, (vertical, horizontal), (top, left, bottom, right)"}
-    raise UserError(
-        f"argument 'padding' is {padding!r}, which is not a padding",
-        primitive=primitive,
-        fix=f'give {forms.get(count, "an int")}, "SAME" or "VALID"; none below 0',
-    )
+    covered = [_constant(k, primitive) for k in kernel] if isinstance(padding, str) and padding == "SAME" else kernel
+    each = zeros_of(primitive, padding, covered, (), LEGACY_WORDS)
+    return each[: len(kernel)], each[len(kernel) :]
 
 
 def _constant(e: Any, primitive: str) -> int:

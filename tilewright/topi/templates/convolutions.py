@@ -41,7 +41,7 @@ class Conv1d(Convolution):
     def of(cls, shape: Any, kernel: Any = 3, stride: Any = 1, padding: Any = "full", dtype: str = "float32") -> Conv1d:
         """The workload; `padding`: a number, (before, after), or a word. UserError where the window does not fit."""
         taps, step = sizes(cls.name, "kernel", kernel, 1), sizes(cls.name, "stride", stride, 1)
-        length, zeros = shape_of(cls.name, shape, "M"), border(cls.name, padding, taps)
+        length, zeros = shape_of(cls.name, shape, "M"), border(cls.name, padding, taps, step)
         positions(cls.name, length, taps, step, zeros)
         return cls(length, taps[0], step[0], zeros, dtype_of(cls.name, dtype))
 
@@ -124,7 +124,7 @@ class Conv2d(Convolution):
         filters: int | None = None,
         kernel: Any = 3,
         stride: Any = 1,
-        padding: Any = "same",
+        padding: Any = None,
         dilation: Any = 1,
         groups: int = 1,
         dtype: str = "float32",
@@ -249,7 +249,7 @@ class Depthwise(Convolution):
         shape: Any,
         kernel: Any = 3,
         stride: Any = 1,
-        padding: Any = "same",
+        padding: Any = None,
         dilation: Any = 1,
         multiplier: int = 1,
         dtype: str = "float32",
@@ -343,13 +343,13 @@ Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...
 def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Window:
     """Kernel, stride, padding and dilation, checked.
 
-    `padding`: a number for all sides, (vertical, horizontal), (top, left, bottom, right), or a word. UserError
-    where the window does not fit once.
+    `padding`: as `core.padding.padding_of` says, or "full"; by default, the zeros of "same" at any stride. Raises
+    UserError if the window does not fit once.
     """
     covers, steps = sizes(who, "kernel", kernel, 2), sizes(who, "stride", stride, 2)
     apart = sizes(who, "dilation", dilation, 2)
     covered = _covered(covers, apart)
-    zeros = border(who, padding, covered)
+    zeros = border(who, padding, covered, steps)
     positions(who, images[2:], covered, steps, zeros)
     return covers, steps, zeros, apart
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import UserError
+from ...core.padding import LEGACY_WORDS, TEMPLATE_WORDS, padding_of
 
 LAYOUTS = ("NCHW", "NHWC")
 """The orders of an image's dimensions in memory; the first is the usual one."""
@@ -43,10 +44,17 @@ def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, paddi
     taps, step, spread = (
         value[0] if isinstance(value, (tuple, list)) else value for value in (kernel, stride, dilation)
     )
-    sides = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,)
-    if not isinstance(padding, str):
-        padding = (0, sides[0], 0, sides[-1])
+    if padding is not None and not isinstance(padding, str):
+        before, after = padding_of(who, padding, (1,), (step,), TEMPLATE_WORDS)  # numbers do not depend on the window
+        padding = (0, before, 0, after)
     return [(*lengths[:2], 1, lengths[2]), (1, taps), (1, step), padding, (1, spread)]
+
+
+def legacy_padding(who: str, padding: Any, kernel: tuple[int, ...], dilation: Any) -> tuple[int, ...]:
+    """Return what a padding of the legacy API means, in numbers."""
+    spread = dilation if isinstance(dilation, (tuple, list)) else (dilation,) * len(kernel)
+    covered = tuple((k - 1) * d + 1 for k, d in zip(kernel, spread, strict=True))
+    return padding_of(who, padding, covered, (), LEGACY_WORDS)
 
 
 def in_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:

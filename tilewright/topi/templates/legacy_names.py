@@ -18,6 +18,7 @@ from ...tune.space.config import Config
 from ...tune.task import Declared, Program, thaw
 from .convolutions import Conv2d, Depthwise
 from .fusion import workload_of
+from .layouts import legacy_padding
 from .matmul import BatchMatmul, Dense
 from .template import ALL, PackagedTemplate, cheapest
 from .transposed import Transposed
@@ -89,7 +90,9 @@ def _images(kind: type[Any], layout: str) -> Read:
     def read(
         data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: Any = None
     ) -> tuple[Convolution, Any]:
-        options = {"layout": layout, "stride": strides, "padding": _lower(padding), "dilation": dilation}
+        taps = _sizes(kernel)[2:] if layout == "NCHW" else _sizes(kernel)[:2]
+        zeros = legacy_padding("task.create", padding, taps, dilation)
+        options = {"layout": layout, "stride": strides, "padding": zeros, "dilation": dilation}
         options |= {"weights": "HWIO"} if layout == "NHWC" else {}
         return workload_of(kind, data, kernel, options), out_dtype
 
@@ -123,7 +126,8 @@ def _transposed(
     data: Tensor, kernel: Tensor, strides: Any, padding: Any, out_dtype: Any = None, output_padding: Any = (0, 0)
 ) -> tuple[Convolution, Any]:
     _, filters, *window = _sizes(kernel)
-    made = Transposed.of(_sizes(data), filters, tuple(window), strides, padding, output_padding, dtype=str(data.dtype))
+    cut = legacy_padding("task.create", padding, tuple(window), 1)
+    made = Transposed.of(_sizes(data), filters, tuple(window), strides, cut, output_padding, dtype=str(data.dtype))
     return made, out_dtype
 
 
@@ -140,10 +144,6 @@ def _batch_matmul(
     if transpose_a or not transpose_b or _sizes(x)[::2] != _sizes(y)[::2]:
         raise ValueError("factors of other orders or sizes")
     return BatchMatmul.of(_sizes(x), _sizes(y)[1], str(x.dtype)), out_dtype
-
-
-def _lower(padding: Any) -> Any:
-    return padding.lower() if isinstance(padding, str) else padding
 
 
 _CONV = "data, kernel, strides, padding, dilation, out_dtype"

@@ -21,6 +21,7 @@ from ...tune.space.config import Config
 from ...tune.task import Workload, freeze
 from . import CONV2D, DEPTHWISE, Depthwise
 from .fusion import declared, is_declared, workload_of
+from .layouts import legacy_padding
 from .template import PackagedTemplate, cheapest
 from .workload import sum_dtype
 
@@ -155,7 +156,9 @@ def _workload(
     inputs = all(isinstance(t.op, PlaceholderOp) for t in (data, weights))
     if not inputs or not all(isinstance(e, IntImm) for t in (data, weights) for e in t.shape):
         return None
-    options = dict(zip(("stride", "padding", "dilation"), window, strict=True))
+    stride, padding, dilation = window
+    kernel = tuple(int(e) for e in (weights.shape[2:] if layout == "NCHW" else weights.shape[:2]))
+    options = {"stride": stride, "padding": legacy_padding(kind.name, padding, kernel, dilation), "dilation": dilation}
     options |= {"weights": "HWIO"} if layout == "NHWC" else {}
     try:
         found = workload_of(kind, data, weights, {"layout": layout, **options})

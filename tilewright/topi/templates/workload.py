@@ -19,6 +19,7 @@ import numpy as np
 
 from ...core.dtype import DType
 from ...core.errors import UserError
+from ...core.padding import TEMPLATE_WORDS, centred, padding_of
 from ...tensor.tensor import Tensor
 from .epilogue import finish
 from .layouts import LAYOUTS
@@ -26,8 +27,6 @@ from .layouts import LAYOUTS
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int8", "uint8")
 """Element types whose products are summed, and stored, as int32; of convolutions and products of matrices."""
-WORDS = ("same", "valid", "full")
-"""Paddings by name: an output as large as the input (at stride 1), none, or all where window and input meet."""
 
 
 @dataclass(frozen=True)
@@ -193,21 +192,9 @@ def _all_ints(given: tuple[Any, ...], least: int) -> bool:
     return all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in given)
 
 
-def border(who: str, padding: Any, covered: tuple[int, ...]) -> tuple[int, ...]:
-    """Zeros before each side and then after each, for a window that covers `covered` of the input."""
-    if padding == "same":
-        return tuple(c // 2 for c in covered) + tuple((c - 1) // 2 for c in covered)
-    if padding == "valid":
-        return (0,) * (2 * len(covered))
-    if padding == "full":
-        return tuple(c - 1 for c in covered) * 2
-    if isinstance(padding, str):
-        raise UserError(
-            f"padding {padding} is unknown", primitive=who, fix=f"give {', '.join(WORDS)}, or numbers such as 1"
-        )
-    if isinstance(padding, (tuple, list)) and len(padding) == 2 * len(covered):
-        return sizes(who, "padding", padding, len(padding), least=0)
-    return sizes(who, "padding", padding, len(covered), least=0) * 2
+def border(who: str, padding: Any, covered: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the zeros before each side and then after each; by default, those of "same" at stride 1."""
+    return centred(covered) if padding is None else padding_of(who, padding, covered, stride, TEMPLATE_WORDS)
 
 
 def positions(
