@@ -28,7 +28,7 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ": 1 entry, " in shown
     assert "conv  1x2x7x11  weights 2x1x3x3  groups 2  float32  NCHW" in shown
     assert "1 entry written" in run("export", str(tmp_path / "all.tgz"), folder=here)
-    assert "1 entry taken in" in run("import", str(tmp_path / "all.tgz"), folder=there)
+    assert "1 entry taken in" in run("import", "--yes", str(tmp_path / "all.tgz"), folder=there)
     assert ": 1 entry, " in run("show", folder=there)
     assert "1 entry removed" in run("clear", folder=here)
     assert ": 0 entries, " in run("show", folder=here)

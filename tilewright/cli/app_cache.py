@@ -38,8 +38,11 @@ def export_command(path: FileArgument) -> None:
 
 
 @app.command("import", cls=Command)
-def import_command(path: FileArgument) -> None:
-    """Import a file that `cache export` wrote. It holds code: import only files that you trust."""
+def import_command(
+    path: FileArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust the file: ask nothing.")] = False,
+) -> None:
+    """Import a file that `cache export` wrote. It holds code, which later calls run: it asks first."""
     from .cache import load
 
-    raise typer.Exit(load(path))
+    raise typer.Exit(load(path, yes))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
+from ..core.errors import UserError
 from ..functional import archive
 from ..functional.host_objects import host_store
 from ..functional.problem import Problem
-from ..functional.store import DIRECTORY_VARIABLE, store
+from ..functional.store import DIRECTORY_VARIABLE, Entry, store
 from ..report.table import Column, table
 from .console import print_lines
 
@@ -22,18 +24,24 @@ def show() -> int:
     rows, size = [], 0
     for _, entry, stat in held.read_all():
         size += stat.st_size
-        choice = entry.description["choice"]
-        what = choice["template"] if choice["how"] == "tilewright" else entry.description["rival"]
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(stat.st_mtime))
-        device = entry.description["device"].split(" ")[0]
-        problem = str(Problem.read(entry.description["problem"]))
-        rows.append([used, f"{stat.st_size:,}", device, what, problem])
+        rows.append([used, f"{stat.st_size:,}", *_described(entry)])
     print_lines([f"{held.folder}: {_entries(len(rows))}, {size:,} of at most {held.limit:,} bytes"])
     if rows:
         heads = [Column("last used", right=False), Column("bytes"), Column("device", right=False)]
         heads += [Column("runs", right=False), Column("problem", right=False)]
         print_lines(["", *table(heads, rows[::-1])])
     return 0
+
+
+def _described(entry: Entry) -> tuple[str, str, str]:
+    """Return the device, what runs, and the problem, of an entry; an imported one may describe anything."""
+    try:
+        choice = entry.description["choice"]
+        what = choice["template"] if choice["how"] == "tilewright" else entry.description["rival"]
+        return entry.description["device"].split(" ")[0], str(what), str(Problem.read(entry.description["problem"]))
+    except (KeyError, TypeError, ValueError, AttributeError, UserError):
+        return "?", "?", "not an entry that Tilewright wrote"
 
 
 def clear() -> int:
@@ -50,11 +58,35 @@ def export(path: Path) -> int:
     return 0
 
 
-def load(path: Path) -> int:
-    """Take in a file that `export` wrote; 1 where some of its entries are damaged or could not be kept."""
+def load(path: Path, agreed: bool) -> int:
+    """Take in a file that `export` wrote, if the user agrees; 1 where some entries are damaged or could not be kept."""
+    if not (agreed or _agrees(path)):
+        print_lines(["nothing is taken in"])
+        return 1
     taken, refused = archive.load(store(), path)
     print_lines([f"{_entries(taken)} taken in from {path}" + (f", {refused} refused" if refused else "")])
     return 1 if refused else 0
+
+
+def _agrees(path: Path) -> bool:
+    """Ask whether the code in a file may run; UserError where nobody can answer."""
+    print_lines(
+        [
+            f"{path} holds machine code and Python code. Later calls run them with all rights of your account, "
+            "unchecked.",
+            "Import only a file whose author you would let run any program here.",
+        ]
+    )
+    if not sys.stdin.isatty():
+        raise UserError(
+            f"{path} holds code, and nobody can be asked whether it may run",
+            primitive="cache import",
+            fix="give --yes if you trust whoever made the file",
+        )
+    try:
+        return input("Import it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def _entries(count: int) -> str:

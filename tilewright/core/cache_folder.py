@@ -1,8 +1,13 @@
-"""The folder for what is kept between processes."""
+"""The folder for what is kept between processes, and who may have written in it.
+
+Kept kernels are code: whoever can put a file there runs programs as the user. A folder or a file therefore counts only
+if this user or the superuser owns it and not everybody may write to it.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 
 DIRECTORY_VARIABLE = "TILEWRIGHT_CACHE"
 _OFF = ("", "0", "off")
@@ -19,3 +24,38 @@ def cache_folder() -> str | None:
     base = os.environ.get("XDG_CACHE_HOME") or ""
     usual = base if base.startswith("/") else os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(usual, "tilewright", "kernels")
+
+
+def private_folder(path: str) -> None:
+    """Make a folder, and those above it that are missing, for this user alone."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    if above and above != path:
+        private_folder(above)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def distrust(found: os.stat_result) -> str:
+    """Why code in a file or folder of this status is not to be run, as the end of a sentence; "" if it may be.
+
+    In a folder with the sticky bit, such as `/tmp`, everybody makes files, and nobody replaces those of others.
+    """
+    owner, user = found.st_uid, os.geteuid()
+    if owner not in (user, 0):
+        return f"belongs to user {owner}, and this process runs as user {user}"
+    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+    if found.st_mode & stat.S_IWOTH and not sticky:
+        return f"can be written by everybody (mode {stat.S_IMODE(found.st_mode):04o})"
+    return ""
+
+
+def remedy(path: str, found: os.stat_result) -> str:
+    """What makes a distrusted folder of kernels, or one with a distrusted file, usable."""
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"set {DIRECTORY_VARIABLE} to a folder of this user, or to 0 to keep none"
+    return f"chmod -R go-w {path}, after a look at who wrote in it, or empty it"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import tarfile
 import zlib
 from io import BytesIO
 from pathlib import Path
+from typing import IO, cast
 
 from ..core.errors import UserError
-from .store import SUFFIX, Entry, Store
+from .store import SIZE_VARIABLE, SUFFIX, Entry, Store
 
 _LARGEST = 256 << 20
 """Bytes of one entry: a compressed archive may inflate to any size."""
+_LONGEST = 128
+"""Characters of an entry's name."""
+_PART = 1 << 20
 
 
 def _refuse_pipes(path: Path) -> None:
@@ -42,22 +47,45 @@ def export(held: Store, target: Path) -> int:
     return number
 
 
+class _Bounded:
+    """What a compressed file inflates to, up to so many bytes: OSError beyond, since it may be endless."""
+
+    def __init__(self, source: gzip.GzipFile, limit: int) -> None:
+        self._source, self._left = source, limit
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        data = self._source.read(min(size, _PART))
+        self._left -= len(data)
+        if self._left < 0:
+            raise OSError(errno.EFBIG, f"it inflates to more than the cache may hold ({SIZE_VARIABLE})")
+        return data
+
+
 def load(held: Store, source: Path) -> tuple[int, int]:
-    """Load what `export` wrote; returns how many entries were accepted and how many were rejected."""
+    """Load what `export` wrote; returns how many entries were accepted and how many were rejected.
+
+    Only the bytes of entries are taken from the archive: regular files with the name of an entry. Nothing is unpacked
+    to a path that it names. It may inflate to what the store may hold, and the headers of that.
+    """
     taken = refused = 0
     try:
         _refuse_pipes(source)
-        with tarfile.open(source, "r:*") as archive:
+        with (
+            gzip.open(source) as inflated,
+            tarfile.open(fileobj=cast(IO[bytes], _Bounded(inflated, 2 * held.limit + _PART)), mode="r|") as archive,
+        ):
             for member in archive:
                 key = member.name.removesuffix(SUFFIX)
-                file = archive.extractfile(member) if member.isfile() and key.isalnum() else None
-                fits = file is not None and member.size <= _LARGEST
+                named = key.isascii() and key.isalnum() and member.name == f"{key}{SUFFIX}" and len(key) <= _LONGEST
+                file = archive.extractfile(member) if member.isreg() and not member.issparse() and named else None
+                fits = file is not None and member.size <= min(_LARGEST, held.limit)
                 entry = Entry.unpacked(file.read()) if file is not None and fits else None
                 if entry is not None and held.put(key, entry):
                     taken += 1
                 else:
                     refused += 1
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+    except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         raise UserError(
             f"cannot read {source}: {error}", primitive="cache import", fix="give a file that `cache export` wrote"
         ) from error

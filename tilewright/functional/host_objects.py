@@ -14,7 +14,7 @@ from .store import Entry, Store, store
 def host_store() -> Store:
     """Return the store: its own folder within that of the kernels."""
     held = store()
-    return Store(None if held.folder is None else os.path.join(held.folder, "host"), held.limit)
+    return Store(None if held.folder is None else os.path.join(held.folder, "host"), held.limit, held)
 
 
 def compiled(text: str) -> bytes:

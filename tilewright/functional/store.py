@@ -3,6 +3,9 @@
 One file per call: a check sum, a description in JSON, and the machine code. A file is written under another name and
 then renamed, so readers see a whole one or none, however many processes write. A damaged file counts as absent. If the
 disk is full or read-only, calls continue without the store, and one warning says so.
+
+Entries are code that calls run. Files are made for their owner alone, and what others may have written is ignored,
+with one warning: `core.cache_folder.distrust`.
 """
 
 from __future__ import annotations
@@ -10,15 +13,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..core.cache_folder import DIRECTORY_VARIABLE as DIRECTORY_VARIABLE
-from ..core.cache_folder import cache_folder
-from ..core.errors import UserError
+from ..core.cache_folder import cache_folder, distrust, private_folder, remedy
+from ..core.errors import UserError, warn_caller
 
 SIZE_VARIABLE = "TILEWRIGHT_CACHE_BYTES"
 USUAL_BYTES = 256 << 20
@@ -47,16 +50,26 @@ class Entry(NamedTuple):
         if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(body).digest():
             return None
         size = int.from_bytes(body[:8], "little")
-        return cls(json.loads(body[8 : 8 + size]), body[8 + size :])
+        try:
+            description = json.loads(body[8 : 8 + size])
+        except (ValueError, RecursionError):
+            return None
+        return cls(description, body[8 + size :]) if isinstance(description, dict) else None
 
 
 class Store:
-    """A folder of entries, bounded in size: the least recently used ones are removed first."""
+    """A folder of entries, bounded in size: the least recently used ones are removed first.
 
-    def __init__(self, folder: str | os.PathLike[str] | None, limit: int = USUAL_BYTES) -> None:
+    A store within the folder of another one, its `parent`, complains once together with it.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None, limit: int = USUAL_BYTES, parent: Store | None = None
+    ) -> None:
         self.folder = None if folder is None else os.fspath(folder)
         self.limit = limit
-        self._complained = False
+        self._parent = parent
+        self._complaints: set[str] = set() if parent is None else parent._complaints
 
     def path(self, key: str) -> str | None:
         """Return the path of the entry of that key; None if nothing is kept."""
@@ -65,12 +78,9 @@ class Store:
     def get(self, key: str) -> Entry | None:
         """The entry of that key, or None."""
         path = self.path(key)
-        if path is None:
+        if path is None or not self._is_trusted():
             return None
-        try:
-            found = Entry.unpacked(_bytes_of(path))
-        except OSError:
-            return None
+        found = self._read(path)
         if found is not None:
             with suppress(OSError):  # a read-only folder serves all the same
                 os.utime(path)
@@ -79,16 +89,14 @@ class Store:
     def put(self, key: str, entry: Entry) -> bool:
         """Keep an entry, replacing an earlier one; returns whether that worked."""
         path = self.path(key)
-        if path is None:
-            return False
         data = entry.packed()
-        if len(data) > self.limit:
+        if path is None or len(data) > self.limit or not self._is_trusted():
             return False
         folder, name = os.path.split(path)
         draft = os.path.join(folder, f".{name}.{os.getpid()}.{time.monotonic_ns()}")
         try:
-            os.makedirs(folder, exist_ok=True)
-            with open(draft, "wb") as file:
+            private_folder(folder)
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(data)
             os.replace(draft, path)
         except OSError as error:
@@ -99,15 +107,50 @@ class Store:
         self._shrink()
         return True
 
-    def _complain(self, error: OSError) -> None:
-        if not self._complained:
-            self._complained = True
-            warnings.warn(
-                f"tilewright keeps no kernels in {self.folder}: {error.strerror or error}. Each process compiles its "
-                f"own; set {DIRECTORY_VARIABLE} to a folder that can be written, or to 0 to keep none",
-                RuntimeWarning,
-                stacklevel=2,
+    def _is_trusted(self) -> bool:
+        """Return whether nobody else can have put files into the folder; False with one warning."""
+        if self.folder is None or (self._parent is not None and not self._parent._is_trusted()):
+            return False
+        try:
+            found = os.stat(self.folder)
+        except OSError:  # it does not exist, or cannot be read: what follows finds out
+            return True
+        why = distrust(found)
+        if why:
+            self._warn(
+                "distrust",
+                f"tilewright ignores the kernels in {self.folder}, which {why}: kept kernels are code. "
+                f"Each process compiles its own; {remedy(self.folder, found)}",
             )
+        return not why
+
+    def _read(self, path: str) -> Entry | None:
+        """Return the entry in a file; None if it is missing or damaged, or another user may have written it."""
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+                why = distrust(found := os.fstat(file.fileno()))
+                if not why:
+                    return Entry.unpacked(file.read()) if stat.S_ISREG(found.st_mode) else None
+        except OSError:
+            return None
+        self._warn(
+            "distrust",
+            f"tilewright ignores {path}, which {why}: kept kernels are code. "
+            f"The kernel is compiled anew; {remedy(os.path.dirname(path), found)}",
+        )
+        return None
+
+    def _complain(self, error: OSError) -> None:
+        self._warn(
+            "write",
+            f"tilewright keeps no kernels in {self.folder}: {error.strerror or error}. Each process compiles its "
+            f"own; set {DIRECTORY_VARIABLE} to a folder that can be written, or to 0 to keep none",
+        )
+
+    def _warn(self, about: str, message: str) -> None:
+        if about not in self._complaints:
+            self._complaints.add(about)
+            warn_caller(message, RuntimeWarning)
 
     def entries(self) -> list[tuple[str, os.stat_result]]:
         """Return all files, the least recently used first."""
@@ -121,21 +164,20 @@ class Store:
 
     def _shrink(self) -> None:
         held = self.entries()
-        size = sum(stat.st_size for _, stat in held)
-        for path, stat in held:
+        size = sum(status.st_size for _, status in held)
+        for path, status in held:
             if size <= self.limit:
                 break
             with suppress(OSError):
                 os.unlink(path)
-            size -= stat.st_size
+            size -= status.st_size
 
     def read_all(self) -> Iterator[tuple[str, Entry, os.stat_result]]:
-        """Every entry that is whole: key, entry, status of its file."""
-        for path, stat in self.entries():
-            with suppress(OSError):
-                found = Entry.unpacked(_bytes_of(path))
-                if found is not None:
-                    yield os.path.basename(path).removesuffix(SUFFIX), found, stat
+        """Every entry that is whole and that `get` would return: key, entry, status of its file."""
+        for path, status in self.entries() if self._is_trusted() else ():
+            found = self._read(path)
+            if found is not None:
+                yield os.path.basename(path).removesuffix(SUFFIX), found, status
 
     def clear(self) -> int:
         """Remove all entries, and drafts that a killed process left; returns how many entries there were."""
@@ -152,11 +194,6 @@ class Store:
                 ):
                     os.unlink(one.path)
         return len(held)
-
-
-def _bytes_of(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def usual_folder() -> str | None:

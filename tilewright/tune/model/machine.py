@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.boards import BOARDS, board_of
-from ...core.cache_folder import DIRECTORY_VARIABLE, cache_folder
+from ...core.cache_folder import DIRECTORY_VARIABLE, cache_folder, private_folder
 from ...core.errors import UserError
 from ...core.hardware import Hardware
 from ...core.target import Target
@@ -188,7 +188,7 @@ def keep(device: str, rates: Rates) -> Path | None:
     path = Path(folder, _FILE)
     draft = path.with_name(f".{_FILE}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         draft.write_text(json.dumps({**_read(), device: asdict(rates)}, indent=2))
         draft.replace(path)
     except OSError as error:
