@@ -5,8 +5,7 @@
 `by_hand_groups.cu` has the forms. Each part is a layer in a layout: every variant is compiled, checked against float64
 on poisoned output, and timed in turns with PyTorch (both memory orders, `benchmark=True`), with the record that ships,
 and with the best configurations by the model of `topi/conv2d.grouped_rows`, which has the same products. Variants that
-leave something out show what each part of a kernel takes. Predictions stand in RESULTS.md, "Small groups on matrix
-units".
+leave something out show what each part of a kernel takes. docs/notes/small-groups.md has the figures.
 """
 
 from __future__ import annotations

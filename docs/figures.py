@@ -1,23 +1,21 @@
-"""Draws the documentation's charts from the tables in benchmarks/RESULTS.md: python docs/figures.py"""
+"""Draws the documentation's charts from benchmarks/data: python -m docs.figures"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+from benchmarks.results import number, read
+
 IMAGES = Path(__file__).parent / "images"
-TABLES = ("conv1d", "depthwise")
+LADDERS = {"ladder-conv1d": "conv1d, M=16384 N=32", "ladder-depthwise": "depthwise 3×4×16×32, 7×7"}
 COLOURS = {"rung": "#2f6f9f", "PyTorch": "#c4772e", "NumPy": "#a0a0a0"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a ladder's table: its name, and its time in microseconds as a number and as the table has it."""
+    """One row of a ladder: its name, its time in microseconds, and the time as text."""
 
     name: str
     time: float
@@ -29,36 +27,17 @@ class Row:
         return self.name if self.name in COLOURS else "rung"
 
 
-def tables() -> Iterator[tuple[list[str], list[list[str]]]]:
-    """The tables of RESULTS.md: the cells of the heading, and those of each row."""
-    text = RESULTS.read_text(encoding="utf-8")
-    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
-        heads, _, *rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.splitlines()]
-        yield heads, rows
-
-
-def number(text: str) -> float:
-    """A number of a table, which may have commas and a unit."""
-    return float(text.removesuffix(" µs").replace(",", ""))
-
-
 def ladders() -> dict[str, list[Row]]:
-    """The rows of each ladder, by the head of its table."""
-    found: dict[str, list[Row]] = {}
-    for heads, rows in tables():
-        head, device = (cell.strip("*") for cell in heads[:2])
-        if not head.startswith(TABLES) or device != "H200":
-            continue
-        for cells in rows:
-            name, time = (cell.strip("*") for cell in cells[:2])
-            if re.fullmatch(r"[\d,.]+ µs", time):
-                found.setdefault(head, []).append(Row(name.partition(" (")[0], number(time), time))
-    return found
+    """Return the rows of each ladder, by its title."""
+    return {
+        title: [Row(row["row"], row["us"], f"{number(row['us'])} µs") for row in read(name).rows]
+        for name, title in LADDERS.items()
+    }
 
 
 @dataclass(frozen=True)
 class Search:
-    """One tuning run: the tuner, its seed, and the best GFLOPS after so many trials, as numbers and as text."""
+    """One tuning run: the tuner, its seed, the best GFLOPS after given numbers of trials, and the last as text."""
 
     tuner: str
     seed: str
@@ -68,60 +47,30 @@ class Search:
 
 
 def searches() -> list[Search]:
-    """The runs of the table that compares tuners."""
-    found: list[Search] = []
-    for heads, rows in tables():
-        if heads[:2] != ["tuner", "seed"]:
-            continue
-        trials = tuple(int(cell) for cell in heads[2:])
-        for tuner, seed, *cells in rows:
-            if tuner.endswith("Tuner"):
-                known = [cell for cell in cells if cell != "–"]  # a run may end before the last column
-                best = tuple(map(number, known))
-                found.append(Search(tuner, seed, trials[: len(best)], best, known[-1]))
-    return found
-
-
-@dataclass(frozen=True)
-class Match:
-    """A workload, and how many times as long as ours PyTorch takes: untuned and tuned, and the latter as text."""
-
-    workload: str
-    untuned: float
-    tuned: float
-    label: str
-
-
-def matches() -> list[Match]:
-    """The rows of the table of well-known convolutions."""
-    found: list[Match] = []
-    for heads, rows in tables():
-        if heads[:4] == ["workload", "untuned", "tuned", "PyTorch"]:
-            for workload, untuned, _, theirs, ratio, *_ in rows:
-                found.append(Match(workload.partition(" (")[0], number(theirs) / number(untuned), float(ratio), ratio))
+    """Return the runs of the table that compares tuners."""
+    found = []
+    for row in read("tuning-curves").rows:
+        points = {int(count): best for count, best in row["gflops"].items()}
+        best = tuple(points.values())
+        found.append(Search(row["row"], str(row["seed"]), tuple(points), best, number(best[-1])))
     return found
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """A workload, and how many times as long as the call without tuning PyTorch takes, by type; as text, too."""
+    """A workload, and PyTorch's time over that of the call without tuning, by type; as text, too."""
 
     workload: str
     ratios: dict[str, tuple[float, str]]
 
 
 def shipped() -> list[Shipped]:
-    """The rows of the table of four types and two layouts."""
-    found: list[Shipped] = []
-    for heads, rows in tables():
-        if len(heads) < 2 or heads[1] != "float32: first, best, PyTorch":
-            continue
-        modes = [cell.partition(":")[0] for cell in heads[1::2]]
-        for workload, *cells in rows:
-            firsts = {mode: cell.partition(",")[0] for mode, cell in zip(modes, cells[1::2], strict=True)}
-            ratios = {mode: (float(text), text) for mode, text in firsts.items() if text != "–"}
-            found.append(Shipped(workload.strip("`"), ratios))
-    return found
+    """Return the rows of four types and two layouts."""
+    found: dict[str, dict[str, tuple[float, str]]] = {}
+    for row in read("shipped").rows:
+        ratio = row["pytorch_us"] / row["us"]
+        found.setdefault(row["row"], {})[row["mode"].replace("/", " ")] = ratio, f"{ratio:.2f}"
+    return [Shipped(*pair) for pair in found.items()]
 
 
 def figure_of(width: float, height: float) -> Any:
@@ -207,20 +156,6 @@ def draw_searches(runs: list[Search]) -> None:
     save(figure, "tuning")
 
 
-def draw_matches(rows: list[Match]) -> None:
-    """A bar for each workload from 1, where both are as fast; a mark where the untuned schedule is."""
-    figure = figure_of(9, 0.28 * len(rows) + 1)
-    plot = figure.subplots()
-    names = [row.workload for row in rows]
-    colours = [COLOURS["rung" if row.tuned >= 1 else "PyTorch"] for row in rows]
-    bars = plot.barh(names, [row.tuned - 1 for row in rows], left=1, color=colours, height=0.7)
-    plot.bar_label(bars, [f"{row.label}×" for row in rows], padding=4, fontsize=9)
-    plot.plot([row.untuned for row in rows], names, "|", color="black", markersize=9, label="without tuning")
-    label = "times as fast as PyTorch (cuDNN), logarithmic; float32, on one H200"
-    beside_torch(plot, (0.08, 16), (0.125, 0.25, 0.5, 1, 2, 4, 8), label, "lower right")
-    save(figure, "convolutions")
-
-
 _MODES = {"float32": "#2f6f9f", "float16": "#2e7d4f", "bfloat16": "#8a63a8", "float16 NHWC": "#c4772e"}
 
 
@@ -245,6 +180,5 @@ def draw_shipped(rows: list[Shipped]) -> None:
 
 if __name__ == "__main__":
     draw_shipped(shipped())
-    draw_matches(matches())
     draw_ladders(ladders())
     draw_searches(searches())

@@ -25,12 +25,13 @@ from typing import Any
 import pytest
 
 import tilewright
+from benchmarks import results
 from tilewright.codegen.c_compiler import c_compiler
 from tilewright.core.errors import TVMError
 from tilewright.schedule.handle import PRIMITIVES
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S)
 SKIPPED = "# needs a GPU"
 NEEDS_C = ('"import_c"', '.so"', 'target="c"')
@@ -240,26 +241,20 @@ def test_every_primitive_is_documented() -> None:
     assert set(PRIMITIVES) <= heads, f"docs/schedule.md has no section on {sorted(set(PRIMITIVES) - heads)}"
 
 
-def test_times_in_the_readme_were_measured() -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    results = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8").replace("*", "")
-    tables = re.findall(r"^\| on one NVIDIA H200.*\n(?:\|.*\n)+", page, re.M)
-    assert len(tables) == 2
-    times = re.findall(r"[\d.,]+ (?:µs|ms|TFLOP/s)", "".join(tables))
-    for ours, theirs, factor in re.findall(r"\| +([\d.,]+) µs \| +([\d.,]+) µs \| +([\d.]+) \|", tables[0]):
-        quotient = float(theirs.replace(",", "")) / float(ours.replace(",", ""))
-        assert f"{quotient:.1f}" == factor, f"{theirs} / {ours}"
-        cells = [re.compile(rf"(?:\| |, ){re.escape(time)}(?: \||,)") for time in (ours, theirs)]
-        lines = [line for line in results.splitlines() if all(cell.search(line) for cell in cells)]
-        assert lines, f"no line of benchmarks/RESULTS.md has both {ours} and {theirs}"
+def test_results_and_the_readme_show_the_data() -> None:
+    page, front = results.PAGE.read_text(encoding="utf-8"), results.README.read_text(encoding="utf-8")
+    assert page == results.page(), "benchmarks/RESULTS.md is not up to date: python -m benchmarks.results"
+    assert front == results.readme(front), "README.md is not up to date: python -m benchmarks.results"
+    assert page.count("\n") <= 300
 
-    def measured(time: str) -> bool:
-        """Whether it stands there with its unit, or in a cell of a table of microseconds."""
-        number, unit = time.split()
-        cell = unit == "µs" and re.search(rf"[|,] {re.escape(number)}(, | \|)", results)
-        return time in results or bool(cell)
 
-    assert not (wrong := [time for time in times if not measured(time)]), f"not in benchmarks/RESULTS.md: {wrong}"
+def test_every_run_says_how_it_was_made() -> None:
+    for path in sorted(results.DATA.glob("*.jsonl")):
+        made, rows = results.read(path.stem)
+        assert {"command", "commit", "device", "driver", "date"} == set(made), path
+        assert all((made["command"], made["device"], made["date"])), path
+        assert rows, path
+        assert all(row["row"] for row in rows), path
 
 
 def test_the_pictures_are_those_of_the_schedules() -> None:
@@ -279,24 +274,17 @@ def test_the_charts_show_the_measured_numbers() -> None:
     assert [len(rows) for rows in ladders.values()] == [8, 7]
     for rows in ladders.values():
         for row in rows:
-            assert row.label in chart, f"{row.label} is not in docs/images/ladders.svg: python docs/figures.py"
+            assert row.label in chart, f"{row.label} is not in docs/images/ladders.svg: python -m docs.figures"
     chart = (ROOT / "docs" / "images" / "tuning.svg").read_text(encoding="utf-8")
     runs = figures["searches"]()
     assert runs
     for run in runs:
-        assert run.label in chart, f"{run.label} is not in docs/images/tuning.svg: python docs/figures.py"
+        assert run.label in chart, f"{run.label} is not in docs/images/tuning.svg: python -m docs.figures"
 
     chart = (ROOT / "docs" / "images" / "one-call.svg").read_text(encoding="utf-8")
     shipped = figures["shipped"]()
     assert len(shipped) > 20
     for row in shipped:
         text = row.ratios["float32"][1]
-        assert f"{text}×" in chart, f"{text}× is not in docs/images/one-call.svg: python docs/figures.py"
-        assert row.workload in chart
-
-    chart = (ROOT / "docs" / "images" / "convolutions.svg").read_text(encoding="utf-8")
-    matches = figures["matches"]()
-    assert len(matches) > 20
-    for row in matches:
-        assert f"{row.label}×" in chart, f"{row.label}× is not in docs/images/convolutions.svg: python docs/figures.py"
+        assert f"{text}×" in chart, f"{text}× is not in docs/images/one-call.svg: python -m docs.figures"
         assert row.workload in chart

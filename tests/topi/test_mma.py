@@ -308,7 +308,7 @@ def test_which_hardware_and_which_types_it_is_for():
     [("3xtf32", 32, 32, 149), ("3xtf32", 64, 32, 255), ("3xtf32_one", 32, 32, 116), ("3xtf32_one", 64, 32, 188)],
 )
 def test_registers_of_a_tile_are_those_that_ptxas_gives_it(atom: str, rows: int, columns: int, wanted: int) -> None:
-    """Both sets of partial sums count; `wanted` is what NVRTC says of the product of matrices in RESULTS.md."""
+    """Both sets of partial sums count; `wanted` is what NVRTC reports for `benchmarks.matmul`."""
     tile = MmaTile((2, rows), (2, columns), 32, 1, 3)
     assert abs(tile.registers(ATOMS[atom]) - wanted) <= 5
 

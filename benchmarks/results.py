@@ -1,0 +1,377 @@
+"""Writes RESULTS.md, and the tables of README.md, from benchmarks/data: python -m benchmarks.results [--check]
+
+    python -m benchmarks.results --take FOLDER/acceptance.jsonl
+
+stores a run of `benchmarks.acceptance` as data, and writes the page again. Each file of benchmarks/data holds one run:
+its first line names the command, the commit, the device, the driver and the date; every other line is one row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any, NamedTuple
+
+from tilewright.report.table import width
+
+FOLDER = Path(__file__).parent
+DATA, PAGE, README = FOLDER / "data", FOLDER / "RESULTS.md", FOLDER.parent / "README.md"
+MISSING = "–"
+Row = Mapping[str, Any]
+Cell = str | Callable[[Row], str]
+"""The key of a number, or a function of a row."""
+
+
+class Run(NamedTuple):
+    """A run of a benchmark: how it was made, and its rows."""
+
+    made: Row
+    rows: list[Row]
+
+
+def read(name: str) -> Run:
+    """Return the run that benchmarks/data/`name`.jsonl holds."""
+    first, *rows = map(json.loads, (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
+    return Run(first["run"], rows)
+
+
+def write(name: str, made: Row, rows: Sequence[Row]) -> None:
+    """Store a run; it replaces the one that the file held."""
+    keys = ("command", "commit", "device", "driver", "date")
+    lines = [{"run": {key: made.get(key) for key in keys}}, *rows]
+    text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+    (DATA / f"{name}.jsonl").write_text(text, encoding="utf-8")
+
+
+def number(value: Any) -> str:
+    """Return a number with three digits at least, thousands separated; a dash if it is missing."""
+    if value is None:
+        return MISSING
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1e}" if abs(value) < 1e-3 and value else f"{value:.2f}"
+
+
+def lines_of(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table of Markdown with aligned columns: words to the left, figures to the right."""
+    widths = [max(map(width, column)) for column in zip(heads, *rows, strict=True)]
+    rules = [f":{'-' * (widths[0] + 1)}", *(f"{'-' * (size + 1)}:" for size in widths[1:])]
+    body = (
+        f"| {cells[0]}{' ' * (widths[0] - width(cells[0]))} | "
+        + " | ".join(" " * (size - width(cell)) + cell for size, cell in zip(widths[1:], cells[1:], strict=True))
+        + " |"
+        for cells in (heads, *rows)
+    )
+    first, *others = body
+    return [first, f"|{'|'.join(rules)}|", *others]
+
+
+def plain(name: str, first: str, columns: Mapping[str, Cell]) -> list[str]:
+    """Return a table with a line for each row of a run."""
+    rows = [[str(row["row"]), *(shown(row, cell) for cell in columns.values())] for row in read(name).rows]
+    return lines_of([first, *columns], rows)
+
+
+def pivot(name: str, first: str, cell: Callable[[Row], str]) -> list[str]:
+    """Return a table with a line for each row and a column for each mode."""
+    rows = read(name).rows
+    modes = list(dict.fromkeys(row["mode"] for row in rows))
+    cells = {(row["row"], row["mode"]): cell(row) for row in rows}
+    names = dict.fromkeys(row["row"] for row in rows)
+    body = [[f"`{each}`", *(cells.get((each, mode), MISSING) for mode in modes)] for each in names]
+    return lines_of([first, *modes], body)
+
+
+def shown(row: Row, cell: Cell) -> str:
+    """Return the text of a cell."""
+    return number(row.get(cell)) if isinstance(cell, str) else cell(row)
+
+
+def ratio(above: str, below: str) -> Callable[[Row], str]:
+    """Return a cell that divides two numbers of a row."""
+    return lambda row: number(row[above] / row[below]) if row.get(above) and row.get(below) else MISSING
+
+
+def means() -> list[str]:
+    """Return PyTorch's time over ours per type: the geometric mean of depthwise and 1-D rows, and the least."""
+    rows = [row for row in read("shipped").rows if not row["row"].startswith(("grouped", "replk"))]
+    found = []
+    for mode in dict.fromkeys(row["mode"] for row in rows):
+        ratios = [row["pytorch_us"] / row["us"] for row in rows if row["mode"] == mode]
+        found.append(f"{mode} {geometric_mean(ratios):.2f} (least {min(ratios):.2f})")
+    return ["", f"Depthwise and 1-D rows, PyTorch ÷ ours, geometric means: {', '.join(found)}."]
+
+
+def curves() -> list[str]:
+    """Return the best GFLOPS of each search after given numbers of trials."""
+    rows = read("tuning-curves").rows
+    trials = sorted({int(count) for row in rows for count in row["gflops"]})
+    body = [
+        [row["row"], str(row["seed"]), *(number(row["gflops"].get(str(count))) for count in trials)] for row in rows
+    ]
+    return lines_of(["tuner", "seed", *map(str, trials)], body)
+
+
+class Section(NamedTuple):
+    """A section of the page: its title, the runs that it shows, a remark, and its table."""
+
+    title: str
+    names: Sequence[str]
+    remark: str
+    table: Callable[[], list[str]]
+
+
+def _ladder(name: str) -> Callable[[], list[str]]:
+    columns = {"H200, µs": "us", "document (T4), µs": "document_us", "registers": "registers"}
+    return lambda: plain(name, "rung", columns)
+
+
+SECTIONS = (
+    Section(
+        "Convolutions as shipped",
+        ["shipped"],
+        "Each cell: our time and PyTorch's in µs, their ratio, and our time with bias and ReLU over the time without. "
+        "PyTorch is the faster of both memory orders with `benchmark=True`. Rows below 16 MB are means over eight "
+        "places in memory.",
+        lambda: [*pivot("shipped", "workload", lambda row: f"{number(row['us'])}, {number(row['pytorch_us'])}, "
+                        f"{row['pytorch_us'] / row['us']:.2f}; {row['fused_ratio']:.2f}"), *means()],
+    ),
+    Section(
+        "The one-line call",
+        ["one-call"],
+        "A call allocates its output.",
+        lambda: plain("one-call", "figure", {"value": "value", "spread": "spread"}),
+    ),
+    Section(
+        "Whole models by `accelerate`",
+        ["models"],
+        "Each cell: PyTorch's time over the time after `accelerate`, in a CUDA graph and without one.",
+        lambda: pivot("models", "model", lambda row: f"{row['graph_ratio']:.2f}, {row['eager_ratio']:.2f}"),
+    ),
+    Section(
+        "Dense convolutions without records",
+        ["dense"],
+        "Each cell: the default configuration, the best known one, and cuDNN, in µs; the relative L2 error. Calls run "
+        "PyTorch's kernel if it is faster.",
+        lambda: pivot("dense", "layer", lambda row: f"{number(row['first_us'])}, {number(row['best_us'])}, "
+                      f"{number(row.get('cudnn_us'))}; {number(row['error'])}"),
+    ),
+    Section("1-D convolution document, 16,384 values, 32 weights", ["ladder-conv1d"], "", _ladder("ladder-conv1d")),
+    Section("Depthwise document, 3×4×16×32, 7×7", ["ladder-depthwise"], "", _ladder("ladder-depthwise")),
+    Section(
+        "Convolution document, HWCN 256×256×14×14 → 512, 3×3",
+        ["hwcn-steps"],
+        "The document's own GPU took 41.5 ms.",
+        lambda: plain("hwcn-steps", "step", {
+            "ms": "ms", "TFLOP/s": "tflops", "registers": "registers", "shared bytes": "shared_bytes"}),
+    ),
+    Section(
+        "Depthwise blog, 256 channels",
+        ["depthwise-document"],
+        "The document used a GTX 1080.",
+        lambda: plain("depthwise-document", "case", {
+            "H200, µs": "us", "document, µs": "document_us", "registers": "registers", "shared bytes": "shared_bytes"}),
+    ),
+    Section(
+        "Matrix products 4096³ on tensor cores",
+        ["matmul"],
+        "The error is the relative L2 distance from the product in float64.",
+        lambda: plain("matmul", "`intrin.mma`", {
+            "block, warp, terms × ring": "tile", "registers": "registers", "µs": "us", "TFLOP/s": "tflops",
+            "cuBLAS, µs": "cublas_us", "error": "error"}),
+    ),
+    Section(
+        "Reductions",
+        ["reductions"],
+        "General schedules of `topi`, nothing tuned, float32.",
+        lambda: plain("reductions", "operator", {
+            "size": "size", "ours, µs": "us", "PyTorch, µs": "pytorch_us", "ours ÷ PyTorch": ratio("us", "pytorch_us"),
+            "TB/s": "tb_s", "% of a copy": "of_copy_percent", "error": "error"}),
+    ),
+    Section(
+        "Tuning the layer of the tuning document, 1×512×7×7 → 512, 3×3",
+        ["tuning-curves"],
+        "Best GFLOPS after a number of trials; cuDNN in float32 reaches 2,160.",
+        curves,
+    ),
+    Section(
+        "CPU: depthwise and 1-D calls, channels last",
+        ["cpu-calls"],
+        "PyTorch's time over the call's, float32.",
+        lambda: plain("cpu-calls", "layer", {"one thread": "one_thread", "16 threads": "sixteen_threads"}),
+    ),
+    Section(
+        "CPU: layers of every kind",
+        ["cpu-layers"],
+        "PyTorch's time over ours, float32, one thread: geometric mean, least, and layers below 0.95.",
+        lambda: pivot("cpu-layers", "kind", lambda row: f"{row['mean']:.2f}, {row['least']:.2f}; {row['below_095']} of "
+                      f"{row['layers']}"),
+    ),
+    Section(
+        "CPU: programs of the schedule language",
+        ["cpu-programs"],
+        "The other library's time over ours, one thread.",
+        lambda: plain("cpu-programs", "program", {"beside": "beside", "ratio": "ratio", "ours": "ours"}),
+    ),
+    Section(
+        "Lowering, ms",
+        ["lowering"],
+        "",
+        lambda: plain("lowering", "program", {
+            "total": "total_ms", "bounds": "bounds_ms", "loops": "loops_ms", "passes": "passes_ms"}),
+    ),
+    Section(
+        "Compiling, ms",
+        ["compile"],
+        "",
+        lambda: plain("compile", "program", {
+            "target": "target", "lower": "lower_ms", "compile": "compile_ms", "first call": "first_call_ms"}),
+    ),
+    Section(
+        "A call of a built kernel, µs",
+        ["calls"],
+        "C = A + B with 4,096 values; a call includes all checks of its arguments.",
+        lambda: plain("calls", "target", {
+            "launch": "raw_us", "static sizes": "call_us", "symbolic sizes": "symbolic_us", "PyTorch": "pytorch_us"}),
+    ),
+    Section(
+        "Fleets",
+        ["fleet"],
+        "Simulated devices behind Dask's real scheduler.",
+        lambda: plain("fleet", "workers", {
+            "stretch": "stretch", "trials/s": "trials_s", "scheduler, ms per trial": "scheduler_ms",
+            "efficiency, %": "efficiency_percent"}),
+    ),
+)  # fmt: skip
+
+HEAD = """# Results
+
+This page is generated from [benchmarks/data](data) by `python -m benchmarks.results`: change the data, not the page.
+Times of kernels on a GPU are medians over CUDA graphs of 20 calls with random inputs and a warm L2 cache; every output
+was checked against float64 on poisoned memory. Both sides of a ratio were timed in turns in one process. Experiments
+that changed nothing, and the reasons, are in [docs/notes](../docs/notes/README.md)."""
+
+
+GPU_ROWS = (
+    ("depthwise 3×3, 1×256×96×96", "dw-256x96-k3", "float32"),
+    ("depthwise 3×3, 128×576×14×14, stride 2", "mbv2-b128-dw576x14s2", "float32"),
+    ("depthwise 5×5, 1×256×96×96, multiplier 2", "dw-256x96-k5-m2", "float32"),
+    ("depthwise 7×7, 128×96×56×56", "convnext-b128-dw96x56", "float32"),
+    ("the same in float16", "convnext-b128-dw96x56", "float16"),
+    ("depthwise 31×31, 32×128×56×56", "replk-b32-dw128x56-k31", "float32"),
+    ("the same in float16", "replk-b32-dw128x56-k31", "float16"),
+    ("causal 1-D, 12,288 channels × 16,384, 4 taps each", "dw1d-12288x16384-k4", "float32"),
+    ("the same in float16", "dw1d-12288x16384-k4", "float16"),
+    ("grouped 3×3, 16×256×28×28, 32 groups", "grouped-b16-256x28-g32", "float32"),
+    ("the same in float16", "grouped-b16-256x28-g32", "float16"),
+)
+CPU_ROWS = (
+    ("depthwise 3×3, 1×256×21×21", "dw-256x21-k3"),
+    ("depthwise 3×3, 1×256×96×96", "dw-256x96-k3"),
+    ("depthwise 5×5, 1×256×96×96, multiplier 2", "dw-256x96-k5-m2"),
+    ("depthwise 7×7, 1×96×56×56", "convnext-b1-dw96x56"),
+    ("1-D, 8×512×4096, 31 taps", "dw1d-512x4096-k31"),
+    ("1-D, 64×768×1024, 7 taps", "dw1d-768x1024-k7"),
+)
+
+
+DENSE_ROWS = {
+    "r50-b1-l3.3x3": "dense 3×3, 1×256×14×14 → 256",
+    "doc-hwcn": "dense 3×3, 256×256×14×14 → 512: calls run PyTorch's",
+}
+
+
+def gpu_table() -> list[str]:
+    """Return the table of the README with calls on a GPU."""
+    known = {(row["row"], row["mode"]): row for row in read("shipped").rows}
+    body = []
+    for label, row, mode in GPU_ROWS:
+        ours, theirs = (known[row, mode][key] for key in ("us", "pytorch_us"))
+        body.append([label, f"{number(ours)} µs", f"{number(theirs)} µs", f"{theirs / ours:.1f}"])
+    for row in read("dense").rows:
+        if row["mode"] == "fp32" and row["row"] in DENSE_ROWS:
+            ours, theirs = row["best_us"], row["cudnn_us"]
+            label = DENSE_ROWS[row["row"]]
+            body.append([label, f"{number(ours)} µs", f"{number(theirs)} µs", f"{theirs / ours:.1f}"])
+    return lines_of(
+        [f"one {read('shipped').made['device']}, one call", "Tilewright", "PyTorch (cuDNN)", "times as fast"], body
+    )
+
+
+def cpu_table() -> list[str]:
+    """Return the table of the README with calls on a CPU."""
+    known = {row["row"]: row for row in read("cpu-calls").rows}
+    body = [[label, *(number(known[row][key]) for key in ("one_thread", "sixteen_threads"))] for label, row in CPU_ROWS]
+    return lines_of(["PyTorch's time ÷ Tilewright's, CPU, channels last, float32", "1 thread", "16 threads"], body)
+
+
+BLOCKS = {"gpu": gpu_table, "cpu": cpu_table}
+"""Tables that stand in README.md between `<!-- figures: NAME -->` and `<!-- end -->`."""
+
+
+def readme(text: str) -> str:
+    """Return the text of README.md with its tables of figures written anew."""
+    for name, made in BLOCKS.items():
+        begin, end = f"<!-- figures: {name} -->\n", "<!-- end -->"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n" + "\n".join(made()) + f"\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def page() -> str:
+    """Return the text of RESULTS.md."""
+    parts = [HEAD]
+    for section in SECTIONS:
+        made = [read(name).made for name in section.names]
+        runs = "; ".join(f"`{one['command']}`, {one['device']}, {one['date']}, {one['commit']}" for one in made)
+        parts.append("\n".join(["", f"## {section.title}", f"{section.remark} ({runs})".strip(), "", *section.table()]))
+    return "\n".join(parts) + "\n"
+
+
+def take(path: Path) -> None:
+    """Store the parts `rows` and `models` of a run of `benchmarks.acceptance`."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for part, name, row_of in (("rows", "shipped", _shipped), ("models", "models", _model)):
+        own = [line for line in lines if line["part"] == part]
+        if own:
+            made = read(name).made
+            write(name, {**made, **{key: own[-1].get(key) for key in ("commit", "device", "driver", "date")}},
+                  [row_of(line["unit"], line["values"]) for line in own])  # fmt: skip
+
+
+def _shipped(unit: str, values: Row) -> Row:
+    mode, row = unit.split()
+    times = {"us": round(values["untuned_us"], 2), "pytorch_us": round(values["pytorch"], 2)}
+    return {"row": row, "mode": mode, **times, "fused_ratio": round(values["fused"], 2)}
+
+
+def _model(unit: str, values: Row) -> Row:
+    name, mode, batch = unit.split()[:3]
+    ratios = {"graph_ratio": round(values["graph"], 2), "eager_ratio": round(values["eager"], 2)}
+    return {"row": f"{name}, {mode}", "mode": f"batch {batch}", **ratios}
+
+
+def main() -> int:
+    """Write the page, or compare it with the data."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
+    parser.add_argument("--take", type=Path, help="store a run of benchmarks.acceptance first")
+    given = parser.parse_args()
+    if given.take:
+        take(given.take)
+    front = README.read_text(encoding="utf-8")
+    if given.check:
+        return int((PAGE.read_text(encoding="utf-8"), front) != (page(), readme(front)))
+    PAGE.write_text(page(), encoding="utf-8")
+    README.write_text(readme(front), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
