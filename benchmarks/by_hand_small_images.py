@@ -8,7 +8,7 @@ best ones, and the best of each way to load and of each number of copies, are th
 memory orders, and with the first configurations of `topi/depthwise.planes`, which generates such kernels. A line has
 the time, PyTorch's time divided by it, and the time at the rate of a copy divided by it.
 
-docs/notes/planes.md has their times on an H200; `tests/benchmarks/test_by_hand_small_images.py` compiles and emulates them.
+docs/notes/planes.md has their times on an H200; `tests/benchmarks/test_by_hand_small_images.py` compiles them.
 """
 
 from __future__ import annotations
