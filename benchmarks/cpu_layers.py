@@ -27,11 +27,12 @@ from benchmarks.untuned import LIMITS
 from tilewright.functional import torch_native, torch_tensors
 from tilewright.functional.plans import OURS, Decision, Plan, plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
-from tilewright.functional.rivals import cpu_device, is_faster, vector_bytes
+from tilewright.functional.rivals import cpu_device, is_faster
 from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import tensors
 from tilewright.report.table import Column, table
 from tilewright.runtime.device import cpu
+from tilewright.topi.templates.processor import instruction_set
 
 Clock = Callable[[], float]
 SECONDS = 0.2
@@ -75,21 +76,28 @@ def layers(dtype: str, layout: str, drawn: int) -> Iterator[Problem]:
 def sides(problem: Problem) -> tuple[Callable[[], Any], Callable[[], Any], float]:
     """What runs our kernel and PyTorch's, each with a new result; and the relative error of ours."""
     x, weight, bias, residual = tensors(problem, cpu())
-    plan = plan_for(problem, cpu(), "")
-    program = program_of(Plan(problem, cpu(), Decision(OURS), plan.executable, "measured"))
-    last = torch.channels_last if problem.layout == "NHWC" else torch.contiguous_format
-    given = [a.data_ptr() for a in (x, weight, bias, residual) if a is not None]
-
-    def ours() -> Any:
-        made = torch.empty(problem.out_shape, dtype=x.dtype, memory_format=last)
-        torch_tensors.launch(program, [*given, made.data_ptr()], x)
-        return made
-
+    ours = ours_alone(problem, x, weight, bias, residual)
     name = {CONV: "conv2d", TRANSPOSED: "conv_transpose2d"}.get(problem.op, problem.op)
     compute = torch_native.computed(problem, name, None)
     exact = compute(*(None if a is None else a.double() for a in (x, weight, bias, residual)))
     error = float((ours().double() - exact).norm() / exact.norm())
     return ours, lambda: compute(x, weight, bias, residual), error
+
+
+def ours_alone(problem: Problem, *given: Any) -> Callable[[], Any]:
+    """What runs our kernel on given tensors, or on random ones, whatever a call would run."""
+    arrays = list(given) or tensors(problem, cpu())
+    plan = plan_for(problem, cpu(), "")
+    program = program_of(Plan(problem, cpu(), Decision(OURS), plan.executable, "measured"))
+    last = torch.channels_last if problem.layout == "NHWC" else torch.contiguous_format
+    addresses = [a.data_ptr() for a in arrays if a is not None]
+
+    def run() -> Any:
+        made = torch.empty(problem.out_shape, dtype=arrays[0].dtype, memory_format=last)
+        torch_tensors.launch(program, [*addresses, made.data_ptr()], arrays[0])
+        return made
+
+    return run
 
 
 def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], clock: Clock) -> tuple[float, float]:
@@ -139,7 +147,7 @@ def main() -> None:
         kinds.setdefault(kind(problem), []).append((their / mine, kept))
         if min(mine, their) >= SHORT:
             times = {"ours": float(f"{mine:.4g}"), "theirs": float(f"{their:.4g}")}
-            rows.append({"problem": problem.described(), "device": cpu_device(vector_bytes()), **times})
+            rows.append({"problem": problem.described(), "device": cpu_device(instruction_set()), **times})
     if given.rivals is not None:
         write_rivals(given.rivals, rows)
     lines = [summary(what, own) for what, own in kinds.items()]

@@ -15,10 +15,10 @@ from tilewright.functional.rivals import (
     is_faster,
     known_on_cpu,
     table,
-    vector_bytes,
     verdict,
 )  # fmt: skip
 from tilewright.runtime.device import cpu
+from tilewright.topi.templates.processor import instruction_set
 
 KNOWN = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC")
 SLOWER = Measured(KNOWN, "a GPU", 3e-6, 2e-6)
@@ -77,14 +77,14 @@ def test_the_table_that_ships() -> None:
     assert distance(known[0].problem, known[0].problem) == 0
 
 
-@pytest.mark.parametrize("vectors", [32, 64])
-def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu(vectors: int) -> None:
+@pytest.mark.parametrize("instructions", ["AVX2", "AVX-512"])
+def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu(instructions: str) -> None:
     """Those that PyTorch computes faster are its own, as they are on a GPU."""
-    known = [one for one in table() if one.device == cpu_device(vectors)]
+    known = [one for one in table() if one.device == cpu_device(instructions)]
     assert len({one.problem for one in known}) == len(known) > 100
     for one in known:
-        assert bool(verdict(one.problem, known_on_cpu(one.problem.dtype, vectors))) is (one.ratio > 1.03)
-    here = known_on_cpu("float32", vector_bytes())
+        assert bool(verdict(one.problem, known_on_cpu(one.problem.dtype, instructions))) is (one.ratio > 1.03)
+    here = known_on_cpu("float32", instruction_set())
     assert bool(is_faster(here[0].problem, cpu())) is (here[0].ratio > 1.03)
 
 
@@ -110,10 +110,10 @@ def test_layers_that_are_not_alike_decide_a_matrix_product_only_where_they_are_c
     assert verdict(dense, [depthwise], 1.3, from_afar=True), "it is of another kind"
 
 
-def test_processors_with_the_same_vectors_decide_a_layer_on_a_cpu() -> None:
-    for vectors in (32, 64):
-        known = known_on_cpu("float32", vectors)
-        assert {one.device for one in known} == {cpu_device(vectors)}
+def test_processors_with_the_same_instructions_decide_a_layer_on_a_cpu() -> None:
+    for instructions in ("AVX2", "AVX-512"):
+        known = known_on_cpu("float32", instructions)
+        assert {one.device for one in known} == {cpu_device(instructions)}
         assert {one.problem.dtype for one in known} == {"float32"}
-    nobodys = known_on_cpu("float32", 8)
-    assert {one.device for one in nobodys} == {cpu_device(32), cpu_device(64)}  # better than nothing
+    nobodys = known_on_cpu("float32", "SSE")
+    assert {one.device for one in nobodys} == {cpu_device("AVX2"), cpu_device("AVX-512")}  # better than nothing

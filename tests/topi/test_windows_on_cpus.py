@@ -84,3 +84,47 @@ def test_vectors_of_near_groups(channels: int, filters: int, groups: int, near: 
     own = filters // groups
     assert lanes > own if near else lanes <= max(own, 16)
     check(built(CONV2D, of), of)
+
+
+LONG = [
+    {"kernel": (1, 4096), "layout": "NCHW"},
+    {"kernel": (1, 4096), "padding": (0, 2048), "layout": "NHWC"},
+    {"kernel": (1, 4096), "padding": (0, 2048), "layout": "NCHW", "groups": 4},
+    {"kernel": (1, 4096), "layout": "NHWC", "groups": 4},
+    {"kernel": (1, 4096), "padding": (0, 2048), "layout": "NHWC", "groups": 1},
+    {"kernel": (2, 1100), "padding": (0, 300), "layout": "NCHW"},
+]
+
+
+@pytest.mark.parametrize("options", LONG, ids=str)
+def test_programs_of_long_windows_are_short(options: dict[str, Any]) -> None:
+    """A copy for each tap would take LLVM a minute, or be refused."""
+    groups = options.get("groups", 16)
+    shape = (1, 16, options["kernel"][0], 5000)
+    given = {name: value for name, value in options.items() if name != "groups"}
+    family = DEPTHWISE if groups == 16 else CONV2D
+    of = Depthwise.of(shape, **given) if groups == 16 else Conv2d.of(shape, 16, groups=groups, **given)
+    template = cheapest([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
+    schedule, args = template.program(template.first(of.args, LLVM), of, LLVM, Epilogue())
+    assert str(tw.lower(schedule, args, simple_mode=True)).count("\n") < 300
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("groups", [8, 2, 1])
+def test_long_windows(groups: int, layout: str, dtype: str) -> None:
+    """Taps and columns that no unrolling and no vector divides."""
+    given: dict[str, Any] = {"kernel": (1, 131), "padding": (0, 7), "dtype": dtype, "layout": layout}
+    shape = (1, 8, 1, 333)
+    if groups == 8:
+        check(built(DEPTHWISE, Depthwise.of(shape, **given)), Depthwise.of(shape, **given))
+    else:
+        of = Conv2d.of(shape, 8, groups=groups, **given)
+        check(built(CONV2D, of), of)
+
+
+@pytest.mark.parametrize(("name", "lanes"), [("znver4", 64), ("haswell", 64), ("x86-64", 32)])
+def test_taps_of_a_long_row_serve_several_vectors(name: str, lanes: int) -> None:
+    of = Depthwise.of((1, 16, 1, 16000), (1, 128), padding=0)
+    config = DEPTHWISE.first(of.args, Target(f"llvm -mcpu={name}"))
+    assert config["tile_x"].size[-1] == lanes

@@ -198,6 +198,9 @@ OPENCL: dict[str, Hardware] = {
 
 # Processors.
 
+LLVM_UNROLLED_STORES = 256
+"""Vectors that LLVM's copies of a loop store: enough for neighbouring copies to share what they load."""
+
 _PLAIN_LEVELS = (
     Level("grid", _LARGEST, (_LARGEST, _LARGEST, _LARGEST)),
     Level("block", 1, (1, 1, 1)),
@@ -223,6 +226,7 @@ def _x86(name: str, vector_bytes: int, registers: int, shapes: tuple[MatrixShape
         shapes,
         vector_bytes=vector_bytes,
         most_lanes=4096,
+        marked_stores=LLVM_UNROLLED_STORES,
         launches_grids=False,
     )
 

@@ -227,6 +227,8 @@ class Hardware:
     most_unrolled_stores: int = 8192
     """Stores that the unrolled loops of one function may become together, a long vector counted as several; beyond
     it, compiling takes minutes."""
+    marked_stores: int = 0
+    """Stores that a loop becomes at most when the back end's compiler unrolls it, counted as above; 0: any number."""
     launches_grids: bool = True
     """Whether programs run as kernels over a grid of blocks."""
 

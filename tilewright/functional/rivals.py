@@ -15,8 +15,7 @@ from math import exp, inf, log, log2, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.target import Target
-from ..topi.templates.processor import VectorRegisters
+from ..topi.templates.processor import instruction_set
 from .problem import CONV, Problem
 
 if TYPE_CHECKING:
@@ -90,27 +89,22 @@ def table() -> tuple[Measured, ...]:
 def is_faster(problem: Problem, on: Device) -> str:
     """Return why the library's own kernel is the choice for a problem; "" if ours is."""
     if on.kind == "cpu":
-        return verdict(problem, known_on_cpu(problem.dtype, vector_bytes()), _FASTER_ON_CPU, from_afar=True)
+        return verdict(problem, known_on_cpu(problem.dtype, instruction_set()), _FASTER_ON_CPU, from_afar=True)
     return verdict(problem, [one for one in table() if not one.device.startswith("cpu")])
 
 
-def known_on_cpu(dtype: str, vectors: int) -> list[Measured]:
-    """Return the layers of a type that were measured on processors with vectors of so many bytes; if none, on others.
+def known_on_cpu(dtype: str, instructions: str) -> list[Measured]:
+    """Return the layers of a type that were measured with an instruction set; if there are none, with others.
 
-    A library has fast kernels of some types and for some vectors, and none of others.
+    A library has fast kernels of some types and for some instructions, and none of others.
     """
     known = [one for one in table() if one.device.startswith("cpu") and one.problem.dtype == dtype]
-    return [one for one in known if one.device == cpu_device(vectors)] or known
+    return [one for one in known if one.device == cpu_device(instructions)] or known
 
 
-def cpu_device(vectors: int) -> str:
+def cpu_device(instructions: str) -> str:
     """The name of a processor in the table: what kernels of either library depend on most."""
-    return f"cpu, vectors of {vectors} bytes"
-
-
-def vector_bytes() -> int:
-    """The bytes of a vector register of this machine's processor."""
-    return VectorRegisters.of(Target("llvm")).bytes
+    return f"cpu, {instructions}"
 
 
 def verdict(problem: Problem, known: Iterable[Measured], by_others: float = _FASTER, from_afar: bool = False) -> str:

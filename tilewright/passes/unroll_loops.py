@@ -49,6 +49,8 @@ class _Policy:
     explicit: bool = True
     vector_bytes: int = 16
     """The bytes that the hardware stores at once."""
+    marked_stores: int = 0
+    """Stores that a loop becomes at most when the back end's compiler unrolls it; 0: any number."""
 
 
 @dataclass
@@ -66,11 +68,11 @@ class _Weight:
     copies: int = 0
     longest: tuple[int, For | None] = (0, None)
 
-    def unroll(self, loop: For, extent: int) -> None:
-        """Count a loop that is unrolled."""
+    def unroll(self, loop: For, extent: int, most: int = 0) -> None:
+        """Count a loop that is unrolled, into `most` stores if that is not 0."""
         self.steps *= extent
         self.unrolled += 1
-        self.size *= extent
+        self.size = min(self.size * extent, max(self.size, most)) if most else self.size * extent
         self.copies = self.size
         if extent > 1 and self.size > self.longest[0]:
             self.longest = self.size, loop
@@ -94,7 +96,10 @@ def unroll_loops(function: Function, target: Target, options: Options) -> Functi
     Raises UserError for a loop whose extent is not constant, and where more stores would be unrolled than
     `most_unrolled_stores` of the hardware.
     """
-    policy = _Policy(options.unroll_step, options.explicit_unroll, target.hardware.vector_bytes)
+    hardware = target.hardware
+    policy = _Policy(
+        options.unroll_step, options.explicit_unroll, hardware.vector_bytes, marked_stores=hardware.marked_stores
+    )
     weight = _Weight()
     chosen: set[Var] = set()
     body = _decide(function.body, policy, weight, chosen)
@@ -152,7 +157,7 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight, chosen: set[Var]) 
     if serial and extent >= 0 and weight.loops == 0 and weight.unrolled <= MAX_AUTO_DEPTH:
         unrolls = extent * weight.steps <= policy.max_step
     if unrolls:
-        weight.unroll(stmt, extent)
+        weight.unroll(stmt, extent, 0 if policy.explicit else policy.marked_stores)
     elif not once:
         weight.loops += 1
     if unrolls and policy.explicit and not isinstance(stmt.min, IntImm):  # loop normalisation: it begins at 0

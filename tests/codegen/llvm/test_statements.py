@@ -148,6 +148,16 @@ def test_unrolled_loops_are_marked_for_llvm() -> None:
     np.testing.assert_array_equal(call(module, [], 8, "float32"), np.arange(8))
 
 
+def test_long_loops_are_unrolled_in_parts() -> None:
+    """Under `unroll_explicit=0`, even a loop of more stores than programs may be written out to."""
+    a, i, j = flat("a", 80_000), Var("i"), Var("j")
+    inner = loop(j, 8, Store(a, (i * 8 + j,), op.cast("float32", i * 8 + j)), LoopKind.UNROLLED)
+    hinted = For(i, op.const(0), op.const(10_000), LoopKind.UNROLLED, None, (("unroll_explicit", 0),), inner)
+    module = build(hinted, a)
+    assert '"llvm.loop.unroll.count", i32 32' in module.get_source("ll")
+    np.testing.assert_array_equal(call(module, [], 80_000, "float32"), np.arange(80_000))
+
+
 def test_multiplication_and_addition_are_one_rounding_unless_told_otherwise() -> None:
     x = np.array([1 + 2.0**-12], "float32")
     value = lambda v: v * v - (1 + 2.0**-11)

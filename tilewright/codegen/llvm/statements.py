@@ -40,11 +40,11 @@ from .mathlib import MathLibrary
 from .memory import Memory
 from .tasks import KEYS, Tasks, write_dealt, write_marked
 from .types import LLVMValue, immediate, memory_type, value_type
+from .unrolling import unroll_hint
 from .writer import FunctionWriter, ModuleWriter
 
 STACK_BYTES = 64 * 1024
 """Bytes of scratch memory that one function keeps on the stack: the rest, and unknown sizes, go to the heap."""
-_FULL_UNROLL = 64
 ONE = LLVMValue("i64", "1")
 
 
@@ -260,10 +260,7 @@ class BodyWriter:
     def _hint(self, s: For) -> str:
         if s.kind is not LoopKind.UNROLLED:
             return ""
-        extent = immediate(s.extent)
-        full = extent is not None and extent <= _FULL_UNROLL
-        hint = '"llvm.loop.unroll.full"' if full else '"llvm.loop.unroll.enable"'
-        return f", !llvm.loop {self.module.loop_hint(hint)}"
+        return f", !llvm.loop {self.module.loop_hint(unroll_hint(s))}"
 
     def _parallel(self, s: For) -> None:
         with self.expr.scope():

@@ -18,16 +18,17 @@ from ...tune.space.space import Space
 from .convolutions import Conv1d, Conv2d, Depthwise
 from .declarations import sums_of
 from .processor import AVX512, VectorRegisters
-from .schedule_helpers import tile_knob
+from .schedule_helpers import tile_knob, unroll_window
 from .template import ScheduleStrategy, plain
 from .tensors import Tensors
 from .workload import sum_dtype
 
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
-_FEW, _SMALL_WINDOW, _WRITTEN_OUT, _WHOLE_ROW = 9, 25, 64, 32
-"""Products for which it does not pay to write out the input of columns that lie apart; those of a small window; those
-that are written out; and columns that make one vector whatever the window."""
+_FEW, _LONG, _SMALL_WINDOW, _WRITTEN_OUT, _WHOLE_ROW = 9, 24, 25, 64, 32
+"""Products for which it does not pay to write out the input of columns that lie apart; those from which on a single row
+is cut into several vectors at a time, whose taps are the same; those of a small window; those that are written out; and
+columns that make one vector whatever the window."""
 
 
 def _vectors(name: str, extent: int) -> SplitKnob:
@@ -116,8 +117,7 @@ def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t
         channels = config["tile_rc"].apply(s, sums, channels[0])
     _, c, y, x = sums.op.axis
     s[sums].reorder(*channels, ry, rx, c, y, x)
-    for axis in [c, y, *[rx, ry][: config["unroll_kernel"].val]]:
-        s[sums].unroll(axis)
+    unroll_window(s, sums, [ry, rx][2 - config["unroll_kernel"].val :], [c, y])
     s[sums].vectorize(x)
 
 
@@ -141,6 +141,8 @@ def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters = AVX512) ->
         most = max(1, registers.room(of.dtype) // columns)
         lanes, several = columns, 2 if written_out else 1
         rows = min(most, 4 if columns <= (_WHOLE_ROW // 2 if apart else _WHOLE_ROW) else several)
+    elif of.out_shape[2] == 1 and taps >= _LONG:
+        lanes, rows = min(_LANES[-1], registers.room(of.dtype)), 1
     else:
         lanes, rows = min((16, 8), key=lambda n: -(-columns // n) * n), 4
     unrolled = 2 if small or (written_out and whole) else 1

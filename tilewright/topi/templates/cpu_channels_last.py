@@ -23,6 +23,7 @@ from .declarations import sums_of
 from .images import Images
 from .layouts import from_layout
 from .processor import AVX512, VectorRegisters, exceeds_caches
+from .schedule_helpers import unroll_window
 from .template import ScheduleStrategy
 from .tensors import Tensors
 
@@ -44,6 +45,8 @@ _LONG = 64
 threads, times some."""
 _ROWS = 64
 """Rows of results of all images up to which tiles of columns are a thread's turn, too: lines have a row an image."""
+_IN_PARTS = 64
+"""Taps of a row from which on its border is written out, too: a loop over them would test it again for each."""
 _MANY_TAPS = 36
 """Products of a window from which on the work around a tile counts little: with 25, tiles of half as many columns take
 1.2 times as long; with 49, which registers hold, 0.88 times."""
@@ -114,9 +117,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     *channels, ry, rx = s[sums].op.reduce_axis
     n, y, x, c = s[sums].op.axis
     s[sums].reorder(*channels, ry, rx, n, y, x, c)
-    s[sums].unroll(x)
-    if config["unroll_kernel"].val:
-        s[sums].unroll(rx)
+    unroll_window(s, sums, [rx] if config["unroll_kernel"].val else [], [x])
     s[sums].vectorize(c)
 
 
@@ -188,7 +189,7 @@ def usual(of: Images, registers: VectorRegisters = AVX512) -> dict[str, Any]:
     if alone and prod(of.kernel) >= _MANY_TAPS:
         fit = [n for n in fit if _stays(of, n, lanes, registers)] or fit
     tile = min(fit, key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # each loads its weights
-    stored = of.shape[1] // of.groups > _FEW
+    stored = of.shape[1] // of.groups > _FEW or (any(of.padding) and of.kernel[1] > _IN_PARTS)
     return {"tile_c": [lanes], "tile_x": [tile], "unroll_kernel": 1, "store_padding": stored}
 
 

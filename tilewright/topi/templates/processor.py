@@ -38,6 +38,14 @@ class VectorRegisters:
         return VectorRegisters(row.multiprocessor.registers // lanes, row.vector_bytes)
 
 
+def instruction_set() -> str:
+    """The widest instructions of this machine's processor that kernels of convolutions use: AVX2, AVX-512 or AMX."""
+    here = host_processor()
+    if "+amx-bf16" in here.features.split(","):
+        return "AMX"
+    return "AVX-512" if VectorRegisters.of(Target("llvm")).bytes == AVX512.bytes else "AVX2"
+
+
 AVX512 = VectorRegisters(32, 64)
 """Where nothing is known of the processor."""
 

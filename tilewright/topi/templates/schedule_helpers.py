@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from ...core.target import Target
@@ -12,6 +13,8 @@ from ...tune.space.knobs import SplitKnob, split_knob
 
 _LARGEST_PRIME = 16
 _LARGEST_SIZE = 256
+_WRITTEN_OUT = 64
+"""Copies of a loop's body that a program has at most; longer loops are left to LLVM, which unrolls a part of them."""
 GPU = Target("cuda").hardware
 """What first configurations and spaces, which are the same for every GPU, are made for."""
 GRID_LIMIT = GPU.grid.extents[1]
@@ -66,3 +69,20 @@ def written_out(s: ScheduleHandle, tensor: Any, axis: IterVar, steps: int, expli
     """How far the loops below an axis are unrolled: up to so many steps, by us (`explicit`) or the compiler."""
     s[tensor].pragma(axis, "auto_unroll_max_step", steps)
     s[tensor].pragma(axis, "unroll_explicit", explicit)
+
+
+def unroll_window(s: ScheduleHandle, tensor: Any, window: Sequence[IterVar], tile: Sequence[IterVar]) -> None:
+    """Unroll loops over a window, outermost first, and the tile of sums inside them, on a CPU.
+
+    A window of thousands of taps would take a compiler minutes, so the program keeps a loop over its innermost axis.
+    """
+    extents = [int(axis.dom.extent) for axis in window if axis.dom is not None]
+    in_parts = bool(window) and extents[-1] > _WRITTEN_OUT
+    for axis in tile:
+        s[tensor].unroll(axis)
+        if in_parts:
+            s[tensor].pragma(axis, "unroll_explicit", 1)
+    for axis in window if prod(extents) <= _WRITTEN_OUT else window[-1:]:
+        s[tensor].unroll(axis)
+    if in_parts:
+        s[tensor].pragma(window[-1], "unroll_explicit", 0)

@@ -1,0 +1,308 @@
+"""Random layers on a CPU, the one-line call beside PyTorch's: python -m benchmarks.random_layers [--count N] [--seed S]
+
+Operators, sizes, windows, types and memory orders are drawn at random, sizes by their logarithm. Both sides run on one
+thread on the same tensors, in turns, by the processor time of that thread: medians of 11 rounds. Layers on which
+PyTorch takes less than 20 µs are drawn anew. A layer whose call is below 0.9 of PyTorch's speed is measured twice more;
+it is slow if it is below 0.9 each time. The command names slow layers and ends with their share.
+
+`--jobs N` measures on N processors at once. `--kernels` times our kernel too where the call runs PyTorch's, and `--out
+FILE` writes all times, a line of JSON per layer: `benchmarks.fit_rates` makes the table of decisions from them.
+`--vectors 32` leaves AVX-512 and AMX out on both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import random
+import re
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+
+ROUNDS, SHORTEST, SLOW, REPEATS = 11, 20e-6, 0.9, 3
+_ROUND = 60e-6
+"""Seconds that a round takes at least."""
+_MOST_FLOP, _MOST_ELEMENTS = 3e8, 3_000_000
+_TYPES = ("float32", "float32", "float32", "bfloat16", "float16", "float64")
+Call = Callable[[], Any]
+
+
+# Drawing
+
+
+def draw(rng: random.Random, dtype: str = "", layout: str = "") -> Problem:
+    """Return a random layer."""
+    while True:
+        found = _drawn(rng, dtype or rng.choice(_TYPES), layout or rng.choice(("NCHW", "NHWC")))
+        elements = prod(found.shape) + prod(found.out_shape) + (prod(found.weights_shape) if found.has_weights else 0)
+        if min(found.places) > 0 and found.flop <= _MOST_FLOP and elements <= _MOST_ELEMENTS:
+            return found
+
+
+def _drawn(rng: random.Random, dtype: str, layout: str) -> Problem:
+    op = rng.choice([CONV] * 7 + [TRANSPOSED, MAX_POOL, AVG_POOL])
+    line = op != TRANSPOSED and rng.random() < 0.3
+    batch = _size(rng, 1, 64)
+    height, width = (1, _size(rng, 64, 16384)) if line else (_size(rng, 4, 128), _size(rng, 4, 128))
+    if not line and rng.random() < 0.6:
+        height = width
+    channels, filters, groups = _channels(rng, op)
+    taps = _size(rng, 1, min(width, 2048)) if line and rng.random() < 0.5 else rng.choice((1, 2, 3, 3, 3, 4, 5, 7, 9))
+    if not line and rng.random() < 0.15:
+        taps = rng.choice((11, 13, 15, 21, 31))
+    kernel = (1 if line else taps if rng.random() < 0.8 else rng.choice((1, 3, 5)), taps)
+    steps = rng.choice((1, 1, 1, 2, 2, 3)) if op == CONV else rng.choice((1, 2, 2, 3))
+    apart = rng.choice((1, 1, 1, 1, 1, 2, 3)) if op in (CONV, MAX_POOL) else 1
+    rows, down = (1, 1) if line else (steps, apart)
+    zeros = _zeros(rng, op, kernel, (down, apart))
+    bias = op in (CONV, TRANSPOSED) and rng.random() < 0.5
+    return Problem(op, (batch, channels, height, width), filters, kernel, (rows, steps), (*zeros, *zeros),
+                   (down, apart), groups, dtype, layout, bias=bias)  # fmt: skip
+
+
+def _zeros(rng: random.Random, op: str, kernel: tuple[int, int], dilation: tuple[int, int]) -> tuple[int, int]:
+    """The padding of either end: none, or as much as keeps the extent; half a window of a pool."""
+    if rng.random() < 0.35:
+        return 0, 0
+    if op in (MAX_POOL, AVG_POOL):
+        return kernel[0] // 2, kernel[1] // 2
+    return (kernel[0] - 1) * dilation[0] // 2, (kernel[1] - 1) * dilation[1] // 2
+
+
+def _channels(rng: random.Random, op: str) -> tuple[int, int, int]:
+    """Channels, filters and groups."""
+    if op in (MAX_POOL, AVG_POOL):
+        channels = _even(rng, _size(rng, 1, 512))
+        return channels, channels, channels
+    kind = rng.choice(("depthwise", "depthwise", "multiplied", "grouped", "dense", "dense"))
+    if kind in ("depthwise", "multiplied"):
+        channels = _even(rng, _size(rng, 1, 768))
+        return channels, channels * (rng.choice((2, 3, 4)) if kind == "multiplied" else 1), channels
+    if kind == "grouped":
+        groups, own = _size(rng, 2, 64), _size(rng, 2, 32)
+        return groups * own, groups * (own if rng.random() < 0.7 else _size(rng, 1, 32)), groups
+    return _even(rng, _size(rng, 1, 512)), _even(rng, _size(rng, 1, 512)), 1
+
+
+def _size(rng: random.Random, least: int, most: int) -> int:
+    """A whole number, by its logarithm."""
+    return round(math.exp(rng.uniform(math.log(least), math.log(most))))
+
+
+def _even(rng: random.Random, channels: int) -> int:
+    """Most networks have multiples of eight channels."""
+    return -(-channels // 8) * 8 if channels >= 8 and rng.random() < 0.7 else channels
+
+
+# Measuring
+
+
+def prepare(vectors: int) -> None:
+    """Make this process run one thread on both sides, and vectors of at most so many bytes."""
+    if vectors == 32:
+        os.environ.update(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2")
+    import torch
+
+    from benchmarks.cpu_calls import keep_memory
+    from tilewright.codegen.llvm import compile as llvm
+    from tilewright.functional import fingerprint
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    keep_memory()
+    if vectors == 32:
+        here = llvm.host_processor("x86-64-v3", "+fma,+avx2,+f16c")
+        llvm.host_processor = lambda *_: here
+        plain = fingerprint.machine
+        fingerprint.machine = lambda on: f"{plain(on)} AVX2"
+
+
+def calls(problem: Problem) -> tuple[Call, Call]:
+    """The one-line call and PyTorch's, on the same tensors."""
+    import torch
+    from torch.nn import functional
+
+    import tilewright as tw
+    from tilewright.functional.torch_timing import tensors
+    from tilewright.runtime.device import cpu
+
+    x, w, bias, _ = tensors(problem, cpu())
+    (top, left, *_), (kernel, stride, apart) = problem.padding, (problem.kernel, problem.stride, problem.dilation)
+    one, two = torch.nn.functional, tw
+    if problem.op == CONV and problem.kernel[0] == problem.shape[2] == 1 and problem.layout == "NCHW":
+        x, w = x.squeeze(2), w.squeeze(2)
+        given = {"stride": stride[1], "padding": left, "dilation": apart[1], "groups": problem.groups}
+        return partial(two.conv1d, x, w, bias, **given), partial(one.conv1d, x, w, bias, **given)
+    if problem.op == CONV:
+        given = {"stride": stride, "padding": (top, left), "dilation": apart, "groups": problem.groups}
+        return partial(two.conv2d, x, w, bias, **given), partial(one.conv2d, x, w, bias, **given)
+    if problem.op == TRANSPOSED:
+        given = {"stride": stride, "padding": (top, left), "groups": problem.groups}
+        return partial(two.conv_transpose2d, x, w, bias, **given), partial(one.conv_transpose2d, x, w, bias, **given)
+    given = {"stride": stride, "padding": (top, left)}
+    given |= {"dilation": apart} if problem.op == MAX_POOL else {}
+    name = "max_pool2d" if problem.op == MAX_POOL else "avg_pool2d"
+    return partial(getattr(two, name), x, kernel, **given), partial(getattr(functional, name), x, kernel, **given)
+
+
+def kernel_call(problem: Problem) -> tuple[Call, str]:
+    """Our kernel by itself, whatever the call runs; and why it is missing."""
+    from benchmarks.cpu_layers import ours_alone
+    from tilewright.core.errors import UserError
+
+    try:
+        return ours_alone(problem), ""
+    except UserError as refused:
+        return lambda: None, str(refused)
+
+
+def medians(works: list[Call], rounds: int = ROUNDS) -> list[float]:
+    """The median seconds of a run of each, in turns."""
+    once = []
+    for work in works:
+        work()
+        once.append(_seconds(work, 1))
+    runs = [max(1, int(_ROUND / max(each, 1e-7))) for each in once]
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for work, count, into in zip(works, runs, times, strict=True):
+            into.append(_seconds(work, count))
+    return [statistics.median(each) for each in times]
+
+
+def _seconds(work: Call, runs: int) -> float:
+    began = time.thread_time()
+    for _ in range(runs):
+        work()
+    return (time.thread_time() - began) / runs
+
+
+def measured(problem: Problem, kernels: bool) -> dict[str, Any] | None:
+    """The times of a layer; None for one that is too short."""
+    import torch
+
+    from tilewright.functional import torch_tensors
+    from tilewright.functional.plans import OURS, plan_for
+    from tilewright.runtime.device import cpu
+
+    with torch.inference_mode():
+        call, theirs = calls(problem)
+        theirs()
+        if min(_seconds(theirs, 1) for _ in range(3)) < SHORTEST:
+            return None
+        began = time.perf_counter()
+        made = call()
+        first, error = time.perf_counter() - began, _error(made, theirs())
+        runs = plan_for(problem, cpu(), torch_tensors.RIVAL).choice
+        own, refused = kernel_call(problem) if kernels and runs.how != OURS else (call, "")
+        mine, their, kernel = medians([call, theirs, own])
+        for _ in range(REPEATS - 1):
+            if mine <= their / SLOW:
+                break
+            again = medians([call, theirs])
+            if their / mine < again[1] / again[0]:
+                mine, their = again
+        row: dict[str, Any] = {"problem": problem.described(), "call": mine, "theirs": their, "runs": runs.how}
+        row |= {"ours": mine if runs.how == OURS else kernel} if kernels and not refused else {}
+        return {**row, "first": first, "error": error, "why": runs.why}
+
+
+def _error(made: Any, wanted: Any) -> float:
+    size = float(wanted.double().norm())
+    return float((made.double() - wanted.double()).norm()) / size if 0 < size < math.inf else 0.0
+
+
+def worker(job: int, jobs: int, given: argparse.Namespace, rows: Any) -> None:
+    """Measure the share of one process."""
+    if jobs > 1:
+        cores = sorted({_siblings(each) for each in os.sched_getaffinity(0)})
+        os.sched_setaffinity(0, {int(cores[job % len(cores)])})
+    prepare(given.vectors)
+    rng = random.Random(f"{given.seed} {job}")
+    ends, left = time.perf_counter() + given.seconds, given.count // jobs + (job < given.count % jobs)
+    while left and time.perf_counter() < ends:
+        problem = draw(rng, rng.choice(given.types) if given.types else "")
+        try:
+            row = measured(problem, given.kernels)
+        except Exception as failed:
+            row = {"problem": problem.described(), "failed": f"{type(failed).__name__}: {failed}"}
+        if row is not None:
+            left -= 1
+            rows.put(row)
+    rows.put(None)
+
+
+def _siblings(processor: int) -> int:
+    """The first of the processors that share a core with one."""
+    path = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+    try:
+        return int(re.split("[,-]", path.read_text())[0])
+    except (OSError, ValueError):
+        return processor
+
+
+def results(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The rows of all processes as they come."""
+    spawn = multiprocessing.get_context("spawn")
+    rows: Any = spawn.Queue()
+    team = [spawn.Process(target=worker, args=(job, given.jobs, given, rows)) for job in range(given.jobs)]
+    for each in team:
+        each.start()
+    running = len(team)
+    while running:
+        row = rows.get()
+        running -= row is None
+        if row is not None:
+            yield row
+
+
+def main() -> None:
+    """Measure, print slow layers, wrong ones and failures, and their share."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--types", nargs="+", default=[])
+    parser.add_argument("--vectors", type=int, choices=(32, 64), default=64)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="ends the run, however many layers are left")
+    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    ratios, ours, slow = [], 0, []
+    out = given.out.open("a", encoding="utf-8") if given.out else None
+    for row in results(given):
+        if out:
+            print(json.dumps(row), file=out, flush=True)
+        problem = Problem.read(row["problem"])
+        if "failed" in row:
+            print(f"FAILED {problem}: {row['failed']}", flush=True)
+            continue
+        ratio = row["theirs"] / row["call"]
+        ratios.append(ratio)
+        ours += row["runs"] == "tilewright"
+        limit = {"float32": 1e-4, "float64": 1e-10}.get(problem.dtype, 2e-2)
+        if row["error"] > limit:
+            print(f"WRONG {row['error']:.1e} {problem}", flush=True)
+        if ratio < SLOW:
+            slow.append(ratio)
+            by = "ours" if row["runs"] == "tilewright" else "PyTorch's"
+            print(f"slow {ratio:.2f} of {row['theirs'] * 1e6:.0f} µs, {by}: {problem}", flush=True)
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"{len(ratios)} layers, ours on {ours}; slow: {len(slow)} ({100 * len(slow) / len(ratios):.2f}%)")
+        print(f"geometric mean {mean:.2f}, least {min(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
