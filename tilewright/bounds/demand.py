@@ -18,7 +18,7 @@ from ..core.hardware import MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Max, Min, Var
 from ..expr.operators import const, greater_equal, less_equal, subtract
 from ..expr.traverse import loads as loads_in
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import substitute, uses_any, variables
 from ..schedule.value import At, Stage
 from ..tensor.axis import Range
 from ..tensor.extern import ExternOp
@@ -43,10 +43,12 @@ def demand(
     outer: tuple[Loop, ...],
     consumers: tuple[StageBounds, ...],
     is_read: Callable[[Tensor], bool],
+    hidden: frozenset[Var] = frozenset(),
 ) -> tuple[Region, ...]:
     """Return the region of `stage`: one range per dimension.
 
-    Raises UserError where a consumer is outside the loop that the stage is computed in.
+    `hidden` are variables of the readers that have no value at the place where the stage is computed. Raises UserError
+    if a consumer is outside the loop that the stage is computed in.
     """
     spans: list[Extremes | None] = []
     visible = {loop.var for loop in outer}
@@ -75,7 +77,7 @@ def demand(
             spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
     if facts is None:
         return tuple(Region(Range(extent), "") for extent in stage.op.shape)
-    return tuple(_region(span, extent, facts) for span, extent in zip(spans, stage.op.shape, strict=True))
+    return tuple(_region(span, extent, facts, hidden) for span, extent in zip(spans, stage.op.shape, strict=True))
 
 
 def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
@@ -160,12 +162,12 @@ def _join(a: Extremes | None, b: Extremes | None, facts: Facts) -> Extremes | No
     return Extremes(simplify(Min(a.lo, b.lo), facts), simplify(Max(a.hi, b.hi), facts), a.exact and b.exact)
 
 
-def _region(span: Extremes | None, extent: Expr, facts: Facts) -> Region:
+def _region(span: Extremes | None, extent: Expr, facts: Facts, hidden: frozenset[Var]) -> Region:
     whole = Range(extent)
     if span is None:
         return Region(whole, "the index has no bounds that can be found")
     low, high, exact = span
-    if loads_in(low, high):
+    if loads_in(low, high) or uses_any(low, hidden) or uses_any(high, hidden):
         return Region(whole, "the index is read from memory")
     last = subtract(extent, 1)
     if prove(less_equal(low, 0), facts) and prove(greater_equal(high, last), facts):

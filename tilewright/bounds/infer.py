@@ -7,12 +7,14 @@ down to its loops. `loops/build.py` makes loops from the result.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..arith.facts import EMPTY, Facts
-from ..arith.simplify import simplify
+from ..arith.simplify import prove, simplify
 from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, ThreadTag
 from ..expr.nodes import Expr, IntImm, Var
-from ..expr.operators import cast, const
+from ..expr.operators import cast, const, greater_equal, maximum
 from ..expr.traverse import substitute, uses_any
 from ..schedule.inlining import inlined_bodies
 from ..schedule.value import Schedule, Stage
@@ -21,6 +23,7 @@ from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand, running_loops
+from .ends import ReadEnd, as_read, hidden_ends, reduction_ranges
 from .nest import Loop, axes_of_threads, axis_values, outer_loops
 from .reads import check_reads
 from .value import Bounds as Bounds
@@ -45,7 +48,7 @@ def infer_bounds(schedule: Schedule) -> Bounds:
             continue
         consumers = tuple(bounds[i] for i in readers.get(stage.id, ()) if i in bounds)
         if consumers or (stage.is_output and not _is_empty(stage)):
-            bounds[stage.id] = _bounds_of(schedule, stage, bodies[stage.id], consumers)
+            bounds[stage.id] = _bounds_of(schedule, stage, bodies[stage.id], consumers, bounds)
     return bounds
 
 
@@ -65,7 +68,7 @@ def _readers(schedule: Schedule, bodies: dict[int, tuple[Expr, ...]]) -> dict[in
 
 
 def _bounds_of(
-    schedule: Schedule, stage: Stage, body: tuple[Expr, ...], consumers: tuple[StageBounds, ...]
+    schedule: Schedule, stage: Stage, body: tuple[Expr, ...], consumers: tuple[StageBounds, ...], bounds: Bounds
 ) -> StageBounds:
     outer = outer_loops(schedule, stage)
     tags = tuple(loop.tag for loop in outer if loop.tag is not None)
@@ -86,41 +89,68 @@ def _bounds_of(
         def loads(tensor: Tensor) -> bool:
             return schedule.stage_of[tensor.op] == stage.id
 
-        needed = demand(stage, scope, outer, consumers, loads)
+        needed = demand(stage, scope, outer, consumers, loads, hidden_ends(bounds, outer))
     data = () if isinstance(stage.op, ExternOp) else stage.op.axis  # the loops of a statement are not dimensions
     ranges = {axis: part.range for axis, part in zip(data, needed, strict=True)}
+    reduced, ends = reduction_ranges(stage, body)
     for axis in (*stage.op.loop_axes[len(data) :], *(a for a in stage.leaves if a.thread is not None)):
-        if axis.dom is None:
+        dom = reduced.get(axis, axis.dom)
+        if dom is None:
             raise UserError(
                 f"the reduction axis {axis.name!r} of stage {stage.name!r} has no range",
                 primitive="lower",
                 fix='give it one: te.reduce_axis((0, n), name="k")',
             )
-        ranges[axis] = axis.dom
+        ranges[axis] = dom
     outside = consumers[0].facts if consumers else EMPTY
+    _carry_down(stage, ranges)
+    growing = _growing(stage, ranges)
+    if growing:
+        ranges.update(growing)
+        _carry_down(stage, ranges)
+    facts = own_facts(stage, ranges, outer_facts(outer, outside), ends)
+    widened = {axis: part.widened for axis, part in zip(data, needed, strict=True) if part.widened}
+    region = tuple(part.range for part in needed)
+    return StageBounds(stage, body, ranges, region, scope, outer, facts, widened, ends=ends)
+
+
+def _carry_down(stage: Stage, ranges: dict[IterVar, Range]) -> None:
+    """Add the ranges of all axes that are made of others."""
     fixed = axes_of_threads(stage)
     for relation in stage.relations:
         ranges.update(relation.ranges_down(ranges, fixed.__contains__, simplify))
-    growing = _growing(stage, ranges)
-    ranges.update(growing)
-    for relation in stage.relations if growing else ():
-        ranges.update(relation.ranges_down(ranges, fixed.__contains__, simplify))
-    facts = own_facts(stage, ranges, outer_facts(outer, outside))
-    widened = {axis: part.widened for axis, part in zip(data, needed, strict=True) if part.widened}
-    region = tuple(part.range for part in needed)
-    return StageBounds(stage, body, ranges, region, scope, outer, facts, widened)
+
+
+def bounds_of_first_values(found: StageBounds) -> StageBounds:
+    """The bounds of the loops that store the first values of a reduction.
+
+    If data axes are fused with reduction axes, these loops count as if no reduction were empty: each element gets its
+    first value, also if there is nothing to combine with it.
+    """
+    stage = found.stage
+    if not stage.mixed:
+        return found
+    extents = {axis: found.ranges[axis].extent for axis in stage.op.reduce_axis}
+    empty = {a: e for a, e in extents.items() if not prove(greater_equal(e, 1), found.facts)}
+    if not empty:
+        return found
+    ranges = dict(found.ranges)
+    for axis, extent in empty.items():
+        ranges[axis] = Range.from_min_extent(ranges[axis].min, simplify(maximum(extent, 1), found.facts))
+    _carry_down(stage, ranges)
+    return replace(found, ranges=ranges, facts=own_facts(stage, ranges, found.facts, found.ends))
 
 
 def _growing(stage: Stage, ranges: dict[IterVar, Range]) -> dict[IterVar, Range]:
-    """The ranges of reduction axes that depend on data axes, in terms of the loops of these."""
+    """The ranges of reduction axes that depend on other axes, in terms of the loops of these."""
     ends = {a: (ranges[a].min, ranges[a].extent) for a in stage.op.reduce_axis}
     varying = [a for a, pair in ends.items() if not all(isinstance(e, IntImm) for e in pair)]
-    own = {axis.var for axis in stage.op.axis} if varying else set()
+    own = {axis.var for axis in stage.roots} if varying else set()
     found = [a for a in varying if any(uses_any(e, own) for e in ends[a])]
     if not found:
         return {}
     values = axis_values(stage, ranges)
-    there = {a.var: cast(a.var.dtype, values[a]) for a in stage.op.axis}
+    there = {a.var: cast(a.var.dtype, values[a]) for a in stage.roots}
     return {a: Range.from_min_extent(*(simplify(substitute(e, there)) for e in ends[a])) for a in found}
 
 
@@ -135,23 +165,27 @@ def outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:
     return EMPTY.bind_all({var: found for var, found in known.items() if found is not None})
 
 
-def own_facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts) -> Facts:
+def own_facts(
+    stage: Stage, ranges: dict[IterVar, Range], facts: Facts, ends: tuple[ReadEnd, ...] = ()
+) -> Facts:
     """`facts` and the ranges of a stage's own loops; UserError for an extent that its loop cannot have."""
     own: dict[Var, tuple[Expr, Expr]] = {}
     for loop in stage.loops:
         extent = ranges[loop.axis].extent
         _check_thread_extent(stage, loop, extent, own.get(loop.var) or facts.range_of(loop.var))
-        _check_constant(stage, loop, extent)
+        _check_constant(stage, loop, extent, ends)
         own[loop.var] = const(0, loop.var.dtype), extent
     return facts.bind_all(own)
 
 
-def _check_constant(stage: Stage, loop: Loop, extent: Expr) -> None:
+def _check_constant(stage: Stage, loop: Loop, extent: Expr, ends: tuple[ReadEnd, ...]) -> None:
     how = _WRITTEN_OUT.get(stage.note(loop.axis).kind) or ("bind" if loop.tag is ThreadTag.VTHREAD else "")
+    what = {"bind": "bound to a vthread"}.get(how, f"marked with {how}")
+    if loop.thread is not None and uses_any(extent, {end.var for end in ends}):
+        how, what = "bind", f"bound to {loop.thread.thread_tag}"
     if how and not isinstance(extent, IntImm):
-        what = {"bind": "bound to a vthread"}.get(how, f"marked with {how}")
         raise UserError(
-            f"axis {loop.axis.name!r} of stage {stage.name!r}, {what}, has the extent `{extent}`, "
+            f"axis {loop.axis.name!r} of stage {stage.name!r}, {what}, has the extent `{as_read(extent, ends)}`, "
             "which is not constant",
             primitive=how,
             fix="split the axis by a constant factor and take the inner loop (nparts= and the outer one, for vthreads)",

@@ -10,6 +10,7 @@ from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, Load
 from ..schedule.value import Stage
 from ..tensor.axis import IterVar, Range
+from .ends import ReadEnd
 from .nest import Loop
 
 
@@ -39,7 +40,7 @@ class StageBounds:
     dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges of the
     loops around the stage and of its own. `contraction` says which of its loops a matrix instruction computes,
     `fragment` how its result is distributed over the lanes of a warp, and `align` what its address in memory is a
-    multiple of, in bytes.
+    multiple of, in bytes. `ends` are the ends of its reduction axes that are read from tensors.
     """
 
     stage: Stage
@@ -53,6 +54,7 @@ class StageBounds:
     contraction: Contraction | None = None
     fragment: Fragment | None = None
     align: int = 64
+    ends: tuple[ReadEnd, ...] = ()
 
 
 Bounds = dict[int, StageBounds]

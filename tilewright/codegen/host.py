@@ -47,7 +47,7 @@ from ..loops.nodes import (
 from ..loops.walk import statements
 from .abi import AssertionFact, EntryPoint, IndexFact
 from .host_checks import ArgumentChecks
-from .host_expr import HostExpr
+from .host_expr import HostExpr, wrapped
 from .kernel import Kernel, constant, root
 from .launch_limits import launch_limits
 from .names import Names
@@ -188,18 +188,13 @@ class _HostWriter:
         if is_packed(e):
             return f"returned({str(e.dtype)!r}, {self.expr(e)})"
         if isinstance(e, n.Load):
-            assert isinstance(e.source, Buffer)
-            (at,) = e.indices or (n.IntImm(0, INT32),)
-            return f"element({self._handle(e.source)}, {str(e.dtype)!r}, {self.expr(at)})"
+            return self.expr.element(e)
         return self.expr(e)
 
     def _result(self, e: n.Expr) -> str:
         """The text of a returned number, which wraps as those of compiled code do."""
-        text, bits = self._value(e), e.dtype.bits
-        if not e.dtype.is_int or not e.children() or isinstance(e, n.Load):
-            return text
-        half = 1 << (bits - 1) if e.dtype.kind == "int" else 0
-        return f"({text} + {half}) % {1 << bits} - {half}"
+        text = self._value(e)
+        return text if not e.dtype.is_int or not e.children() or isinstance(e, n.Load) else wrapped(text, e.dtype)
 
     def _unbound(self, buffer: Buffer) -> UserError:
         stage = buffer.note or root(buffer).name

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.dtype import INT32
+from ..core.dtype import INT32, DType
 from ..core.errors import InternalError, UserError
 from ..expr import nodes as n
-from ..expr.traverse import post_order
+from ..expr.traverse import fold, post_order
 from ..loops.calls import ARRAY, has_effect, is_packed
 from ..loops.storage import AddressOf, Buffer
 from .names import Names
@@ -23,6 +23,13 @@ _DIVISIONS: dict[type, tuple[str, str]] = {n.FloorDiv: ("//", "floordiv"), n.Flo
 """Python's operators, and the functions that give 0 where a divisor is 0, as kernels do."""
 _CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
 _CHAINS = (n.Add, n.Mul)
+_WRAPPING = (n.Add, n.Sub, n.Mul)
+
+
+def wrapped(text: str, dtype: DType) -> str:
+    """The text of an integer that wraps as those of compiled code do."""
+    half = 1 << (dtype.bits - 1) if dtype.kind == "int" else 0
+    return f"(({text} + {half}) % {1 << dtype.bits} - {half})"
 
 
 class HostExpr:
@@ -32,6 +39,7 @@ class HostExpr:
         self.names = names
         self.handle: Callable[[Buffer], str]
         """The text of a buffer's memory; set by the user of this class."""
+        self._reading: dict[n.Expr, bool] = {}
 
     def __call__(self, e: Any) -> str:
         """The text of `e`."""
@@ -53,7 +61,8 @@ class HostExpr:
             return self._array(e)
         if kind in _INFIX:
             left = self.write(e.a) if kind in _CHAINS and type(e.a) is kind else self.operand(e.a)
-            return f"{left} {_INFIX[kind]} {self.operand(e.b)}"
+            text = f"{left} {_INFIX[kind]} {self.operand(e.b)}"
+            return wrapped(text, e.dtype) if kind in _WRAPPING and self._reads(e) else text
         if kind in _DIVISIONS and isinstance(e.b, n.IntImm) and e.b.value:
             return f"{self.operand(e.a)} {_DIVISIONS[kind][0]} {self.operand(e.b)}"
         args = [self.write(child) for child in e.children()]
@@ -84,6 +93,8 @@ class HostExpr:
             return f"{a} {_SHIFTS[e.name]} {by} if 0 <= {by} < {e.dtype.bits} else {empty}"
         if is_packed(e):
             return f"packed({', '.join(args)})"
+        if kind is n.Load and not e.dtype.is_float:
+            return self.element(e)
         if has_effect(e) or any(isinstance(at, n.Load) for at in post_order(e)):
             raise UserError(
                 f"`{e}` is evaluated by host code, which calls packed functions and computes with sizes only",
@@ -91,6 +102,16 @@ class HostExpr:
                 fix="decide in the packed function itself, or give it the buffer",
             )
         raise InternalError(f"host code cannot evaluate `{e}`")
+
+    def element(self, e: n.Load) -> str:
+        """An element of memory, fetched from the device."""
+        assert isinstance(e.source, Buffer)
+        (at,) = e.indices or (n.IntImm(0, INT32),)
+        return f"element({self.handle(e.source)}, {str(e.dtype)!r}, {self.write(at)})"
+
+    def _reads(self, e: n.Expr) -> bool:
+        """Whether an expression reads memory, so that its value may be any of its type; sizes do not wrap."""
+        return fold(e, self._reading, lambda at, found: isinstance(at, n.Load) or any(found))
 
     def _array(self, e: n.Call) -> str:
         """A buffer as an array, for a packed function."""

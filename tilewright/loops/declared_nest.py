@@ -193,10 +193,9 @@ class DeclaredNest(StageNest):
     # Statements
 
     def _nest(self, depth: int, bound: frozenset[n.Var]) -> Stmt:
-        if depth == self.reduce_from:
-            first = self._initial(depth, bound) if self.intrin.reset is not None else NOTHING
-            return seq(first, self._update(depth, bound))
-        return self._update(depth, bound)
+        if depth == self.reduce_from and self.intrin.reset is None:
+            return self._with_ends(depth, self._update(depth, bound))
+        return super()._nest(depth, bound)
 
     def _update(self, depth: int, bound: frozenset[n.Var]) -> Stmt:
         if depth != self.start:

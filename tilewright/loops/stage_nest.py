@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from ..arith.simplify import prove, simplify
 from ..bounds.guards import domain_guards, relation_guards
-from ..bounds.infer import Bounds, StageBounds
+from ..bounds.infer import Bounds, StageBounds, bounds_of_first_values
 from ..bounds.nest import Loop, axis_values, index_values, is_one, own_loops
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import cast, const, is_const, likely, subtract
+from ..expr.operators import all_of, cast, const, if_then_else, is_const, likely, subtract
 from ..expr.traverse import loads, post_order, substitute, uses_any, variables
 from ..schedule.guarded_reads import guarded_axes
 from ..schedule.value import At, Schedule
@@ -115,6 +115,7 @@ class StageNest:
     def _check_variables(self) -> None:
         """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
         known = {axis.var for axis in self.stage.roots} | {loop.var for loop in (*self.found.outer, *self.loops)}
+        known |= {end.var for end in self.found.ends}
         extents = (self.found.ranges[loop.axis].extent for loop in self.loops)
         for var in variables(*self.found.body, *(extent for extent in extents if not isinstance(extent, IntImm))):
             if var not in known and var not in self.builder.sizes:
@@ -129,12 +130,7 @@ class StageNest:
                 continue
             later = next((x for x in self.loops[depth + 1 :] if x.var in variables(extent)), None)
             if later is not None:
-                raise UserError(
-                    f"the range of {loop.axis.name!r} of stage {self.stage.name!r} depends on {later.axis.name!r}, a "
-                    "loop inside of it",
-                    primitive="reorder",
-                    fix=f"keep {loop.axis.name!r} inside of {later.axis.name!r}",
-                )
+                raise self._depends_on_later(loop.axis.name, later.axis.name)
 
     def _check_depth(self) -> None:
         around = (*self.found.outer, *self.loops)
@@ -154,16 +150,38 @@ class StageNest:
         return self._nest(0, self.bound)
 
     def _nest(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        made = self._update(depth, bound)
         if depth == self.reduce_from:
-            return seq(self._initial(depth, bound), self._update(depth, bound))
-        return self._update(depth, bound)
+            made = seq(self._initial(depth, bound), made)
+        return self._with_ends(depth, made)
+
+    def _with_ends(self, depth: int, body: Stmt) -> Stmt:
+        """`body` after the ends of the axes whose first loop is at that depth are read; 0 in iterations under guards."""
+        inner = {loop.var: loop.axis.name for loop in self.loops[depth:]}
+        for end in reversed([end for end in self.found.ends if end.depth == depth]):
+            value = self._concrete(end.value)
+            lost = next((inner[var] for var in variables(value) if var in inner), None)
+            if lost is not None:
+                raise self._depends_on_later(self.loops[depth].axis.name, lost)
+            around = [guard for guard in self.guards if not uses_any(guard, inner)]
+            if around:
+                value = if_then_else(all_of(*map(likely, around)), value, const(0, value.dtype))
+            body = Let(end.var, value, body)
+        return body
+
+    def _depends_on_later(self, axis: str, later: str) -> UserError:
+        return UserError(
+            f"the range of {axis!r} of stage {self.stage.name!r} depends on {later!r}, a loop inside of it",
+            primitive="reorder",
+            fix=f"keep {axis!r} inside of {later!r}",
+        )
 
     def _update(self, depth: int, bound: frozenset[Var]) -> Stmt:
         if depth == len(self.loops):
             return self._guarded(self._kept(), self.guards)
         loop = self.loops[depth]
         inner = bound | {loop.var} if loop.thread is not None else bound
-        body = self._update(depth + 1, inner) if depth + 1 != self.reduce_from else self._nest(depth + 1, inner)
+        body = self._nest(depth + 1, inner)
         body = self.builder.producers(self.stage.id, loop.axis, inner, body)
         if self.stage.prefetches:
             body = seq(*self._prefetches(depth, body), body)
@@ -190,6 +208,9 @@ class StageNest:
 
     def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
         """First values, stored over the data loops inside of the outermost reduction loop; their variables are new."""
+        found = bounds_of_first_values(self.found)
+        if found is not self.found:
+            return StageNest(self.builder, found, self.bound)._initial(depth, bound)
         data = [loop for loop in self.loops[depth : self.end] if self._has_data(loop)]
         fresh = {loop.var: Var(f"{loop.var.name}.init", loop.var.dtype) for loop in data if loop.thread is None}
         self._check_producers_of_first_values(self.loops[depth:])
@@ -236,7 +257,7 @@ class StageNest:
         combiner = body.combiner.where(self._root_values())
         if combiner is body.combiner:
             return body
-        made: Reduce = Reduce(combiner, body.source, body.axes, body.condition, body.value_index, body.init)
+        made: Reduce = Reduce(combiner, body.source, body.axes, body.condition, body.value_index, body.init, body.ends)
         return made
 
     def _kept(self) -> Stmt:

@@ -103,7 +103,8 @@ class ThreadReductionNest(StageNest):
         loop = self.loops[depth]
         inner = bound | {loop.var} if loop.thread is not None else bound
         body = self.builder.producers(self.stage.id, loop.axis, inner, self._around(depth + 1, inner))
-        return self.builder.around_loop(self.stage.id, loop.axis, self._loop(loop, loop.var, body, bound))
+        made = self.builder.around_loop(self.stage.id, loop.axis, self._loop(loop, loop.var, body, bound))
+        return self._with_ends(depth, made)
 
     def _threads(self, loops: list[Loop], bound: frozenset[Var]) -> Stmt:
         """Threads that the schedule binds inside the serial reduction; what is computed at them stays there."""
@@ -147,7 +148,8 @@ class ThreadReductionNest(StageNest):
                 if_then_else(inside, e, z) for e, z in zip(sources, reduce.combiner.identity, strict=True)
             )
         start = seq(*(Store(b, _ONLY, z) for b, z in zip(self._partials, reduce.combiner.identity, strict=True)))
-        return seq(start, self._update(self._serial_from, bound)), tuple(Load(b, _ONLY) for b in self._partials)
+        update = self._with_ends(self._serial_from, self._update(self._serial_from, bound))
+        return seq(start, update), tuple(Load(b, _ONLY) for b in self._partials)
 
     def _kept(self) -> Stmt:
         """A part of what is reduced: all threads keep theirs, whichever of them stores the result."""

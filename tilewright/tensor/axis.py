@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from ..core.dtype import INT32, INT64
 from ..core.errors import UserError
 from ..core.hardware import ThreadTag
 from ..core.refusals import not_made
 from ..core.text import one_line
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operand import Operand
-from ..expr.operators import as_expr, const
+from ..expr.operators import as_expr, cast, const, if_then_else, is_const, less, match_types, maximum, subtract
 from ..expr.ranges import Range as Range
 from ..expr.runtime_value import is_declaring
+from ..expr.traverse import loads
 
 
 class AxisKind(enum.Enum):
@@ -124,7 +126,7 @@ def to_range(dom: Any, primitive: str, name: str) -> Range:
             fix="give (begin, end), whole numbers or integer variables, the end excluded",
         )
     made = Range(*ends)
-    if getattr(made.extent, "value", 0) < 0:
+    if isinstance(made.extent, IntImm) and made.extent.value < 0:
         raise UserError(
             f"the range {dom!r} of {name!r} ends before it begins",
             primitive=primitive,
@@ -141,11 +143,33 @@ def counted(extent: Expr) -> Expr:
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
     """An axis to reduce over.
 
-    `dom` is `(begin, end)`, end excluded. Use the axis inside `te.sum(..., axis=k)`. Raises UserError for a
-    range that is known to be reversed.
+    `dom` is `(begin, end)`, end excluded. Use the axis inside `te.sum(..., axis=k)`. Both ends may be elements of
+    tensors, `(0, L[i])`: then each element of the result reduces a range of its own, which is empty unless
+    begin < end. Raises UserError for a range that is known to be reversed.
     """
     made = to_range(dom, "reduce_axis", name)
+    if loads(made.min, made.extent):
+        made = _range_of_values(dom, made)
     return IterVar(name, Range.from_min_extent(made.min, counted(made.extent)), AxisKind.REDUCE)
+
+
+def _range_of_values(dom: Any, made: Range) -> Range:
+    """A range with ends that are read from tensors: any values, of which the extent is at least 0 and does not wrap."""
+    parts = (made.min, made.extent) if isinstance(dom, Range) else dom if isinstance(dom, (tuple, list)) else (dom,)
+    low, *rest = [_as_counter(as_expr(part)) for part in parts]
+    if isinstance(dom, Range):
+        return Range.from_min_extent(low, maximum(rest[0], 0))
+    if not rest or is_const(low, 0):
+        return Range(maximum(rest[0] if rest else low, 0))
+    low, high = match_types(low, rest[0])
+    return Range.from_min_extent(low, if_then_else(less(low, high), subtract(high, low), const(0, high.dtype)))
+
+
+def _as_counter(e: Expr) -> Expr:
+    """An integer in a type that loops count in."""
+    if isinstance(e, IntImm) or e.dtype in (INT32, INT64):
+        return e
+    return cast(INT32 if e.dtype.bits < 32 else INT64, e)
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:

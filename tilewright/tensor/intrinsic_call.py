@@ -20,7 +20,7 @@ from ..expr.operators import add, as_expr, cast, const, subtract
 from ..expr.runtime_value import declaring
 from ..expr.traverse import rewrite, substitute
 from .axis import AxisKind, IterVar, Range
-from .reduction import Reduce
+from .reduction import Reduce, ends_of
 
 
 class TensorRegion(Operand):
@@ -105,7 +105,7 @@ class IntrinsicCall:
     def _reduced(self, e: Expr, inner: dict[IterVar, IterVar]) -> Expr:
         if isinstance(e, Reduce):
             axes = (*self.axes, *(inner[axis] for axis in e.axes))
-            return Reduce(e.combiner, e.source, axes, e.condition, e.value_index, e.init)
+            return Reduce(e.combiner, e.source, axes, e.condition, e.value_index, e.init, ends_of(axes))
         if self.axes:
             self._refuse(
                 f"is called with reduce_axis={list(self.axes)!r}, and computes no reduction", "leave reduce_axis out"

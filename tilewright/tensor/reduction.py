@@ -18,8 +18,8 @@ from ..core.text import one_line, quantity
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 from ..expr.operators import add, as_expr, condition, const, match_types, maximum, minimum, multiply
-from ..expr.traverse import substitute, uses_any
-from .axis import AxisKind, IterVar
+from ..expr.traverse import loads, substitute, uses_any
+from .axis import AxisKind, IterVar, Range
 
 
 class CommReducer:
@@ -69,7 +69,8 @@ class CommReducer:
 class Reduce(Expr):
     """The `value_index`-th result of combining `source` over all values of `axes` that satisfy `condition`.
 
-    It may only be the whole body of a `te.compute`. `init` replaces the identity where given.
+    It may only be the whole body of a `te.compute`. `init` replaces the identity if it is given. `ends` holds the
+    minimum and the extent of each axis in turn, if one of them is read from a tensor; else it is empty.
     """
 
     combiner: CommReducer
@@ -78,6 +79,20 @@ class Reduce(Expr):
     condition: Expr
     value_index: int
     init: tuple[Expr, ...]
+    ends: tuple[Expr, ...]
+
+    def ranges(self) -> tuple[Range | None, ...]:
+        """The range of each axis."""
+        if not self.ends:
+            return tuple(axis.dom for axis in self.axes)
+        pairs = zip(self.ends[::2], self.ends[1::2], strict=True)
+        return tuple(Range.from_min_extent(low, extent) for low, extent in pairs)
+
+
+def ends_of(axes: Sequence[IterVar]) -> tuple[Expr, ...]:
+    """The `ends` of a `Reduce` over these axes."""
+    ends = tuple(end for axis in axes if axis.dom is not None for end in (axis.dom.min, axis.dom.extent))
+    return ends if loads(*ends) and len(ends) == 2 * len(axes) else ()
 
 
 def comm_reducer(
@@ -131,7 +146,8 @@ def comm_reducer(
         keep = n.TRUE if where is None else condition(where, name)
         start = () if init is None else _start(init, sources, axes, name)
         chosen = combiner(tuple(s.dtype for s in sources))
-        made = tuple(Reduce(chosen, sources, axes, keep, i, start) for i in range(len(sources)))
+        ends = ends_of(axes)
+        made = tuple(Reduce(chosen, sources, axes, keep, i, start, ends) for i in range(len(sources)))
         return made if len(made) > 1 else made[0]
 
     reduction.__name__ = name

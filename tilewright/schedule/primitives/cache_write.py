@@ -138,14 +138,15 @@ def _moved_body(
     made: Expr = body if alone else substitute(body, mapping)
     if isinstance(made, Reduce):
         own = tuple(terms.get(a, a) for a in made.axes)
-        made = Reduce(made.combiner.where(mapping), made.source, own, made.condition, made.value_index, made.init)
+        combiner = made.combiner.where(mapping)
+        made = Reduce(combiner, made.source, own, made.condition, made.value_index, made.init, made.ends)
     if fused:
         made = simplify(made, facts)
     for guard in guards:
         if isinstance(made, Reduce):
             neutral = made.combiner.identity
             source = tuple(if_then_else(likely(guard), e, z) for e, z in zip(made.source, neutral, strict=True))
-            made = Reduce(made.combiner, source, made.axes, made.condition, made.value_index, made.init)
+            made = Reduce(made.combiner, source, made.axes, made.condition, made.value_index, made.init, made.ends)
         else:
             made = if_then_else(likely(guard), made, as_expr(0, made.dtype))
     return made

@@ -12,7 +12,7 @@ from ...expr.nodes import Expr
 from ...expr.operators import add, as_expr, cast, if_then_else, likely, logical_and
 from ...expr.traverse import substitute
 from ...tensor.axis import AxisKind, IterVar, Range
-from ...tensor.reduction import Reduce
+from ...tensor.reduction import Reduce, ends_of
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import has_loops, leaf, names, not_mixed, of_fixed_range, of_stage, whole_number
 from ..relations import Split
@@ -66,7 +66,9 @@ def rfactor(
     indices: list[Any] = list(stage.op.axis)
     indices.insert(position, combined)
     sources = tuple(t(*indices) for t in partial.outputs)
-    final = tuple(Reduce(body.combiner, sources, (combined,), n.TRUE, k, body.init) for k in range(len(stage.op.body)))
+    final = tuple(
+        Reduce(body.combiner, sources, (combined,), n.TRUE, k, body.init, ()) for k in range(len(stage.op.body))
+    )
     schedule, made = schedule.with_new_stage(partial, before=stage.id)
     notes = {new: stage.notes[old] for old, new in {**remaining, loop: factor}.items() if old in stage.notes}
     schedule = schedule.with_stage(replace(made, notes=notes))
@@ -124,7 +126,8 @@ def _partial_body(
     source, combiner = tuple(substitute(e, mapping) for e in body.source), body.combiner.where(mapping)
     if remaining:
         axes = tuple(remaining.values())
-        return tuple(Reduce(combiner, source, axes, condition, k, ()) for k in range(len(stage.op.body)))
+        ends = ends_of(axes)
+        return tuple(Reduce(combiner, source, axes, condition, k, (), ends) for k in range(len(stage.op.body)))
     if isinstance(condition, n.IntImm):
         return source
     return tuple(if_then_else(condition, e, z) for e, z in zip(source, combiner.identity, strict=True))

@@ -154,7 +154,7 @@ def _moved(body: Expr, values: dict[Any, Expr]) -> Expr:
     made: Expr = substitute(body, values)
     if isinstance(made, Reduce):
         combiner = made.combiner.where(values)
-        made = Reduce(combiner, made.source, made.axes, made.condition, made.value_index, made.init)
+        made = Reduce(combiner, made.source, made.axes, made.condition, made.value_index, made.init, made.ends)
     return made
 
 

@@ -19,7 +19,7 @@ from ...expr.nodes import Expr, Load, Var
 from ...expr.operators import add, all_of, as_expr, cast, const, equal, if_then_else, multiply
 from ...expr.traverse import post_order, substitute
 from ..axis import AxisKind, IterVar, Range
-from ..reduction import CommReducer, Reduce
+from ..reduction import CommReducer, Reduce, ends_of
 from ..reduction import sum as sum_of
 from ..tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute, topological
 from .derivative import Part, derivative
@@ -306,7 +306,7 @@ def _through_combiner(op: ComputeOp, body: Reduce, adjoint: Adjoint, load: Load,
     combiner = _with_slopes(body.combiner)
     axes, keep = tuple(inner.values()), substitute(body.condition, values)
     count = len(sources)
-    reductions = tuple(Reduce(combiner, (*sources, *source_slopes), axes, keep, k, ()) for k in range(2 * count))
+    reductions = tuple(Reduce(combiner, (*sources, *source_slopes), axes, keep, k, (), ends_of(axes)) for k in range(2 * count))
     data = (*(indices if adjoint.tensor is None else at), *open_axes.values())
     own_axes, bodies = _fresh(data, reductions)
     slope_op = ComputeOp(f"{read.name}.slope", tuple(own_axes), bodies)
