@@ -1,9 +1,9 @@
 """Ends of reduction axes that are read from tensors: variables to bounds and passes, which the nest binds to values.
 
-    for i in range(n):
-        r_extent = L[i]                     # before the first loop of the axis r
-        for r in range(r_extent):
-            B[i] = B[i] + A[i, r]
+for i in range(n):
+    r_extent = L[i]                     # before the first loop of the axis r
+    for r in range(r_extent):
+        B[i] = B[i] + A[i, r]
 """
 
 from __future__ import annotations

@@ -165,9 +165,7 @@ def outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:
     return EMPTY.bind_all({var: found for var, found in known.items() if found is not None})
 
 
-def own_facts(
-    stage: Stage, ranges: dict[IterVar, Range], facts: Facts, ends: tuple[ReadEnd, ...] = ()
-) -> Facts:
+def own_facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts, ends: tuple[ReadEnd, ...] = ()) -> Facts:
     """`facts` and the ranges of a stage's own loops; UserError for an extent that its loop cannot have."""
     own: dict[Var, tuple[Expr, Expr]] = {}
     for loop in stage.loops:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import keyword
 
-from ..core.dtype import INT32
 from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
 from ..core.target import Target

@@ -10,9 +10,10 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..core.text import quantity
-from ..expr.nodes import Expr, IntImm, Known, Var
+from ..expr.nodes import Expr, IntImm, Known, Load, Var
 from ..expr.operators import as_expr, const
-from ..tensor.axis import whole
+from ..expr.traverse import loads
+from ..tensor.axis import known_before, whole
 from ..tensor.tensor import Tensor
 from .broadcast_buffers import BroadcastBuffer
 from .layout import Layout
@@ -82,7 +83,19 @@ def _extent(given: Any, name: str) -> Expr:
             primitive="decl_buffer",
             fix="extents are whole numbers of at least 0, or integer variables",
         )
-    return e
+    return _of_buffers(e, f"an extent of buffer {name!r}")
+
+
+def _of_buffers(e: Expr, about: str) -> Expr:
+    """`e`, checked not to read tensors: a buffer is part of a statement, in which tensors have buffers."""
+    return known_before(e, "decl_buffer", about, _NO_TENSORS) if any(map(_of_tensor, loads(e))) else e
+
+
+_NO_TENSORS = "give a number or an integer variable"
+
+
+def _of_tensor(load: Load) -> bool:
+    return isinstance(load.source, Tensor)
 
 
 def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, offset: Any) -> Layout:
@@ -101,6 +114,7 @@ def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, o
             fix="give one stride per dimension",
         )
     for e in (*given, start):
+        _of_buffers(e, f"a stride or the offset of buffer {name!r}")
         if not e.dtype.is_int or (isinstance(e, IntImm) and e.value < 0):
             raise UserError(
                 f"`{e}` is not a stride or offset of buffer {name!r}",

@@ -14,7 +14,7 @@ from ..expr.traverse import rewrite, substitute, uses_any
 from ..schedule.legality import names
 from ..tensor.axis import AxisKind, IterVar
 from .match_declared import Box, BufferRegion, Matcher, assign, axis_terms, refuse, sizes_of
-from .nodes import NOTHING, Buffer, If, Stmt, Store, seq
+from .nodes import Buffer, If, Stmt, Store
 from .stage_nest import NestContext, StageNest
 
 

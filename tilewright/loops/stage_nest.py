@@ -115,7 +115,7 @@ class StageNest:
     def _check_variables(self) -> None:
         """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
         known = {axis.var for axis in self.stage.roots} | {loop.var for loop in (*self.found.outer, *self.loops)}
-        known |= {end.var for end in self.found.ends}
+        known |= {end.var for found in self.builder.bounds.values() for end in found.ends}
         extents = (self.found.ranges[loop.axis].extent for loop in self.loops)
         for var in variables(*self.found.body, *(extent for extent in extents if not isinstance(extent, IntImm))):
             if var not in known and var not in self.builder.sizes:
@@ -156,8 +156,10 @@ class StageNest:
         return self._with_ends(depth, made)
 
     def _with_ends(self, depth: int, body: Stmt) -> Stmt:
-        """`body` after the ends of the axes whose first loop is at that depth are read; 0 in iterations under guards."""
+        """`body` behind the ends of the axes whose first loop is at that depth; ends are 0 if a guard does not hold."""
         inner = {loop.var: loop.axis.name for loop in self.loops[depth:]}
+        read = loads(*(end.value for end in self.found.ends if end.depth == depth))
+        self._check_computed_before(depth, {load.source for load in read}, "has a range that is read from")
         for end in reversed([end for end in self.found.ends if end.depth == depth]):
             value = self._concrete(end.value)
             lost = next((inner[var] for var in variables(value) if var in inner), None)
@@ -213,7 +215,7 @@ class StageNest:
             return StageNest(self.builder, found, self.bound)._initial(depth, bound)
         data = [loop for loop in self.loops[depth : self.end] if self._has_data(loop)]
         fresh = {loop.var: Var(f"{loop.var.name}.init", loop.var.dtype) for loop in data if loop.thread is None}
-        self._check_producers_of_first_values(self.loops[depth:])
+        self._check_computed_before(depth, self.started_from, "starts at values of")
         body = self._guarded(self._first_stores(), self.initial_guards)
         inner = bound
         nests: list[tuple[Loop, frozenset[Var]]] = []
@@ -235,14 +237,15 @@ class StageNest:
         loads = (e for e in post_order(*self._reduction().init) if isinstance(e, Load))
         return {load.source for load in loads if isinstance(load.source, Tensor)}
 
-    def _check_producers_of_first_values(self, inside: Sequence[Loop]) -> None:
-        """What first values are read from is computed before them, so outside of the reduction."""
-        for loop in inside:
+    def _check_computed_before(self, depth: int, read: Set[Any], how: str) -> None:
+        """Tensors that are read before a loop, for first values or for ranges, are not computed inside of it."""
+        sources = {self.builder.schedule.stage_of[tensor.op] for tensor in read}
+        for loop in self.loops[depth:] if sources else ():
             for found in self.builder.attached.get((self.stage.id, loop.axis), []):
-                if self.started_from & set(found.stage.op.outputs):
+                if found.stage.id in sources:
                     raise UserError(
-                        f"the reduction of {self.stage.name!r} starts at values of {found.stage.name!r}, which is "
-                        f"computed inside of it, at {loop.axis.name!r}",
+                        f"the reduction of {self.stage.name!r} {how} {found.stage.name!r}, which is computed inside of "
+                        f"it, at {loop.axis.name!r}",
                         primitive="compute_at",
                         fix=f"compute {found.stage.name!r} at a loop outside of the reduction, or at the root",
                     )

@@ -12,7 +12,7 @@ from ..expr.nodes import Expr, IntImm
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..expr.traverse import uses_any
-from ..tensor.axis import AxisKind, IterVar
+from ..tensor.axis import AxisKind, IterVar, known_before
 from ..tensor.script import ScriptOp
 from .value import At, Inlined, Schedule, Stage
 
@@ -150,7 +150,7 @@ def positive(value: Any, primitive: str, argument: str, about: str) -> Expr:
         )
     if isinstance(e, IntImm) and e.value < 1:
         raise UserError(f"{argument}={e.value} for {about} is below 1", primitive=primitive, fix="give an int >= 1")
-    return e
+    return known_before(e, primitive, f"{argument} for {about}", "give an int >= 1, or a size variable")
 
 
 def whole_number(value: Any) -> int | None:

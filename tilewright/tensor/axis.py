@@ -109,6 +109,17 @@ def whole(value: Any) -> Expr | None:
     return e if e.dtype.is_int else None
 
 
+def known_before(e: Expr, primitive: str, about: str, fix: str) -> Expr:
+    """`e`, checked to be known before the program runs: made of numbers and sizes, not of values of tensors."""
+    if loads(e):
+        raise UserError(
+            f"{about} is `{e}`, which is read from a tensor: its value is known only while the program runs",
+            primitive=primitive,
+            fix=fix,
+        )
+    return e
+
+
 def to_range(dom: Any, primitive: str, name: str) -> Range:
     """A range from a `Range`, a pair (begin, end), or an extent; `name` is the axis it is for."""
     if not isinstance(name, str):
@@ -195,4 +206,7 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
             primitive="thread_axis",
             fix="threads count from 0: (0, n)",
         )
+    if made is not None:
+        fix = "launch threads for the largest value, and guard: te.if_then_else(i < n, ..., 0)"
+        known_before(made.extent, "thread_axis", f"the extent of {tag}", fix)
     return IterVar(name or tag, made, AxisKind.THREAD, thread)

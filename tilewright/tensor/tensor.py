@@ -22,7 +22,7 @@ from ..expr.operators import as_expr
 from ..expr.runtime_value import RuntimeValue, declaring
 from ..expr.traverse import post_order
 from .arithmetic import Arithmetic
-from .axis import AxisKind, IterVar, Range, counted, whole
+from .axis import AxisKind, IterVar, Range, counted, known_before, whole
 from .element_function import axis_names, check_values
 from .intrinsic_call import IntrinsicCall, TensorRegion, declared_by_call
 from .pickling import blank, landings
@@ -299,7 +299,8 @@ def extents(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
                 primitive=primitive,
                 fix="extents are whole numbers of at least 0, or integer variables",
             )
-        result.append(counted(e))
+        fix = "declare the largest extent, a number or a size variable; a reduction axis may have such a range"
+        result.append(counted(known_before(e, primitive, f"an extent of {name!r}", fix)))
     return tuple(result)
 
 

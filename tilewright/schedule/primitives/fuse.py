@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from ...core.errors import UserError, warn_caller
 from ...expr.operators import const
+from ...expr.traverse import uses_any
 from ...tensor.axis import AxisKind, IterVar, Range
-from ..legality import attached_to, different, has_loops, in_one_nest, leaf, names, of_fixed_range
+from ..legality import attached_to, different, has_loops, in_one_nest, leaf, names, of_fixed_range, of_stage
 from ..relations import Fuse, Singleton
 from ..value import At, Schedule, Stage
 
@@ -57,6 +58,7 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
         )
     if outer.kind is not inner.kind:
         of_fixed_range(stage, "fuse")
+    _check_independent(stage, outer, inner)
     kind = AxisKind.REDUCE if AxisKind.REDUCE in (outer.kind, inner.kind) else outer.kind
     fused = IterVar(f"{outer.name}.{inner.name}.fused", None, kind)
     changed = replace(
@@ -82,3 +84,27 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
     for dependant in (*attached_to(schedule, stage, outer), *attached_to(schedule, stage, inner)):
         made = made.with_stage(replace(dependant, placement=At(stage.id, fused)))
     return made, fused
+
+
+def _check_independent(stage: Stage, outer: IterVar, inner: IterVar) -> None:
+    """Check that the range of neither of two loops depends on the other."""
+    above = {loop: _axes_above(stage, loop) for loop in (outer, inner)}
+    for loop, other in ((outer, inner), (inner, outer)):
+        used = {axis.var for axis in above[other]}
+        for axis in above[loop]:
+            if axis.dom is not None and (uses_any(axis.dom.min, used) or uses_any(axis.dom.extent, used)):
+                raise UserError(
+                    f"the range of {of_stage(axis, stage)} depends on {other.name!r}, so the two have no common range",
+                    primitive="fuse",
+                    fix="keep them apart, or reduce over the longest range, under a condition: "
+                    "te.sum(..., axis=k, where=k < n)",
+                )
+
+
+def _axes_above(stage: Stage, loop: IterVar) -> list[IterVar]:
+    """The operation's own axes that a loop runs over, or over parts of."""
+    found = {loop}
+    for relation in reversed(stage.relations):
+        if not found.isdisjoint(relation.below):
+            found.update(relation.above)
+    return [axis for axis in stage.roots if axis in found]

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import UserError
 from ...expr.operand import Operand
 from ...expr.operators import as_expr
-from ...tensor.axis import AxisKind, IterVar
+from ...tensor.axis import AxisKind, IterVar, known_before
 from ...tensor.extern import ExternOp
 from ..legality import has_loops, names, no_output, of_stage, positive, whole_number, without_effect
 from ..value import Schedule, Stage
@@ -103,4 +103,11 @@ def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tup
             primitive="set_store_predicate",
             fix='give one, such as tx.var.equal(0) for tx = te.thread_axis("threadIdx.x")',
         )
+    known_before(
+        given,
+        "set_store_predicate",
+        f"the predicate for stage {stage.name!r}",
+        "use thread indices, data axes of the stage, loops around it and sizes; choose by values in the declaration: "
+        "te.if_then_else(condition, a, b)",
+    )
     return schedule.with_stage(replace(stage, store_predicate=given)), None

@@ -306,7 +306,9 @@ def _through_combiner(op: ComputeOp, body: Reduce, adjoint: Adjoint, load: Load,
     combiner = _with_slopes(body.combiner)
     axes, keep = tuple(inner.values()), substitute(body.condition, values)
     count = len(sources)
-    reductions = tuple(Reduce(combiner, (*sources, *source_slopes), axes, keep, k, (), ends_of(axes)) for k in range(2 * count))
+    reductions = tuple(
+        Reduce(combiner, (*sources, *source_slopes), axes, keep, k, (), ends_of(axes)) for k in range(2 * count)
+    )
     data = (*(indices if adjoint.tensor is None else at), *open_axes.values())
     own_axes, bodies = _fresh(data, reductions)
     slope_op = ComputeOp(f"{read.name}.slope", tuple(own_axes), bodies)
