@@ -9,30 +9,14 @@ for i in range(n):
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..expr.nodes import Expr, Var
 from ..expr.traverse import loads, substitute
 from ..schedule.value import Stage
 from ..tensor.axis import IterVar, Range
 from ..tensor.reduction import Reduce
-
-if TYPE_CHECKING:
-    from .nest import Loop
-    from .value import Bounds
-
-
-@dataclass(frozen=True)
-class ReadEnd:
-    """The minimum or the extent of a reduction axis: `value`, in terms of the axes of the operation, is `var`.
-
-    `depth` is the place of the first loop of the stage that runs over the axis, or over a part of it.
-    """
-
-    var: Var
-    value: Expr
-    depth: int
+from .nest import Loop
+from .value import Bounds, ReadEnd
 
 
 def reduction_ranges(stage: Stage, body: Sequence[Expr]) -> tuple[dict[IterVar, Range], tuple[ReadEnd, ...]]:

@@ -23,10 +23,11 @@ from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand, running_loops
-from .ends import ReadEnd, as_read, hidden_ends, reduction_ranges
+from .ends import as_read, hidden_ends, reduction_ranges
 from .nest import Loop, axes_of_threads, axis_values, outer_loops
 from .reads import check_reads
 from .value import Bounds as Bounds
+from .value import ReadEnd
 from .value import StageBounds as StageBounds
 from .visibility import check_memory, check_owners, default_scope
 

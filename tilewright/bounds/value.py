@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from ..arith.facts import Facts
 from ..core.atoms import Atom, Fragment
 from ..core.hardware import MemoryScope
-from ..expr.nodes import Expr, Load
+from ..expr.nodes import Expr, Load, Var
 from ..schedule.value import Stage
 from ..tensor.axis import IterVar, Range
-from .ends import ReadEnd
 from .nest import Loop
 
 
@@ -30,6 +29,18 @@ class Contraction:
     depth: tuple[IterVar, ...]
     a: Load
     b: Load
+
+
+@dataclass(frozen=True)
+class ReadEnd:
+    """The minimum or the extent of a reduction axis: `value`, in terms of the axes of the operation, is `var`.
+
+    `depth` is the place of the first loop of the stage that runs over the axis, or over a part of it.
+    """
+
+    var: Var
+    value: Expr
+    depth: int
 
 
 @dataclass(frozen=True)
