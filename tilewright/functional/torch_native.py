@@ -43,17 +43,21 @@ ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 """The gradient with respect to the input of the activation, from the gradient of its output and that input."""
 Compute = Callable[[Any, Any, Any, Any], Any]
+Core = Callable[..., Any]
+"""A function of (x, weight, bias), which ignores a residual: one call fewer for layers without one."""
 
 
-def computed(problem: Problem, name: str, layout: str | None) -> Compute:
+def computed(problem: Problem, name: str, layout: str | None, on_gpu: bool) -> Compute:
     """A function of (x, weight, bias, residual) that returns the result in the layout of the call."""
-    core = _in_precision(problem, _core(problem, one_row="1d" in name))
+    core = _core(problem, one_row="1d" in name)
+    if on_gpu:
+        core = _in_precision(problem, core)
     last = layout is not None and layout.endswith("C")
     act = ACTIVATIONS.get(problem.activation)
     plain = not last and not problem.residual and act is None and problem.has_weights
     multiplied = name == "depthwise_conv2d"
     if plain and not multiplied:
-        return lambda x, w, bias, residual: core(x, w, bias)
+        return core
 
     def compute(x: Any, w: Any, bias: Any, residual: Any) -> Any:
         if multiplied and w.shape[1] != 1:  # (channels, multiplier, ...), in the same order of memory
@@ -76,15 +80,15 @@ def to_last(x: Any) -> Any:
     return x.movedim(1, -1)
 
 
-def _in_precision(problem: Problem, core: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """Run the operator in the requested precision, whatever PyTorch's own settings allow."""
+def _in_precision(problem: Problem, core: Core) -> Core:
+    """On a GPU, run the operator in the requested precision, whatever PyTorch's own settings allow."""
     if problem.op != CONV or problem.dtype != "float32":
         return core
     wanted, cudnn = problem.precision == "tf32", torch.backends.cudnn
 
-    def run(x: Any, w: Any, bias: Any) -> Any:
+    def run(x: Any, w: Any, bias: Any, residual: Any = None) -> Any:
         allowed = cudnn.allow_tf32
-        if allowed == wanted or x.device.type != "cuda":
+        if allowed == wanted:
             return core(x, w, bias)
         cudnn.allow_tf32 = wanted
         try:
@@ -95,7 +99,7 @@ def _in_precision(problem: Problem, core: Callable[[Any, Any, Any], Any]) -> Cal
     return run
 
 
-def _core(problem: Problem, one_row: bool) -> Callable[[Any, Any, Any], Any]:
+def _core(problem: Problem, one_row: bool) -> Core:
     """The operator alone, on channels first."""
     first = 1 if one_row else 0
     top, left, bottom, right = problem.padding
@@ -107,15 +111,15 @@ def _core(problem: Problem, one_row: bool) -> Callable[[Any, Any, Any], Any]:
     if problem.op == CONV:
         conv = functional.conv1d if one_row else functional.conv2d
         if even:
-            return lambda x, w, bias: conv(x, w, bias, stride, before, dilation, groups)
-        return lambda x, w, bias: conv(pad(x, around), w, bias, stride, 0, dilation, groups)
+            return lambda x, w, bias, residual=None: conv(x, w, bias, stride, before, dilation, groups)
+        return lambda x, w, bias, residual=None: conv(pad(x, around), w, bias, stride, 0, dilation, groups)
     if problem.op == TRANSPOSED:
         transposed = functional.conv_transpose1d if one_row else functional.conv_transpose2d
         more = problem.output_padding[first:]
         if even:
-            return lambda x, w, bias: transposed(x, w, bias, stride, before, more, groups, dilation)
+            return lambda x, w, bias, residual=None: transposed(x, w, bias, stride, before, more, groups, dilation)
         crop = tuple(-p for p in around)
-        return lambda x, w, bias: pad(transposed(x, w, bias, stride, 0, more, groups, dilation), crop)
+        return lambda x, w, bias, residual=None: pad(transposed(x, w, bias, stride, 0, more, groups, dilation), crop)
     if problem.op == MAX_POOL:
         largest = functional.max_pool2d
         if even:

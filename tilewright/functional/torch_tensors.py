@@ -26,7 +26,7 @@ from .prepared_calls import PreparedCalls
 from .running import CpuProgram, Program, failed
 from .signature import Arrays, Described, Signature, options_of, signature
 from .torch_allocation import allocator
-from .torch_threads import by_pytorch, program_of
+from .torch_threads import by_pytorch, lost, program_of
 
 Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
@@ -372,14 +372,17 @@ def _check_out(out: Any, inputs: list[Any]) -> None:
 
 def _native(name: str, checked: Signature, given: tuple[Any, ...], on: Device) -> Run:
     """Return PyTorch's own kernel, with the epilogue."""
-    compute = torch_native.computed(checked.problem, name, options_of(name, given).layout)
+    on_gpu = on.kind == "cuda"
+    compute = torch_native.computed(checked.problem, name, options_of(name, given).layout, on_gpu)
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         made = compute(x, w, bias, residual)
         return made if out is None else out.copy_(made)
 
     def run_on_cpu(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        if out is None and not lost():
+            return compute(x, w, bias, residual)
         with by_pytorch():
             return run(x, w, bias, residual, out)
 
-    return run_on_cpu if on.kind == "cpu" else run
+    return run if on_gpu else run_on_cpu
