@@ -344,3 +344,6 @@ def _only_target(inputs: Mapping[Any, Any], target: Any) -> tuple[Any, Any]:
         )
     ((key, value),) = inputs.items()
     return value, key
+
+
+__path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here

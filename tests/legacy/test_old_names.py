@@ -132,3 +132,27 @@ def test_old_names_cost_an_import_nothing() -> None:
     program = "import tilewright, sys; print('tilewright.legacy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_modules_of_the_legacy_package_can_be_imported_under_both_names() -> None:
+    """Also without `legacy.install`: the names of a release stand below `tilewright` as they did below `tvm`."""
+    program = """
+import importlib, importlib.util
+from tilewright.legacy.spellings import MODULES
+for path, home in MODULES.items():
+    name = f"tilewright.{path}"
+    assert importlib.util.find_spec(name) is not None, name
+    found = importlib.import_module(name)
+    assert found is importlib.import_module(f"tilewright.{home}".rstrip(".")) or home == "tir.ir_builder", name
+from tilewright.driver.build_module import schedule_to_module
+from tilewright.topi.cuda.conv2d import conv2d_nchw
+from tilewright.runtime.ndarray import NDArray
+try:
+    import tilewright.relay
+except ImportError:
+    print("absent modules are absent")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True
+    )
+    assert done.stdout == "absent modules are absent\n", done.stderr

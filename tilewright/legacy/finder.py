@@ -95,15 +95,20 @@ class _SameModule(Loader):
             parent.__class__ = _Face
 
 
+def folded_module(fullname: str) -> ModuleSpec | None:
+    """Return the spec of a module of the legacy package whose names stand in another module here, by its name here."""
+    return ModuleSpec(fullname, _SameModule(fullname)) if fullname.partition(".")[2] in MODULES else None
+
+
 class _Absent(MetaPathFinder):
     """Comes last: a module of ours that nothing else has found is one that Tilewright lacks."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.partition(".")[2] in MODULES and fullname.startswith(f"{PACKAGE}."):  # from topi.cuda import conv2d
-            return ModuleSpec(fullname, _SameModule(fullname))
         if fullname.startswith(f"{PACKAGE}."):
+            if found := folded_module(fullname):  # from topi.cuda import conv2d
+                return found
             raise MissingModule(legacy_name(fullname))
         if fullname.partition(".")[0] == GRAPHS:
             raise MissingModule(GRAPHS)

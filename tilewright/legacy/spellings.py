@@ -15,19 +15,40 @@ PACKAGE = "tilewright"
 _SCHEDULES = """batch_matmul binarize_pack binary_dense bitserial_conv2d bitserial_dense conv2d conv2d_direct
 conv2d_hwcn conv2d_int8 conv2d_nchw conv2d_transpose conv2d_transpose_nchw conv2d_winograd deformable_conv2d dense
 depthwise_conv2d extern group_conv2d_nchw injective nn pooling reduction search softmax sort tensor_intrin vision"""
+_CUDA = """argwhere batch_matmul_tensorcore conv1d conv1d_transpose_ncw conv2d_alter_op conv2d_hwnc_tensorcore
+conv2d_nhwc_tensorcore conv2d_nhwc_winograd conv3d conv3d_alter_op conv3d_direct conv3d_ndhwc_tensorcore
+conv3d_transpose_ncdhw conv3d_winograd correlation dense_tensorcore nms scan scatter scatter_elements searchsorted
+signal sparse sparse_reshape tensorcore_alter_op transform unique"""
+_X86 = """concat conv1d conv2d_alter_op conv2d_avx_1x1 conv2d_avx_common conv2d_int8 conv3d conv3d_transpose
+dense_alter_op group_conv2d math_alter_op roi_align scatter sparse utils"""
 _FOLDED: dict[str, tuple[str, str]] = {
-    "topi.nn": ("topi.nn", "batch_matmul batch_norm conv2d_transpose elemwise flatten l2_norm l2_normalize "
-                           "local_response_norm mapping winograd_util bitserial_conv2d bitserial_dense bnn sparse"),
-    "topi.generic": ("topi.generic", _SCHEDULES),
-    "topi.cuda": ("topi.cuda", _SCHEDULES),
-    "topi.x86": ("topi.x86", _SCHEDULES),
+    "arith": ("arith", "bound int_solver iter_affine_map pattern"),
+    "autotvm.measure": ("autotvm.measure", "executor"),
+    "autotvm.task": ("autotvm.task", "code_hash"),
+    "autotvm.tuner": ("autotvm.tuner", "model_based_tuner sa_model_optimizer"),
+    "driver": ("driver", "build_module"),
+    "hybrid": ("te.hybrid", "api calls intrin module parser preprocessor runtime util utils"),
+    "ir": ("ir", "analysis attrs base expr function module op tensor_type type"),
+    "runtime": ("runtime", "object object_generic packed_func"),
+    "target": ("target", "codegen compilation_config datatype generic_func intrin tag target"),
+    "te": ("te", "autodiff tag tensor_intrin"),
+    "te.hybrid": ("te.hybrid", "api calls intrin module parser preprocessor runtime util utils"),
+    "tir": ("tir", "buffer data_layout expr function generic op stmt"),
+    "tir.analysis": ("tir.analysis", "analysis"),
+    "tir.transform": ("tir.transform", "function_pass transform"),
+    "topi": ("topi", "argwhere einsum generic_op_impl scatter scatter_add scatter_elements searchsorted unique"),
+    "topi.cuda": ("topi.cuda", f"{_SCHEDULES} {_CUDA}"),
+    "topi.generic": ("topi.generic", f"{_SCHEDULES} default image math"),
+    "topi.image": ("topi.image", "resize"),
+    "topi.nn": ("topi.nn", """batch_matmul batch_norm batch_to_space_nd bitserial_conv2d bitserial_dense bitserial_util
+        bnn conv1d_transpose conv2d_transpose conv3d_transpose depth_to_space elemwise flatten group_norm instance_norm
+        l2_norm l2_normalize layer_norm local_response_norm mapping qnn rms_norm space_to_batch_nd space_to_depth sparse
+        winograd_util"""),
     "topi.testing": ("topi.testing", """batch_matmul bilinear_resize_python conv2d_hwcn_python conv2d_nchw_python
         conv2d_nhwc_python conv2d_transpose_nchw_python conv2d_transpose_python deformable_conv2d_nchw_python
         depthwise_conv2d_python dilate_python gather_nd_python l2_normalize_python lrn_python one_hot pool_grad_python
         sequence_mask_python slice_axis_python softmax_python strided_slice_python upsampling_python"""),
-    "tir": ("tir", "expr stmt op buffer function"),
-    "hybrid": ("te.hybrid", "api calls intrin module parser preprocessor runtime util"),
-    "driver": ("driver", "build_module"),
+    "topi.x86": ("topi.x86", f"{_SCHEDULES} {_X86}"),
 }  # fmt: skip
 """Modules whose names are those of one module here: the module that held them, that module, and their own names."""
 
@@ -45,11 +66,15 @@ _RENAMED: dict[str, str] = {
     "contrib.util": "contrib.utils",
     "generic": "te",
     "hybrid": "te.hybrid",
+    "ir.container": "ir.container",
+    "ir.transform": "transform",
     "ir_builder": "tir.ir_builder",
     "ir_pass": "legacy.ir_pass",
     "make": "legacy.make",
     "module": "runtime",
     "ndarray": "nd",
+    "runtime.container": "ir.container",
+    "runtime.ndarray": "nd",
     "stmt": "tir",
     "tag": "te",
     "tensor_intrin": "te",

@@ -21,6 +21,8 @@ __all__ = [
     "verify_ssa",
 ]
 
+__path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
+
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:

@@ -17,6 +17,8 @@ globals().update({_name: _maker_of(_name) for _name in _COUNTERPARTS})
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 
+__path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
+
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:

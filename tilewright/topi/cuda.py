@@ -71,6 +71,8 @@ batch_matmul_tensorcore = _product_by_template(
     _BatchMatmul, _nn.batch_matmul, _on_grid, (_BATCH_MATMUL_MMA,), "batch_matmul_tensorcore"
 )
 
+__path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
+
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Callable[..., ScheduleHandle]: ...

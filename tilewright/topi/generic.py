@@ -18,6 +18,8 @@ from ..schedule.handle import ScheduleHandle
 from .schedules.stages import current as _target
 from .schedules.table import functions as _functions
 
+__path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
+
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Callable[..., ScheduleHandle]: ...

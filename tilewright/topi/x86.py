@@ -39,6 +39,8 @@ from .schedules.table import functions as _functions
 
 dense_nopack = dense_pack = _nn.dense
 
+__path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
+
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Callable[..., ScheduleHandle]: ...
