@@ -18,10 +18,13 @@ from pathlib import Path
 
 from benchmarks.convolution_rows import WORKLOADS
 from tilewright.cli.devices import choose_device
-from tilewright.cli.tune import OPERATORS, TuneOptions, search
+from tilewright.cli.search import search
+from tilewright.cli.tune import OPERATORS
+from tilewright.cli.tune_options import TuneOptions
 from tilewright.cli.verdict import compare
 from tilewright.core.target import Target
 from tilewright.runtime.device import Device
+from tilewright.runtime.program import resolve_target
 
 SMALL, FEW = ["dw-3x4x16x32-k7", "dw-256x21-k3", "conv1d-16384-k32"], 16
 """What a CPU runs where nothing is said, and how many trials."""
@@ -44,7 +47,7 @@ def main() -> None:
     heads = ("untuned", "tuned", "PyTorch", "÷ tuned", "GFLOPS", "tuning")
     print(f"{'workload':22} {' '.join(f'{head:>9}' for head in heads)}  PyTorch's way")
     for name in (name for name in WORKLOADS if any(map(name.startswith, given.names))):
-        print(row(name, Target({"cpu": "llvm"}.get(on.kind, on.kind)), on, given), flush=True)
+        print(row(name, resolve_target(Target({"cpu": "llvm"}.get(on.kind, on.kind)), on), on, given), flush=True)
 
 
 def row(name: str, target: Target, on: Device, given: argparse.Namespace) -> str:
@@ -52,17 +55,24 @@ def row(name: str, target: Target, on: Device, given: argparse.Namespace) -> str
     operator, options = WORKLOADS[name]
     packaged = OPERATORS[operator]
     workload = packaged.template.kind.of(**options)
-    task, first = packaged.task(target, **options), packaged.template.first(workload.args, target)
+    strategies = packaged.template.able(workload, target)
+    tasks = [template.task(workload, target) for template in strategies]
     tune_options = TuneOptions(
         target=None, trials=given.trials, tuner="auto", seed=given.seed, early_stopping=None, timeout=10, number=4,
         repeat=3, min_repeat_ms=10, check=True, log=given.logs / f"{name}.log", resume=True, plot=None,
     )  # fmt: skip
     began = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
-        best = search(task, first, tune_options).best_config
+        best = search(tasks, tune_options).winner
     seconds = time.perf_counter() - began
     assert best is not None, f"{name}: no configuration could be measured; see {tune_options.log}"
-    rows = {row.name: row for row in compare(packaged, workload, target, on, {"untuned": first, "tuned": best})}
+    assert best.tally.best is not None
+    first, config = strategies[0], best.tally.best.input.config
+    programs = {
+        "untuned": first.program(first.first(workload.args, target), workload, target),
+        "tuned": best.task.instantiate(config),
+    }
+    rows = {row.name: row for row in compare(programs, workload, target, on)}
     assert not any(row.failure for row in rows.values()), [row.failure for row in rows.values()]
     times = {who: (row.time or 0.0) * 1e6 for who, row in rows.items()}
     theirs = times.get("PyTorch", float("nan"))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 from tilewright.autotvm.record import load_from_file
 from tilewright.cli.app import app
 from tilewright.cli.app_tune import app as app_tune
-from tilewright.cli.tune import OPERATORS
+from tilewright.cli.tune import OPERATORS, strategy_names
 from tilewright.core.errors import UserError
 from tilewright.measure.batch import Batch
 
@@ -111,7 +112,8 @@ def test_a_log_is_gone_on_with(tuned, tmp_path):
     status, text = tune(*again, "--trials", 2, "--no-resume", "--no-check", "--tuner", "gridsearch")
     assert "which holds 7 trials of this workload; they may be measured again" in text
     assert trials(log)[:7] == after
-    assert sorted(trials(log)[7:]) == [0, 1]
+    default = OPERATORS["conv1d"].task("llvm", shape=300, kernel=5).default
+    assert sorted(trials(log)[7:]) == [0, default], "the default first, then the grid"
 
 
 def test_another_workload_in_the_same_log_is_another_matter(tuned, tmp_path, monkeypatch):
@@ -281,10 +283,52 @@ def test_every_type_is_checked_by_its_own_bound(options, name, tmp_path):
 
 
 @pytest.mark.parametrize("operator", ["conv2d", "depthwise", "dense", "batch_matmul"])
-def test_every_strategy_of_an_operator_is_in_its_help(operator):
-    names = {template.name.partition(".")[2] for template in OPERATORS[operator].template.strategies}
+def test_every_strategy_of_an_operator_is_in_its_help_and_completed(operator):
+    names = strategy_names(operator)
     (option,) = (p for p in get_command(app_tune).commands[operator].params if p.name == "strategy")
-    assert names - {""} <= set(re.findall(r"\((\w+)\)", option.help))
+    assert set(re.findall(r"\((\w+)\)", option.help)) == set(names)
+    context = SimpleNamespace(info_name=operator)
+
+    def completed(beginning):
+        return [getattr(found, "value", found) for found in option.shell_complete(context, beginning)]
+
+    assert sorted(completed("")) == sorted(names)
+    assert "general,mma" in completed("general,m")
+    assert completed("general,g") == [f"general,{name}" for name in names if name.startswith("g") and name != "general"]
+
+
+def test_all_strategies_that_cover_a_layer_are_searched_in_one_log(tmp_path):
+    log = tmp_path / "layer.log"
+    command = ("conv2d", "--shape", "1x16x5x5", "--target", "llvm", "--log", log, *QUICK)
+    status, text = tune(*command, "-n", 6)
+    assert status == 0, text
+    assert " configurations of 2 strategies (direct, general); 6 trials by auto\n" in text
+    assert re.findall(r"^trial \d .* by (\w+)$", text, re.M).count("general") >= 1
+    rows = re.findall(r"^(general|direct) +(\d+) +[\d.]+ µs +[\d.]+ µs +[\d.]+$", text, re.M)
+    assert {name for name, _ in rows} == {"general", "direct"}
+    assert sum(int(count) for _, count in rows) == 6 == len(trials(log))
+    tuned_by = re.search(r"^tuned, (\w+) ", text, re.M)[1]
+    assert re.search(r"^untuned, direct ", text, re.M) or "no trial was faster than the default configuration" in text
+    assert tuned_by in {"general", "direct"}
+    inputs = [inp for inp, _ in load_from_file(log, [])]
+    assert {inp.task.name for inp in inputs} == {"topi/conv2d", "topi/conv2d.direct"}
+    assert {inp.task.name for inp in inputs[:2]} == {inp.task.name for inp in inputs}, "the defaults come first"
+    assert all(inp.notes.default for inp in inputs[:2])
+    assert "autotvm.templates.conv2d(shape=(1, 16, 5, 5))" in text, "the program takes the fastest strategy of the log"
+
+    status, text = tune(*command, "-n", 8)
+    assert "which holds 6 trials of this workload: they count" in text
+    assert len(trials(log)) == 8
+    status, text = tune(*command, "-n", 1, "--strategy", "general")
+    assert status == 0, text
+    assert "strategies (" not in text
+    assert "direct" not in text.partition("To use the best")[0]
+
+
+def test_an_unknown_strategy_is_named_with_those_that_exist(tmp_path):
+    with pytest.raises(UserError, match=r"^--strategy: 'gem' is not a strategy of conv2d") as caught:
+        tune("conv2d", "--shape", "1x4x5x5", "--strategy", "general,gem", "--target", "llvm")
+    assert all(repr(name) in caught.value.fix for name in strategy_names("conv2d"))
 
 
 def test_help_breaks_no_placeholder_of_an_option(monkeypatch):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,15 @@ import pytest
 
 import tilewright as tw
 from tests.functional import direct
-from tilewright import autotvm
+from tests.tune.fakes import FakeMeasurer
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.functional import compiler, plans, rivals, tuning
+from tilewright.functional.compiler import Selection
 from tilewright.functional.prepared_calls import PreparedCalls
 from tilewright.runtime.thread_pool import num_threads, set_num_threads
 from tilewright.topi.templates import DEPTHWISE, Depthwise
+from tilewright.tune.session.layer import LayerSearch
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,15 +82,15 @@ def _heeds_ctrl_c() -> Iterator[None]:
 def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Have Ctrl-C pressed after so many measured configurations of a search."""
     seen: list[object] = []
-    report = autotvm.tuner.Tuner.report
+    hear = LayerSearch._hear
 
-    def interrupted(self: Any, run: Any, trial: Any, callbacks: Any) -> None:
-        report(self, run, trial, callbacks)
+    def interrupted(self: Any, trial: Any) -> None:
+        hear(self, trial)
         seen.append(trial)
         if len(seen) == after:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(autotvm.tuner.Tuner, "report", interrupted)
+    monkeypatch.setattr(LayerSearch, "_hear", interrupted)
 
 
 @pytest.mark.usefixtures("_heeds_ctrl_c")
@@ -138,7 +140,7 @@ def test_ctrl_c_before_anything_is_measured_changes_nothing(monkeypatch: pytest.
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(autotvm.tuner.Tuner, "tune", pressed)
+        patch.setattr(LayerSearch, "go", pressed)
         with pytest.raises(KeyboardInterrupt):
             tw.conv2d(x, w, groups=6, tune=0.5)
     assert tw.explain_call("conv2d", x, w, groups=6) == before
@@ -285,19 +287,13 @@ def test_a_search_returns_what_it_began_with_as_it_was_given(monkeypatch: pytest
     of, cuda = Depthwise.of((1, 256, 21, 21), dtype="bfloat16"), Target("cuda")
     template = next(each for each in DEPTHWISE.strategies if each.name == "topi/depthwise.planes")
     held = template.gpu.nearest(of, {"planes": 2, "rows": 7, "bias": "held"})
-    tried: list[int] = []
-
-    class Searched:
-        def __init__(self, task: Any, strategy: Any) -> None:
-            tried.extend(strategy.fresh(1))
-            self.best_config, self.interrupted = task.config_space.get(tried[-1]), False
-            self.best_measure_pair = None, SimpleNamespace(costs=[1.0])
-
-        def tune(self, *_: object, **__: object) -> None:
-            pass
-
-    monkeypatch.setattr(autotvm.tuner, "Tuner", Searched)
-    found = tuning._searched(template.task(of, cuda), [held], 1.0)
-    assert tried == [template.gpu.nearest(of, {"planes": 2, "rows": 7}).index]
+    index = template.gpu.nearest(of, {"planes": 2, "rows": 7}).index
+    measurer = FakeMeasurer(lambda i: 1e-3 if i == index else 2e-3, "Fake 1", "cuda")
+    monkeypatch.setattr(tuning, "MeasureSession", lambda *_: nullcontext(measurer))
+    monkeypatch.setattr(tuning, "_MOST_TRIALS", 9)
+    found = tuning._searched([[Selection(template, of, held, "")]], cuda, 1.0)
     assert held["bias"].val == "held"
-    assert found.config is held
+    assert index in measurer.asked[:8], "the default is in the first batch"
+    assert found.best is not None
+    assert found.best.config is held
+    assert "the best of 9 configurations" in found.best.why

@@ -52,8 +52,9 @@ class FakeMeasurer:
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
         """The outcomes, last job first: results come in the order in which they are done."""
         for job in reversed(jobs):
-            self.asked.append(job.key)
-            found = self.judge(job.key)
+            index = job.instantiate.config.index
+            self.asked.append(index)
+            found = self.judge(index)
             yield job, found if isinstance(found, Outcome) else Measured(costs=(found,), timestamp=self.clock)
 
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:

@@ -40,6 +40,7 @@ def tune_tasks(
     confirm: int = 3,
     early_stopping: int | None = None,
     least_gain: float = 0.0,
+    layers: Sequence[int] | None = None,
 ) -> list[Tuner]:
     """Tune many tasks in one session, on this host or on a fleet.
 
@@ -73,6 +74,9 @@ def tune_tasks(
     least_gain : float
         A task gets no more where no candidate is expected to be faster than the best by this part, such as 0.01. For
         the tuner "auto".
+    layers : sequence of int, optional
+        The layer of each task. Tasks of one layer are strategies that compute the same, of which a network uses the
+        fastest; the first one is the default strategy. By default, each task is a layer.
 
     Returns
     -------
@@ -94,6 +98,7 @@ def tune_tasks(
     if early_stopping is not None:
         check_counts("tune_tasks", early_stopping=early_stopping)
     chosen, seconds = _checked(tasks, weights, tuner, budget, trials, least_gain)
+    _check_layers(layers, len(tasks))
     builder, runner = checked_options(default_option() if measure_option is None else measure_option)
     called = checked_callbacks(callbacks)
     called += [] if log is None else [callback.log_to_file(log)]
@@ -103,7 +108,7 @@ def tune_tasks(
         runs = [_run(task, made, session, options, called) for task, made in zip(tasks, tuners, strict=True)]
         if resume:
             _resume(runs, session, called)
-        _go(Campaign(runs, session, chosen, trials, seconds), tuners)
+        _go(Campaign(runs, session, chosen, trials, seconds, layers), tuners)
     say(lines(runs))
     return tuners
 
@@ -148,6 +153,17 @@ def _resume(runs: Sequence[Run], session: Session, called: Sequence[Callback]) -
     for run in runs:
         run.resume(known)
         run.ask_again(unrecorded(session, run.task, run.strategy))
+
+
+def _check_layers(layers: Any, count: int) -> None:
+    """Raise UserError for layers that do not number the tasks."""
+    listed = layers is None or (isinstance(layers, (list, tuple)) and all(isinstance(one, int) for one in layers))
+    if not listed or (layers is not None and len(layers) != count):
+        raise UserError(
+            f"layers={layers!r} are not the numbers of {count} tasks' layers",
+            primitive="tune_tasks",
+            fix="give one whole number for each task, the same for strategies of one layer",
+        )
 
 
 def _checked(

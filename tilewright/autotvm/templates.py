@@ -45,15 +45,16 @@ class Packaged(Generic[W]):
     def by(self, strategy: str) -> Packaged[W]:
         """The same operator by one strategy, such as `autotvm.templates.conv2d.by("mma")`.
 
-        `strategy` is the last part of the name of a template in a log. Raises UserError where there is none.
+        `strategy` is the last part of the name of a template in a log, "general" for the name without one. Raises
+        UserError if there is no such strategy.
         """
-        found = {t.name.partition(".")[2]: t for t in packaged.ALL if t.kind is self.template.kind}
+        found = {t.strategy_name: t for t in packaged.ALL if t.kind is self.template.kind}
         if not isinstance(strategy, str) or strategy not in found:
-            known = ", ".join(repr(name) for name in found if name)
+            known = ", ".join(map(repr, found))
             raise UserError(
                 f"{strategy!r} is not a strategy of {self.template.kind.name}",
                 primitive=self.template.kind.name,
-                fix=f"give one of {known}" if known else "leave it out: there is only one",
+                fix=f"give one of {known}" if len(found) > 1 else "leave it out: there is only one",
             )
         return Packaged(found[strategy])
 

@@ -25,8 +25,20 @@ def _option(panel: str, *names: str, metavar: str, what: str, **more: Any) -> An
     return typer.Option(*names, metavar=metavar, help=what, rich_help_panel=panel, **more)
 
 
-def _strategy(what: str, default: str) -> Any:
-    return _option(_SEARCH, "--strategy", metavar="NAME", what=what, show_default=default)
+def _names(ctx: Any, incomplete: str) -> list[str]:
+    """Complete the names of strategies, joined by commas."""
+    from .tune import OPERATORS, strategy_names
+
+    *before, last = incomplete.split(",")
+    known = strategy_names(ctx.info_name) if ctx.info_name in OPERATORS else []
+    return [",".join([*before, name]) for name in known if name.startswith(last) and name not in before]
+
+
+def _strategy(what: str) -> Any:
+    return typer.Option(
+        "--strategy", metavar="NAME[,NAME]", help=f"Search these strategies only: {what}.", rich_help_panel=_SEARCH,
+        show_default="all that cover the layer, except those that round float32", autocompletion=_names,
+    )  # fmt: skip
 
 
 def _shape(metavar: str, what: str) -> Any:
@@ -50,9 +62,8 @@ Padding = Annotated[
 Product = Annotated[
     str | None,
     _strategy(
-        "Template: matrix instructions (mma), those that round float32 (tf32), or those of Hopper's warpgroups (wgmma) "
-        "and for float32 (wgmma_tf32).",
-        "ordinary arithmetic",
+        "ordinary arithmetic (general), matrix instructions (mma), those that round float32 (tf32), those of Hopper's "
+        "warpgroups (wgmma) and for float32 (wgmma_tf32)"
     ),
 ]
 
@@ -196,7 +207,8 @@ _SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups
 
 def _tune(operator: str, given: dict[str, Any]) -> int:
     """Tune an operator, as the options `given` say."""
-    from .tune import UNLIMITED, tune
+    from .tune import tune
+    from .tune_options import UNLIMITED
 
     sizes = {name: given.pop(name) for name in _SIZES if name in given}
     strategy = given.pop("strategy", None)
@@ -207,7 +219,7 @@ def _tune(operator: str, given: dict[str, Any]) -> int:
 def _tune_many(given: dict[str, Any]) -> int:
     """Tune the workloads of a file, as the options `given` say."""
     from .many import tune_file
-    from .tune import UNLIMITED
+    from .tune_options import UNLIMITED
 
     file = given.pop("file")
     return tune_file(file, _tune_options("many", {**given, "plot": None}, UNLIMITED))
@@ -215,7 +227,7 @@ def _tune_many(given: dict[str, Any]) -> int:
 
 def _tune_options(operator: str, given: dict[str, Any], trials: int) -> Any:
     """Return the `TuneOptions` of what the command line gives, where `trials` is the default."""
-    from .tune import TuneOptions, seconds_of
+    from .tune_options import TuneOptions, seconds_of
 
     check = not given.pop("no_check")
     chosen = {"log": given["log"] or Path(f"{operator}.log"), "budget": seconds_of(given["budget"])}
@@ -293,11 +305,10 @@ def conv2d(
     strategy: Annotated[
         str | None,
         _strategy(
-            "Template: products of tiles (gemm), by matrix instructions (mma), by those that round float32 (tf32), by "
-            "those of Hopper's warpgroups (wgmma) and for float32 (wgmma_tf32), by matrix instructions on a tile of "
-            "the image (window), of several small groups at once (grouped) or of pairs of their rows (grouped_rows), "
-            "or windows in registers (direct).",
-            "the tutorial's for NCHW, else the one expected to be fastest",
+            "the tutorial's for NCHW (general), products of tiles (gemm), by matrix instructions (mma), by those that "
+            "round float32 (tf32), by those of Hopper's warpgroups (wgmma) and for float32 (wgmma_tf32), by matrix "
+            "instructions on a tile of the image (window), of several small groups at once (grouped) or of pairs of "
+            "their rows (grouped_rows), windows in registers (direct)"
         ),
     ] = None,
 ) -> None:
@@ -318,9 +329,8 @@ def depthwise(
     strategy: Annotated[
         str | None,
         _strategy(
-            "Template: windows in registers (direct), rows of windows by matrix instructions (mma), or whole small "
-            "images one after another (planes).",
-            "tiles of planes",
+            "tiles of planes (general), windows in registers (direct), rows of windows by matrix instructions (mma), "
+            "whole small images one after another (planes)"
         ),
     ] = None,
 ) -> None:

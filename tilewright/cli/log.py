@@ -64,7 +64,7 @@ def best(path: Path) -> int:
 def _print_best(inp: MeasureInput, result: MeasureResult) -> None:
     """Print the best configuration of a workload on a target."""
     where = f" on {inp.notes.device}" if inp.notes.device else ""
-    where += "" if inp.notes.checked else ", not checked"
+    where += ("" if inp.notes.checked else ", not checked") + (", the default" if inp.notes.default else "")
     cost = mean_cost(result)
     print_lines([f"{duration(cost)}{_rate(inp.notes.flop, cost)}{where}, {inp.target}"])
     width = max((len(name) for name in inp.config), default=0)

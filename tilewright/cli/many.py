@@ -13,29 +13,29 @@ from typing import Any
 import typer
 
 from .. import autotvm
-from ..autotvm.templates import Packaged
 from ..core.errors import UserError
 from ..core.log import is_terminal
+from ..core.target import Target
 from ..core.text import printable
 from ..measure.outcome import MeasureResult
+from ..topi.templates.template import PackagedTemplate
 from ..topi.templates.workload import Convolution
 from ..tune.records.format import MeasureInput
 from ..tune.session.show import short_line
 from ..tune.task import Task
 from .console import heading, print_lines
+from .search import runner_of, shown
 from .tune import (
     FAILED,
     FINE,
     INTERRUPTED,
     OPERATORS,
-    UNLIMITED,
-    TuneOptions,
-    able,
+    named_strategies,
     place,
-    runner_of,
-    shown,
+    searched_strategies,
     workload_of,
 )
+from .tune_options import UNLIMITED, TuneOptions
 
 _SIZES = {
     "conv1d": ("shape", "kernel", "stride", "padding", "dtype"),
@@ -53,11 +53,16 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the file: the template, its workload, and how often it is run."""
+    """A line of the file: the strategies that it names, the workload, and how often it is run."""
 
-    packaged: Packaged[Any]
+    strategies: tuple[PackagedTemplate[Any], ...]
     workload: Convolution
     times: float
+
+    def tasks(self, target: Target) -> list[Task]:
+        """The tasks of the strategies to search, the default one first."""
+        found = searched_strategies(self.strategies, self.workload, target)
+        return [template.task(self.workload, target) for template in found]
 
 
 def tune_file(file: Path, options: TuneOptions) -> int:
@@ -67,8 +72,10 @@ def tune_file(file: Path, options: TuneOptions) -> int:
         raise UserError("neither --budget nor --trials is given", fix="give --budget 10m", where="")
     rows = read(file)
     target, _, line = place(options)
-    tasks = [able(row.packaged, row.workload, target).task(target, **row.workload.shortest) for row in rows]
-    print_lines([heading(f"{len(tasks)} workloads of {file}"), line, f"log: {options.log}", ""])
+    layers = [row.tasks(target) for row in rows]
+    tasks = [task for layer in layers for task in layer]
+    numbers = [number for number, layer in enumerate(layers) for _ in layer]
+    print_lines([heading(f"{len(rows)} workloads of {file}"), line, f"log: {options.log}", ""])
     measure = autotvm.measure_option(
         builder=autotvm.LocalBuilder(timeout=options.timeout), runner=runner_of(options)
     )  # fmt: skip
@@ -79,10 +86,11 @@ def tune_file(file: Path, options: TuneOptions) -> int:
             trials=options.trials if options.trials < UNLIMITED else None,
             measure_option=measure,
             log=options.log,
-            weights=[row.times for row in rows],
+            weights=[rows[number].times for number in numbers],
+            layers=numbers,
             tuner=options.tuner,
             seed=options.seed,
-            callbacks=[] if is_terminal(sys.stderr) else [_TrialLines(tasks)],
+            callbacks=[] if is_terminal(sys.stderr) else [_TrialLines(tasks, numbers)],
             resume=options.resume,
             early_stopping=options.early_stopping,
             least_gain=options.least_gain,
@@ -91,7 +99,8 @@ def tune_file(file: Path, options: TuneOptions) -> int:
         print_lines(["", "interrupted; the same command goes on from here"])
         return INTERRUPTED
     print_lines(["", f"log: {options.log}. The best of each: tilewright log best {options.log}"])
-    return FINE if all(tuner.best_config is not None for tuner in tuners) else FAILED
+    found = {number for number, tuner in zip(numbers, tuners, strict=True) if tuner.best_config is not None}
+    return FINE if found == set(numbers) else FAILED
 
 
 def read(file: Path) -> list[Line]:
@@ -129,18 +138,17 @@ def _line(words: list[str]) -> Line:
     times = given.pop("times", "1")
     if not times.replace(".", "", 1).isdecimal() or not 0 < float(times) < math.inf:
         raise UserError(f"--times {times!r} is not a positive number", fix="--times 3")
-    strategy = given.pop("strategy", None)
-    packaged = OPERATORS[operator] if strategy is None else OPERATORS[operator].by(strategy)
+    strategies = named_strategies(operator, given.pop("strategy", None))
     defaults = {**_DEFAULTS, **({"padding": "full"} if operator == "conv1d" else {})}
     sizes = {name: given.get(name, defaults.get(name)) for name in _SIZES[operator]}
-    return Line(packaged, workload_of(packaged, sizes), float(times))
+    return Line(tuple(strategies), workload_of(OPERATORS[operator], sizes), float(times))
 
 
 class _TrialLines:
     """A short line for each trial, with the number of its workload in the file."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self._numbers = {(task.name, task.args): number for number, task in enumerate(tasks, 1)}
+    def __init__(self, tasks: Sequence[Task], numbers: Sequence[int]) -> None:
+        self._numbers = {(task.name, task.args): number + 1 for task, number in zip(tasks, numbers, strict=True)}
         self._count = 0
 
     def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:

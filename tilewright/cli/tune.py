@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from .. import autotvm
 from ..autotvm.templates import Packaged
-from ..autotvm.tuner import Tuner
 from ..core.errors import UserError
-from ..core.log import is_terminal, logger
 from ..core.padding import TEMPLATE_WORDS
 from ..core.target import Target
-from ..core.text import printable
 from ..fleet.addresses import checked, joined
 from ..fleet.security import check_installed
-from ..measure.outcome import MeasureResult
 from ..runtime.device import Device
+from ..runtime.program import resolve_target
+from ..topi.templates import named
+from ..topi.templates.template import ALL, PackagedTemplate, default_first
 from ..topi.templates.workload import Convolution
 from ..tune.records.curve import curves
-from ..tune.records.format import MeasureInput
 from ..tune.records.history import applies
-from ..tune.records.log import RecordLog, load_from_file
-from ..tune.session.budget import duration
-from ..tune.session.show import short_line
-from ..tune.space.config import Config
+from ..tune.records.log import load_from_file
+from ..tune.session.layer import LayerSearch
 from ..tune.task import Task
 from .console import heading, print_lines
 from .devices import choose_device
-from .log import check_figure, draw
+from .log import draw
+from .search import search, strategy_name, strategy_table
+from .tune_options import UNLIMITED, TuneOptions
 from .verdict import verdict
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
@@ -51,87 +43,21 @@ OPERATORS: Mapping[str, Packaged[Any]] = {
     "dense": autotvm.templates.dense,
     "batch_matmul": autotvm.templates.batch_matmul,
 }
-_GREETING = "Get devices for measurement successfully!"
-"""The tuner's, for scripts that wait for it; the command has named the device already."""
 _MOST_ELEMENTS = 1 << 40
-_TUNERS = ("auto", "xgb", "ga", "random", "gridsearch")
-UNLIMITED = 1_000_000
-"""Trials where only the budget of seconds ends a search."""
-
-
-@dataclass(frozen=True)
-class TuneOptions:
-    """The command's options, other than sizes."""
-
-    target: str | None
-    trials: int
-    tuner: str
-    seed: int | None
-    early_stopping: int | None
-    timeout: float
-    number: int
-    repeat: int
-    min_repeat_ms: float
-    check: bool
-    log: Path
-    resume: bool
-    plot: Path | None
-    budget: float | None = None
-    """Seconds."""
-    workers: str | None = None
-    """The address of a fleet's scheduler."""
-    key: str = ""
-    insecure: bool = False
-    least_gain: float = 0.0
-
-    def examined(self) -> None:
-        """UserError where an option makes no sense: now rather than in the middle of the work."""
-        least = {"trials": 1, "early_stopping": 1, "number": 1, "repeat": 1, "min_repeat_ms": 0, "seed": 0}
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if value is not None and not value >= smallest:  # NaN is not, either
-                fix = f"give {smallest} or more"
-                raise UserError(f"{_flag(name)} {value} is less than {smallest}", fix=fix, where="")
-        if not self.timeout > 0:
-            raise UserError(
-                f"--timeout {self.timeout:g} is not a positive time", fix="give seconds, such as 10", where=""
-            )
-        if self.tuner not in _TUNERS:
-            raise UserError(f"--tuner {self.tuner} is unknown", fix=f"use {', '.join(_TUNERS)}", where="")
-        if not 0 <= self.least_gain < 1:
-            raise UserError(
-                f"--least-gain {self.least_gain:g} is not a fraction",
-                fix="give a fraction from 0 to 1, such as 0.01",
-                where="",
-            )
-        if self.least_gain and self.tuner != "auto":
-            raise UserError(
-                f"--least-gain: the tuner {self.tuner} expects nothing of its candidates",
-                fix="use --tuner auto, or --early-stopping N",
-                where="",
-            )
-        if self.plot is not None:
-            check_figure(self.plot)
-        try:
-            RecordLog(self.log).close()
-        except (UserError, OSError) as error:
-            reason = error.message if isinstance(error, UserError) else str(error)
-            raise UserError(f"--log {self.log}: {reason}", fix="name a file that can be written", where="") from error
 
 
 def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions, strategy: str | None = None) -> int:
-    """Run the command, for one strategy if wanted; returns its exit status."""
-    packaged = OPERATORS[operator] if strategy is None else OPERATORS[operator].by(strategy)
-    workload = workload_of(packaged, sizes)
+    """Run the command, for the named strategies if any are; returns its exit status."""
+    chosen = named_strategies(operator, strategy)
+    workload = workload_of(OPERATORS[operator], sizes)
     options.examined()
     target, on, line = place(options)
-    packaged = able(packaged, workload, target)
-    task = packaged.task(target, **workload.shortest)
-    known = _known(task, options.log, on)
-    print_lines([heading(workload.title), line, _search(task, options), *_about_log(known, options), ""])
+    strategies = searched_strategies(chosen, workload, target)
+    tasks = [each.task(workload, target) for each in strategies]
+    known = sum(_known(task, options.log, on) for task in tasks)
+    print_lines([heading(workload.title), line, _extent(tasks, options), *_about_log(known, options), ""])
     try:
-        tuner = search(task, packaged.template.first(task.args, target), options)
-        return _conclude(packaged, workload, target, on, tuner, options)
+        return _conclude(strategies, workload, target, on, search(tasks, options), options)
     except KeyboardInterrupt:
         print_lines(["", f"interrupted; what was measured is in {options.log}"])
         return INTERRUPTED
@@ -141,7 +67,7 @@ def place(options: TuneOptions) -> tuple[Target, Device | None, str]:
     """What to tune for, the device of this host that measures (None: a fleet does), and a line that says so."""
     if options.workers is None:
         on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
-        return Target({"cpu": "llvm"}.get(on.kind, on.kind)), on, line
+        return resolve_target(Target({"cpu": "llvm"}.get(on.kind, on.kind)), on), on, line
     address = checked(joined(options.workers), options.insecure)
     check_installed()
     kind = options.target or "cuda"
@@ -171,22 +97,38 @@ def workload_of(packaged: Packaged[Any], sizes: Mapping[str, str | None]) -> Con
     return made
 
 
-def able(packaged: Packaged[Any], workload: Convolution, target: Target) -> Packaged[Any]:
-    """The template to tune: the one given; where the usual one does not cover the workload, the one expected fastest.
+def strategy_names(operator: str) -> list[str]:
+    """The names of all strategies of an operator, as `--strategy` takes them."""
+    kind = OPERATORS[operator].template.kind
+    return [template.strategy_name for template in ALL if template.kind is kind]
 
-    UserError where a strategy was asked for that does not cover it.
+
+def named_strategies(operator: str, names: str | None) -> list[PackagedTemplate[Any]]:
+    """The strategies of an operator that `--strategy` names; UserError, which lists all, for an unknown one."""
+    found = dict.fromkeys(names.split(",")) if names is not None else ()
+    try:
+        return [OPERATORS[operator].by(name).template for name in found]
+    except UserError as error:
+        raise UserError(f"--strategy: {error.message}", fix=error.fix, where="") from None
+
+
+def searched_strategies(
+    chosen: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target
+) -> list[PackagedTemplate[Any]]:
+    """The strategies to search, the default one first: the chosen ones, else all that cover the workload.
+
+    UserError if a chosen strategy does not cover it.
     """
-    template = packaged.template
-    if template.covers(workload, target):
-        return packaged
-    if any(other.covers(workload, target) for other in template.strategies):
-        return Packaged(template.choose(workload, target)[0])
-    whole = OPERATORS[workload.name].template
-    names = [t.name.partition(".")[2] for t in whole.strategies if t.covers(workload, target)]
-    others = " or ".join(f"--strategy {name}" for name in names if name)
+    template = OPERATORS[workload.name].template
+    if not chosen:
+        return template.able(workload, target)
+    refused = next((each for each in chosen if not each.covers(workload, target)), None)
+    if refused is None:
+        return default_first(chosen, workload, target)
+    known = [each.strategy_name for each in template.strategies if each.covers(workload, target)]
     raise UserError(
-        f"--strategy {template.name.partition('.')[2]} {template.refusal(workload, target)}",
-        fix=f"give {others}, or leave it out" if others else "leave it out",
+        f"--strategy {refused.strategy_name} {refused.refusal(workload, target)}",
+        fix=f"give --strategy {' or '.join(known)}, or leave it out" if len(known) > 1 else "leave it out",
         where="",
     )
 
@@ -211,116 +153,21 @@ def _parsed(name: str, text: str) -> Any:
     return parts if len(parts) > 1 else parts[0]
 
 
-def seconds_of(text: str | None) -> float | None:
-    """Seconds of a budget such as 15s, 2m or 1h; UserError where it is none."""
-    if text is None:
-        return None
-    found = duration(text)
-    if found is None:
-        raise UserError(
-            f"--budget {text!r} is not a duration", fix="give seconds, minutes or hours: 15s, 2m, 1h", where=""
-        )
-    return found
+# The heading
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-# The search
-
-
-def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
-    """Tune until the trials are used up or Ctrl-C; returns the tuner, which knows the best. `first` is tried first."""
-    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=options.timeout), runner=runner_of(options))
-    tuner = _tuner(task, options)
-    # First what needs no tuning, so that no search ends below where it began.
-    begin = task.config_space.find(first) if first.index is not None else None
-    tuner.strategy.suggest([begin] if begin is not None else [])
-    live = is_terminal(sys.stderr)
-    with shown():
-        tuner.tune(
-            options.trials,
-            measure,
-            early_stopping=options.early_stopping,
-            callbacks=[autotvm.callback.log_to_file(options.log), *([] if live else [_TrialLines()])],
-            resume=options.resume,
-            seconds=options.budget,
-        )
-    return tuner
-
-
-def runner_of(options: TuneOptions) -> autotvm.LocalRunner:
-    """What runs candidates: this host, or a fleet."""
-    how: dict[str, Any] = {
-        "timeout": options.timeout,
-        "number": options.number,
-        "repeat": options.repeat,
-        "min_repeat_ms": options.min_repeat_ms,
-        "cooldown_interval": 0,
-        "check_correctness": options.check,
-    }
-    if options.workers is None:
-        return autotvm.LocalRunner(**how)
-    return autotvm.RPCRunner(options.key, options.workers, insecure=options.insecure, **how)
-
-
-def _tuner(task: Task, options: TuneOptions) -> Tuner:
-    if options.tuner == "gridsearch":
-        return autotvm.tuner.GridSearchTuner(task)
-    if options.tuner == "auto":
-        return autotvm.tuner.AutoTuner(task, seed=options.seed, least_gain=options.least_gain)
-    kinds = {"xgb": autotvm.tuner.XGBTuner, "ga": autotvm.tuner.GATuner, "random": autotvm.tuner.RandomTuner}
-    made: Tuner = kinds[options.tuner](task, seed=options.seed)
-    return made
-
-
-class _Lines(logging.Handler):
-    """Progress on stdout, warnings on stderr: looked up each time, as a live line takes their place meanwhile."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.msg == _GREETING:
-            return
-        typer.echo(printable(self.format(record)), err=record.levelno >= logging.WARNING)
-
-
-class _TrialLines:
-    """A short line for each trial, where nobody watches a line that moves."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def __call__(self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        for inp, result in zip(inputs, results, strict=True):
-            self._count += 1
-            best = tuner.best_measure_pair is not None and tuner.best_measure_pair[1] is result
-            typer.echo(printable(short_line(self._count, inp, result, "best" if best else "")))
-
-
-@contextmanager
-def shown() -> Iterator[None]:
-    """Let the tuner say what it says beside its trials: summaries and warnings."""
-    handler = _Lines()
-    before, passing = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-        logger.propagate = passing
-
-
-def _search(task: Task, options: TuneOptions) -> str:
+def _extent(tasks: Sequence[Task], options: TuneOptions) -> str:
+    """How many configurations there are, and how much of them is searched."""
     early = f", fewer after {options.early_stopping} without a better one" if options.early_stopping else ""
     poorer = options.tuner == "xgb" and find_spec("xgboost") is None
     model = " with the small model, as xgboost is not installed (pip install 'tilewright[tune]')" if poorer else ""
     extent = f"{options.trials} trials" if options.trials < UNLIMITED else ""
     within = f"{options.budget:g} s" if options.budget is not None else ""
     much = " within ".join(filter(None, (extent, within)))
-    return f"{task.config_space.size:,} configurations; {much} by {options.tuner}{model}{early}"
+    names = ", ".join(strategy_name(task) for task in tasks)
+    by = f" of {len(tasks)} strategies ({names})" if len(tasks) > 1 else ""
+    size = sum(task.config_space.size for task in tasks)
+    return f"{size:,} configurations{by}; {much} by {options.tuner}{model}{early}"
 
 
 def _known(task: Task, log: Path, on: Device | None) -> int:
@@ -353,39 +200,42 @@ def _about_log(known: int, options: TuneOptions) -> list[str]:
 
 
 def _conclude(
-    packaged: Packaged[Any],
+    strategies: Sequence[PackagedTemplate[Any]],
     workload: Convolution,
     target: Target,
     on: Device | None,
-    tuner: Tuner,
+    layer: LayerSearch,
     options: TuneOptions,
 ) -> int:
-    """Check and time the best, where this host measured it, and say how to use it; returns the exit status."""
+    """Check and time the best, if this host measured it, and say how to use it; returns the exit status."""
     if options.plot is not None:
-        pairs = [pair for pair in load_from_file(options.log, []) if pair[0].task.workload == tuner.task.workload]
+        own = {run.task.workload for run in layer.runs}
+        pairs = [pair for pair in load_from_file(options.log, []) if pair[0].task.workload in own]
         if any(curve.best[-1:] != [None] for curve in curves(pairs)):
             print_lines(["", *draw(options.plot, [(options.log, pairs)])])
-    if tuner.best_config is None:
-        if tuner.interrupted:
+    best = layer.winner
+    if best is None:
+        if layer.interrupted:
             print_lines(["", "interrupted before a configuration was measured"])
             return INTERRUPTED
         print_lines(["", f"log: {options.log}; what went wrong: tilewright log show {options.log}"])
         return FAILED
+    print_lines(["", *lines] if (lines := strategy_table(layer)) else [])
     right = True
-    if not tuner.interrupted and on is not None:
-        lines, right = verdict(packaged, workload, target, on, tuner.best_config)
+    if not layer.interrupted and on is not None:
+        lines, right = verdict(strategies, workload, target, on, layer)
         print_lines(["", *lines])
-    print_lines(["", f"log: {options.log}. To use the best:", *_usage(packaged, workload, target, options.log)])
-    if tuner.interrupted:
+    print_lines(["", f"log: {options.log}. To use the best:", *_usage(best.task.name, workload, target, options.log)])
+    if layer.interrupted:
         print_lines(["", "interrupted; the same command goes on from here"])
         return INTERRUPTED
     return FINE if right else FAILED
 
 
-def _usage(packaged: Packaged[Any], workload: Convolution, target: Target, log: Path) -> list[str]:
-    """A program that builds the best."""
-    strategy = packaged.template.name.partition(".")[2]
-    by = f".by({json.dumps(strategy)})" if strategy else ""
+def _usage(template: str, workload: Convolution, target: Target, log: Path) -> list[str]:
+    """A program that builds the best, which is a configuration of `template`."""
+    known = OPERATORS[workload.name].template.strategies
+    by = "" if template in [each.name for each in known] else f".by({json.dumps(named(template).strategy_name)})"
     options = ", ".join(f"{name}={value!r}" for name, value in workload.shortest.items())
     return [
         "  import tilewright as tw",

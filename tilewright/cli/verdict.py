@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from ..autotvm.templates import Packaged
-from ..core.errors import TVMError, UserError
+from ..core.errors import InternalError, TVMError, UserError
 from ..core.target import Target
 from ..driver import build
 from ..ladder.climb import Outcome, plan
@@ -18,33 +18,63 @@ from ..report.table import Column, table
 from ..report.units import NONE, duration, error, factor
 from ..runtime.array import array
 from ..runtime.device import Device
+from ..topi.templates.template import PackagedTemplate
 from ..topi.templates.workload import Convolution
+from ..tune.records.format import mean_cost
+from ..tune.session.layer import LayerSearch
 from ..tune.space.config import Config
 from ..tune.task import Program
+from .search import strategy_name
 
+UNTUNED = "untuned"
 _REPEAT, _MILLISECONDS = 11, 10
 _COLUMNS = (Column("", right=False), Column("time"), Column("GFLOPS"), Column("× untuned"), Column("max error"))
 
 
+_Row = tuple[PackagedTemplate[Any], Config, float | None]
+"""A template, a configuration of it, and the seconds that a search has confirmed."""
+
+
 def verdict(
-    packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, best: Config
+    strategies: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target, on: Device, layer: LayerSearch
 ) -> tuple[list[str], bool]:
-    """A table of times, and whether the best computes what NumPy does, in float64 and on poisoned output."""
-    first = packaged.template.first(workload.args, target)
-    rows = compare(packaged, workload, target, on, {"tuned": best, **({"untuned": first} if first != best else {})})
-    notes = ["the configuration that needs no tuning is the best that was found"] if first == best else []
-    return [*_table(workload, rows), *notes], not rows[0].failure
+    """Return a table of times, and whether the best computes the same as NumPy, in float64 and on poisoned output.
+
+    The table has the default configuration as well, and the libraries. The times of a search that has just confirmed
+    them are those of the confirmation, which decided; others are measured here.
+    """
+    best, first = layer.winner, layer.runs[0]
+    if best is None or best.tally.best is None:
+        raise InternalError("there is no best to compare")
+    templates = {template.name: template for template in strategies}
+    several = len(strategies) > 1
+    names = {run: f", {strategy_name(run.task)}" if several else "" for run in (best, first)}
+    trial, default = best.tally.best, strategies[0].first(workload.args, target)
+    won = best is first and trial.input.notes.default
+    tuned: _Row = (templates[best.task.name], trial.input.config, mean_cost(trial.result))
+    rows = {f"tuned{names[best]}": tuned}
+    if not won:
+        rows[f"{UNTUNED}{names[first]}"] = (strategies[0], default, layer.default_seconds)
+    programs = {name: template.program(config, workload, target) for name, (template, config, _) in rows.items()}
+    known = {name: seconds for name, (_, _, seconds) in rows.items() if seconds is not None}
+    found = compare(programs, workload, target, on, known if layer.is_confirmed else {})
+    notes = ["no trial was faster than the default configuration: the best needs no tuning"] if won else []
+    return [*_table(workload, found), *notes], not found[0].failure
 
 
 def compare(
-    packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, configs: dict[str, Config]
+    programs: Mapping[str, Program],
+    workload: Convolution,
+    target: Target,
+    on: Device,
+    known: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Outcome]:
-    """A row for each configuration, for PyTorch where it is installed, and for NumPy."""
-    with progress(len(configs) + has_torch() + 2) as (say, step):
+    """Return a row for each program, for PyTorch if it is installed, and for NumPy.
+
+    Programs whose seconds are not all `known` are timed in turns.
+    """
+    with progress(len(programs) + has_torch() + 2) as (say, step):
         say("computing the reference")
-        programs = {
-            name: packaged.template.instantiate(config, workload.args, target) for name, config in configs.items()
-        }
         trial = Trial.of(workload, rounding=max(handle.value.rounding for handle, _ in programs.values()))
         step()
         ours = []
@@ -53,7 +83,10 @@ def compare(
             ours.append(_candidate(name, program, target, on, trial))
             step()
         say("timing")
-        rows = _time_in_turns(ours)
+        if set(programs) <= set(known):
+            rows = [replace(each.row, seconds=() if each.row.failure else (known[each.row.name],)) for each in ours]
+        else:
+            rows = _time_in_turns(ours)
         if has_torch():
             say("PyTorch: timing")
             rows.append(torch_row(trial, on, _REPEAT))
@@ -102,7 +135,7 @@ def _time_in_turns(candidates: Sequence[_Candidate]) -> list[Outcome]:
 
 
 def _table(workload: Convolution, rows: Sequence[Outcome]) -> list[str]:
-    base = next((row.time for row in rows if row.name == "untuned"), rows[0].time)
+    base = next((row.time for row in rows if row.name.startswith(UNTUNED)), rows[0].time)
     cells = []
     for row in rows:
         rate = f"{workload.flop / row.time / 1e9:,.1f}" if row.time else NONE

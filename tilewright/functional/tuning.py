@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .. import autotvm
 from ..measure.option import LocalBuilder, LocalRunner
+from ..measure.session import MeasureSession
+from ..tune.records.format import mean_cost
 from ..tune.search.guided import automatic
+from ..tune.session.layer import Entrant, LayerSearch
+from ..tune.session.run import SearchOptions
 from .compiler import Selection, candidate, compiled, described, strategies_of
 from .plans import OURS, THEIRS, Decision
 
@@ -16,12 +21,13 @@ if TYPE_CHECKING:
     from ..runtime.device import Device
     from ..topi.templates import Epilogue
     from ..tune.space.config import Config
-    from ..tune.task import Task
     from .executable import Executable
     from .problem import Problem
 
 _MOST_TRIALS = 100_000
 """More trials than fit any budget of time."""
+_CONFIRMED = 2
+"""The best configurations that are measured again at the end, beside the choice without measurements."""
 TIMEOUT = 10.0
 """Seconds that building a configuration may take, and running it."""
 
@@ -29,7 +35,7 @@ TIMEOUT = 10.0
 class SearchResult(NamedTuple):
     """The best configuration of a search, None if nothing was measured; its time, and how many were tried."""
 
-    config: Config | None
+    best: Selection | None
     seconds: float
     trials: int
     interrupted: bool
@@ -44,33 +50,19 @@ def tuned(
     earlier: Decision | None,
     budget: float,
 ) -> tuple[Decision, Executable]:
-    """Search for `budget` seconds, all strategies of the template in turn; then compare with the rival's kernel.
+    """Search all strategies of the layer for `budget` seconds; then compare with the rival's kernel.
 
     The search leaves out the epilogue, which hardly changes the order of the configurations. It tries the choice of an
     `earlier` search first. Ctrl-C ends it with the best so far, in a decision that says so; `KeyboardInterrupt` is
     raised only if there is none.
     """
     start = candidate(problem, target)
-    strategies, workload = strategies_of(problem, target)
-    best, seconds, trials, interrupted = start, float("inf"), 0, False
-    for template in strategies:
-        task = template.task(workload, target)
-        known = [start.config if template is start.template else template.first(task.args, target)]
-        space = template.strategy(target).space(workload)
-        index = earlier.config_index if earlier is not None and earlier.template == template.name else None
-        if index is not None and space.is_index_valid(index):
-            known.append(space.get(index))
-        result = _searched(task, known, budget / len(strategies))
-        trials, interrupted = trials + result.trials, result.interrupted
-        if result.config is not None and result.seconds < seconds:
-            why = f"measured, the best of {result.trials} configurations"
-            best, seconds = Selection(template, workload, result.config, why), result.seconds
-        if interrupted:
-            break
-    if interrupted and seconds == float("inf"):
+    found = _searched(_begun(problem, start, target, earlier), target, budget)
+    if found.best is None and found.interrupted:
         raise KeyboardInterrupt
+    best, seconds, interrupted = found.best or start, found.seconds, found.interrupted
     program = compiled(best, target, epilogue)
-    choice = described(best)._replace(tuned=trials, seconds=0.0 if seconds == float("inf") else seconds)
+    choice = described(best)._replace(tuned=found.trials, seconds=0.0 if seconds == float("inf") else seconds)
     if rival and not problem.activation.startswith("custom:"):
         try:
             choice, program = compared(problem, on, choice, program)
@@ -90,27 +82,53 @@ def compared(problem: Problem, on: Device, choice: Decision, program: Executable
     return choice._replace(how=how, why=why, seconds=ours, rival_seconds=theirs), program
 
 
-def _searched(task: Task, known: list[Config], budget: float) -> SearchResult:
-    """Search within a budget of seconds, beginning with the configurations `known`.
+def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision | None) -> list[list[Selection]]:
+    """Return the configurations to begin with, a list for each strategy: its default, and the choice of before.
+
+    The first strategy is that of `start`, the choice without measurements.
+    """
+    begun, same = [[start]], [problem]
+    if target.kind == "cuda" and problem.kernel == (1, 1):  # both orders of weights are the same then
+        same = list(dict.fromkeys((problem, problem.with_filters_last)))
+    for each in same:
+        strategies, workload = strategies_of(each, target)
+        for template in strategies:
+            if template is not start.template or workload != start.workload:
+                begun.append([Selection(template, workload, template.first(workload.args, target), "")])
+    if earlier is not None and earlier.config_index is not None:
+        for selections in begun:
+            template, workload = selections[0].template, selections[0].workload
+            space = template.strategy(target).space(workload)
+            if template.name == earlier.template and space.is_index_valid(earlier.config_index):
+                selections.append(replace(selections[0], config=space.get(earlier.config_index)))
+    return begun
+
+
+def _searched(begun: Sequence[Sequence[Selection]], target: Target, budget: float) -> SearchResult:
+    """Search strategies within a budget of seconds, each beginning with its configurations of `begun`.
 
     The best of these is returned as it was given: it may say what to do with a bias, which the search leaves out.
     """
-    first: dict[int, Config] = {}
-    for config in known:
-        index = task.config_space.find(config)
-        if index is not None:
-            first.setdefault(index, config)
-    strategy = automatic(task)
-    strategy.suggest(list(first))
-    tuner: Any = autotvm.tuner.Tuner(task, strategy)
+    entrants: list[Entrant] = []
+    given: dict[tuple[int, int | None], Config] = {}
+    for number, selections in enumerate(begun):
+        task = selections[0].template.task(selections[0].workload, target)
+        indices = {task.config_space.find(one.config): one.config for one in reversed(selections)}
+        given.update({(number, index): config for index, config in indices.items()})
+        entrants.append(Entrant(task, automatic(task), [index for index in reversed(indices) if index is not None]))
     runner = LocalRunner(timeout=TIMEOUT, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
-    option = autotvm.measure_option(builder=LocalBuilder(timeout=TIMEOUT), runner=runner)
-    try:
-        tuner.tune(_MOST_TRIALS, option, confirm=2, seconds=budget)
-    except KeyboardInterrupt:  # a second one, or one between the trials; the first one ends the search in good order
-        tuner.interrupted = True
-    if tuner.best_measure_pair is None:
-        return SearchResult(None, float("inf"), len(strategy.tried), tuner.interrupted)
-    costs = tuner.best_measure_pair[1].costs
-    best = first.get(tuner.best_config.index, tuner.best_config)
-    return SearchResult(best, sum(costs) / len(costs), len(strategy.tried), tuner.interrupted)
+    builder = LocalBuilder(timeout=TIMEOUT)
+    limits = SearchOptions(_MOST_TRIALS, confirm=_CONFIRMED, processes=builder.processes, seconds=budget)
+    with MeasureSession(target, builder, runner) as session:
+        layer = LayerSearch(entrants, session, limits)
+        try:
+            layer.go()
+        except KeyboardInterrupt:  # a second one: the first one ends the search in good order
+            layer.interrupted = True
+    winner, trials = layer.winner, layer.tally.done
+    if winner is None or winner.tally.best is None:
+        return SearchResult(None, float("inf"), trials + layer.tally.refused, layer.interrupted)
+    number, trial = layer.runs.index(winner), winner.tally.best
+    config = given.get((number, trial.input.config.index), trial.input.config)
+    best = replace(begun[number][0], config=config, why=f"measured, the best of {trials} configurations")
+    return SearchResult(best, mean_cost(trial.result), trials + layer.tally.refused, layer.interrupted)

@@ -68,6 +68,8 @@ class Declared:
     `reference` gives random inputs and the outputs that are right for them, in the order of the arguments, where the
     template knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space where the model
     of the machine does not cover the template, as with matrix instructions. `usual` is where the ranking begins.
+    `default` returns the configuration that a call without measurements uses, which every search measures first; None
+    if the template has none of its own.
     """
 
     space: Space
@@ -75,6 +77,7 @@ class Declared:
     reference: ReferenceFunc | None = None
     expected: Expected | None = None
     usual: Usual | None = None
+    default: Callable[[], Config | None] | None = None
 
 
 class Template(Protocol):
@@ -179,6 +182,13 @@ class Task:
     def config_space(self) -> Space:
         """The space of configurations."""
         return self.declared.space
+
+    @property
+    def default(self) -> int | None:
+        """The index of the default configuration, which a call without measurements uses; None if there is none."""
+        found = self.declared.default() if self.declared.default is not None else None
+        index = self.config_space.find(found) if found is not None else None
+        return index if index is not None and self.config_space.is_index_valid(index) else None
 
     @property
     def flop(self) -> float:

@@ -265,6 +265,11 @@ class FallbackConfigEntity(ConfigSpace):
 
     is_fallback = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.states_default = False
+        """Whether the template has set a choice."""
+
     def __setitem__(self, name: str, entity: Choice) -> None:
         if not isinstance(entity, Choice):
             raise UserError(
@@ -272,7 +277,11 @@ class FallbackConfigEntity(ConfigSpace):
                 primitive="cfg[...]",
                 fix="give SplitEntity([-1, 4]), ReorderEntity([1, 0]), AnnotateEntity([...]), OtherOptionEntity(value)",
             )
+        self._choose(name, entity)
+
+    def _choose(self, name: str, entity: Choice) -> None:
         self._chosen[name] = entity
+        self.states_default = True
 
     def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
         """Split by the largest divisors within `constraints` (one a loop, -1 for none), innermost first.
@@ -292,7 +301,7 @@ class FallbackConfigEntity(ConfigSpace):
         for bound in reversed(constraints):
             sizes.append(max(f for f in divisors(left) if bound == -1 or f <= bound))
             left //= sizes[-1]
-        self._chosen[name] = SplitEntity(sizes[::-1])
+        self._choose(name, SplitEntity(sizes[::-1]))
 
     def fallback_with_reference_log(self, ref_log: Sequence[Any]) -> None:
         """Take over the choices of the log's most similar configuration: the one whose splits share most factors.
@@ -315,7 +324,21 @@ class FallbackConfigEntity(ConfigSpace):
             if name in splits:
                 self.fallback_split(name, [-1, *best[name].size[1:]])
             else:
-                self._chosen[name] = best[name]
+                self._choose(name, best[name])
+
+    def default(self) -> ConfigEntity | None:
+        """Return the configuration that the template states for workloads that no log knows; None if it states none.
+
+        A split whose extents the template lists in full is the choice of the space that leaves the first one open.
+        """
+        if not self.states_default:
+            return None
+        found = dict(self._chosen)
+        for name, knob in self.space_map.items():
+            choice = found[name]
+            if isinstance(choice, SplitEntity) and knob.place_of(choice) is None:
+                found[name] = SplitEntity([-1, *choice.sizes[1:]])
+        return ConfigEntity(found)
 
     def __repr__(self) -> str:
         return f"{list(self._chosen.items())},{self.code_hash}"

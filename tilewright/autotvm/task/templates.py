@@ -17,7 +17,7 @@ from ...tune.flops import count_flop
 from ...tune.space.config import Config
 from ...tune.task import Declared, Program, freeze_all, register, thaw
 from .contexts import ApplyConfig, DispatchContext
-from .space import Ambient, AppliedConfig, ConfigSpace
+from .space import Ambient, AppliedConfig, ConfigSpace, FallbackConfigEntity
 
 
 class AmbientTemplate:
@@ -34,7 +34,17 @@ class AmbientTemplate:
         """The knobs that the function defines when it runs, and the operations that it computes."""
         collected = ConfigSpace()
         schedule, _ = self._run(collected, args, target)
-        return Declared(collected.space, collected.flop or count_flop(schedule.value))
+        default = functools.partial(self._default, args, target)
+        return Declared(collected.space, collected.flop or count_flop(schedule.value), default=default)
+
+    def _default(self, args: tuple[Any, ...], target: Target | None) -> Config | None:
+        """Return the configuration that the function states as its fallback; None if it states none."""
+        fallback = FallbackConfigEntity()
+        try:
+            self._run(fallback, args, target)
+        except UserError:  # a fallback that makes no schedule is not a default
+            return None
+        return fallback.default()
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
         """The schedule that the function makes of a configuration."""

@@ -21,7 +21,7 @@ from ...tune.search.strategy import Seen, Strategy
 from ...tune.search.subclass import SubclassSearch
 from ...tune.session.own_runner import OwnRunnerSession
 from ...tune.session.run import Run, SearchOptions
-from ...tune.session.show import scale_of, warn_of_nothing
+from ...tune.session.show import scale_of, warn_of_nothing, warn_of_nothing_new
 from ...tune.session.trials import Trial, flops_of
 from ...tune.space.config import Config
 from ...tune.space.space import Space
@@ -84,8 +84,9 @@ class Tuner:
         Ends after `early_stopping` trials without a better one, and after `seconds`. What a file given to
         `callback.log_to_file` holds of this task is not measured again and counts towards `n_trial`, unless `resume` is
         False. A configuration that cannot run is refused before it is compiled, and is a trial only with
-        `count_invalid`. The best `confirm` are measured again at the end. Ctrl-C ends it with the best so far;
-        a second one within two seconds, as where a script goes on with its next workload, ends the script.
+        `count_invalid`. The default configuration of the template is measured first; at the end, the best `confirm` are
+        measured again beside it, so that no search ends slower than it began. Ctrl-C ends it with the best so far; a
+        second one within two seconds, as where a script goes on with its next workload, ends the script.
         """
         scale_of(si_prefix)
         check_counts("tune", n_trial=n_trial)
@@ -127,6 +128,7 @@ class Tuner:
             self.follow(run)
         if not run.interrupted:
             warn_of_nothing(run.tally, self.task.name)
+            warn_of_nothing_new(run.tally)
         elif _interrupted_again():
             raise KeyboardInterrupt
 

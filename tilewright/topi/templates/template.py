@@ -24,6 +24,8 @@ from .tensors import Tensors
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
+GENERAL = "general"
+"""The strategy name of a template that has no other."""
 LEAD = 0.2
 """The part by which the model of the machine errs among good configurations of one layer."""
 
@@ -202,6 +204,11 @@ class PackagedTemplate(Generic[W]):
     scope: str = ""
 
     @property
+    def strategy_name(self) -> str:
+        """What tells this strategy from the others of its operator."""
+        return self.name.partition(".")[2] or GENERAL
+
+    @property
     def strategies(self) -> tuple[PackagedTemplate[W], ...]:
         """All strategies, this one first."""
         return (self, *self.others)
@@ -230,6 +237,11 @@ class PackagedTemplate(Generic[W]):
         Of the strategies that cover the workload, the one that a model expects to take the least time is taken; where
         none is modelled, the last one: strategies are listed from the most general one on.
         """
+        template = self.able(workload, target)[0]
+        return template, template.first(workload.args, target)
+
+    def able(self, workload: W, target: Target | None) -> list[PackagedTemplate[W]]:
+        """Return the strategies that cover a workload, the default one first; UserError if there are none."""
         able = [t for t in self.strategies if t.covers(workload, target)]
         if not able:
             raise UserError(
@@ -237,8 +249,7 @@ class PackagedTemplate(Generic[W]):
                 primitive=workload.name,
                 fix="declare it with topi.nn, and schedule it with topi.generic",
             )
-        template = cheapest(able, workload, target)
-        return template, template.first(workload.args, target)
+        return default_first(able, workload, target)
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
         """The knobs, and the operations of one run: a product and a sum a term, and nothing for padding.
@@ -254,7 +265,8 @@ class PackagedTemplate(Generic[W]):
         usual = None
         if strategy.lead is not None and target is not None and target.is_gpu and target.has_warps:
             usual = Usual(lambda: _nearest(space, strategy.usual(workload)), strategy.lead)
-        return Declared(searched(space), workload.flop, workload.sample, expected, usual)
+        default = partial(self.first, args, target)
+        return Declared(searched(space), workload.flop, workload.sample, expected, usual, default)
 
     def _check(self, workload: W, target: Target | None) -> None:
         if not self.covers(workload, target):
@@ -348,6 +360,12 @@ def cheapest(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | 
     costs = [template.strategy(target).cost(workload) for template in able]
     known = [(cost, -place) for place, cost in enumerate(costs) if isfinite(cost)]
     return able[-min(known)[1]] if known else able[-1]
+
+
+def default_first(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> list[PackagedTemplate[W]]:
+    """Return strategies in their order, but the one that a call without measurements takes first."""
+    default = cheapest(able, workload, target)
+    return [default, *(template for template in able if template is not default)]
 
 
 ALL: list[PackagedTemplate[Any]] = []

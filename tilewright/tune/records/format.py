@@ -37,6 +37,7 @@ class Notes:
     `device` is the name of the device that measured, `compiler` what compiled for it. A failure has its
     `reason` and the schedule `step` at fault; a `refused` one was never compiled, and was not a trial. A
     `confirmed` measurement was made again at the end, and replaces earlier ones of the same configuration.
+    `default` marks the default configuration, which a call without measurements uses.
     `flop` is the number of operations of one run, `predicted` the seconds that a model expected.
     `checked` is False where nobody compared the output with a
     reference; logs of the legacy system do not say.
@@ -51,6 +52,7 @@ class Notes:
     flop: float = 0.0
     checked: bool = True
     predicted: float = 0.0
+    default: bool = False
 
     def written(self) -> dict[str, Any]:
         """The notes that say something."""

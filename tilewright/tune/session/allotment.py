@@ -10,6 +10,10 @@ The first term is what the last Δ trials gained. The second is optimism, which 
 rises if tasks of the same template reach rates Vₖ at which the Cᵢ operations of this one would take less than gᵢ / β.
 Unlike in the paper, trials of different tasks take different times, so gains are compared per second. Each task begins
 with one slice, in order.
+
+Tasks of one layer are rivals: strategies of which the layer uses the fastest, so gᵢ is the least time of all of them.
+With its next slice, a rival is expected to reach its own gᵢ less what the rule above expects it to gain; that counts as
+far as it lies below the least time of the layer. A strategy far behind thus gets no more trials.
 """
 
 from __future__ import annotations
@@ -19,8 +23,12 @@ from dataclasses import dataclass, field
 
 ALPHA, BETA = 0.2, 2.0
 """The weight of recent gains, and how far a task is trusted to reach the rate of others like it: Ansor's values."""
+SLICE = 8
+"""Trials that a task is given at a time."""
 WINDOW = 24
 """Trials that count as recent."""
+_MOST_SPEEDUP = 8.0
+"""The largest factor by which one slice is expected to make a strategy faster."""
 _LEAST_SECONDS = 1e-3
 
 
@@ -29,7 +37,7 @@ class TaskShare:
     """One task: its kind (the template), the operations of one run, and its weight.
 
     `costs` has the least seconds after each trial, infinite until something was measured; `given` counts the trials
-    assigned, `spent` the seconds of finished ones.
+    assigned, `spent` the seconds of finished ones. `layer` is the same for tasks that are rivals.
     """
 
     kind: str
@@ -40,6 +48,7 @@ class TaskShare:
     spent: float = 0.0
     over: bool = False
     """Whether nothing is left to try."""
+    layer: int | None = None
 
     @property
     def best(self) -> float:
@@ -56,11 +65,25 @@ class TaskShare:
         """Seconds of one trial."""
         return max(_LEAST_SECONDS, self.spent / len(self.costs)) if self.costs else _LEAST_SECONDS
 
-    def gain(self, rate: float) -> float:
-        """Seconds of f that one second of trials is expected to gain; `rate` is the best rate of tasks of this kind."""
+    def gain(self, rate: float, rival: float = float("inf")) -> float:
+        """Return the seconds of f that one second of trials is expected to gain.
+
+        `rate` is the best rate of tasks of this kind, `rival` the least seconds of the rivals.
+        """
         now = self.best
-        if now == float("inf"):  # nothing runs yet: as if each trial could be the first that does
+        if now == float("inf") == rival:  # nothing runs yet: as if each trial could be the first that does
             return float("inf") if self.given < WINDOW else 0.0
+        if now == float("inf"):  # the first trial that runs may be as fast as the rivals
+            each = (1 - ALPHA) * rival / max(1, self.given) if self.given <= SLICE else 0.0
+            return self.weight * min(each, rival / SLICE) / self.trial_seconds
+        each = self._gain_of_a_trial(rate)
+        if rival < now:
+            each = max(0.0, rival - max(now - SLICE * each, now / _MOST_SPEEDUP)) / SLICE
+        return self.weight * each / self.trial_seconds
+
+    def _gain_of_a_trial(self, rate: float) -> float:
+        """Return the seconds that one trial is expected to gain on the least time of this task."""
+        now = self.best
         before = self.costs[-WINDOW - 1] if len(self.costs) > WINDOW else self.costs[0]
         steps = min(WINDOW, max(1, len(self.costs) - 1))
         if before == float("inf"):
@@ -71,11 +94,11 @@ class TaskShare:
             hope = max(hope, now - BETA * self.flop / rate)
         # Optimism must end: the rate of other tasks may be out of reach here.
         hope = min(hope, now * WINDOW / max(1, self.given))
-        return self.weight * (ALPHA * lately + (1 - ALPHA) * hope) / self.trial_seconds
+        return ALPHA * lately + (1 - ALPHA) * hope
 
 
 def choose(shares: Sequence[TaskShare]) -> int | None:
-    """Return the number of the task that gets the next slice; None where nothing is left to try."""
+    """Return the number of the task that gets the next slice; None if nothing is left to try."""
     left = [number for number, share in enumerate(shares) if not share.over]
     fresh = next((number for number in left if not shares[number].given), None)
     if fresh is not None or not left:
@@ -83,6 +106,18 @@ def choose(shares: Sequence[TaskShare]) -> int | None:
     rates: dict[str, float] = {}
     for share in shares:
         rates[share.kind] = max(rates.get(share.kind, 0.0), share.flop / share.best)
-    gains = {number: shares[number].gain(rates[shares[number].kind]) for number in left}
+    gains = {number: shares[number].gain(rates[shares[number].kind], _rival(shares, number)) for number in left}
     most = max(gains.values())
-    return min((number for number in left if gains[number] == most), key=lambda number: shares[number].given)
+    return min(
+        (number for number in left if gains[number] == most),
+        key=lambda number: (shares[number].given, shares[number].best),
+    )
+
+
+def _rival(shares: Sequence[TaskShare], number: int) -> float:
+    """Return the least seconds of the rivals of a task; infinity if it has none."""
+    own = shares[number]
+    if own.layer is None:
+        return float("inf")
+    times = (share.best for share in shares if share is not own and share.layer == own.layer)
+    return min(times, default=float("inf"))

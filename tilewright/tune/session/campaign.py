@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from typing import Protocol
 
 from ...core.log import logger
 from ...measure.job import Job
 from ...measure.outcome import Outcome
-from .allotment import TaskShare, choose
+from .allotment import SLICE, TaskShare, choose
+from .confirmation import confirm
 from .overview import Overview
 from .prefilter import Prefilter
 from .run import Measurer, Run
 from .trials import Trial
 
-SLICE = 8
-"""Trials that a task is given at a time."""
+
+class CampaignDisplay(Protocol):
+    """What shows the progress of a campaign."""
+
+    def shown(self) -> AbstractContextManager[None]: ...
+    def update(self) -> None: ...
 
 
 class Campaign:
@@ -26,7 +32,7 @@ class Campaign:
     Parameters
     ----------
     runs : sequence of Run
-        One for each task; their own limits on trials and seconds also apply.
+        One for each task; their own limits on trials, and their patience, also apply.
     measurer : Measurer
         What measures: a `MeasureSession`, or a fleet's.
     weights : sequence of float
@@ -35,6 +41,11 @@ class Campaign:
         Trials of all tasks together.
     seconds : float, optional
         After so many seconds, only the winners are measured again.
+    layers : sequence of int, optional
+        The layer of each run. Runs of one layer are rival strategies, of which the layer uses the fastest; the first
+        one of them is the strategy that a call without measurements takes. By default, each run has its own layer.
+    display : CampaignDisplay, optional
+        What shows the progress; by default, a line for each task.
     """
 
     def __init__(
@@ -44,13 +55,18 @@ class Campaign:
         weights: Sequence[float],
         trials: int | None = None,
         seconds: float | None = None,
+        layers: Sequence[int] | None = None,
+        display: CampaignDisplay | None = None,
     ) -> None:
         self.runs = runs
         self.measurer = measurer
         self.trials = trials
         self.seconds = seconds
+        self.display = display
+        self.layers = layers or range(len(runs))
         self.shares = [
-            TaskShare(run.task.name, run.task.flop, weight) for run, weight in zip(runs, weights, strict=True)
+            TaskShare(run.task.name, run.task.flop, weight, layer=layer)
+            for run, weight, layer in zip(runs, weights, self.layers, strict=True)
         ]
         for run, share in zip(runs, self.shares, strict=True):
             if run.tally.best is not None and run.tally.resumed:
@@ -58,6 +74,7 @@ class Campaign:
                 share.costs = [seconds_now or float("inf")] * run.tally.resumed
                 share.given = run.tally.resumed
         self.interrupted = False
+        self._stale = {layer: _Staleness(self._runs_of(layer)) for layer in self.layers}
         self._given = 0
         self._began = time.monotonic()
         self._prefilters: list[Prefilter] = []
@@ -66,43 +83,70 @@ class Campaign:
         """Tune until the budget is used up, nothing is left to try, or the user interrupts."""
         self._began = time.monotonic()
         tallies, tasks = [run.tally for run in self.runs], [run.task for run in self.runs]
-        overview = Overview(tallies, tasks, self.trials, self.seconds)
-        with ExitStack() as open_ones, overview.shown():
+        display = self.display or Overview(tallies, tasks, self.trials, self.seconds)
+        with ExitStack() as open_ones, display.shown():
             for run in self.runs:
                 self._prefilters.append(open_ones.enter_context(run.prefilter()))
             try:
-                for job, outcome in self.measurer.measure_all(self._batches()):
-                    self._hear(job, outcome)
-                    overview.update()
-                for run in self.runs:
-                    run.confirm()
+                if self._room > 0:
+                    for job, outcome in self.measurer.measure_all(self._batches()):
+                        self._hear(job, outcome)
+                        display.update()
+                for layer in dict.fromkeys(self.layers):
+                    rivals = self._runs_of(layer)
+                    confirm(rivals, rivals[0].options.confirm)
             except KeyboardInterrupt:
                 self.interrupted = True
                 for run in self.runs:
                     run.interrupted = True
-                logger.warning("Interrupted after %d trials; the best so far are kept", self.done)
+                logger.warning("Interrupted after %d trials; the best so far is kept", self.done)
 
     @property
     def done(self) -> int:
         """Trials of this session."""
         return sum(run.tally.done - run.tally.resumed for run in self.runs)
 
+    def _runs_of(self, layer: int) -> list[Run]:
+        return [run for run, own in zip(self.runs, self.layers, strict=True) if own == layer]
+
     def _batches(self) -> Iterator[list[Job]]:
-        """Yield a slice of one task after another."""
-        while not self._late and (room := self._room) > 0:
+        """Yield the defaults of rival strategies, then a slice of one task after another."""
+        if opening := self._opening():
+            yield opening
+        while not self._late and self._room > 0:
+            self._end_stale_layers()
             number = choose(self.shares)
             if number is None:
                 return
-            share, prefilter = self.shares[number], self._prefilters[number]
             self.runs[number].learn()
-            jobs = self.runs[number].next_jobs(prefilter, min(SLICE, room))
-            prefilter.rest()
-            if not jobs:
-                share.over = True
-                continue
-            share.given += len(jobs)
-            self._given += len(jobs)
-            yield [replace(job, key=(number, job.key)) for job in jobs]
+            jobs = self._slice(number, SLICE)
+            if jobs:
+                yield jobs
+            else:
+                self.shares[number].over = True
+
+    def _opening(self) -> list[Job]:
+        """The default configuration of each strategy that has rivals."""
+        jobs: list[Job] = []
+        for number, run in enumerate(self.runs):
+            fresh = not self.shares[number].given and run.default is not None
+            if fresh and len(self._runs_of(self.layers[number])) > 1 and self._room > 0:
+                jobs += self._slice(number, 1)
+        return jobs
+
+    def _slice(self, number: int, count: int) -> list[Job]:
+        """Return up to `count` configurations of a run to measure next."""
+        jobs = self.runs[number].next_jobs(self._prefilters[number], min(count, self._room))
+        self._prefilters[number].rest()
+        self.shares[number].given += len(jobs)
+        self._given += len(jobs)
+        return [replace(job, key=(number, job.key)) for job in jobs]
+
+    def _end_stale_layers(self) -> None:
+        """Give no more trials to layers that had as many without a better one as their runs have patience."""
+        for run, share, layer in zip(self.runs, self.shares, self.layers, strict=True):
+            patience = run.options.early_stopping
+            share.over |= patience is not None and self._stale[layer].trials >= patience
 
     @property
     def _late(self) -> bool:
@@ -120,6 +164,21 @@ class Campaign:
         if trial is not None:
             cost = _seconds(trial)
             self.shares[number].heard(cost, outcome.build_seconds + outcome.run_seconds)
+            self._stale[self.layers[number]].heard(trial)
+
+
+class _Staleness:
+    """The number of trials of a layer since its best one."""
+
+    def __init__(self, rivals: Sequence[Run]) -> None:
+        leader = max(rivals, key=lambda run: run.tally.best_flops)
+        self.best = leader.tally.best_flops
+        self.trials = leader.tally.done - leader.best_iter
+
+    def heard(self, trial: Trial) -> None:
+        """Count a trial."""
+        self.trials = 0 if trial.flops > self.best else self.trials + 1
+        self.best = max(self.best, trial.flops)
 
 
 def _seconds(trial: Trial) -> float | None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from ...core.log import logger
@@ -22,6 +23,7 @@ from ..records.history import applies
 from ..search.strategy import Seen, Strategy
 from ..space.moves import nearest
 from ..task import Candidate, Task
+from .confirmation import confirm
 from .prefilter import Prefilter
 from .show import Display, say, summary, trial_line
 from .trials import Tally, Trial, flops_of
@@ -51,8 +53,8 @@ class SearchOptions:
 
     `trials`: configurations to measure; `seconds`: after so many, no new candidate is measured; `early_stopping`: end
     after so many trials without a better one; `count_invalid`: a rejected configuration counts as a trial, as in the
-    legacy system; `confirm`: how many of the best are measured again at the end, so that the winner did not win by
-    luck; `processes`: how many candidates are inspected at a time; `si_prefix`: the prefix of displayed rates.
+    legacy system; `confirm`: how many of the best are measured again at the end, beside the default; `processes`: how
+    many candidates are inspected at a time; `si_prefix`: the prefix of displayed rates.
     """
 
     trials: int
@@ -65,17 +67,6 @@ class SearchOptions:
 
 
 Listener = Callable[[Trial], None]
-
-_ROUNDS = 3
-"""Rounds of confirmation at most: one more where times differ from those before."""
-_NOISY = 2.0
-"""If two times of one configuration differ by more than this factor, one of them was disturbed."""
-
-
-def _differ(one: Outcome, other: Outcome) -> bool:
-    if not isinstance(one, Measured) or not isinstance(other, Measured):
-        return False
-    return max(one.mean, other.mean) > _NOISY * min(one.mean, other.mean)
 
 
 class Run:
@@ -104,7 +95,9 @@ class Run:
         self._deadline = float("inf")
         self._unlearned: list[Seen] = []
         self._device: DeviceAttributes | None = None
-        self._good: dict[int, Trial] = {}
+        self.good: dict[int, Trial] = {}
+        """The last successful trial of each configuration."""
+        self.first: Sequence[int] | None = None
         self._outstanding: list[int] = []
         self._refused_by_compiler = 0  # in a row
         self._records: list[Trial] = []
@@ -140,14 +133,23 @@ class Run:
             if result.error_no == MeasureErrorNo.WRONG_ANSWER:
                 self._records.append(Trial(0, self._input(index, inp.notes), result, Outcome(), 0.0))
             if one.score > 0:
-                noted = self._input(index, inp.notes)
+                noted = self._input(index, replace(inp.notes, default=index == self.default))
                 done = Measured(costs=result.costs, checked=inp.notes.checked)
-                self._good[index] = Trial(0, noted, result, done, one.score)
-                self._records.append(self._good[index])
+                self.good[index] = Trial(0, noted, result, done, one.score)
+                self._records.append(self.good[index])
         self.strategy.skip(list(seen))
         self.strategy.advise(advice)
         self.strategy.learn([seen[i] for i in sorted(seen)])
-        self.tally.best = self._best()
+        self.choose_best()
+
+    def begin_with(self, indices: Sequence[int]) -> None:
+        """Measure these configurations first, the first of which is the default, in place of the task's own default."""
+        self.first = indices
+
+    @cached_property
+    def default(self) -> int | None:
+        """The index of the configuration that a call without measurements uses; None if there is none."""
+        return self.task.default if self.first is None else next(iter(self.first), None)
 
     def ask_again(self, indices: Iterable[int]) -> None:
         """Begin with the configurations that an earlier session sent to be measured and has no record of."""
@@ -177,7 +179,7 @@ class Run:
         with self._display.shown(self.tally), self.prefilter() as prefilter:
             try:
                 self._search(prefilter)
-                self.confirm()
+                confirm([self], self.options.confirm)
             except KeyboardInterrupt:
                 self.interrupted = True
                 logger.warning("Interrupted after %d trials; the best so far is kept", self.tally.done)
@@ -220,16 +222,23 @@ class Run:
         """Return about `count` configurations to measure next; none where nothing is left to try."""
         if not self._features:
             self.strategy.meet(self._attributes.name)
+            self._begin()
         if self._refused_by_compiler >= _HOPELESS:
             logger.warning("the compiler refuses %d configurations in a row: the search ends here", _HOPELESS)
             return []
         batch, self._outstanding = self._outstanding, []
-        if batch:
-            self._features.update((i, found.features) for i, found in prefilter.inspect(batch).items())
-        else:
-            batch = self._candidates(prefilter, min(count, self._room))
+        self._features.update((i, found.features) for i, found in prefilter.inspect(batch).items())
         self._under_way += len(batch)
-        return [self._job(i) for i in batch]
+        more = self._candidates(prefilter, min(count - len(batch), self._room)) if count > len(batch) else []
+        self._under_way += len(more)
+        return [self.job(i) for i in (*batch, *more)]
+
+    def _begin(self) -> None:
+        """Put the default configuration, and others to begin with, in front of the strategy's proposals."""
+        first = [self.default] if self.first is None else self.first
+        fresh = [i for i in first if i is not None and i not in self.strategy.tried]
+        self.strategy.skip(fresh)
+        self._outstanding = [*fresh, *self._outstanding]
 
     def hear(self, index: int, outcome: Outcome) -> Trial | None:
         """Record the outcome of a configuration; returns its trial, None if it does not count as one."""
@@ -294,7 +303,8 @@ class Run:
 
     # Results
 
-    def _job(self, index: int) -> Job:
+    def job(self, index: int) -> Job:
+        """Return the job of a configuration."""
         config = self.task.config_space.get(index)
         return Job(Candidate(self.task, config), index, self._target, self.task.declared.reference)
 
@@ -305,7 +315,7 @@ class Run:
         checked = not isinstance(outcome, Measured) or outcome.checked
         notes = Notes(
             self._attributes.name, COMPILER, reason, step, refused, confirmed, self.task.flop, checked,
-            self.strategy.predicted(index),
+            self.strategy.predicted(index), index == self.default,
         )  # fmt: skip
         result = to_result(outcome)
         trial = Trial(number, self._input(index, notes), result, outcome, flops_of(self.task.flop, result))
@@ -313,7 +323,7 @@ class Run:
         if self.tally.best is trial:
             self.best_iter = self.tally.done
         if outcome.ok:
-            self._good[index] = trial
+            self.good[index] = trial
         if outcome.ok or isinstance(outcome, WrongAnswer):
             self._records.append(trial)
         if number:
@@ -330,23 +340,14 @@ class Run:
         self._take(self.tally.done if self.options.count_invalid else 0, index, outcome)
         self.strategy.learn([Seen(index, 0.0)])
 
-    def confirm(self) -> None:
-        """Measure the best few again, side by side: the best of many single measurements was lucky."""
-        best = sorted(self._good, key=lambda i: self._good[i].rank, reverse=True)[: self.options.confirm]
-        if len(best) < 2 or self.options.confirm < 2 or self.tally.done == self.tally.resumed:
-            return
-        before = {index: self._good[index].outcome for index in best}
-        for _ in range(_ROUNDS):
-            now: dict[int, Outcome] = {}
-            for job, outcome in self.measurer.measure([self._job(i) for i in before]):
-                self._take(0, job.key, outcome, confirmed=True)
-                if isinstance(outcome, WrongAnswer):  # nobody had checked it before
-                    del self._good[job.key]
-                elif outcome.ok:
-                    now[job.key] = outcome
-            if not any(_differ(before[index], outcome) for index, outcome in now.items()):
-                break
-            before = now
+    def take_confirmed(self, index: int, outcome: Outcome) -> None:
+        """Record the result of measuring a configuration again at the end."""
+        self._take(0, index, outcome, confirmed=True)
+        if isinstance(outcome, WrongAnswer):  # nobody had checked it before
+            del self.good[index]
+
+    def choose_best(self) -> None:
+        """Choose the best of all records."""
         self.tally.best = self._best()
 
     def _best(self) -> Trial | None:

@@ -110,7 +110,9 @@ class Display:
             return
         if tally.best is not self._best and tally.best is not None and tally.best.number:
             best = tally.best
-            line = short_line(best.number, best.input, best.result, "best", self._prefix)
+            name = one_line(best.input.task.name)
+            remark = "best" if name == self._name else f"best, by {name}"
+            line = short_line(best.number, best.input, best.result, remark, self._prefix)
             self._bar.console.print(line, markup=False, highlight=False)
         self._best = tally.best
         self._bar.update(self._task, completed=self._passed(tally), description=self._text(tally))
@@ -135,6 +137,12 @@ def say(lines: list[str]) -> None:
         print("\n".join(lines), file=sys.stderr)
 
 
+def warn_of_nothing_new(tally: Tally) -> None:
+    """Warn that a run measured nothing because its log holds all of its trials."""
+    if tally.resumed and tally.done == tally.resumed:
+        logger.warning("0 new trials: the log holds %d; pass resume=False to measure them again", tally.resumed)
+
+
 def warn_of_nothing(tally: Tally, name: str) -> None:
     """Warn that a run measured nothing, if `say` did not show it."""
     if tally.best is not None or logger.isEnabledFor(logging.INFO) or is_terminal(sys.stderr):
@@ -143,8 +151,13 @@ def warn_of_nothing(tally: Tally, name: str) -> None:
     logger.warning("no configuration of %s could be measured; %s", name, "; ".join(failed) or "there was none to try")
 
 
-def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_prefix: str, seconds: float) -> list[str]:
-    """The result of a run: the best configuration in words, and the failures, with the steps at fault."""
+def summary(
+    tally: Tally, space: Space, device: DeviceAttributes | None, si_prefix: str, seconds: float, strategy: str = ""
+) -> list[str]:
+    """The result of a run: the best configuration in words, and the failures, with the steps at fault.
+
+    `space` holds the best; `strategy` names its template, if several took part.
+    """
     scale, unit = scale_of(si_prefix), f"{si_prefix}FLOPS"
     resumed = f", {quantity(tally.resumed, 'trial')} read from the log" if tally.resumed else ""
     measuring = f"{tally.measuring_seconds:.1f} s of it measuring{resumed}"
@@ -156,9 +169,11 @@ def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_pref
         config = tally.best.input.config
         cost = 1e6 * sum(tally.best.result.costs) / len(tally.best.result.costs)
         share = _share(tally.best.flops, device)
-        doubt = "" if tally.best.input.notes.checked else ", not checked"
+        notes = tally.best.input.notes
+        doubt = ("" if notes.checked else ", not checked") + (", the default configuration" if notes.default else "")
+        by = f" of {strategy}" if strategy else ""
         lines.append(
-            f"best: {tally.best.flops / scale:,.2f} {unit}, {cost:,.2f} µs{share}, index {config.index}{doubt}"
+            f"best: {tally.best.flops / scale:,.2f} {unit}, {cost:,.2f} µs{share}, index {config.index}{by}{doubt}"
         )
         lines += [f"  {line}" for line in readable(config, space)]
     if tally.unchecked:

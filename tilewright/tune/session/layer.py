@@ -1,0 +1,158 @@
+"""Search all strategies of one layer with one budget.
+
+The default configuration of each strategy is measured first. The other trials go to the strategies that are expected to
+lower the layer's time most (`allotment.py`), and the best of all are confirmed beside the default (`confirmation.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from ...core.errors import InternalError
+from ..records.format import Pair, mean_cost
+from ..search.strategy import Strategy
+from ..task import Task
+from .campaign import Campaign
+from .run import Listener, Measurer, Run, SearchOptions
+from .show import Display, say, summary
+from .trials import Tally, Trial
+
+_UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A strategy of the layer: its task, and the search of its space.
+
+    `first` lists the indices to measure first, the default configuration in front; None stands for the task's default.
+    """
+
+    task: Task
+    search: Strategy
+    first: Sequence[int] | None = None
+
+
+class LayerSearch:
+    """The search of one layer.
+
+    Parameters
+    ----------
+    entrants : sequence of Entrant
+        The strategies, in front the one that a call without measurements takes.
+    measurer : Measurer
+        What measures: a `MeasureSession`, or a fleet's.
+    options : SearchOptions
+        Limits and options, which apply to all strategies together.
+    listeners : sequence of callable
+        Called with each trial as it comes, with rejected and repeated candidates as well. Trials are numbered over all
+        strategies.
+    """
+
+    def __init__(
+        self,
+        entrants: Sequence[Entrant],
+        measurer: Measurer,
+        options: SearchOptions,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        if not entrants:
+            raise InternalError("a layer without a strategy")
+        self.options = options
+        self.measurer = measurer
+        self.tally = Tally(options.trials)
+        self.interrupted = False
+        self.listeners = list(listeners)
+        each = replace(options, trials=_UNLIMITED)
+        self.runs = [Run(entrant.task, entrant.search, measurer, each, [self._hear]) for entrant in entrants]
+        for run, entrant in zip(self.runs, entrants, strict=True):
+            if entrant.first is not None:
+                run.begin_with(entrant.first)
+
+    def resume(self, known: Iterable[Pair]) -> None:
+        """Take over the records of the layer in a log; see `Run.resume`."""
+        known = list(known)
+        for run in self.runs:
+            run.resume(known)
+        self.tally.done = self.tally.resumed = sum(run.tally.resumed for run in self.runs)
+        self.tally.best = self._best()
+
+    def go(self) -> Tally:
+        """Search until the trials are used up, nothing is left to try, or the user interrupts."""
+        began = time.monotonic()
+        if self.tally.resumed < self.options.trials:
+            campaign = Campaign(
+                self.runs, self.measurer, [1.0] * len(self.runs), self.options.trials - self.tally.resumed,
+                self.options.seconds, [0] * len(self.runs), _LayerDisplay(self),
+            )  # fmt: skip
+            campaign.go()
+            self.interrupted = campaign.interrupted
+            self.tally.measuring_seconds = sum(run.tally.measuring_seconds for run in self.runs)
+        self.tally.best = self._best()
+        winner = (self.winner or self.runs[0]).task
+        seconds = time.monotonic() - began
+        attributes = self.measurer.attributes if self.has_measured else None
+        name = winner.name if len(self.runs) > 1 else ""
+        say(summary(self.tally, winner.config_space, attributes, self.options.si_prefix, seconds, name))
+        return self.tally
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether this search made trials of its own."""
+        return self.tally.done > self.tally.resumed
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether this search measured its best configuration again, beside the default."""
+        best = self.tally.best
+        return self.has_measured and best is not None and best.input.notes.confirmed
+
+    @property
+    def winner(self) -> Run | None:
+        """The run of the fastest strategy; None if nothing was measured."""
+        measured = [run for run in self.runs if run.tally.best is not None]
+        return max(measured, key=_rank, default=None)
+
+    @property
+    def default_seconds(self) -> float | None:
+        """The seconds of the default configuration of the first strategy; None if it was not measured."""
+        run = self.runs[0]
+        found = run.good.get(run.default) if run.default is not None else None
+        return None if found is None else mean_cost(found.result)
+
+    def _best(self) -> Trial | None:
+        return None if self.winner is None else self.winner.tally.best
+
+    def _hear(self, trial: Trial) -> None:
+        """Count a trial of one of the runs."""
+        self.tally.done += trial.number > 0
+        self.tally.refused += trial.input.notes.refused
+        numbered = replace(trial, number=self.tally.done if trial.number else 0)
+        self.tally.take(numbered)
+        for listener in self.listeners:
+            listener(numbered)
+
+
+def _rank(run: Run) -> tuple[bool, float]:
+    return run.tally.best.rank if run.tally.best is not None else (False, 0.0)
+
+
+class _LayerDisplay:
+    """One live line for all strategies of a layer."""
+
+    def __init__(self, search: LayerSearch) -> None:
+        self._search = search
+        options, first = search.options, search.runs[0].task
+        self._display = Display(options.si_prefix, first.name.partition(".")[0], options.seconds)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the line within the block."""
+        with self._display.shown(self._search.tally):
+            yield
+
+    def update(self) -> None:
+        """Show the state of the search."""
+        self._display.update(self._search.tally)
