@@ -73,7 +73,7 @@ def test_sums(e: n.Expr, known: dict[str, int], text: str) -> None:
         ((x * 8 + y) % 4, {}, "y % 4"),
         ((x * 4 + y) % 8, {"y": 4}, "x % 2 * 4 + y"),
         ((x - 1) // 4, {}, "(x - 1) // 4"),
-        ((x + 9) // 4, {}, "(x + 9) // 4"),
+        ((x + 9) // 4, {}, "(x + 1) // 4 + 2"),
         ((x + 4) // 4, {}, "x // 4 + 1"),
         ((x + 5) // 4 - (x + 1) // 4, {}, "1"),
         ((tx * 4 + i) // 4 % 2, {"i": 4}, "tx % 2"),
@@ -95,19 +95,26 @@ def test_quotients_and_remainders(e: n.Expr, known: dict[str, int], text: str) -
     shows(e, text, facts(**known))
 
 
+WINDOW = {"bx": 513, "ty": 8, "tx": 4, "ro": 64}
+
+
 @pytest.mark.parametrize(
     ("e", "known", "text"),
     [
         (i - 3 >= 0, {}, "3 <= i"),
         (i - 3 < 16, {}, "i < 19"),
         (k >= 16384, {}, "16384 <= k"),
-        (i - r >= 0, {}, "0 <= i - r"),
+        (i - r >= 0, {}, "r <= i"),
+        (i - r >= 0, {"i": 8, "r": 3}, "0 <= i - r"),
+        (i + 62 <= k, {"i": 100}, "i + 62 <= k"),
         (h < const(16) + 3, {}, "h < 19"),
         (n.LT(const(0), n.Sub(const(5), x)), {}, "x < 5"),
-        (bx - k < 0, {}, "bx - k < 0"),
-        (x * 8 + y * 4 < 16387, {}, "x * 2 + y < 4097"),
-        (bx * 32 + ty * 4 + tx - ro * 8 < 16384, {"tx": 4}, "bx * 8 + ty - ro * 2 < 4096"),
-        (n.LE(const(4), bx * 32 + ty * 4 + tx - ro * 8), {"tx": 4}, "1 <= bx * 8 + ty - ro * 2"),
+        (bx - k < 0, {}, "bx < k"),
+        (bx - k < 0, {"bx": 8, "k": 8}, "bx - k < 0"),
+        (x * 8 + y * 4 < 16387, {}, "x * 8 + y * 4 < 16387"),
+        (x * 8 + y * 4 < 16387, {"x": 9999, "y": 9999}, "x * 2 + y < 4097"),
+        (bx * 32 + ty * 4 + tx - ro * 8 < 16384, WINDOW, "bx * 8 + ty - ro * 2 < 4096"),
+        (n.LE(const(4), bx * 32 + ty * 4 + tx - ro * 8), WINDOW, "1 <= bx * 8 + ty - ro * 2"),
         (ro * 128 + ty * 16 + tx < 1156, {"tx": 16}, "ro * 128 + ty * 16 + tx < 1156"),
         ((ro * 128 + ty * 16 + tx) // 16 < 73, {"tx": 16}, "ro * 8 + ty < 73"),
         (ro * 32 + ty * 4 + tx // 4 < 289, {"tx": 16, "ty": 8, "ro": 20}, "ro * 128 + ty * 16 + tx < 1156"),
@@ -139,7 +146,7 @@ def test_comparisons(e: n.Expr, known: dict[str, int], text: str) -> None:
         (op.all_of(x >= 3, x < 2), "T.bool(False)"),
         (op.any_of(x >= 3, x < 3), "T.bool(True)"),
         (op.any_of(x >= 3, x >= 5), "3 <= x"),
-        (op.any_of(k >= 16384, bx - k < 0, bx - k >= 32), "16384 <= k or bx - k < 0 or 32 <= bx - k"),
+        (op.any_of(k >= 16384, bx - k < 0, bx - k >= 32), "16384 <= k or bx < k or 32 <= bx - k"),
         (n.Not(op.all_of(x >= 3, y < 2)), "x < 3 or 2 <= y"),
         (n.Not(n.Not(x < y)), "x < y"),
         (op.likely(x < 4), "T.likely(x < 4)"),

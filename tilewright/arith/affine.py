@@ -113,7 +113,7 @@ class Affine:
 
 def immediate(value: int, dtype: DType) -> Expr:
     """The constant; OverflowError where it does not fit the type."""
-    if not -0x80000000 <= value <= 0x7FFFFFFF and not dtype.min_value <= value <= dtype.max_value:
+    if not dtype.min_value <= value <= dtype.max_value:
         raise OverflowError(f"{value} does not fit {dtype}")
     return IntImm(value, dtype)
 

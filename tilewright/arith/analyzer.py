@@ -21,14 +21,18 @@ from .rearrange import rearrange
 from .simplify import prove, prove_equal, simplify
 
 _INFINITY = 2**63 - 1
+_NEGATIVE_INFINITY = -(2**63)
 
 
 @dataclass(frozen=True)
 class ConstIntBound:
-    """The values from `min_value` to `max_value`, both included; `NEG_INF` and `POS_INF` where there is no end."""
+    """The values from `min_value` to `max_value`, both included.
+
+    `NEG_INF` and `POS_INF`, the ends of int64, stand for no end; those of uint64 go up to 2**64 - 1.
+    """
 
     POS_INF: ClassVar[int] = _INFINITY
-    NEG_INF: ClassVar[int] = -_INFINITY
+    NEG_INF: ClassVar[int] = _NEGATIVE_INFINITY
     min_value: int
     max_value: int
 

@@ -23,29 +23,28 @@ def _ordering(e: Any, facts: Facts) -> Expr:
     if not is_index(e.a.dtype):
         return vectors.arithmetic(e, facts)
     try:
-        alone = isinstance(e.a, IntImm) or isinstance(e.b, IntImm)
-        return ordering(type(e), difference(e.a, e.b, facts), facts, alone)
+        return ordering(type(e), difference(e.a, e.b, facts), facts)
     except OverflowError:
         kind = type(e)
         a, b = visit(e.a, facts), visit(e.b, facts)
         return n.LT(b, a) if kind is n.GT else n.LE(b, a) if kind is n.GE else kind(a, b)
 
 
-def ordering(kind: type, form: Affine, facts: Facts, alone: bool) -> Expr:
-    """The simplest `form kind 0` for LT, LE, GT, GE; `alone`, where the form has stood on one side as it is."""
+def ordering(kind: type, form: Affine, facts: Facts) -> Expr:
+    """The simplest `form kind 0` for LT, LE, GT, GE; OverflowError if no side of it is sure to fit."""
     terms = Affine(form.terms, 0, form.dtype)
     if kind is n.LT or kind is n.LE:
-        return at_most(terms, -form.const - (kind is n.LT), facts, alone)
-    return at_least(terms, -form.const + (kind is n.GT), facts, alone)
+        return at_most(terms, -form.const - (kind is n.LT), facts)
+    return at_least(terms, -form.const + (kind is n.GT), facts)
 
 
-def at_most(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
+def at_most(terms: Affine, limit: int, facts: Facts) -> Expr:
     """The simplest `terms <= limit`; the terms have no constant."""
     while True:
         if not terms.terms:
             return TRUE if limit >= 0 else FALSE
         if turned(terms):
-            return at_least(terms.scale(-1), -limit, facts, alone)
+            return at_least(terms.scale(-1), -limit, facts)
         lo, hi = terms_bounds(terms.terms.items(), 0, facts)
         if hi <= limit:
             return TRUE
@@ -59,16 +58,16 @@ def at_most(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
         return TRUE
     if nonneg(terms.shift(-limit - 1), facts):
         return FALSE
-    return _below(terms, limit + 1, facts, alone)
+    return _below(terms, limit + 1, facts)
 
 
-def at_least(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
+def at_least(terms: Affine, limit: int, facts: Facts) -> Expr:
     """The simplest `limit <= terms`; the terms have no constant."""
     while True:
         if not terms.terms:
             return TRUE if limit <= 0 else FALSE
         if turned(terms):
-            return at_most(terms.scale(-1), -limit, facts, alone)
+            return at_most(terms.scale(-1), -limit, facts)
         lo, hi = terms_bounds(terms.terms.items(), 0, facts)
         if lo >= limit:
             return TRUE
@@ -82,7 +81,7 @@ def at_least(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
         return TRUE
     if nonneg(terms.scale(-1).shift(limit - 1), facts):
         return FALSE
-    return _above(terms, limit, facts, alone)
+    return _above(terms, limit, facts)
 
 
 def _reduced(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, int] | None:
@@ -132,28 +131,38 @@ def _undivided(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine
     return None
 
 
-def _below(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
+def _below(terms: Affine, limit: int, facts: Facts) -> Expr:
     """`terms < limit` as printed: sizes stand alone on the right."""
     sizes, others = _parted(terms)
     if sizes is None:
-        if not alone and not has_room(terms, facts):
+        if len(terms.terms) > 1 and not has_room(terms, facts):
             return _apart(n.LT if limit == 0 else n.LE, terms, limit - (limit == 1))
         return n.LT(write(terms, facts), immediate(limit, terms.dtype))
     if limit < 0:
         others, limit = others.shift(-limit), 0
-    return n.LT(write(others, facts), write(sizes.scale(-1).shift(limit), facts))
+    sizes = sizes.scale(-1).shift(limit)
+    _require_room(others, sizes, facts)
+    return n.LT(write(others, facts), write(sizes, facts))
 
 
-def _above(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
+def _above(terms: Affine, limit: int, facts: Facts) -> Expr:
     """`limit <= terms` as printed; where sizes stand alone, `others < sizes` or `sizes <= others`."""
     sizes, others = _parted(terms)
     if sizes is None:
-        if not alone and not has_room(terms, facts):
+        if len(terms.terms) > 1 and not has_room(terms, facts):
             return _apart(n.LT if limit == 1 else n.LE, terms.scale(-1), limit - (limit == 1))
         return n.LE(immediate(limit, terms.dtype), write(terms, facts))
     if limit < 0:
         others, limit = others.shift(-limit), 0
-    return n.LE(write(sizes.scale(-1).shift(limit), facts), write(others, facts))
+    sizes = sizes.scale(-1).shift(limit)
+    _require_room(others, sizes, facts)
+    return n.LE(write(sizes, facts), write(others, facts))
+
+
+def _require_room(others: Affine, sizes: Affine, facts: Facts) -> None:
+    """OverflowError if a side of a comparison might not fit: it then stays as it is written."""
+    if not has_room(others, facts) or not has_room(sizes, facts):
+        raise OverflowError
 
 
 def _apart(kind: Any, terms: Affine, limit: int) -> Expr:
@@ -201,7 +210,7 @@ def _equality(e: Any, facts: Facts) -> Expr:
 
 
 def equality(kind: Any, form: Affine, facts: Facts, alone: bool) -> Expr:
-    """The simplest `form == 0`, or `form != 0`; `alone` as for orderings."""
+    """The simplest `form == 0`, or `form != 0`; `alone`, if the form has stood on one side as it is."""
     yes, no = (TRUE, FALSE) if kind is n.EQ else (FALSE, TRUE)
     if not form.terms:
         return yes if form.const == 0 else no

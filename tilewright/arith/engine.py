@@ -84,6 +84,8 @@ def linear(e: Expr, facts: Facts) -> Affine:
     if found is None:
         if SEEN and acts(e):
             found = _opaque_atom(e, facts)
+        elif not is_index(e.dtype):  # sums of these wrap
+            found = atom(visit(e, facts))
         else:
             found = _sum(e, facts) if type(e) in _SUMS else _leaf(e, facts)
         facts.forms[e] = found

@@ -38,6 +38,7 @@ class Facts:
         "forms",
         "high",
         "lanes",
+        "limits",
         "low",
         "memo",
         "modular",
@@ -75,6 +76,7 @@ class Facts:
         self.memo: dict[Expr, Expr] = {}
         self.forms: dict[Expr, Affine] = {}
         self.bounds: dict[Expr, tuple[Bound, Bound]] = {}
+        self.limits: dict[Expr, tuple[Bound, Bound]] = {}
         self.modular: dict[Expr, tuple[int, int]] = {}
         self.splits: dict[Expr, Any] = {}
         self.split_atoms: dict[tuple[object, ...], Expr] = {}

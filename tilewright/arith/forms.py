@@ -13,6 +13,7 @@ from .facts import Facts, is_index
 from .interval import bounds, form_bounds
 from .products import factors, product, times, without
 from .prove import nonneg
+from .room import stays_within
 from .splits import quotient, remainder
 from .write import write
 
@@ -46,7 +47,7 @@ def _floordiv(e: n.FloorDiv, facts: Facts) -> Affine:
     a, b = linear(e.a, facts), linear(e.b, facts)
     if not b.terms and b.const > 0:
         return quotient(a, b.const, facts)
-    if not b.terms and b.const < 0:
+    if not b.terms and b.const < 0 and form_bounds(a, facts)[0] > e.dtype.min_value:
         return quotient(a.scale(-1), -b.const, facts)
     return _symbolic_quotient(a, b, facts)[0] if b.terms else _kept(e, facts)
 
@@ -70,6 +71,8 @@ def _symbolic_quotient(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affi
     whole, rest = _exact(a, b, facts)
     if (not rest.terms and not rest.const) or (nonneg(rest, facts) and nonneg((b - rest).shift(-1), facts)):
         return whole, rest
+    if (whole.terms or whole.const) and not stays_within(rest, a, facts):
+        whole, rest = Affine({}, 0, a.dtype), a
     top, bottom = write(rest, facts), write(b, facts)
     over, left = atom(n.FloorDiv(top, bottom)), n.FloorMod(top, bottom)
     if left not in facts.shares:

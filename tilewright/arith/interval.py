@@ -73,7 +73,7 @@ def _of_dtype(dtype: DType) -> Pair:
     if dtype.is_bool:
         return 0, 1
     if dtype.kind == "uint":
-        return 0, (dtype.max_value if dtype.bits < 64 else inf)
+        return 0, dtype.max_value
     if dtype.kind == "int" and dtype.bits < 32:
         return dtype.min_value, dtype.max_value
     return _ALL
@@ -105,6 +105,8 @@ def _variable(e: n.Var, facts: Facts) -> Pair:
     first = low.value if isinstance(low, IntImm) else bounds(low, facts)[0]
     if isinstance(low, IntImm) and isinstance(extent, IntImm):
         last: Bound = low.value + extent.value - 1
+    elif not (is_index(low.dtype) and is_index(extent.dtype)):  # sums of these wrap, and so may the end
+        last = bounds(low, facts)[1] + bounds(extent, facts)[1] - 1
     else:
         last = form_bounds(Affine.of(low) + Affine.of(extent), facts)[1] - 1
     return max(lo, first), min(hi, last)
@@ -155,7 +157,12 @@ def floor_quotient(a: Bound, b: Bound) -> Bound:
 
 
 def _floordiv(e: Any, facts: Facts) -> Pair:
-    (a, b), (c, d) = bounds(e.a, facts), bounds(e.b, facts)
+    """The least integer divided by -1 wraps."""
+    return _within(_floor_quotients(bounds(e.a, facts), bounds(e.b, facts)), e.dtype)
+
+
+def _floor_quotients(dividend: Pair, divisor: Pair) -> Pair:
+    (a, b), (c, d) = dividend, divisor
     if c == d and c > 0:
         return floor_quotient(a, c), floor_quotient(b, c)
     if c == d == 0:
@@ -186,9 +193,13 @@ def _floormod(e: Any, facts: Facts) -> Pair:
 def _truncdiv(e: Any, facts: Facts) -> Pair:
     if not e.dtype.is_int:
         return _of_dtype(e.dtype)
-    (a, b), (c, d) = bounds(e.a, facts), bounds(e.b, facts)
+    return _within(_truncated_quotients(bounds(e.a, facts), bounds(e.b, facts)), e.dtype)
+
+
+def _truncated_quotients(dividend: Pair, divisor: Pair) -> Pair:
+    (a, b), (c, d) = dividend, divisor
     if a >= 0 and c >= 0:
-        return _floordiv(e, facts)
+        return _floor_quotients(dividend, divisor)
     if c == d and c > 0 and a != -inf and b != inf:
         return _trunc(a, c), _trunc(b, c)
     if (c > 0 or d < 0) and inf not in (-a, b, -c, d):
@@ -284,7 +295,7 @@ def _not(e: n.Not, facts: Facts) -> Pair:
 def _ramp(e: n.Ramp, facts: Facts) -> Pair:
     (a, b), (c, d) = bounds(e.base, facts), bounds(e.stride, facts)
     last = e.lanes - 1
-    return a + min(0, times(c, last)), b + max(0, times(d, last))
+    return _within((a + min(0, times(c, last)), b + max(0, times(d, last))), e.dtype.scalar)
 
 
 def _broadcast(e: n.Broadcast, facts: Facts) -> Pair:
@@ -298,7 +309,8 @@ def _call(e: n.Call, facts: Facts) -> Pair:
     if e.name not in _BITS or not e.dtype.is_int:
         return whole
     found = _BITS[e.name](bounds(e.args[0], facts), bounds(e.args[1], facts))
-    return whole if found is None else _within(found, e.dtype)
+    fits = found is not None and e.dtype.min_value <= found[0] and found[1] <= e.dtype.max_value
+    return found if found is not None and fits else whole  # bits shifted out of an index are lost, too
 
 
 def _shifted_left(a: Pair, b: Pair) -> Pair | None:

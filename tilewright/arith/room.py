@@ -1,28 +1,40 @@
 """Whether a sum can be computed in its type: what a rewritten expression computes on its way may not overflow.
 
-Quotients, remainders and comparisons see a value that has wrapped, and their result is then another. So a rewrite that
-makes a dividend or a side of a comparison larger than it was is done only where its value leaves room below the limits
-of the type. Sums themselves need no such care: where their value fits, it is right whatever their order.
+Quotients, remainders, comparisons and minima see a value that has wrapped, and their result is then another. So a
+rewrite that divides or compares another sum than the program did is done only if that sum fits its type whatever the
+values are. All that is known of a variable without bounds is its type. Sums themselves need no such care: if their
+value fits, it is right whatever their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from typing import Any
 
 from ..core.dtype import DType
-from ..expr.nodes import Expr, FloorDiv, IntImm, Var
+from ..expr.nodes import Add, Expr, FloorDiv, IntImm, Mul, SizeVar, Sub, Var
 from .affine import Affine
-from .facts import Bound, Facts
+from .facts import Bound, Facts, is_index
 from .interval import bounds
-
-MARGIN = 1 << 16
-"""Variables without bounds, such as sizes, are taken to stay so far below the limits of their type."""
 
 
 def has_room(form: Affine, facts: Facts) -> bool:
     """Whether no partial sum of a form, in whatever order, exceeds its type."""
     return terms_have_room(form.terms.items(), form.const, form.dtype, facts)
+
+
+def stays_within(form: Affine, original: Affine, facts: Facts) -> bool:
+    """Whether a form fits its type if the original does: the same one, or one atom nearer to its own value."""
+    if form.terms == original.terms:
+        const, other = form.const, original.const
+        if const == other:
+            return True
+        if len(form.terms) == 1 and (const or other > 0) and min(0, other) <= const <= max(0, other):
+            (k,) = form.terms.values()
+            if k in (1, -1):
+                return True
+    return has_room(form, facts)
 
 
 def terms_have_room(items: Iterable[tuple[Expr, int]], const: int, dtype: DType, facts: Facts) -> bool:
@@ -33,7 +45,7 @@ def terms_have_room(items: Iterable[tuple[Expr, int]], const: int, dtype: DType,
     for atom, k in items:
         low, high = table.get(atom) or bounds(atom, facts)
         if low == -inf or high == inf:
-            low, high = _within_type(atom, low, high)
+            low, high = _limits(atom, facts)
         if k < 0:
             low, high = high, low
         if (first := k * low) < 0:
@@ -43,8 +55,40 @@ def terms_have_room(items: Iterable[tuple[Expr, int]], const: int, dtype: DType,
     return dtype.min_value <= least and most <= dtype.max_value
 
 
-def _within_type(e: Expr, low: Bound, high: Bound) -> tuple[Bound, Bound]:
-    """Bounds of an atom, where it has none, by what its type holds; sizes and other variables leave `MARGIN`."""
-    scale = e.b.value if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0 else 1
-    margin = MARGIN if isinstance(e, Var) else 0
-    return max(low, (e.dtype.min_value + margin) // scale), min(high, (e.dtype.max_value - margin) // scale)
+def _limits(e: Any, facts: Facts) -> tuple[Bound, Bound]:
+    """Bounds of an integer without constant ones: all that is computed fits its type, and so do the parts of it.
+
+    A loop over n // 32 blocks then counts to 2**26, and its variable times 32 fits as n does.
+    """
+    found = facts.limits.get(e)
+    if found is not None:
+        return found
+    dtype = e.dtype
+    low, high = bounds(e, facts)
+    facts.limits[e] = low, high = max(low, dtype.min_value), min(high, dtype.max_value)
+    kind = type(e)
+    first: Bound = low
+    last: Bound = high
+    if (kind is Var or kind is SizeVar) and e in facts.ranges:
+        least, extent = facts.ranges[e]
+        if is_index(least.dtype) and is_index(extent.dtype):
+            first = _limits(least, facts)[0]
+            last = _form_limits(Affine.of(least) + Affine.of(extent), facts)[1] - 1
+    elif kind is FloorDiv and type(e.b) is IntImm and e.b.value > 0 and is_index(dtype):
+        first, last = (end // e.b.value for end in _limits(e.a, facts))
+    elif kind in (Add, Sub, Mul) and is_index(dtype):
+        form = Affine.of(e)
+        if e not in form.terms:
+            first, last = _form_limits(form, facts)
+    found = facts.limits[e] = max(low, first), min(high, last)
+    return found
+
+
+def _form_limits(form: Affine, facts: Facts) -> tuple[Bound, Bound]:
+    low: Bound = form.const
+    high: Bound = form.const
+    for atom, k in form.terms.items():
+        ends = [k * end for end in _limits(atom, facts)]
+        low += min(ends)
+        high += max(ends)
+    return low, high

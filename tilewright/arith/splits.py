@@ -15,7 +15,7 @@ from .affine import Affine, immediate
 from .facts import Facts
 from .interval import bounds, form_bounds, terms_bounds
 from .modular import form_residues
-from .room import MARGIN, has_room, terms_have_room
+from .room import has_room, stays_within, terms_have_room
 from .write import write
 
 
@@ -28,7 +28,7 @@ class Digits(NamedTuple):
 
 
 def quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
-    """form // divisor, for a divisor > 0."""
+    """form // divisor, for a divisor > 0. The form is what a program divides: its value fits its type."""
     if divisor == 1:
         return form
     whole: dict[Expr, int] = {}
@@ -38,39 +38,44 @@ def quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
             rest[atom] = k
         else:
             whole[atom] = k // divisor
-    left = _offset(rest, form, divisor, facts)
-    const = (form.const - left) // divisor
+    left = form.const % divisor
+    const = form.const // divisor
     if not rest:
         return Affine(whole, const, form.dtype)
     lo, hi = terms_bounds(rest.items(), left, facts)
     if lo != -inf and hi != inf and lo // divisor == hi // divisor:
         return Affine(whole, const + int(lo) // divisor, form.dtype)
-    result = _quotient(Affine(rest, left, form.dtype), divisor, facts)
+    dividend = _dividend(rest, form, divisor, facts)
+    if dividend.const != left:
+        const = (form.const - dividend.const) // divisor
+    if len(dividend.terms) > len(rest):
+        whole = {}
+    result = _quotient(dividend, divisor, facts)
     if whole:
         return (Affine(whole, const, form.dtype)).plus(result, 1)
     return result.shift(const)
 
 
-def _offset(rest: dict[Expr, int], form: Affine, divisor: int, facts: Facts) -> int:
-    """What stays of the constant in a dividend of the terms `rest`: 0 to divisor - 1, where that leaves room.
+def _dividend(rest: dict[Expr, int], form: Affine, divisor: int, facts: Facts) -> Affine:
+    """The terms `rest` of a form, the others being multiples of the divisor, and a constant from 0 to divisor - 1.
 
-    Else the dividend stays as near to what it was as sums of sizes allow.
+    If these might not fit their type, the form itself, or with a constant that is smaller, but of the same sign.
     """
-    const = form.const
+    const, dtype = form.const, form.dtype
     left = const % divisor
-    if left == const or terms_have_room(rest.items(), left, form.dtype, facts):
-        return left
-    if abs(const) > MARGIN:
-        return const
-    return left - divisor if left and const < 0 else left
+    alike = len(rest) == len(form.terms)
+    if (alike and left == const) or terms_have_room(rest.items(), left, dtype, facts):
+        return Affine(rest, left, dtype)
+    nearer = Affine(form.terms, left - divisor if left and const < 0 else left, dtype)
+    return nearer if alike and stays_within(nearer, form, facts) else form
 
 
 def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
-    """The quotient of a form no term of which is divisible, and that is not constant."""
+    """The quotient of a form that is not constant, nor by its bounds."""
     if facts.residue:
         coeff, base = form_residues(form, facts)
         surplus = base % gcd(coeff, divisor)  # lies below every step that the quotient can see
-        if surplus:
+        if surplus and has_room(form.shift(-surplus), facts):
             return quotient(form.shift(-surplus), divisor, facts)
     parts = factor(form, divisor, facts)
     if parts is not None:
@@ -88,9 +93,11 @@ def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
 
 
 def remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
-    """form % divisor, for a divisor > 0."""
+    """form % divisor, for a divisor > 0. The form is what a program divides: its value fits its type."""
     rest = {atom: k for atom, k in form.terms.items() if k % divisor}
-    form = Affine(rest, _offset(rest, form, divisor, facts), form.dtype)
+    if not rest:
+        return Affine({}, form.const % divisor, form.dtype)
+    form = _dividend(rest, form, divisor, facts)
     return _unwrapped(form, divisor, facts) or _remainder(form, divisor, facts)
 
 
@@ -121,8 +128,9 @@ def _remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
     for atom, k in form.terms.items():
         held = facts.splits.get(atom)
         if held is not None and held.high and held.high % held.low == 0 and held.high // held.low * k % divisor == 0:
-            opened = quotient(held.base, held.low, facts)
-            return remainder(_without(form, atom).plus(opened, k), divisor, facts)
+            opened = _without(form, atom).plus(quotient(held.base, held.low, facts), k)
+            if has_room(opened, facts):
+                return remainder(opened, divisor, facts)
     pulled = _pull(form, facts, 0)
     if pulled is not None and not pulled.high:
         return digits(pulled.base, pulled.low, pulled.low * divisor, facts)
@@ -139,7 +147,10 @@ def _shortened(form: Affine, modulus: int, facts: Facts) -> Affine:
         least = k % modulus
         if least:
             terms[atom] = k if k in (1, -1) else 1 if least == 1 else -1 if least == modulus - 1 else k
-    return Affine(terms, _offset(terms, form, modulus, facts), form.dtype)
+    if terms == form.terms:
+        return _dividend(terms, form, modulus, facts)
+    shorter = Affine(terms, form.const % modulus, form.dtype)
+    return shorter if has_room(shorter, facts) else form
 
 
 class Factored(NamedTuple):
@@ -239,8 +250,11 @@ def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
     terms = base.terms
     if high:
         terms = {atom: k % high for atom, k in terms.items()}
-    key = (frozenset(terms.items()), base.const, low, high, base.dtype)
+    key: tuple[object, ...] = (frozenset(terms.items()), base.const, low, high, base.dtype)
     atom = facts.split_atoms.get(key)
+    if atom is not None and high and not _computes(facts.splits[atom].base, base, facts):
+        key = (*key, base.key())
+        atom = facts.split_atoms.get(key)
     if atom is None:
         atom = write(base, facts)
         if high:
@@ -254,6 +268,11 @@ def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
         if least == most:
             return Affine({}, int(least), base.dtype)
     return Affine({atom: 1}, 0, base.dtype)
+
+
+def _computes(held: Affine, base: Affine, facts: Facts) -> bool:
+    """Whether a form that is congruent to `base` may be computed wherever that is."""
+    return held.terms == base.terms or has_room(held, facts)
 
 
 def _without(form: Affine, atom: Expr) -> Affine:

@@ -9,7 +9,7 @@ from ..expr.nodes import Expr, FloorDiv, Mul, SizeVar
 from .affine import Affine, immediate, is_unit
 from .facts import Facts
 from .products import factors, product, size_name, without
-from .room import has_room
+from .room import stays_within
 
 
 def write(form: Affine, facts: Facts) -> Expr:
@@ -27,7 +27,7 @@ def _absorbed(form: Affine, facts: Facts) -> Affine:
         held = facts.splits.get(atom)
         if held is not None and not held.high and held.base.const and form.const % k == 0:
             base = held.base.shift(form.const // k * held.low)
-            if abs(base.const) > abs(held.base.const) and not has_room(base, facts):
+            if not stays_within(base, held.base, facts):
                 continue
             moved = FloorDiv(write(base, facts), immediate(held.low, form.dtype))
             return Affine({moved if a is atom else a: j for a, j in form.terms.items()}, 0, form.dtype)
