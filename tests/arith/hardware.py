@@ -26,10 +26,14 @@ class Values(NamedTuple):
 
 
 class Evaluation:
-    """Values of expressions if the variables have the values of `env`: arrays of one length, of the variables' types."""
+    """Values of expressions if the variables have the values of `env`: arrays of one length, of the variables' types.
 
-    def __init__(self, env: Mapping[n.Var, Array]) -> None:
+    With `wraps`, integers of every type wrap: what a result computes on its way may, if it is right in the end.
+    """
+
+    def __init__(self, env: Mapping[n.Var, Array], wraps: bool = False) -> None:
         self.env = env
+        self.wraps = wraps
         (self.count,) = {len(values) for values in env.values()}
         self.always = np.ones(self.count, bool)
         self.known: dict[n.Expr, Values] = {}
@@ -68,6 +72,8 @@ class Evaluation:
         a, b = self(e.a), self(e.b)
         value, valid = _BINARY[type(e)](a.value, b.value)
         defined = a.defined & b.defined
+        if self.wraps:
+            valid = b.value != 0 if isinstance(e, _DIVISIONS) else None
         return Values(value, defined if valid is None else defined & valid)
 
     def _call(self, e: n.Call) -> Values:
@@ -130,6 +136,7 @@ def _plain(compute: Any) -> Callable[[Array, Array], tuple[Array, Array]]:
     return lambda a, b: (compute(a, b), None)
 
 
+_DIVISIONS = (n.FloorDiv, n.FloorMod, n.Div, n.Mod)
 _BINARY: dict[type, Callable[[Array, Array], tuple[Array, Array]]] = {
     n.Add: _add,
     n.Sub: _subtract,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from operator import itemgetter
 
-from ..core.dtype import INT32, DType
+from ..core.dtype import INT32, INT64, DType
 from ..expr.nodes import Add, Expr, FloorDiv, IntImm, Mul, SizeVar, Sub, Var
 
 _coefficient = itemgetter(1)
@@ -31,7 +31,9 @@ class Affine:
 
     @staticmethod
     def of(e: Expr) -> Affine:
-        """The linear form of `e` as it is written; whatever is not linear in it is an atom."""
+        """The linear form of `e` as it is written; whatever is not linear in it is an atom, and so are sums that wrap."""
+        if e.dtype is not INT32 and e.dtype != INT64 and type(e) is not IntImm:
+            return Affine({e: 1}, 0, e.dtype)
         terms: dict[Expr, int] = {}
         const = 0
         for leaf, scale in leaves(e):
@@ -61,6 +63,13 @@ class Affine:
     def shift(self, amount: int) -> Affine:
         """self + amount"""
         return Affine(self.terms, self.const + amount, self.dtype) if amount else self
+
+    def wrapped(self) -> Affine:
+        """The same form with its constant within the type, as hardware computes it."""
+        low, high = self.dtype.min_value, self.dtype.max_value
+        if low <= self.const <= high:
+            return self
+        return Affine(self.terms, (self.const - low) % (high - low + 1) + low, self.dtype)
 
     def scale(self, factor: int) -> Affine:
         """self * factor"""

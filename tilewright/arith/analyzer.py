@@ -14,7 +14,7 @@ from ..expr.nodes import TRUE, Expr, Var
 from ..expr.operators import as_expr, condition, const
 from ..expr.traverse import substitute, uses_any
 from .facts import EMPTY, Bound
-from .int_set import IntervalSet, as_domains, as_set, facts_of, neg_inf, pos_inf, swept
+from .int_set import IntervalSet, as_domains, as_set, facts_of, neg_inf, pos_inf, set_of, swept
 from .interval import bounds
 from .modular import residues
 from .rearrange import rearrange
@@ -143,9 +143,7 @@ class Analyzer:
         """
         e = self._integer(expr, "int_set")
         if dom_map is None:
-            dom_map = {
-                var: IntervalSet(low, simplify(low + extent - 1)) for var, (low, extent) in self._facts.ranges.items()
-            }
+            dom_map = {var: set_of(*held) for var, held in self._facts.ranges.items()}
         return swept(e, as_domains(dom_map, "int_set"), self._facts)
 
     def simplify(self, expr: Any, steps: int = 2) -> Expr:
@@ -204,8 +202,8 @@ def _of_type(dtype: DType) -> tuple[int, int]:
 
 
 def _number(bound: Bound, dtype: DType, side: int) -> int:
-    """A bound as a number; where there is none, that of the type, or an infinity for 64 bits."""
+    """A bound as a number; if there is none within the type, the end of the type."""
+    low, high = _of_type(dtype.scalar)
     if bound in (float("inf"), float("-inf")):
-        wide = dtype.scalar.bits >= 64
-        return ((-_INFINITY, _INFINITY) if wide else _of_type(dtype.scalar))[side]
-    return max(-_INFINITY, min(_INFINITY, int(bound)))
+        return (low, high)[side]
+    return max(low, min(high, int(bound)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,8 +10,9 @@ from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply, subtract
-from ..expr.traverse import post_order, uses_any
-from .facts import Facts
+from ..expr.traverse import post_order, uses_any, variables
+from .affine import immediate
+from .facts import Facts, is_index
 from .int_set import (
     EVERYTHING,
     INFINITIES,
@@ -55,18 +57,50 @@ def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> Interval
     if not isinstance(test, n.Compare) or not test.a.dtype.is_int or isinstance(test, n.NE):
         return NOTHING
     search = _Search(target, relaxed, facts_of(hints))
-    gap = subtract(test.a, test.b)
+    if not uses_any(test, [target]):
+        return EVERYTHING if prove(test, search.facts) else NOTHING
+    try:
+        return _deduced(search, test)
+    except OverflowError:  # an end does not fit its type
+        return NOTHING
+
+
+def _deduced(search: _Search, test: n.Compare) -> IntervalSet:
+    target = search.target
+    alone = sum(1 for side in (test.a, test.b) if uses_any(side, [target])) == 1
+    if not is_index(test.a.dtype):
+        if not alone:  # their difference wraps
+            return NOTHING
+        gap = test.a if uses_any(test.a, [target]) else test.b
+    else:
+        gap = n.Sub(test.a, test.b)
     if isinstance(test, n.EQ):
-        low, high = search.at_least(gap, const(0, gap.dtype)), search.at_most(gap, const(0, gap.dtype))
-        return _both(low, high, search.facts)
-    if sum(1 for side in (test.a, test.b) if uses_any(side, [target])) == 1:  # a quotient or a max as it is written
+        rest = const(0, gap.dtype) if is_index(gap.dtype) else test.b if gap is test.a else test.a
+        return _both(search.at_least(gap, rest), search.at_most(gap, rest), search.facts)
+    if alone:  # a quotient or a max as it is written
         gap, rest = (test.a, test.b) if uses_any(test.a, [target]) else (test.b, test.a)
         greater = isinstance(test, (n.GT, n.GE)) is (gap is test.a)
     else:
         gap, rest = simplify(gap), const(0, gap.dtype)
         greater = isinstance(test, (n.GT, n.GE))
-    strict = 1 if isinstance(test, (n.GT, n.LT)) else 0
-    return search.at_least(gap, add(rest, strict)) if greater else search.at_most(gap, subtract(rest, strict))
+    if isinstance(test, (n.GT, n.LT)):
+        if not is_index(rest.dtype) and not isinstance(rest, IntImm):
+            return NOTHING  # the next value may wrap
+        rest = _exactly(add if greater else subtract, rest, 1)
+    return search.at_least(gap, rest) if greater else search.at_most(gap, rest)
+
+
+def _exactly(compute: Any, a: Expr, b: Expr | int) -> Expr:
+    """A sum, difference or product of ends; OverflowError for constants whose result does not fit their type."""
+    other = b.value if isinstance(b, IntImm) else b
+    if isinstance(a, IntImm) and isinstance(other, int):
+        value = _EXACT[compute](a.value, other)
+        return immediate(value, a.dtype)
+    made: Expr = compute(a, b)
+    return made
+
+
+_EXACT: dict[Any, Any] = {add: operator.add, subtract: operator.sub, multiply: operator.mul}
 
 
 def _both(a: IntervalSet, b: IntervalSet, facts: Facts) -> IntervalSet:
@@ -103,17 +137,19 @@ class _Search:
             return self._end(value, greater)
         if not uses_any(e, [self.target]):
             return EVERYTHING if prove(e >= value if greater else e <= value, self.facts) else NOTHING
+        if not is_index(e.dtype) and not isinstance(e, (n.Min, n.Max)):  # it may wrap
+            return NOTHING
         found = coefficients(e, [self.target])
         if found is not None:
             return self._linear(found[0][self.target], found[1], value, greater)
         if isinstance(e, (n.Add, n.Sub, n.Mul)):
             return self._outer(e, value, greater)
         if isinstance(e, n.FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
-            edge = multiply(value, e.b) if greater else subtract(multiply(add(value, 1), e.b), 1)
-            return self._solve(e.a, edge, greater)
+            edge = _exactly(multiply, value if greater else _exactly(add, value, 1), e.b)
+            return self._solve(e.a, edge if greater else _exactly(subtract, edge, 1), greater)
         if isinstance(e, n.FloorDiv) and isinstance(e.b, IntImm) and e.b.value < 0:
-            edge = multiply(value, e.b) if greater else add(multiply(add(value, 1), e.b), 1)
-            return self._solve(e.a, edge, not greater)
+            edge = _exactly(multiply, value if greater else _exactly(add, value, 1), e.b)
+            return self._solve(e.a, edge if greater else _exactly(add, edge, 1), not greater)
         if isinstance(e, (n.Min, n.Max)):
             a, b = self._solve(e.a, value, greater), self._solve(e.b, value, greater)
             if isinstance(e, n.Max) is greater:  # one side is enough
@@ -127,11 +163,11 @@ class _Search:
         if uses_any(outside, [self.target]):
             return NOTHING
         if isinstance(e, n.Add):
-            return self._solve(inside, subtract(value, outside), greater)
+            return self._solve(inside, _exactly(subtract, value, outside), greater)
         if isinstance(e, n.Sub):
             if inside is e.a:
-                return self._solve(inside, add(value, outside), greater)
-            return self._solve(inside, subtract(outside, value), not greater)
+                return self._solve(inside, _exactly(add, value, outside), greater)
+            return self._solve(inside, _exactly(subtract, outside, value), not greater)
         quotient = self._quotient(value, outside, greater)
         if quotient is None:
             return NOTHING
@@ -140,7 +176,7 @@ class _Search:
     def _linear(self, k: Expr, rest: Expr, value: Expr, greater: bool) -> IntervalSet:
         """Where k * target + rest >= value, or <=."""
         factor = simplify(k, self.facts)
-        bound = simplify(subtract(value, rest), self.facts)
+        bound = simplify(_exactly(subtract, value, rest), self.facts)
         if not (self._uses_relaxed(factor)):
             held = swept(bound, self.relaxed, self.facts)
             bound = held.max_value if greater else held.min_value
@@ -157,7 +193,7 @@ class _Search:
         up = greater if positive else not greater
         whole = floordiv(value, factor)
         if up and not prove(floormod(value, factor).equal(0), self.facts):
-            whole = add(whole, 1)
+            whole = _exactly(add, whole, 1)
         return simplify(whole), up
 
     def _end(self, bound: Expr, greater: bool) -> IntervalSet:
@@ -168,6 +204,8 @@ class _Search:
             if bound in INFINITIES:
                 return NOTHING
         bound = simplify(bound)
+        if not isinstance(bound, IntImm) and not variables(bound):  # an end beyond those of the type
+            return NOTHING
         return IntervalSet(bound, POSITIVE_INFINITY) if greater else IntervalSet(NEGATIVE_INFINITY, bound)
 
     def _uses_relaxed(self, e: Expr) -> bool:

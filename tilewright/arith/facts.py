@@ -149,6 +149,8 @@ class Facts:
                 self.learn(Not(part))
         elif isinstance(cond, Compare) and is_index(cond.a.dtype):
             self.learn_form(type(cond) if holds else NEGATED[type(cond)], Affine.of(cond.a) - Affine.of(cond.b))
+        elif isinstance(cond, Compare) and cond.a.dtype.is_int and cond.a.dtype.lanes == 1:
+            self._learn_limit(type(cond) if holds else NEGATED[type(cond)], cond.a, cond.b)
 
     def learn_form(self, relation: type[Compare], form: Affine) -> None:
         """Note that `form relation 0` holds."""
@@ -168,6 +170,13 @@ class Facts:
                     self.low[atom] = value + 1
                 if self.high.get(atom) == value:
                     self.high[atom] = value - 1
+
+    def _learn_limit(self, relation: type[Compare], a: Expr, b: Expr) -> None:
+        """Note the limit of an integer that wraps, if it is compared with a constant."""
+        if isinstance(a, IntImm):
+            a, b, relation = b, a, _MIRRORED[relation]
+        if isinstance(b, IntImm):
+            self.learn_form(relation, Affine({a: 1}, -b.value, a.dtype))
 
     def _learn_nonneg(self, form: Affine) -> None:
         if not form.terms:
@@ -199,6 +208,7 @@ class Facts:
 
 
 _INDEX = frozenset({INT32, INT64})
+_MIRRORED: dict[type[Compare], type[Compare]] = {LT: GT, GT: LT, LE: GE, GE: LE, EQ: EQ, NE: NE}
 NEGATED: dict[type[Compare], type[Compare]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _TABLE: WeakValueDictionary[tuple[object, ...], Facts] = WeakValueDictionary()
 _ASSUMED: WeakValueDictionary[tuple[Facts, Expr, bool], Facts] = WeakValueDictionary()

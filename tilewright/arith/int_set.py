@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from ..core.dtype import INT64, DType
 from ..core.errors import UserError
-from ..expr.nodes import Add, Expr, FloorDiv, IntImm, Max, Min, Mul, Ramp, Var
+from ..expr.nodes import Expr, FloorDiv, IntImm, Max, Min, Mul, Ramp, Var
 from ..expr.operators import add, as_expr, maximum, minimum, multiply, subtract
 from ..expr.traverse import uses_any
 from .affine import Affine
-from .engine import linear
-from .facts import EMPTY, Facts
+from .engine import linear, merged
+from .facts import EMPTY, Facts, Range, is_index
 from .interval import bounds
 from .region import extremes
 from .simplify import prove, simplify
+from .write import write
 
 POSITIVE_INFINITY = Var("pos_inf", "handle")
 NEGATIVE_INFINITY = Var("neg_inf", "handle")
 INFINITIES = frozenset((POSITIVE_INFINITY, NEGATIVE_INFINITY))
+_LARGEST = DType("uint64")
 
 
 def pos_inf() -> Var:
@@ -139,14 +143,40 @@ def as_domains(given: Any, primitive: str) -> dict[Var, IntervalSet]:
 def facts_of(domains: Mapping[Var, IntervalSet], facts: Facts = EMPTY) -> Facts:
     """The facts, and that each variable lies in its set."""
     for var, held in domains.items():
-        if held.is_bounded:
-            facts = facts.bind(var, held.min_value, simplify(subtract(add(held.max_value, 1), held.min_value), facts))
+        known = _range_of(held, facts)
+        if known is not None:
+            facts = facts.bind(var, *known)
             continue
         if held.min_value not in INFINITIES:
             facts = facts.assume(var >= held.min_value)
         if held.max_value not in INFINITIES:
             facts = facts.assume(var <= held.max_value)
     return facts
+
+
+def set_of(low: Expr, extent: Expr) -> IntervalSet:
+    """The values of a range."""
+    if isinstance(low, IntImm) and isinstance(extent, IntImm):
+        last = low.value + extent.value - 1
+        fits = next((dtype for dtype in (low.dtype, INT64) if dtype.min_value <= last <= dtype.max_value), _LARGEST)
+        return IntervalSet(low, IntImm(last, fits))
+    return IntervalSet(low, simplify(low + extent - 1))
+
+
+def _range_of(held: IntervalSet, facts: Facts) -> Range | None:
+    """The least value and the number of values of a set with both ends; None if no type holds that number."""
+    low, high = held.min_value, held.max_value
+    if not held.is_bounded:
+        return None
+    if isinstance(low, IntImm) and isinstance(high, IntImm):
+        extent = high.value - low.value + 1
+        for dtype in (low.dtype, INT64, _LARGEST):
+            if dtype.min_value <= extent <= dtype.max_value:
+                return low, IntImm(extent, dtype)
+        return None
+    if not (is_index(low.dtype) and is_index(high.dtype)):  # the number may wrap
+        return None
+    return low, simplify(subtract(add(high, 1), low), facts)
 
 
 def swept(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts = EMPTY) -> IntervalSet:
@@ -158,15 +188,13 @@ def swept(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts = EMPTY) -> 
     if not any(uses_any(e, [var]) for var in relaxed):
         point = simplify(e, facts)
         return IntervalSet(point, point)
-    if all(held.is_bounded for held in relaxed.values()):
-        ranges = {
-            var: (held.min_value, simplify(subtract(add(held.max_value, 1), held.min_value), facts))
-            for var, held in domains.items()
-            if held.is_bounded
-        }
-        found = extremes(e, ranges, facts)
-        if found is not None:
-            return IntervalSet(simplify(found.lo, facts), simplify(found.hi, facts))
+    known = {var: _range_of(held, facts) for var, held in domains.items()}
+    ranges = {var: found for var, found in known.items() if found is not None}
+    if relaxed.keys() <= ranges.keys():
+        with suppress(OverflowError):  # an end that does not fit the type
+            found = extremes(e, ranges, facts)
+            if found is not None:
+                return IntervalSet(simplify(found.lo, facts), simplify(found.hi, facts))
     made = _combined(e, domains, facts)
     return IntervalSet(*(simplify(end, facts) if end not in INFINITIES else end for end in made))
 
@@ -189,12 +217,13 @@ def _combined(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends
     if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
         low, high = _combined(e.a, domains, facts)
         return low if low in INFINITIES else low // e.b, high if high in INFINITIES else high // e.b
-    if isinstance(e, Mul) and (made := _scaled(e, domains, facts)) is not None:
+    if isinstance(e, Mul) and is_index(e.dtype) and (made := _scaled(e, domains, facts)) is not None:
         return made
     low_bound, high_bound = bounds(e, facts_of(domains, facts))
+    least, most = e.dtype.min_value, e.dtype.max_value
     return (
-        IntImm(int(low_bound), e.dtype) if low_bound > -(2**62) else NEGATIVE_INFINITY,
-        IntImm(int(high_bound), e.dtype) if high_bound < 2**62 else POSITIVE_INFINITY,
+        IntImm(int(low_bound), e.dtype) if least <= low_bound <= most else NEGATIVE_INFINITY,
+        IntImm(int(high_bound), e.dtype) if least <= high_bound <= most else POSITIVE_INFINITY,
     )
 
 
@@ -211,16 +240,23 @@ def _scaled(e: Mul, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends | 
 
 
 def _sum(form: Affine, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends:
-    ends: list[Expr] = []
-    for side in (0, 1):
-        total: Expr = IntImm(form.const, form.dtype)
+    parts = {atom: _combined(atom, domains, facts) for atom in form.terms}
+
+    def total(side: int) -> Expr:
+        made = Affine({}, form.const, form.dtype)
         for atom, k in form.terms.items():
-            end = _combined(atom, domains, facts)[side if k > 0 else 1 - side]
+            end = parts[atom][side if k > 0 else 1 - side]
             if end in INFINITIES:
-                total = POSITIVE_INFINITY if side else NEGATIVE_INFINITY
-                break
-            total = Add(total, Mul(end, IntImm(k, form.dtype)))
-        ends.append(total)
+                raise OverflowError
+            made = made.plus(linear(end, facts), k)
+        return write(merged(made, facts), facts)
+
+    ends: list[Expr] = []
+    for side, infinity in enumerate((NEGATIVE_INFINITY, POSITIVE_INFINITY)):
+        try:
+            ends.append(total(side))
+        except OverflowError:  # it does not fit the type, so no value gets there
+            ends.append(infinity)
     return ends[0], ends[1]
 
 

@@ -11,6 +11,7 @@ from ..expr.nodes import Expr, IntImm
 from .affine import Affine
 from .engine import linear
 from .facts import Facts
+from .room import has_room
 
 Term = tuple[Any, int]
 """An atom and its coefficient."""
@@ -72,8 +73,8 @@ def _quotients(first: Term, second: Term, facts: Facts) -> Affine | None:
     gap = linear(one.a, facts) - linear(other.a, facts)
     if gap.terms or gap.const <= 0 or one.b.value <= 0:
         return None
-    rest = linear(n.FloorMod(other.a, one.b), facts).shift(gap.const).to_expr()
-    return Affine({n.FloorDiv(rest, one.b): k}, 0, one.dtype)
+    rest = linear(n.FloorMod(other.a, one.b), facts).shift(gap.const)
+    return Affine({n.FloorDiv(rest.to_expr(), one.b): k}, 0, one.dtype) if has_room(rest, facts) else None
 
 
 def _whole(first: Term, second: Term, facts: Facts) -> Affine | None:

@@ -22,6 +22,7 @@ from .affine import Affine
 from .engine import linear
 from .facts import Facts, is_index
 from .pairs import without_pairs
+from .room import has_room
 from .rules.lattice import COMPILED
 from .simplify import simplify
 
@@ -62,7 +63,13 @@ class _Rearranging:
         return found
 
     def step(self, e: Expr) -> Expr | None:
-        """A shorter form of an expression whose parts are as short as they get; None where there is none."""
+        """A shorter form of an expression whose parts are as short as they get; None if there is none that fits."""
+        try:
+            return self._shorter(e)
+        except OverflowError:
+            return None
+
+    def _shorter(self, e: Expr) -> Expr | None:
         rule = COMPILED.get(type(e))
         found = None if rule is None or not (is_index(e.dtype) or e.dtype.is_bool) else rule(e)
         if found is not None:
@@ -96,7 +103,8 @@ class _Rearranging:
             rest = Affine({a: j for a, j in form.terms.items() if a is not atom}, form.const, form.dtype)
             if not rest.terms and not rest.const:
                 continue
-            found = self.smaller(_moved_into(atom, k, rest, atom is next(iter(form.terms)), self.facts), e)
+            made = _moved_into(atom, k, rest, atom is next(iter(form.terms)), self.facts)
+            found = None if made is None else self.smaller(made, e)
             if found is not None:
                 return found
         return None
@@ -117,6 +125,8 @@ class _Rearranging:
         factor = gcd(*a.terms.values(), *b.terms.values(), a.const, b.const)
         if factor > 1:
             a, b = a.divided(factor), b.divided(factor)
+        if not (has_room(a, self.facts) and has_room(b, self.facts)):
+            return None
         inner = kind(a.to_expr(), b.to_expr())
         chosen = Affine({inner: sign * max(factor, 1)}, 0, outside.dtype)
         made = (outside + chosen if shared and next(iter(terms)) in shared else chosen + outside).to_expr()
@@ -158,17 +168,18 @@ class _Rearranging:
         return None
 
 
-def _moved_into(atom: Any, k: int, rest: Affine, first: bool, facts: Facts) -> Expr:
-    """k * atom + rest, as a choice among sums, with the terms of the atom `first` or last."""
-
-    def part(value: Expr) -> Expr:
-        own = linear(value, facts).scale(k)
-        return (own + rest if first else rest + own).to_expr()
-
-    if isinstance(atom, (n.Min, n.Max)):
-        kind = type(atom) if k == 1 else _TURNED[type(atom)]
-        return kind(part(atom.a), part(atom.b))  # type: ignore[no-any-return]
-    return type(atom)(atom.condition, part(atom.true_value), part(atom.false_value))  # type: ignore[no-any-return]
+def _moved_into(atom: Any, k: int, rest: Affine, first: bool, facts: Facts) -> Expr | None:
+    """k * atom + rest, as a choice among sums, with the terms of the atom `first` or last; None if these may overflow."""
+    is_extreme = isinstance(atom, (n.Min, n.Max))
+    values = (atom.a, atom.b) if is_extreme else (atom.true_value, atom.false_value)
+    own = [linear(value, facts).scale(k) for value in values]
+    sums = [each + rest if first else rest + each for each in own]
+    if not is_extreme:
+        return type(atom)(atom.condition, *(each.to_expr() for each in sums))  # type: ignore[no-any-return]
+    if not all(has_room(each, facts) for each in sums):  # they are compared
+        return None
+    kind = type(atom) if k == 1 else _TURNED[type(atom)]
+    return kind(*(each.to_expr() for each in sums))  # type: ignore[no-any-return, call-arg]
 
 
 def _vector_product(e: n.Mul) -> Expr | None:

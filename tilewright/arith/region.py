@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import product
 from math import gcd, inf
 from typing import Any, NamedTuple
@@ -13,10 +14,12 @@ from ..expr.traverse import uses_any
 from .affine import Affine, immediate
 from .assume import ready
 from .engine import difference, linear, merged
-from .facts import EMPTY, Bound, Facts, Range
+from .facts import EMPTY, Bound, Facts, Range, is_index
+from .forms import keeps_value
 from .interval import bounds, form_bounds
 from .modular import form_residues
 from .prove import nonneg
+from .room import has_room
 from .splits import Digits, quotient, remainder
 from .write import write
 
@@ -50,7 +53,13 @@ def extremes(e: Expr, relaxed: Mapping[Var, Range], facts: Facts = EMPTY) -> Ext
     """
     inner = facts.bind_all(relaxed)
     ready(inner)
-    form = linear(e, inner)
+    try:
+        return _extremes(linear(e, inner), relaxed, inner)
+    except OverflowError:  # an end does not fit the type
+        return None
+
+
+def _extremes(form: Affine, relaxed: Mapping[Var, Range], inner: Facts) -> Extremes | None:
     ends: Ends | None = Ends(form, form, True, {})
     for _ in range(len(relaxed) + 1):  # a range may depend on another relaxed variable
         assert ends is not None
@@ -94,9 +103,13 @@ def _sum(form: Affine, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | Non
 
 def _atom(e: Any, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
     held = facts.splits.get(e)
-    if held is not None:
-        return _split(held, relaxed, facts)
-    found = _ATOMS[type(e)](e, relaxed, facts) if type(e) in _ATOMS else None
+    known = _ATOMS if is_index(e.dtype) else _WRAPPING_ATOMS
+    found = None
+    with suppress(OverflowError):  # an end that is divided or compared does not fit the type
+        if held is not None:
+            found = _split(held, relaxed, facts)
+        elif type(e) in known:
+            found = known[type(e)](e, relaxed, facts)
     return found or _constant_ends(e, facts)
 
 
@@ -124,12 +137,24 @@ def _split(held: Digits, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | N
         full = ends
     if held.low == 1:
         return full
+    _require_room(full, facts)
     return full._replace(lo=quotient(full.lo, held.low, facts), hi=quotient(full.hi, held.low, facts))
+
+
+def _fit(ends: Ends, facts: Facts) -> bool:
+    """Whether the ends fit their type: the program computes those that it reaches."""
+    return ends.exact or (has_room(ends.lo, facts) and has_room(ends.hi, facts))
+
+
+def _require_room(ends: Ends, facts: Facts) -> None:
+    """OverflowError if an end does not fit its type."""
+    if not _fit(ends, facts):
+        raise OverflowError
 
 
 def _remainder(base: Affine, divisor: int, ends: Ends | None, relaxed: Mapping[Var, Range], facts: Facts) -> Ends:
     """base % divisor: exact where it does not wrap, or where one variable alone runs through every remainder."""
-    if ends is not None:
+    if ends is not None and _fit(ends, facts):
         low, high = quotient(ends.lo, divisor, facts), quotient(ends.hi, divisor, facts)
         wraps = merged(high - low, facts)
         if not wraps.terms and wraps.const == 0:
@@ -152,6 +177,8 @@ def _extreme(e: Any, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
     a, b = _ends_of(e.a, relaxed, facts), _ends_of(e.b, relaxed, facts)
     if a is None or b is None:
         return None
+    _require_room(a, facts)
+    _require_room(b, facts)
     kind = type(e)
     exact = a.exact and b.exact
     directions = {**a.directions, **b.directions}
@@ -170,6 +197,8 @@ def _choice(e: Any, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
     a, b = _ends_of(e.true_value, relaxed, facts), _ends_of(e.false_value, relaxed, facts)
     if a is None or b is None:
         return None
+    _require_room(a, facts)
+    _require_room(b, facts)
     directions = dict.fromkeys([*a.directions, *b.directions], 0)
     return Ends(_pick(n.Min, a.lo, b.lo, facts), _pick(n.Max, a.hi, b.hi, facts), False, directions)
 
@@ -206,6 +235,7 @@ def _floordiv(e: n.FloorDiv, relaxed: Mapping[Var, Range], facts: Facts) -> Ends
     ends = _ends_of(e.a, relaxed, facts)
     if ends is None:
         return None
+    _require_room(ends, facts)
     lo, hi = (linear(n.FloorDiv(write(end, facts), e.b), facts) for end in (ends.lo, ends.hi))
     return ends._replace(lo=lo, hi=hi)
 
@@ -216,7 +246,7 @@ def _floormod(e: n.FloorMod, relaxed: Mapping[Var, Range], facts: Facts) -> Ends
     if uses_any(e.b, relaxed) or not nonneg(divisor.shift(-1), facts):
         return None
     ends = _ends_of(e.a, relaxed, facts)
-    if ends is not None:
+    if ends is not None and _fit(ends, facts):
         low, high = (n.FloorDiv(write(end, facts), e.b) for end in (ends.lo, ends.hi))
         if not (gap := difference(high, low, facts)).terms and gap.const == 0:
             lo, hi = (linear(n.FloorMod(write(end, facts), e.b), facts) for end in (ends.lo, ends.hi))
@@ -226,12 +256,13 @@ def _floormod(e: n.FloorMod, relaxed: Mapping[Var, Range], facts: Facts) -> Ends
 
 
 def _cast(e: n.Cast, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
-    """A cast to a type at least as wide."""
-    if e.value.dtype.kind != "int" or e.dtype.bits < e.value.dtype.bits:
+    """A cast of integers that keeps their values."""
+    if not keeps_value(e, facts):
         return None
     ends = _ends_of(e.value, relaxed, facts)
     if ends is None:
         return None
+    _require_room(ends, facts)
     lo, hi = (linear(n.Cast(e.dtype, write(end, facts)), facts) for end in (ends.lo, ends.hi))
     return ends._replace(lo=lo, hi=hi)
 
@@ -248,10 +279,15 @@ _ATOMS: dict[type, Callable[[Any, Mapping[Var, Range], Facts], Ends | None]] = {
     n.FloorMod: _floormod,
     n.Cast: _cast,
 }
+_WRAPPING_ATOMS = {kind: _ATOMS[kind] for kind in (n.Var, n.SizeVar, n.Min, n.Max, n.Select, n.IfThenElse, n.Cast)}
+"""Operators on integers that wrap of which each result is a value of an operand."""
 
 
 def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:
-    """hi - lo + 1, as a constant where one is found, and whether it is exact rather than an upper bound."""
+    """hi - lo + 1, as a constant where one is found, and whether it is exact rather than an upper bound.
+
+    OverflowError if it does not fit the type.
+    """
     ready(facts)
     gap = difference(hi, lo, facts).shift(1)
     if not gap.terms:

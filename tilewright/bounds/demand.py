@@ -172,7 +172,10 @@ def _region(span: Extremes | None, extent: Expr, facts: Facts, hidden: frozenset
     last = subtract(extent, 1)
     if prove(less_equal(low, 0), facts) and prove(greater_equal(high, last), facts):
         return Region(whole, "")
-    size, exact_size = solve_extent(low, high, facts)
+    try:
+        size, exact_size = solve_extent(low, high, facts)
+    except OverflowError:
+        return Region(whole, f"from `{low}` to `{high}` are more elements than {low.dtype} counts")
     if isinstance(extent, IntImm) and not isinstance(size, IntImm):
         return Region(whole, f"the extent `{size}` is not constant")
     why = "" if exact and exact_size else f"bounds of `{low}` to `{high}` are not exact"

@@ -52,7 +52,7 @@ class Copies:
             split = self._split(e, used)
             if split is not None:
                 rest, terms = split
-                return rest.shift(sum(k * values[v] for v, k in terms)).to_expr()
+                return rest.shift(sum(k * values[v] for v, k in terms)).wrapped().to_expr()
         elif isinstance(e, (IfThenElse, Select)):
             return self._choice(e, values, facts)
         elif e.dtype.is_float or isinstance(e, (Load, Ramp, Call)):
