@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.arith.generate import const
 from tests.counting import function_calls
+from tilewright.arith import Analyzer
 from tilewright.arith.facts import EMPTY
 from tilewright.arith.region import extremes
 from tilewright.arith.simplify import simplify
@@ -42,6 +43,16 @@ def test_many_conjuncts() -> None:
     guards = op.all_of(*(name + i < 10 * i for i, name in enumerate(names, 1)))
     assert function_calls(lambda: simplify(guards)) < 200_000
     assert function_calls(lambda: simplify(names[0] + names[1] < 40, EMPTY.assume(guards))) < 200_000
+
+
+def test_wide_maxima_take_linear_time() -> None:
+    def calls(count: int) -> int:
+        e: n.Expr = n.Var("v")
+        for i in range(count):
+            e = op.maximum(e, n.Var(f"v{i}") + 1)
+        return function_calls(lambda: Analyzer().simplify(e))
+
+    assert calls(400) < 5 * calls(100) < 500_000
 
 
 def test_nested_minima() -> None:

@@ -46,7 +46,7 @@ class Instance:
                 parts.append(self.build(part))
             elif isinstance(part, Wild):
                 if part.name not in self.held:
-                    self.held[part.name] = self.draw(part, field)
+                    self.held[part.name] = self.draw(part, "condition" if pattern.root is n.Not else field)
                 parts.append(self.held[part.name])
             else:
                 parts.append(4 if part is None else part)

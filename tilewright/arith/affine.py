@@ -31,7 +31,7 @@ class Affine:
 
     @staticmethod
     def of(e: Expr) -> Affine:
-        """The linear form of `e` as it is written; whatever is not linear in it is an atom, and so are sums that wrap."""
+        """The linear form of `e` as it is written; sums that wrap, and all that is not linear, are atoms."""
         if e.dtype is not INT32 and e.dtype != INT64 and type(e) is not IntImm:
             return Affine({e: 1}, 0, e.dtype)
         terms: dict[Expr, int] = {}
@@ -111,11 +111,11 @@ class Affine:
         else:
             total, const, rest = immediate(const, dtype), 0, items
         for atom, k in rest:
-            if k > 0:
+            if k > 0 or k == dtype.min_value:  # the type does not hold the opposite of its least value
                 total = Add(total, atom if k == 1 else Mul(atom, immediate(k, dtype)))
             else:
                 total = Sub(total, atom if k == -1 else Mul(atom, immediate(-k, dtype)))
-        if const > 0:
+        if const > 0 or const == dtype.min_value:
             return Add(total, immediate(const, dtype))
         return Sub(total, immediate(-const, dtype)) if const < 0 else total
 

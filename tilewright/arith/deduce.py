@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply, subtract
 from ..expr.traverse import post_order, uses_any, variables
-from .affine import immediate
 from .facts import Facts, is_index
 from .int_set import (
     EVERYTHING,
@@ -24,7 +22,7 @@ from .int_set import (
     facts_of,
     swept,
 )
-from .linear_equations import coefficients
+from .linear_equations import coefficients, exactly
 from .simplify import prove, simplify
 
 
@@ -86,21 +84,8 @@ def _deduced(search: _Search, test: n.Compare) -> IntervalSet:
     if isinstance(test, (n.GT, n.LT)):
         if not is_index(rest.dtype) and not isinstance(rest, IntImm):
             return NOTHING  # the next value may wrap
-        rest = _exactly(add if greater else subtract, rest, 1)
+        rest = exactly(add if greater else subtract, rest, 1)
     return search.at_least(gap, rest) if greater else search.at_most(gap, rest)
-
-
-def _exactly(compute: Any, a: Expr, b: Expr | int) -> Expr:
-    """A sum, difference or product of ends; OverflowError for constants whose result does not fit their type."""
-    other = b.value if isinstance(b, IntImm) else b
-    if isinstance(a, IntImm) and isinstance(other, int):
-        value = _EXACT[compute](a.value, other)
-        return immediate(value, a.dtype)
-    made: Expr = compute(a, b)
-    return made
-
-
-_EXACT: dict[Any, Any] = {add: operator.add, subtract: operator.sub, multiply: operator.mul}
 
 
 def _both(a: IntervalSet, b: IntervalSet, facts: Facts) -> IntervalSet:
@@ -145,11 +130,11 @@ class _Search:
         if isinstance(e, (n.Add, n.Sub, n.Mul)):
             return self._outer(e, value, greater)
         if isinstance(e, n.FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
-            edge = _exactly(multiply, value if greater else _exactly(add, value, 1), e.b)
-            return self._solve(e.a, edge if greater else _exactly(subtract, edge, 1), greater)
+            edge = exactly(multiply, value if greater else exactly(add, value, 1), e.b)
+            return self._solve(e.a, edge if greater else exactly(subtract, edge, 1), greater)
         if isinstance(e, n.FloorDiv) and isinstance(e.b, IntImm) and e.b.value < 0:
-            edge = _exactly(multiply, value if greater else _exactly(add, value, 1), e.b)
-            return self._solve(e.a, edge if greater else _exactly(add, edge, 1), not greater)
+            edge = exactly(multiply, value if greater else exactly(add, value, 1), e.b)
+            return self._solve(e.a, edge if greater else exactly(add, edge, 1), not greater)
         if isinstance(e, (n.Min, n.Max)):
             a, b = self._solve(e.a, value, greater), self._solve(e.b, value, greater)
             if isinstance(e, n.Max) is greater:  # one side is enough
@@ -163,11 +148,11 @@ class _Search:
         if uses_any(outside, [self.target]):
             return NOTHING
         if isinstance(e, n.Add):
-            return self._solve(inside, _exactly(subtract, value, outside), greater)
+            return self._solve(inside, exactly(subtract, value, outside), greater)
         if isinstance(e, n.Sub):
             if inside is e.a:
-                return self._solve(inside, _exactly(add, value, outside), greater)
-            return self._solve(inside, _exactly(subtract, outside, value), not greater)
+                return self._solve(inside, exactly(add, value, outside), greater)
+            return self._solve(inside, exactly(subtract, outside, value), not greater)
         quotient = self._quotient(value, outside, greater)
         if quotient is None:
             return NOTHING
@@ -176,7 +161,7 @@ class _Search:
     def _linear(self, k: Expr, rest: Expr, value: Expr, greater: bool) -> IntervalSet:
         """Where k * target + rest >= value, or <=."""
         factor = simplify(k, self.facts)
-        bound = simplify(_exactly(subtract, value, rest), self.facts)
+        bound = simplify(exactly(subtract, value, rest), self.facts)
         if not (self._uses_relaxed(factor)):
             held = swept(bound, self.relaxed, self.facts)
             bound = held.max_value if greater else held.min_value
@@ -193,7 +178,7 @@ class _Search:
         up = greater if positive else not greater
         whole = floordiv(value, factor)
         if up and not prove(floormod(value, factor).equal(0), self.facts):
-            whole = _exactly(add, whole, 1)
+            whole = exactly(add, whole, 1)
         return simplify(whole), up
 
     def _end(self, bound: Expr, greater: bool) -> IntervalSet:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ..core.dtype import DType
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm
+from ..expr.traverse import chain
 from .affine import Affine, immediate, unit_of
 from .engine import FORMS, atom, linear, merged, visit
 from .facts import Facts, is_index
@@ -18,6 +19,8 @@ from .splits import quotient, remainder
 from .write import write
 
 _MOST_PRODUCTS = 16
+_MOST_COMPARED = 64
+"""Arguments of a minimum that are compared each with each; of more, only those of the same atoms."""
 
 
 def _constant(e: IntImm, facts: Facts) -> Affine:
@@ -130,31 +133,36 @@ def _kept(e: Any, facts: Facts) -> Affine:
 def _extreme(e: Any, facts: Facts) -> Affine:
     """Min and Max, over all the arguments of a nest of them."""
     kind = type(e)
-    sign = 1 if kind is n.Min else -1
-    kept: list[tuple[Expr, Affine]] = []
-    for argument in _arguments(e, kind):
-        form = linear(argument, facts)
-        for i, (_, other) in enumerate(kept):
-            gap = merged((form - other).scale(sign), facts)
-            if nonneg(gap, facts):  # the other is at least as good
-                break
-            if nonneg(gap.scale(-1), facts):
-                kept[i] = argument, form
-                break
-        else:
-            kept.append((argument, form))
-    unique = {write(form, facts): form for _, form in kept}
+    kept = _best([linear(argument, facts) for argument in chain(e, kind)], 1 if kind is n.Min else -1, facts)
+    unique = {write(form, facts): form for form in kept}
     if len(unique) == 1:
         return next(iter(unique.values()))
     parts = sorted(unique, key=lambda x: isinstance(x, IntImm))
     result = parts[0]
     for part in parts[1:]:
         result = kind(result, part)
+        facts.forms.setdefault(result, atom(result))  # of parts none of which decides, none is superfluous
     return atom(result)
 
 
-def _arguments(e: Any, kind: Any) -> list[Expr]:
-    return [*_arguments(e.a, kind), *_arguments(e.b, kind)] if type(e) is kind else [e]
+def _best(forms: list[Affine], sign: int, facts: Facts) -> list[Affine]:
+    """The forms of which each may be the least, with a `sign` of -1 the greatest."""
+    few = len(forms) <= _MOST_COMPARED
+    kept: list[Affine] = []
+    alike: dict[frozenset[Expr], list[int]] = {}
+    for form in forms:
+        others = alike.setdefault(frozenset() if few else frozenset(form.terms), [])
+        for i in others[-_MOST_COMPARED:]:
+            gap = merged((form - kept[i]).scale(sign), facts)
+            if nonneg(gap, facts):  # the other is at least as good
+                break
+            if nonneg(gap.scale(-1), facts):
+                kept[i] = form
+                break
+        else:
+            others.append(len(kept))
+            kept.append(form)
+    return kept
 
 
 def _cast(e: n.Cast, facts: Facts) -> Affine:

@@ -16,6 +16,7 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply, subtract
 from ..expr.traverse import uses_any
+from .facts import is_index
 from .iter_marks import (
     IterMapLevel,
     IterMapResult,
@@ -63,6 +64,8 @@ class _Rewriter:
             return IterSumExpr((whole(mark),) if mark else (), self.starts[e])
         if not uses_any(e, self.starts):
             return IterSumExpr((), e)
+        if not is_index(e.dtype):
+            raise _NoDigitsError(f"`{e}` is of type {e.dtype}, in which sums wrap")
         if isinstance(e, (n.Add, n.Sub)):
             return self._added(self.sum_of(e.a), self.sum_of(e.b), 1 if isinstance(e, n.Add) else -1)
         if isinstance(e, n.Mul):

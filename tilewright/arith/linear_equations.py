@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import add, as_expr, condition, const, floordiv, maximum, minimum, multiply, subtract
 from ..expr.traverse import uses_any
-from .facts import NEGATED
+from .affine import immediate
+from .facts import NEGATED, is_index
 from .simplify import simplify
 
 Coefficients = tuple[dict[Var, Expr], Expr]
@@ -27,26 +29,46 @@ def as_variables(given: Any, primitive: str) -> list[Var]:
 
 
 def coefficients(e: Expr, variables: Sequence[Var]) -> Coefficients | None:
-    """`e` as a sum of a multiple of each variable and a rest free of them; None where it is no such sum."""
+    """`e` as a sum of a multiple of each variable and a rest free of them; None if it is no such sum that fits."""
+    try:
+        return _coefficients(e, variables)
+    except OverflowError:
+        return None
+
+
+def _coefficients(e: Expr, variables: Sequence[Var]) -> Coefficients | None:
     if not uses_any(e, variables):
         return {}, e
     if isinstance(e, Var):
         return {e: const(1, e.dtype)}, const(0, e.dtype)
     if isinstance(e, (n.Add, n.Sub)):
-        a, b = coefficients(e.a, variables), coefficients(e.b, variables)
+        a, b = _coefficients(e.a, variables), _coefficients(e.b, variables)
         if a is None or b is None:
             return None
         combine = add if isinstance(e, n.Add) else subtract
         zero = const(0, e.dtype)
-        together = {v: combine(a[0].get(v, zero), b[0].get(v, zero)) for v in (*a[0], *b[0])}
-        return together, combine(a[1], b[1])
+        together = {v: exactly(combine, a[0].get(v, zero), b[0].get(v, zero)) for v in (*a[0], *b[0])}
+        return together, exactly(combine, a[1], b[1])
     if isinstance(e, n.Mul):
         factor, other = (e.a, e.b) if not uses_any(e.a, variables) else (e.b, e.a)
-        found = None if uses_any(factor, variables) else coefficients(other, variables)
+        found = None if uses_any(factor, variables) else _coefficients(other, variables)
         if found is None:
             return None
-        return {v: multiply(k, factor) for v, k in found[0].items()}, multiply(found[1], factor)
+        return {v: exactly(multiply, k, factor) for v, k in found[0].items()}, exactly(multiply, found[1], factor)
     return None
+
+
+def exactly(compute: Any, a: Expr, b: Expr | int) -> Expr:
+    """A sum, difference or product of ends; OverflowError for constants whose result does not fit their type."""
+    other = b.value if isinstance(b, IntImm) else b
+    if isinstance(a, IntImm) and isinstance(other, int):
+        value = _EXACT[compute](a.value, other)
+        return immediate(value, a.dtype)
+    made: Expr = compute(a, b)
+    return made
+
+
+_EXACT: dict[Any, Any] = {add: operator.add, subtract: operator.sub, multiply: operator.mul}
 
 
 def detect_linear_equation(expr: Any, var_list: Any) -> list[Expr]:
@@ -101,8 +123,8 @@ def nonnegative_forms(cond: Expr) -> list[Expr] | None:
         if isinstance(part, IntImm):
             forms.append(IntImm(part.value - 1, n.Var("x").dtype))
             continue
-        if not isinstance(part, n.Compare) or not part.a.dtype.is_int or isinstance(part, n.NE):
-            return None
+        if not isinstance(part, n.Compare) or not is_index(part.a.dtype) or isinstance(part, n.NE):
+            return None  # differences of other integers wrap
         gap = subtract(part.b, part.a)
         if isinstance(part, n.EQ):
             forms += [gap, subtract(part.a, part.b)]

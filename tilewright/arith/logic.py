@@ -8,6 +8,7 @@ from typing import Any
 
 from ..expr import nodes as n
 from ..expr.nodes import FALSE, TRUE, Expr
+from ..expr.traverse import chain
 from . import generic
 from .affine import Affine
 from .assume import assuming, decidable, harmless
@@ -17,19 +18,6 @@ from .prove import nonneg
 
 MOST_COMPARED = 64
 """Conditions that are compared each with each: of more, each is compared with so many, for time in proportion."""
-
-
-def _chain(e: Any, kind: Any) -> list[Expr]:
-    """The parts of a nest of And or Or, left to right."""
-    parts: list[Expr] = []
-    stack: list[Any] = [e]
-    while stack:
-        at = stack.pop()
-        if type(at) is kind:
-            stack += [at.b, at.a]
-        else:
-            parts.append(at)
-    return parts
 
 
 def negated(e: Expr, facts: Facts) -> Expr:
@@ -66,7 +54,7 @@ def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> 
         return generic.again(generic.children(e, facts), facts)
     parts: dict[Expr, None] = {}
     bounding: list[Expr] = []
-    for part in _chain(e, kind):
+    for part in chain(e, kind):
         simple = visit(part, facts)
         if bounding and any(decidable(side, facts) for side in simple.children()):
             for earlier in bounding:
@@ -74,7 +62,7 @@ def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> 
         if simple is absorbing:
             return absorbing
         if simple is not neutral and simple not in parts:
-            new = _chain(simple, kind)
+            new = chain(simple, kind)
             parts.update(dict.fromkeys(new))
             bounding += [one for one in new if _bounds_variables(one)][: MOST_COMPARED - len(bounding)]
     kept = _without_implied(list(parts), kind is n.And, facts)

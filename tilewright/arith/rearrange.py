@@ -169,7 +169,7 @@ class _Rearranging:
 
 
 def _moved_into(atom: Any, k: int, rest: Affine, first: bool, facts: Facts) -> Expr | None:
-    """k * atom + rest, as a choice among sums, with the terms of the atom `first` or last; None if these may overflow."""
+    """k * atom + rest, as a choice among sums, its terms `first` or last; None if these may overflow."""
     is_extreme = isinstance(atom, (n.Min, n.Max))
     values = (atom.a, atom.b) if is_extreme else (atom.true_value, atom.false_value)
     own = [linear(value, facts).scale(k) for value in values]
@@ -179,7 +179,7 @@ def _moved_into(atom: Any, k: int, rest: Affine, first: bool, facts: Facts) -> E
     if not all(has_room(each, facts) for each in sums):  # they are compared
         return None
     kind = type(atom) if k == 1 else _TURNED[type(atom)]
-    return kind(*(each.to_expr() for each in sums))  # type: ignore[no-any-return, call-arg]
+    return kind(*(each.to_expr() for each in sums))  # type: ignore[no-any-return]
 
 
 def _vector_product(e: n.Mul) -> Expr | None:

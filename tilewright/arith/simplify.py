@@ -12,10 +12,17 @@ from .prove import nonneg
 
 
 def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
-    """The simplest expression found that has e's value wherever the facts hold.
+    """Return the simplest expression found that has e's value wherever the facts hold.
 
-    Indices (signed integers of 32 bits or more) are taken not to overflow; where nothing that `e` computes does,
-    nothing that the result divides or compares does. Floating-point results keep every bit.
+    Notes
+    -----
+    The result is right for all values of variables and tensors that their types have, except if `e` has no value:
+
+    - a sum, difference, product or quotient of signed integers of 32 or 64 bits does not fit its type,
+    - an integer is divided by 0, or shifted by less than 0 or by all of its bits.
+
+    Narrower and unsigned integers wrap, and so do casts and shifts. If nothing in `e` overflows, nothing that the
+    result divides or compares does. Sums in it may wrap on their way. Floating-point results keep every bit.
     """
     found = facts.memo.get(e)
     if found is not None:

@@ -146,6 +146,19 @@ def rewrite(root: Any, rule: Callable[[Any], Any]) -> Any:
     return with_room(visit, root)
 
 
+def chain(e: Any, kind: Any) -> list[Expr]:
+    """The operands of a nest of one operator, such as And or Min, left to right."""
+    parts: list[Expr] = []
+    stack: list[Any] = [e]
+    while stack:
+        at = stack.pop()
+        if type(at) is kind:
+            stack += [at.b, at.a]
+        else:
+            parts.append(at)
+    return parts
+
+
 def conjuncts(cond: Expr) -> tuple[Expr, ...]:
     """The parts of a conjunction, left to right."""
     if not isinstance(cond, And):
