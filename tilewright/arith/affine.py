@@ -65,11 +65,13 @@ class Affine:
         return Affine(self.terms, self.const + amount, self.dtype) if amount else self
 
     def wrapped(self) -> Affine:
-        """The same form with its constant within the type, as hardware computes it."""
+        """The same form with its coefficients and constant within the type, as hardware computes it."""
         low, high = self.dtype.min_value, self.dtype.max_value
-        if low <= self.const <= high:
+        if low <= self.const <= high and all([low <= k <= high for k in self.terms.values()]):
             return self
-        return Affine(self.terms, (self.const - low) % (high - low + 1) + low, self.dtype)
+        span = high - low + 1
+        terms = {atom: (k - low) % span + low for atom, k in self.terms.items()}
+        return Affine(drop_zeros(terms), (self.const - low) % span + low, self.dtype)
 
     def scale(self, factor: int) -> Affine:
         """self * factor"""
