@@ -82,8 +82,16 @@ def test_opencl_memory_for_other_libraries() -> None:
 
 
 def test_an_unknown_kind_of_device() -> None:
-    with refused("device", "unknown kind of device 'metal'", fix="cpu, llvm"):
-        device("metal")
+    with refused("device", "unknown kind of device 'abacus'", fix="cpu, llvm"):
+        device("abacus")
+
+
+def test_a_device_of_a_kind_without_a_driver() -> None:
+    assert not device("metal").exist
+    with refused("", "Tilewright has no driver for metal", fix='target "llvm" with tw.cpu()'):
+        empty((3,), device=device("mtl"))
+    with refused("", "Tilewright has no driver for rocm"):
+        device("rocm").sync()
 
 
 @ON_CUDA

@@ -156,3 +156,13 @@ except ImportError:
         [sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True
     )
     assert done.stdout == "absent modules are absent\n", done.stderr
+
+
+def test_kinds_of_devices_without_a_driver_can_be_named() -> None:
+    kinds = {"aocl": 5, "sdaccel": 6, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12, "hexagon": 14}
+    for kind, code in (*kinds.items(), ("webgpu", 15)):
+        named = tilewright.device(kind, 1)
+        assert (named.exist, named.device_type, str(named)) == (False, code, f"{kind}(1)")
+        assert getattr(tilewright, kind)(1) is getattr(nd, kind)(1) is getattr(runtime, kind)(1) is named
+        assert not runtime.enabled(kind)
+    assert tilewright.device("mtl") is tilewright.metal()

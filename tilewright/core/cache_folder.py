@@ -6,6 +6,7 @@ if this user or the superuser owns it and not everybody may write to it.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -35,9 +36,9 @@ def private_folder(path: str) -> None:
         private_folder(above)
     try:
         os.mkdir(path, 0o700)
-    except FileExistsError:
+    except FileExistsError as error:
         if not os.path.isdir(path):
-            raise
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
 
 
 def distrust(found: os.stat_result) -> str:

@@ -88,6 +88,7 @@ MODULES: dict[str, str] = {
 }
 """Modules of the legacy package, and the modules here that hold their names ("" is the package itself)."""
 
+_DEVICES = "aocl sdaccel vulkan metal mtl vpi rocm ext_dev hexagon webgpu"
 _TYPES = "TVMType=DataType Function=PackedFunc"
 _TOP = {
     "te": "atan decl_tensor_intrin extern fmod nearbyint scan tag_scope trace",
@@ -100,6 +101,7 @@ _TOP = {
     "tensor.reduction": "prod",
     "nd": "TVMContext=Device",
     "runtime": _TYPES,
+    "legacy.devices": _DEVICES,
 }
 _HELPERS = "equal_const_int get_const_int get_const_tuple ravel_index unravel_index"
 _OPERATORS = {
@@ -129,10 +131,11 @@ NAMES: dict[str, dict[str, str]] = {
         "legacy.intrinsics": "register_intrin_rule",
     },
     "ir.container": {"tir": "LoweredFunc=PrimFunc", "ir.container": "StrMap=Map", "ir": "Range"},
-    "nd": {"nd": "TVMContext=Device"},
+    "nd": {"nd": "TVMContext=Device", "legacy.devices": _DEVICES},
     "runtime": {
         "runtime": f"load=load_module {_TYPES}",
-        "nd": "cpu cuda opencl gpu TVMContext=Device",
+        "nd": "cpu cuda opencl gpu cl TVMContext=Device",
+        "legacy.devices": _DEVICES,
         "te": "const",
     },
     "target": {"target": "current_target=Target.current"},

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class HostMemory(int):
 class CpuDriver(Driver):
     """Arrays on `cpu(0)` are NumPy arrays; programs are what LLVM compiled."""
 
-    kind: ClassVar[str] = "cpu"
+    kind = "cpu"
 
     def why_not(self) -> str:
         return ""

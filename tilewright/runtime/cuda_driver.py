@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class _Gpu:
 class CudaDriver(Driver):
     """All NVIDIA GPUs of the machine."""
 
-    kind: ClassVar[str] = "cuda"
+    kind = "cuda"
 
     def __init__(self) -> None:
         self._gpus: dict[int, _Gpu] = {}

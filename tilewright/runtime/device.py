@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.errors import UserError
 from ..core.refusals import missing, not_made
+from .absent_driver import ALIASES, TYPE_CODES, absent_drivers
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
 from .driver import COUNTS, DeviceAttributes, Driver, elsewhere
@@ -19,14 +20,15 @@ from .opencl_driver import OpenClDriver
 if TYPE_CHECKING:
     from ..core.target import Target
 
-_DRIVERS: dict[str, Driver] = {driver.kind: driver for driver in (CpuDriver(), CudaDriver(), OpenClDriver())}
+_PRESENT = (CpuDriver(), CudaDriver(), OpenClDriver())
+_DRIVERS: dict[str, Driver] = {**{driver.kind: driver for driver in _PRESENT}, **absent_drivers()}
 COUNTS.update((kind, driver.count) for kind, driver in _DRIVERS.items())
 _TARGETS = ("cuda", "opencl")
 """Kinds of devices that targets of the same name are for."""
-_TYPE_CODES = {"cpu": 1, "cuda": 2, "opencl": 4}
+_TYPE_CODES = {"cpu": 1, "cuda": 2, "opencl": 4, **TYPE_CODES}
 _KIND_OF_NAME = {
     "cpu": "cpu", "llvm": "cpu", "c": "cpu", "cuda": "cuda", "gpu": "cuda", "nvptx": "cuda",
-    "opencl": "opencl", "cl": "opencl",
+    "opencl": "opencl", "cl": "opencl", **{kind: kind for kind in TYPE_CODES}, **ALIASES,
 }  # fmt: skip
 
 
@@ -114,7 +116,7 @@ class Device:
 
     @property
     def device_type(self) -> int:
-        """The legacy code of the kind (1 cpu, 2 cuda, 4 opencl), which is DLPack's too."""
+        """The legacy code of the kind: 1 cpu, 2 cuda, 4 opencl, as in DLPack."""
         return _TYPE_CODES[self.kind]
 
     @property
@@ -180,7 +182,7 @@ def _kind(name: Any) -> str:
         raise UserError(
             f"unknown kind of device {name!r}",
             primitive="device",
-            fix=f'use one of {", ".join(_KIND_OF_NAME)}, with a number where there are several: "cuda:1"',
+            fix='use cpu, llvm, c, cuda, gpu, opencl or cl, with a number if there are several: "cuda:1"',
         )
     return kind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class DeviceAttributes(NamedTuple):
 class Driver(ABC):
     """One kind of device."""
 
-    kind: ClassVar[str]
+    kind: str
 
     @abstractmethod
     def why_not(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -125,7 +125,7 @@ class _Device:
 class OpenClDriver(Driver):
     """All devices of all platforms: GPUs and accelerators first, then CPUs."""
 
-    kind: ClassVar[str] = "opencl"
+    kind = "opencl"
 
     @_Once
     def _found(self) -> tuple[list[_Device], str]:
