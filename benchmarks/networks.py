@@ -154,7 +154,7 @@ class Bench:
         self.out = torch.empty(problem.out_shape, dtype=self.x.dtype, device=self.x.device)
         if problem.layout == "NHWC":
             self.out = self.out.to(memory_format=torch.channels_last)
-        self.compute = torch_native.computed(problem, "conv2d", None, on_gpu=True)
+        self.compute = torch_native.computed(problem, "conv2d", None, 4, on_gpu=True)
         with torch.backends.cudnn.flags(enabled=False), torch.no_grad():
             self.right = self.compute(self.x.double(), self.weight.double(), None, None)
 

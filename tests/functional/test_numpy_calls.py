@@ -338,3 +338,33 @@ def test_memory_between_kernels_is_shared_by_all_sizes(monkeypatch: pytest.Monke
         np.testing.assert_allclose(found, direct.conv(x, w, None, 1, ((1, 1), (1, 1)), 1, 32), rtol=1e-4, atol=1e-4)
     assert len(spare) == 1
     assert spare[0].size >= 5 * 32 * 17 * 15 * 4
+
+
+class OfAnotherLibrary:
+    """An array that is known by DLPack alone, as CuPy's are."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data = data
+        self.shape, self.strides = data.shape, data.strides
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.data.__dlpack_device__()
+
+    def copy(self) -> OfAnotherLibrary:
+        return OfAnotherLibrary(self.data.copy())
+
+
+def test_arrays_of_another_library_lie_in_memory_in_any_order() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.random((2, 4, 9, 10), np.float32), rng.random((4, 1, 3, 3), np.float32)
+    wanted = tw.conv2d(x, w, groups=4)
+    for arranged in (
+        lambda a: a.transpose(0, 3, 2, 1).copy().transpose(0, 3, 2, 1),
+        lambda a: np.flip(np.flip(a, (0, 3)).copy(), (0, 3)),
+        lambda a: np.repeat(a, 2, -1)[..., ::2],
+    ):
+        found = tw.conv2d(OfAnotherLibrary(arranged(x)), OfAnotherLibrary(arranged(w)), groups=4)
+        np.testing.assert_array_equal(np.from_dlpack(found), wanted)

@@ -21,7 +21,7 @@ def seen(shape, dtype="float32", device=HERE, last=False):
 
 def call(name="conv2d", x=(2, 4, 9, 8), w=(8, 2, 3, 3), bias=None, residual=None, out=None, **options):
     given = [a if isinstance(a, Described) or a is None else seen(a) for a in (x, w, bias, residual, out)]
-    usual = {"groups": 2} if name == "conv2d" else {}
+    usual = {"conv2d": {"groups": 2}, "depthwise_conv2d": {"groups": None}}.get(name, {})
     return signature(name, Arrays(*given), CallOptions(**{**usual, **options}))
 
 
@@ -62,7 +62,12 @@ def test_channels_last_memory_is_another_problem_of_the_same_shape() -> None:
     found = call(x=seen((2, 4, 9, 8), last=True))
     assert found.problem.layout == "NHWC"
     assert found.shape == (2, 8, 7, 6)
-    assert found.channels_last
+    assert found.order == (0, 2, 3, 1)
+    assert call(x=seen((4, 9, 8), last=True)).order == (1, 2, 0)
+    line = call("conv1d", seen((2, 4, 9), last=True), (8, 4, 3))
+    assert (line.problem.layout, line.order) == ("NHWC", (0, 2, 1))
+    assert line.problem == call("conv1d", seen((2, 9, 4)), (8, 4, 3), layout="NWC").problem
+    assert call("conv1d", seen((4, 9), last=True), (8, 4, 3)).order == (1, 0)
 
 
 def test_a_problem_is_read_as_it_was_written() -> None:
@@ -95,9 +100,9 @@ WRONG = {
     "padding 2x2x2x2 is more than half of the kernel 3x3": {
         "name": "max_pool2d", "w": None, "kernel_size": 3, "padding": 2,
     },
-    "ceil_mode with padding that counts in the average is not covered": {
-        "name": "avg_pool2d", "w": None, "kernel_size": 3, "padding": 1, "ceil_mode": True,
-    },
+    "divisor_override is 0": {"name": "avg_pool2d", "w": None, "kernel_size": 3, "divisor_override": 0},
+    "return_indices is True": {"name": "max_pool2d", "w": None, "kernel_size": 3, "return_indices": True},
+    "groups is 2, and x has 4 channels": {"name": "depthwise_conv2d", "w": (4, 1, 3, 3), "groups": 2},
     "stride is (1, 2, 3)": {"stride": (1, 2, 3)},
     "dilation is 1.5": {"dilation": 1.5},
     "bias has the shape (7,)": {"bias": (7,)},

@@ -85,6 +85,8 @@ def shared(array: Any) -> NDArray:
     if isinstance(array, NDArray):
         found = array
     else:
+        if any(step < 0 for step in getattr(array, "strides", None) or ()):  # DLPack's consumers refuse these
+            array = array.copy()
         found = from_dlpack(array, read_only=True)
     return found if found.strides is None and not found.offset else found.copyto(found.device)
 

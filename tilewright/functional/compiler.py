@@ -164,6 +164,7 @@ def workload_of(problem: Problem) -> tuple[PackagedTemplate[Any], Convolution]:
         }
         return templates.TRANSPOSED, templates.Transposed.of(problem.shape, **options)
     how = {MAX_POOL: "max", AVG_POOL: "average" if problem.count_border else "average inside"}[problem.op]
+    window |= {"beyond": problem.beyond, "divisor": problem.divisor}
     return templates.POOLING, templates.Pooling.of(problem.shape, how=how, **window)
 
 

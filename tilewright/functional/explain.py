@@ -17,6 +17,7 @@ from . import operators as public
 from .activations import custom
 from .arrays import described as described_array
 from .arrays import shared
+from .named_arguments import named_input
 from .plans import THEIRS, Plan, plan_for
 from .signature import OPERATORS, Arrays, CallOptions, Signature, options_tuple, signature
 from .store import store
@@ -58,13 +59,15 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
             primitive="explain_call",
             fix=f"give one of {', '.join(OPERATORS)} first, then the arguments of the call",
         )
+    public_function = getattr(public, name)
     try:
-        bound = inspect.signature(getattr(public, name)).bind(*args, **named)
+        bound = inspect.signature(public_function).bind(*args, **named)
     except TypeError as error:
         raise UserError(str(error), primitive=name, fix=f"call it as help(tilewright.{name}) says") from error
     bound.apply_defaults()
     given = dict(bound.arguments)
-    x = given.pop("x")
+    x, others = given.pop("x"), given.pop("named")
+    x = named_input(public_function, x, others) if others else x
     extras = tuple(given.pop(what, None) for what in _EXTRAS)
     options = CallOptions(**given)
     checked, on, rival, function_of = _seen(name, x, extras, options)

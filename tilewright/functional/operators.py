@@ -1,17 +1,18 @@
 """The public functions; each dispatches its call by the type of the arrays.
 
-Names, argument names, shapes and results are PyTorch's.
+Names, argument names, shapes and results are PyTorch's. `x` may be passed under PyTorch's name, `input`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from . import numpy_arrays
+from .named_arguments import Named, named_input
 from .signature import options_of
 
 Call = Callable[[str, Any, tuple[Any, ...], tuple[Any, ...]], Any]
@@ -47,8 +48,8 @@ _calls: dict[type, Call] = {np.ndarray: numpy_arrays.call}
 
 
 def conv1d(
-    x: Any,
-    weight: Any,
+    x: Any = None,
+    weight: Any = None,
     bias: Any = None,
     stride: Any = 1,
     padding: Any = 0,
@@ -60,6 +61,7 @@ def conv1d(
     out: Any = None,
     tune: Any = None,
     precision: str = "fp32",
+    **named: Unpack[Named],
 ) -> Any:
     """Convolve signals with filters; `activation(conv(x, weight) + bias + residual)` in one kernel.
 
@@ -99,13 +101,15 @@ def conv1d(
     UserError
         If an argument does not fit the others; the message names it, and says what to give.
     """
+    if named:
+        x = named_input(conv1d, x, named)
     given = (stride, padding, dilation, groups, activation, layout, tune, precision)
     return _calls.get(type(x), _of_any)("conv1d", x, (weight, bias, residual, out), given)
 
 
 def conv2d(
-    x: Any,
-    weight: Any,
+    x: Any = None,
+    weight: Any = None,
     bias: Any = None,
     stride: Any = 1,
     padding: Any = 0,
@@ -117,6 +121,7 @@ def conv2d(
     out: Any = None,
     tune: Any = None,
     precision: str = "fp32",
+    **named: Unpack[Named],
 ) -> Any:
     """Convolve images with filters; `activation(conv(x, weight) + bias + residual)` in one kernel.
 
@@ -163,13 +168,15 @@ def conv2d(
     >>> tilewright.conv2d(x, w, padding=1, groups=32, activation="relu").shape
     (1, 32, 28, 28)
     """
+    if named:
+        x = named_input(conv2d, x, named)
     given = (stride, padding, dilation, groups, activation, layout, tune, precision)
     return _calls.get(type(x), _of_any)("conv2d", x, (weight, bias, residual, out), given)
 
 
 def depthwise_conv2d(
-    x: Any,
-    weight: Any,
+    x: Any = None,
+    weight: Any = None,
     bias: Any = None,
     stride: Any = 1,
     padding: Any = 0,
@@ -179,6 +186,8 @@ def depthwise_conv2d(
     layout: str | None = None,
     out: Any = None,
     tune: Any = None,
+    groups: int | None = None,
+    **named: Unpack[Named],
 ) -> Any:
     """Convolve each channel of images with its own kernels: `conv2d` with as many groups as channels.
 
@@ -186,18 +195,22 @@ def depthwise_conv2d(
     ----------
     weight : array
         (C * multiplier, 1, rows, columns), as PyTorch has it, or (C, multiplier, rows, columns).
+    groups : int, optional
+        The number of channels.
 
     Notes
     -----
     The other arguments are those of `conv2d`.
     """
-    given = (stride, padding, dilation, 1, activation, layout, tune, "fp32")
+    if named:
+        x = named_input(depthwise_conv2d, x, named)
+    given = (stride, padding, dilation, groups, activation, layout, tune, "fp32")
     return _calls.get(type(x), _of_any)("depthwise_conv2d", x, (weight, bias, residual, out), given)
 
 
 def conv_transpose1d(
-    x: Any,
-    weight: Any,
+    x: Any = None,
+    weight: Any = None,
     bias: Any = None,
     stride: Any = 1,
     padding: Any = 0,
@@ -209,6 +222,7 @@ def conv_transpose1d(
     layout: str | None = None,
     out: Any = None,
     tune: Any = None,
+    **named: Unpack[Named],
 ) -> Any:
     """Compute the transposed convolution of signals, the gradient of `conv1d`; arguments are in PyTorch's order.
 
@@ -223,13 +237,15 @@ def conv_transpose1d(
     -----
     The other arguments are those of `conv1d`.
     """
+    if named:
+        x = named_input(conv_transpose1d, x, named)
     given = (stride, padding, dilation, groups, activation, layout, tune, output_padding)
     return _calls.get(type(x), _of_any)("conv_transpose1d", x, (weight, bias, residual, out), given)
 
 
 def conv_transpose2d(
-    x: Any,
-    weight: Any,
+    x: Any = None,
+    weight: Any = None,
     bias: Any = None,
     stride: Any = 1,
     padding: Any = 0,
@@ -241,6 +257,7 @@ def conv_transpose2d(
     layout: str | None = None,
     out: Any = None,
     tune: Any = None,
+    **named: Unpack[Named],
 ) -> Any:
     """Compute the transposed convolution of images, the gradient of `conv2d`; arguments are in PyTorch's order.
 
@@ -255,20 +272,24 @@ def conv_transpose2d(
     -----
     The other arguments are those of `conv2d`.
     """
+    if named:
+        x = named_input(conv_transpose2d, x, named)
     given = (stride, padding, dilation, groups, activation, layout, tune, output_padding)
     return _calls.get(type(x), _of_any)("conv_transpose2d", x, (weight, bias, residual, out), given)
 
 
 def max_pool2d(
-    x: Any,
-    kernel_size: Any,
+    x: Any = None,
+    kernel_size: Any = None,
     stride: Any = None,
     padding: Any = 0,
     dilation: Any = 1,
     ceil_mode: bool = False,
+    return_indices: bool = False,
     layout: str | None = None,
     out: Any = None,
     tune: Any = None,
+    **named: Unpack[Named],
 ) -> Any:
     """Take the largest value of each window of images.
 
@@ -281,25 +302,31 @@ def max_pool2d(
         Filled with minus infinity; at most half of the kernel.
     ceil_mode : bool
         Whether a last window may reach beyond the padded input.
+    return_indices : bool
+        Not computed: True raises an error.
 
     Notes
     -----
     The other arguments are those of `conv2d`.
     """
-    given = (kernel_size, stride, padding, dilation, ceil_mode, layout, tune)
+    if named:
+        x = named_input(max_pool2d, x, named)
+    given = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, tune)
     return _calls.get(type(x), _of_any)("max_pool2d", x, (None, None, None, out), given)
 
 
 def avg_pool2d(
-    x: Any,
-    kernel_size: Any,
+    x: Any = None,
+    kernel_size: Any = None,
     stride: Any = None,
     padding: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
     layout: str | None = None,
     out: Any = None,
     tune: Any = None,
+    **named: Unpack[Named],
 ) -> Any:
     """Take the average of each window of images.
 
@@ -307,10 +334,14 @@ def avg_pool2d(
     ----------
     count_include_pad : bool
         Whether zeros of the padding count in the average.
+    divisor_override : int, optional
+        The number that the sum of each window is divided by.
 
     Notes
     -----
     The other arguments are those of `max_pool2d`.
     """
-    given = (kernel_size, stride, padding, ceil_mode, count_include_pad, layout, tune)
+    if named:
+        x = named_input(avg_pool2d, x, named)
+    given = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, layout, tune)
     return _calls.get(type(x), _of_any)("avg_pool2d", x, (None, None, None, out), given)

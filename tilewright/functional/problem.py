@@ -41,6 +41,10 @@ class Problem(NamedTuple):
         "ieee", "fp32" or "tf32" for a float32 convolution; "fp32" for everything else.
     weights : str
         The order of the weights in memory: "OIHW" as PyTorch has them, or "OHWI", which some kernels of NHWC take.
+    beyond : pair of int
+        Rows at the bottom and columns at the right of the padding that an average with `count_border` does not count.
+    divisor : int
+        The number that an average divides by; 0 for the number of values that count.
     """
 
     op: str
@@ -60,6 +64,8 @@ class Problem(NamedTuple):
     count_border: bool = True
     precision: str = "fp32"
     weights: str = "OIHW"
+    beyond: Pair = (0, 0)
+    divisor: int = 0
 
     @property
     def has_weights(self) -> bool:
@@ -164,4 +170,5 @@ class Problem(NamedTuple):
         parts += [self.activation] if self.activation else []
         parts += [self.precision] if self.precision != "fp32" else []
         parts += [self.weights] if self.weights != "OIHW" else []
+        parts += [f"divided by {self.divisor}"] if self.divisor else []
         return "  ".join([*parts, self.dtype, self.layout])

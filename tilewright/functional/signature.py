@@ -12,6 +12,7 @@ from ..core.errors import UserError
 from ..core.padding import PYTORCH_WORDS, is_int, padding_of
 from ..core.text import quantity
 from ..runtime.argument_checks import flag
+from .pooling import is_left_out, reach_beyond
 from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -49,7 +50,8 @@ _WIDEST_PADDING = 2**30
 class Described(NamedTuple):
     """What a call needs to know of an array: its shape, its type, and where it is.
 
-    `channels_last` says that a four-dimensional array of shape NCHW lies in memory in the order NHWC.
+    `channels_last` says that an array of shape NCHW, NCW, CHW or CW lies in memory with the channels behind the
+    spatial dimensions.
     """
 
     shape: tuple[int, ...]
@@ -65,12 +67,15 @@ class CallOptions(NamedTuple):
     padding: Any = 0
     dilation: Any = 1
     groups: Any = 1
+    """None, the default of a depthwise convolution, means one group per channel."""
     activation: Any = None
     layout: Any = None
     output_padding: Any = 0
     kernel_size: Any = None
     ceil_mode: bool = False
     count_include_pad: bool = True
+    divisor_override: Any = None
+    return_indices: bool = False
     tune: Any = None
     precision: Any = "fp32"
 
@@ -90,8 +95,14 @@ class Signature(NamedTuple):
 
     problem: Problem
     shape: tuple[int, ...]
-    channels_last: bool
-    """Whether the result is of shape NCHW and lies in memory in the order NHWC, as the input does."""
+    order: tuple[int, ...]
+    """Dimensions of input, residual and result as they lie in memory, outermost first; () if as in the shape."""
+
+
+def channels_last_order(dims: int, rank: int) -> tuple[int, ...]:
+    """Return the dimensions of an array with channels in front of `rank` spatial ones, with the channels at the end."""
+    channels = dims - rank - 1
+    return (*range(channels), *range(channels + 1, dims), channels)
 
 
 def signature(name: str, arrays: Arrays, options: CallOptions, activation: str = "") -> Signature:
@@ -134,11 +145,12 @@ class _Reader:
         x = self.arrays.x
         if x.dtype not in FLOATS:
             raise self.wrong(f"x has the type {x.dtype}", f"convert it to one of {', '.join(FLOATS)}")
-        batched = len(x.shape) == self.operator.rank + 2
-        if not batched and len(x.shape) != self.operator.rank + 1:
+        rank = self.operator.rank
+        batched = len(x.shape) == rank + 2
+        if not batched and len(x.shape) != rank + 1:
             raise self.wrong(
                 f"x has {quantity(len(x.shape), 'dimension')}: its shape is {x.shape}",
-                f"give it {self.operator.rank + 2} dimensions, in the order {self.order}",
+                f"give it {rank + 2} dimensions, in the order {self.order}",
             )
         shape = self._canonical(x.shape if batched else (1, *x.shape))
         if any(size < 1 for size in shape[1:]):  # not the least of them: in a trace, that compares sizes for good
@@ -160,7 +172,8 @@ class _Reader:
             self._same(self.arrays.residual, "residual", out)
         if self.arrays.out is not None:
             self._same(self.arrays.out, "out", out)
-        return Signature(problem, out, x.channels_last and self.order == "NCHW")
+        turned = x.channels_last and not self.order.endswith("C")
+        return Signature(problem, out, channels_last_order(len(out), rank) if turned else ())
 
     # Layouts
 
@@ -188,12 +201,11 @@ class _Reader:
     def _problem(self, shape: tuple[int, int, int, int]) -> Problem:
         given, operator = self.options, self.operator
         filters, kernel, groups = self._window(shape[1]) if operator.op in POOLS else self._weights(shape[1])
-        stride = self._pair("stride", kernel if given.stride is None and operator.op in POOLS else given.stride, 1)
+        stride = self._pair("stride", kernel if operator.op in POOLS and is_left_out(given.stride) else given.stride, 1)
         dilation = self._pair("dilation", given.dilation, 1)
         covered = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
         padding = self._padding(covered, stride)
-        if operator.op in POOLS:
-            padding = self._pool_padding(shape, kernel, covered, stride, padding)
+        reach = self._reach(shape, kernel, covered, stride, padding) if operator.op in POOLS else (0, 0)
         more = self._pair("output_padding", given.output_padding, 0) if operator.op == TRANSPOSED else (0, 0)
         if any(m >= max(s, d) for m, s, d in zip(more, stride, dilation, strict=True)):
             raise self.wrong(
@@ -201,14 +213,25 @@ class _Reader:
                 "give a smaller output_padding",
             )
         last = self.order.endswith("C") or self.arrays.x.channels_last
+        whole = (*padding[:2], padding[2] + reach[0], padding[3] + reach[1])
         made = Problem(
-            operator.op, shape, filters, kernel, stride, padding, dilation, groups, self.arrays.x.dtype,
+            operator.op, shape, filters, kernel, stride, whole, dilation, groups, self.arrays.x.dtype,
             "NHWC" if last else "NCHW", self.arrays.bias is not None, self.arrays.residual is not None,
-            # What `ceil_mode` reaches beyond the padded input never counts.
-            self.activation, more, self._flag("count_include_pad") and not self._flag("ceil_mode"), self._precision(),
+            self.activation, more, precision=self._precision(),
         )  # fmt: skip
+        if operator.op == AVG_POOL:
+            made = made._replace(**self._divisor(reach))
         weight, on_gpu = self.arrays.weight, self.arrays.x.device[0] == "cuda"
         return made.with_filters_last if on_gpu and weight is not None and weight.channels_last else made
+
+    def _divisor(self, reach: tuple[int, int]) -> dict[str, Any]:
+        """Return the fields of the problem that say what an average divides by."""
+        counts, divisor = self._flag("count_include_pad"), self.options.divisor_override
+        if divisor is not None and (not is_int(divisor) or divisor == 0):
+            raise self.wrong(f"divisor_override is {divisor!r}", "give an int other than 0, or None")
+        if divisor is not None:
+            return {"divisor": int(divisor)}
+        return {"count_border": counts, "beyond": reach if counts else (0, 0)}
 
     def _precision(self) -> str:
         """Return the requested precision, which applies to float32 only."""
@@ -229,7 +252,7 @@ class _Reader:
         sides = "length" if rank == 1 else "rows, columns"
         if any(size < 1 for size in weight.shape):
             raise self.wrong(f"the weight has the shape {weight.shape}", "give at least one element in each dimension")
-        groups = channels if self.operator.depthwise else self._count("groups", self.options.groups)
+        groups = self._groups(channels)
         if self.operator.op == TRANSPOSED:
             filters, fits = second * groups, first == channels and channels % groups == 0
             want = f"({channels}, filters{'' if groups == 1 else f' / {groups}'}, {sides})"
@@ -256,6 +279,18 @@ class _Reader:
             self._same(self.arrays.bias, "bias", (filters,))
         return filters, kernel, groups
 
+    def _groups(self, channels: int) -> int:
+        """Return the number of groups; a depthwise convolution has as many as channels."""
+        given = self.options.groups
+        if not self.operator.depthwise:
+            return self._count("groups", given)
+        if given is not None and (not is_int(given) or given != channels):
+            raise self.wrong(
+                f"groups is {given!r}, and x has {quantity(channels, 'channel')}",
+                f"leave groups out, or give {channels}; tilewright.conv2d computes other groups",
+            )
+        return channels
+
     def _other_reading(self, shape: tuple[int, ...], channels: int, groups: int, want: str) -> str:
         """Return the fix for a weight of a wrong shape: what it fits, another number of groups or another order."""
         first, second, *_ = shape
@@ -271,6 +306,7 @@ class _Reader:
     def _window(self, channels: int) -> tuple[int, tuple[int, int], int]:
         if self.options.kernel_size is None:
             raise self.wrong("there is no kernel_size", "give one, such as 2")
+        check_no_indices(self.name, self.options)
         return channels, self._pair("kernel_size", self.options.kernel_size, 1), channels
 
     def _padding(self, covered: tuple[int, ...], stride: tuple[int, int]) -> tuple[int, int, int, int]:
@@ -281,37 +317,25 @@ class _Reader:
             raise self.wrong(f"padding is {given!r}", f"give at most {_WIDEST_PADDING:,} on a side")
         return (each[0], each[1], each[2], each[3]) if rank == 2 else (0, each[0], 0, each[1])
 
-    def _pool_padding(
+    def _reach(
         self,
-        shape: tuple[int, int, int, int],
+        shape: tuple[int, ...],
         kernel: tuple[int, int],
         covered: tuple[int, ...],
         stride: tuple[int, int],
-        padding: tuple[int, int, int, int],
-    ) -> tuple[int, int, int, int]:
-        """Return the padding of a pooling window; `ceil_mode` adds what its last place needs at the end."""
-        top, left, bottom, right = padding
+        padding: tuple[int, ...],
+    ) -> tuple[int, int]:
+        """Check the padding of a pooling; return the rows and columns that `ceil_mode` needs beyond it."""
         if any(2 * p > k for p, k in zip(padding, (*kernel, *kernel), strict=True)):
             raise self.wrong(
                 f"padding {_by(padding)} is more than half of the kernel {_by(kernel)}",
                 "give less: a window must see the input",
             )
         if not self._flag("ceil_mode"):
-            return padding
-        if self.operator.op == AVG_POOL and padding != (0, 0, 0, 0) and self._flag("count_include_pad"):
-            raise self.wrong(
-                "ceil_mode with padding that counts in the average is not covered",
-                "give count_include_pad=False, or pad before",
-            )
-        after = []
-        for size, before, behind, span, step in zip(
-            shape[2:], (top, left), (bottom, right), covered, stride, strict=True
-        ):
-            places = -(-(size + before + behind - span) // step) + 1
-            if (places - 1) * step >= size + before:  # PyTorch's: a window begins in the input or in the front padding
-                places -= 1
-            after.append(max(behind, (places - 1) * step + span - size - before))
-        return top, left, after[0], after[1]
+            return 0, 0
+        sides = zip(shape[2:], padding[:2], padding[2:], covered, stride, strict=True)
+        below, behind = (reach_beyond(*side) for side in sides)
+        return below, behind
 
     def _flag(self, option: str) -> bool:
         return flag(getattr(self.options, option), option, self.name, optional=False)
@@ -352,10 +376,22 @@ _WINDOW = ("stride", "padding", "dilation", "groups", "activation", "layout", "t
 _FIELDS = {
     CONV: (*_WINDOW, "precision"),
     TRANSPOSED: (*_WINDOW, "output_padding"),
-    MAX_POOL: ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "layout", "tune"),
-    AVG_POOL: ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "layout", "tune"),
+    MAX_POOL: ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices", "layout", "tune"),
+    AVG_POOL: (
+        *("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override", "layout", "tune"),
+    ),
 }
 """The options of each operator, in the order in which its public function hands them on."""
+
+
+def check_no_indices(name: str, options: CallOptions) -> None:
+    """Raise UserError for a pooling that is asked for the indices of its results."""
+    if flag(options.return_indices, "return_indices", name, optional=False):
+        raise UserError(
+            "return_indices is True, and no indices are computed",
+            primitive=name,
+            fix="call torch.nn.functional.max_pool2d for them",
+        )
 
 
 def options_of(name: str, given: tuple[Any, ...]) -> CallOptions:

@@ -39,11 +39,22 @@ def allocator(checked: Signature, x: Any) -> Callable[[], Any]:
 
 def _model(checked: Signature, x: Any) -> Any:
     """A tensor without memory, of the shape and the strides of the result."""
-    shape = checked.shape
-    if tuple(x.shape) == shape and (x.is_contiguous() or checked.channels_last):
+    if tuple(x.shape) == checked.shape and lies_in(x, checked.order):
         return torch.empty_like(x, device="meta")
-    if not checked.channels_last:
-        return torch.empty(shape, dtype=x.dtype, device="meta")
-    last = (shape[0], *shape[2:], shape[1])
-    order = (0, len(shape) - 1, *range(1, len(shape) - 1))
-    return torch.empty(last, dtype=x.dtype, device="meta").permute(order)
+    return empty_in_order(x, checked, device="meta")
+
+
+def empty_in_order(x: Any, checked: Signature, **options: Any) -> Any:
+    """A new tensor of the type of `x`, and of the shape and the order in memory of a result."""
+    made = x.new_empty([checked.shape[d] for d in checked.order] or checked.shape, **options)
+    return in_shape(made, checked.order) if checked.order else made
+
+
+def in_shape(a: Any, order: tuple[int, ...]) -> Any:
+    """The view of a tensor, which has the dimensions of that order, in the order of the shape."""
+    return a.permute(sorted(range(len(order)), key=order.__getitem__))
+
+
+def lies_in(a: Any, order: tuple[int, ...]) -> bool:
+    """Whether a tensor lies in memory without gaps, in an order of its dimensions."""
+    return bool(a.permute(order).is_contiguous() if order else a.is_contiguous())

@@ -16,7 +16,7 @@ from .activations import custom
 from .plans import Tune
 from .problem import CONV
 from .signature import OPERATORS, activation_name
-from .torch_tensors import NAMES, Extra, autocasts, check_types, signed, tracing
+from .torch_tensors import NAMES, Extra, autocasts, check_places, check_types, signed, tracing
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
@@ -119,6 +119,7 @@ def written(name: str, made: Any, out: Any) -> Any:
             primitive=name,
             fix=f"convert out to {NAMES[made.dtype]}",
         )
+    check_places(out)
     return out.copy_(made)
 
 

@@ -14,9 +14,9 @@ from torch.library import register_autograd, register_vmap
 
 from ..core.errors import UserError
 from . import torch_native
-from .signature import OPERATORS
+from .signature import OPERATORS, channels_last_order
 from .torch_arguments import functionalizes
-from .torch_tensors import transforms
+from .torch_tensors import channels_last, in_order, transforms
 from .torch_threads import by_pytorch
 
 
@@ -108,8 +108,10 @@ class _Window:
                 spatial, places, self.stride, self.before, self.after, self.dilation, taps, strict=True
             )
         ]
+        last = not self.last and channels_last(self.x, self.rank)
+        order = channels_last_order(grad.dim(), self.rank) if last else ()
         return convolved(
-            grad.contiguous(), self._flat_weight, None, None, f"conv_transpose{self.rank}d", self.stride,
+            in_order(grad, order), self._flat_weight, None, None, f"conv_transpose{self.rank}d", self.stride,
             [*self.before, *self.after], self.dilation, self.groups, "", self.layout, more, "fp32",
         )  # fmt: skip
 
@@ -151,7 +153,7 @@ def _save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     """Compute the pooling again by PyTorch, and differentiate that."""
     (x,) = ctx.saved_tensors
-    name, kernel, stride, padding, dilation, ceil_mode, count, layout = ctx.options
+    name, kernel, stride, padding, dilation, ceil_mode, count, layout, divisor = ctx.options
     last = layout.endswith("C")
     images, back = (x.movedim(-1, -3), grad.movedim(-1, -3)) if last else (x, grad)
     before = _even(name, padding)
@@ -161,8 +163,8 @@ def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
             back, images, kernel, stride, before, dilation, ceil_mode, where
         )
     else:
-        made = torch.ops.aten.avg_pool2d_backward(back, images, kernel, stride, before, ceil_mode, count, None)
-    return (made.movedim(-3, -1) if last else made), *[None] * 8
+        made = torch.ops.aten.avg_pool2d_backward(back, images, kernel, stride, before, ceil_mode, count, divisor)
+    return (made.movedim(-3, -1) if last else made), *[None] * 9
 
 
 def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,18 +202,19 @@ def convolved(*arguments: Any) -> Any:
 
 
 def pooled(
-    x: Any, name: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, count: bool, layout: str
-) -> Any:
+    x: Any, name: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, count: bool, layout: str,
+    divisor: Any,
+) -> Any:  # fmt: skip
     """Call the operator; PyTorch's own for the transforms of `torch.func` and forward gradients, which know that."""
     if not _differentiates():
-        return torch.ops.tilewright.pool(x, name, kernel, stride, padding, dilation, ceil_mode, count, layout)
+        return torch.ops.tilewright.pool(x, name, kernel, stride, padding, dilation, ceil_mode, count, layout, divisor)
     before = _even(name, padding)
     last = layout.endswith("C")
     images = x.movedim(-1, -3) if last else x
     if name == "max_pool2d":
         made = torch.nn.functional.max_pool2d(images, kernel, stride, before, dilation, ceil_mode)
     else:
-        made = torch.nn.functional.avg_pool2d(images, kernel, stride, before, ceil_mode, count)
+        made = torch.nn.functional.avg_pool2d(images, kernel, stride, before, ceil_mode, count, divisor)
     return made.movedim(-3, -1) if last else made
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.nn.functional import pad
 
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from .signature import OPERATORS
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": functional.relu,
@@ -47,37 +48,45 @@ Core = Callable[..., Any]
 """A function of (x, weight, bias), which ignores a residual: one call fewer for layers without one."""
 
 
-def computed(problem: Problem, name: str, layout: str | None, on_gpu: bool) -> Compute:
-    """A function of (x, weight, bias, residual) that returns the result in the layout of the call."""
-    core = _core(problem, one_row="1d" in name)
-    if on_gpu:
-        core = _in_precision(problem, core)
+def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu: bool) -> Compute:
+    """A function of (x, weight, bias, residual), of `dims` dimensions, that returns the result in the call's layout.
+
+    PyTorch keeps channels-last memory in four dimensions only, so it gets a view that has four of all such tensors.
+    """
+    rank = OPERATORS[name].rank
     last = layout is not None and layout.endswith("C")
     act = ACTIVATIONS.get(problem.activation)
-    plain = not last and not problem.residual and act is None and problem.has_weights
-    multiplied = name == "depthwise_conv2d"
-    if plain and not multiplied:
+    viewed = problem.layout == "NHWC" and (last or dims < 4)
+    core = _core(problem, one_row=rank == 1 and not viewed)
+    core = _in_precision(problem, core) if on_gpu else core
+    shape = problem.weights_shape if viewed or name == "depthwise_conv2d" else None
+    if problem.has_weights and not viewed and not problem.residual and act is None and shape is None:
         return core
 
     def compute(x: Any, w: Any, bias: Any, residual: Any) -> Any:
-        if multiplied and w.shape[1] != 1:  # (channels, multiplier, ...), in the same order of memory
-            w = w.reshape(problem.weights_shape)
-        made = core(to_first(x) if last else x, w, bias)
-        made = to_last(made) if last else made
+        if w is not None and shape is not None:  # (channels, multiplier, ...) lie in memory as (filters, 1, ...) do
+            w = w.reshape(shape)
+        made = from_image(core(as_image(x, rank, last), w, bias), dims, rank, last) if viewed else core(x, w, bias)
         made = made if residual is None else made + residual
         return made if act is None else act(made)
 
     return compute
 
 
-def to_first(x: Any) -> Any:
-    """A view with the channels in front of the spatial dimensions."""
-    return x.movedim(-1, -x.dim() + 1 if x.dim() > 2 else 0) if x.dim() in (3, 4) else x
+def as_image(x: Any, rank: int, last: bool) -> Any:
+    """A view of channels-last memory as images NCHW, whose strides PyTorch knows as its channels-last format."""
+    x = x if last else x.movedim(-rank - 1, -1)
+    x = x if x.dim() == rank + 2 else x.unsqueeze(0)
+    x = x if rank == 2 else x.unsqueeze(1)
+    return x.permute(0, 3, 1, 2)
 
 
-def to_last(x: Any) -> Any:
-    """A view with the channels behind the spatial dimensions."""
-    return x.movedim(1, -1)
+def from_image(made: Any, dims: int, rank: int, last: bool) -> Any:
+    """The view of a result NCHW that has `dims` dimensions, of which `rank` are spatial; inverse to `as_image`."""
+    made = made.permute(0, 2, 3, 1)
+    made = made if rank == 2 else made.squeeze(1)
+    made = made if dims == rank + 2 else made.squeeze(0)
+    return made if last else made.movedim(-1, -rank - 1)
 
 
 def _in_precision(problem: Problem, core: Core) -> Core:
@@ -127,20 +136,27 @@ def _core(problem: Problem, one_row: bool) -> Core:
         beyond = -torch.inf
         return lambda x, w, bias: largest(pad(x, around, value=beyond), problem.kernel, stride, 0, dilation)
     assert problem.op == AVG_POOL
-    if even:
-        inside = problem.count_border
-        return lambda x, w, bias: functional.avg_pool2d(x, problem.kernel, stride, before, count_include_pad=inside)
+    if even and problem.beyond == (0, 0):
+        inside, divisor = problem.count_border, problem.divisor or None
+        return lambda x, w, bias: functional.avg_pool2d(
+            x, problem.kernel, stride, before, count_include_pad=inside, divisor_override=divisor
+        )
     return _uneven_average(problem, around)
 
 
 def _uneven_average(problem: Problem, around: tuple[int, ...]) -> Callable[[Any, Any, Any], Any]:
-    """An average with more padding on one side: sums, divided by how many values each window sees."""
+    """An average with more padding on one side: sums, divided by how many values each window counts."""
+    below, behind = problem.beyond
+    counted = (around[0], around[1] - behind, around[2], around[3] - below)
+
+    def sums(x: Any) -> Any:
+        return functional.avg_pool2d(x, problem.kernel, problem.stride, divisor_override=1)
 
     def compute(x: Any, w: Any, bias: Any) -> Any:
-        sums = functional.avg_pool2d(pad(x, around), problem.kernel, problem.stride)
-        if problem.count_border:
-            return sums
-        seen = functional.avg_pool2d(pad(torch.ones_like(x[:1, :1]), around), problem.kernel, problem.stride)
-        return sums / seen
+        found = sums(pad(x, around))
+        if problem.divisor:
+            return found / problem.divisor
+        seen = pad(torch.ones_like(x[:1, :1]), counted, value=float(problem.count_border))
+        return found / sums(pad(seen, (0, behind, 0, below)))
 
     return compute

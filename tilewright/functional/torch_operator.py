@@ -16,7 +16,18 @@ from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
 from .plans import Tune
-from .signature import OPERATORS, Arrays, CallOptions, Described, options_of, options_tuple, signature
+from .pooling import is_left_out
+from .signature import (
+    OPERATORS,
+    Arrays,
+    CallOptions,
+    Described,
+    check_no_indices,
+    options_of,
+    options_tuple,
+    signature,
+)
+from .torch_allocation import empty_in_order
 from .torch_arguments import (
     FUNCTIONS,
     activation_text,
@@ -30,7 +41,7 @@ from .torch_arguments import (
 from .torch_arguments import padding as padding_in_full
 from .torch_gradients import convolved, pooled
 from .torch_gradients import register as register_gradients
-from .torch_tensors import NAMES, Extra, channels_last, prepared
+from .torch_tensors import NAMES, Extra, channels_last, in_order, prepared
 
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
@@ -40,7 +51,7 @@ _CONVOLUTION = (
 )
 _POOL = (
     "pool(Tensor x, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
-    "bool ceil_mode, bool count_include_pad, str layout) -> Tensor"
+    "bool ceil_mode, bool count_include_pad, str layout, SymInt? divisor_override=None) -> Tensor"
 )
 for _schema in (_CONVOLUTION, _POOL):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -89,11 +100,12 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
     layout = options.layout or ("NCHW" if rank == 2 else "NCW")
     dilation = numbers(options.dilation, rank)
     if weight is None:
+        check_no_indices(name, options)
         kernel = numbers(options.kernel_size, rank)
-        stride = kernel if options.stride is None else numbers(options.stride, rank)
+        stride = kernel if is_left_out(options.stride) else numbers(options.stride, rank)
         made = pooled(
             x, name, kernel, stride, padding_in_full(name, options.padding, kernel, stride), dilation,
-            options.ceil_mode, options.count_include_pad, layout,
+            options.ceil_mode, options.count_include_pad, layout, options.divisor_override,
         )  # fmt: skip
     else:
         x, weight, bias, residual = as_autocast((x, weight, bias, residual))
@@ -101,9 +113,13 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
             taps = weight.shape[2:]
         covered = [(k - 1) * d + 1 for k, d in zip(taps, dilation, strict=True)]
         stride = numbers(options.stride, rank)
+        groups = options.groups
+        if groups is None:  # of a depthwise convolution
+            with untraced():
+                groups = x.shape[-1 if layout.endswith("C") else -rank - 1]
         made = convolved(
             x, weight, bias, residual, name, stride, padding_in_full(name, options.padding, covered, stride), dilation,
-            options.groups, activation_text(name, options.activation, x), layout,
+            groups, activation_text(name, options.activation, x), layout,
             numbers(options.output_padding, rank), options.precision,
         )  # fmt: skip
     return made if out is None else written(name, made, out)
@@ -127,20 +143,25 @@ def _convolution(
         name, stride=stride, padding=padding, dilation=dilation, groups=groups, activation=act, layout=layout,
         output_padding=output_padding, precision=precision,
     )  # fmt: skip
-    with torch.no_grad(), untraced():
-        return prepared(name, x, (weight, bias, residual, None), given)(x, weight, bias, residual, None)
+    return _computed(name, x, (weight, bias, residual, None), given)
 
 
 def _pool(
     x: Any, name: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    count_include_pad: bool, layout: str,
+    count_include_pad: bool, layout: str, divisor_override: Any = None,
 ) -> Any:  # fmt: skip
     given = _given(
         name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad, layout=layout,
+        count_include_pad=count_include_pad, layout=layout, divisor_override=divisor_override,
     )  # fmt: skip
+    return _computed(name, x, (None,) * 4, given)
+
+
+def _computed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
+    """Compute a call; the result lies in memory as `_shaped` says, even if PyTorch's own kernel returned another."""
     with torch.no_grad(), untraced():
-        return prepared(name, x, (None,) * 4, given)(x, None, None, None, None)
+        checked, run = prepared(name, x, extras, given)
+        return in_order(run(x, *extras), checked.order)
 
 
 for _key in ("CPU", "CUDA"):
@@ -148,21 +169,18 @@ for _key in ("CPU", "CUDA"):
     _library.impl("pool", _pool, _key)
 
 
-def _seen(a: Any) -> Described | None:
+def _seen(a: Any, rank: int) -> Described | None:
     if a is None:
         return None
-    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), (a.device.type, 0), channels_last(a))
+    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), (a.device.type, 0), channels_last(a, rank))
 
 
-def _shaped(name: str, x: Any, seen: Arrays, options: CallOptions) -> Any:
+def _shaped(name: str, arrays: Extra, options: CallOptions) -> Any:
     """Return the result of a call of which PyTorch only follows the shapes."""
     if _asked.tune is not None:
         warn_of_budget(name, _asked.tune)
-    _, shape, last = signature(name, seen, options)
-    if not last:
-        return x.new_empty(shape)
-    rank = len(shape) - 2
-    return x.new_empty((shape[0], *shape[2:], shape[1])).permute(0, rank + 1, *range(1, rank + 1))
+    seen = Arrays(*[_seen(a, OPERATORS[name].rank) for a in arrays])  # type: ignore[arg-type]  # x is there
+    return empty_in_order(arrays[0], signature(name, seen, options))
 
 
 def _convolution_shape(
@@ -173,29 +191,18 @@ def _convolution_shape(
         tuple(stride), tuple(padding), tuple(dilation), groups, None, layout, output_padding=tuple(output_padding),
         precision=precision,
     )  # fmt: skip
-    seen = Arrays(*[_seen(a) for a in (x, weight, bias, residual)])  # type: ignore[arg-type]  # x is there
-    return _shaped(name, x, seen, options)
+    return _shaped(name, (x, weight, bias, residual), options)
 
 
 def _pool_shape(
     x: Any, name: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    count_include_pad: bool, layout: str,
+    count_include_pad: bool, layout: str, divisor_override: Any = None,
 ) -> Any:  # fmt: skip
     options = CallOptions(
-        tuple(stride),
-        tuple(padding),
-        tuple(dilation),
-        1,
-        None,
-        layout,
-        0,
-        tuple(kernel_size),
-        ceil_mode,
-        count_include_pad,
-    )
-    seen = _seen(x)
-    assert seen is not None
-    return _shaped(name, x, Arrays(seen), options)
+        tuple(stride), tuple(padding), tuple(dilation), layout=layout, kernel_size=tuple(kernel_size),
+        ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
+    )  # fmt: skip
+    return _shaped(name, (x,), options)
 
 
 register_fake("tilewright::convolution", _convolution_shape)

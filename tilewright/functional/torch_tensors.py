@@ -23,9 +23,10 @@ from .activations import custom
 from .launcher import MISALIGNED
 from .plans import THEIRS, Activation, plan_for
 from .prepared_calls import PreparedCalls
+from .problem import Problem
 from .running import CpuProgram, Program, failed
-from .signature import Arrays, Described, Signature, options_of, signature
-from .torch_allocation import allocator
+from .signature import OPERATORS, Arrays, Described, Signature, channels_last_order, options_of, signature
+from .torch_allocation import allocator, in_shape, lies_in
 from .torch_threads import by_pytorch, lost, program_of
 
 Extra = tuple[Any, ...]
@@ -130,7 +131,7 @@ def overridden(function: Callable[..., Any], name: str, arrays: Extra, given: tu
     options = options_of(name, given)._asdict()
     values = {**options, **dict(zip(("x", "weight", "bias", "residual", "out"), arrays, strict=True))}
     parameters = inspect.signature(function).parameters.values()
-    named = {p.name: values[p.name] for p in parameters if values[p.name] is not p.default}
+    named = {p.name: values[p.name] for p in parameters if values.get(p.name, p.default) is not p.default}
     return torch.overrides.handle_torch_function(function, arrays, **named)
 
 
@@ -147,7 +148,7 @@ def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any)
     if special or (_grad_enabled() and _needs_gradient(*everything)):
         return operator(name, x, extras, given)
     version = _calls.version
-    run = prepared(name, x, extras, given)
+    _, run = prepared(name, x, extras, given)
     with suppress(TypeError):  # an option in a list: the call works, without being remembered
         _calls.keep(key, run, version)
     return run(x, *extras)
@@ -174,25 +175,25 @@ def check_types(name: str, x: Any, extras: Extra) -> None:
             raise UserError(f"{what} has the layout {a.layout}", primitive=name, fix=f"convert it: {what}.to_dense()")
 
 
-def channels_last(a: Any) -> bool:
-    """Whether a tensor of shape NC... lies in memory in the order N...C, and in no other."""
-    if a.dim() not in (3, 4) or a.is_contiguous():
+def channels_last(a: Any, rank: int) -> bool:
+    """Whether a tensor with channels in front of `rank` dimensions lies in memory with them behind, and only so."""
+    if a.dim() not in (rank + 1, rank + 2) or a.is_contiguous():
         return False
-    return bool(a.permute(0, *range(2, a.dim()), 1).is_contiguous())
+    return lies_in(a, channels_last_order(a.dim(), rank))
 
 
-def described(a: Any) -> Described | None:
-    """What a call needs to know of a tensor."""
+def described(a: Any, rank: int) -> Described | None:
+    """What a call with `rank` spatial dimensions needs to know of a tensor."""
     if a is None:
         return None
     place = (a.device.type, a.get_device() if a.device.type != "cpu" else 0)
-    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), place, channels_last(a))
+    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), place, channels_last(a, rank))
 
 
 def signed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Activation | None]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
     options = options_of(name, given)
-    seen = Arrays(*[described(a) for a in (x, *extras)])  # type: ignore[arg-type]  # x is there
+    seen = Arrays(*[described(a, OPERATORS[name].rank) for a in (x, *extras)])  # type: ignore[arg-type]  # x is there
     function, text = custom(name, options.activation, seen.x.dtype)
     return signature(name, seen, options, text), function
 
@@ -206,9 +207,15 @@ def place(name: str, x: Any) -> Device:
     raise UserError(f"x is on {x.device}", primitive=name, fix="move it to a CUDA device or to the CPU")
 
 
-def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Run:
-    """What computes every call of these shapes, strides, types and options, without gradients."""
+def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Run]:
+    """The signature, and what computes every call of these shapes, strides, types and options, without gradients."""
     checked, function = signed(name, x, extras, given)
+    return checked, _run_of(name, x, extras, given, checked, function)
+
+
+def _run_of(
+    name: str, x: Any, extras: Extra, given: tuple[Any, ...], checked: Signature, function: Activation | None
+) -> Run:
     problem = checked.problem
     on = place(name, x)
     fresh = allocator(checked, x)
@@ -218,21 +225,18 @@ def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Run:
     if plan.choice.how == THEIRS:
         return _native(name, checked, given, on)
     program = program_of(plan)
-    orders = [_suits(a, checked) for a in (x, extras[2], extras[3])]
+    orders = [a is None or lies_in(a, checked.order) for a in (x, extras[2], extras[3])]
     w, bias = extras[:2]
-    weights_last = problem.weights == "OHWI"
-    plain = all(orders) and (w is None or weights_last or w.is_contiguous()) and (bias is None or bias.is_contiguous())
+    plain = all(orders) and (w is None or lies_in(w, _order_of(w, problem))) and (bias is None or bias.is_contiguous())
     general = _general(program, checked, fresh)
     if not plain or extras[3] is not None:
         return general
     return _direct(program, on, fresh, extras, general) or general
 
 
-def _suits(a: Any, checked: Signature) -> bool:
-    """Whether a tensor lies in memory in the order that the kernel wants."""
-    if a is None:
-        return True
-    return channels_last(a) if checked.channels_last else bool(a.is_contiguous())
+def _order_of(w: Any, problem: Problem) -> tuple[int, ...]:
+    """The dimensions of a weight in the order in which the kernel of a problem reads them."""
+    return channels_last_order(w.dim(), w.dim() - 2) if problem.weights == "OHWI" else ()
 
 
 def _direct(program: Program, on: Device, fresh: Callable[[], Any], extras: Extra, general: Run) -> Run | None:
@@ -296,15 +300,14 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[], Any], general: Run) 
 
 def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> Run:
     """Accept any strides: copy tensors that are not in the order that the kernel requires."""
-    last, aligned = checked.channels_last, max(program.program.alignment)
-    weights_last = checked.problem.weights == "OHWI"
+    order, aligned = checked.order, max(program.program.alignment)
     copying = by_pytorch if isinstance(program, CpuProgram) else nullcontext
 
     def ready(x: Any, w: Any, bias: Any, residual: Any) -> list[Any]:
-        images = [_ordered(x, last)]
-        images += [] if w is None else [_ordered(w, weights_last)]
+        images = [in_order(x, order)]
+        images += [] if w is None else [in_order(w, _order_of(w, checked.problem))]
         images += [] if bias is None else [bias.contiguous()]
-        images += [] if residual is None else [_ordered(residual, last)]
+        images += [] if residual is None else [in_order(residual, order)]
         return [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
@@ -313,10 +316,8 @@ def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> 
                 _check_out(out, [a for a in (x, w) if a is not None])
                 bias, residual = _apart(bias, out), _apart(residual, out)
             images = ready(x, w, bias, residual)
-            suits = out is not None and _suits(out, checked) and out.data_ptr() % aligned == 0
+            suits = out is not None and lies_in(out, order) and out.data_ptr() % aligned == 0
             made = out if suits else fresh()
-            if not _suits(made, checked):
-                made = _ordered(made, last)
         launch(program, [a.data_ptr() for a in (*images, made)], x)
         if out is not None and made is not out:
             with copying():
@@ -340,14 +341,11 @@ def launch(program: Program, pointers: list[int], x: Any) -> None:
     program(pointers, _raw_stream(x.get_device()), [a.data_ptr() for a in spare])
 
 
-def _ordered(a: Any, last: bool) -> Any:
-    """The tensor, or a copy, in the order of memory that the kernel wants: channels last or as its shape says."""
-    if not last:
+def in_order(a: Any, order: tuple[int, ...]) -> Any:
+    """The tensor, or a copy, that lies in memory in an order of its dimensions."""
+    if not order:
         return a.contiguous()
-    if channels_last(a):
-        return a
-    back = a.dim() - 1
-    return a.permute(0, *range(2, a.dim()), 1).contiguous().permute(0, back, *range(1, back))
+    return a if lies_in(a, order) else in_shape(a.permute(order).contiguous(), order)
 
 
 def _overlap(a: Any, b: Any) -> bool:
@@ -365,19 +363,28 @@ def _apart(a: Any, out: Any) -> Any:
     return a if same or not _overlap(a, out) else a.clone()
 
 
+def check_places(out: Any) -> None:
+    """Raise UserError for an `out` of which several elements are one place in memory."""
+    if any(step == 0 and size > 1 for size, step in zip(out.shape, out.stride(), strict=True)):
+        raise UserError("several elements of out are one place in memory", fix="pass a tensor of its own memory")
+
+
 def _check_out(out: Any, inputs: list[Any]) -> None:
+    check_places(out)
     if any(_overlap(out, a) for a in inputs):
         raise UserError("out shares memory with an input, which is read while it is written", fix="pass another tensor")
 
 
 def _native(name: str, checked: Signature, given: tuple[Any, ...], on: Device) -> Run:
     """Return PyTorch's own kernel, with the epilogue."""
-    on_gpu = on.kind == "cuda"
-    compute = torch_native.computed(checked.problem, name, options_of(name, given).layout, on_gpu)
+    layout, dims, on_gpu = options_of(name, given).layout, len(checked.shape), on.kind == "cuda"
+    compute = torch_native.computed(checked.problem, name, layout, dims, on_gpu)
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        made = compute(x, w, bias, residual)
-        return made if out is None else out.copy_(made)
+        if out is None:
+            return compute(x, w, bias, residual)
+        check_places(out)
+        return out.copy_(compute(x, w, bias, residual))
 
     def run_on_cpu(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         if out is None and not lost():

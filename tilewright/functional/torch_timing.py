@@ -54,7 +54,7 @@ def _both(problem: Problem, on: Device, executable: Executable) -> tuple[float, 
         launch(program, given, x)
 
     name = "conv_transpose2d" if problem.op == TRANSPOSED else "conv2d"
-    compute = torch_native.computed(problem, name, None, on.kind == "cuda")
+    compute = torch_native.computed(problem, name, None, 4, on.kind == "cuda")
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):  # which would cast what PyTorch's gets
         times = in_turns([ours, lambda: compute(x, weight, bias, residual)], on.kind == "cuda")
     return times[0], times[1]

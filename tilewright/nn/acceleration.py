@@ -15,7 +15,7 @@ from ..core.text import kind_of
 from ..functional import torch_tensors
 from ..functional.plans import OURS, THEIRS, Plan, decide, plan_for
 from ..functional.problem import Problem
-from ..functional.signature import FLOATS, Arrays, CallOptions, signature
+from ..functional.signature import FLOATS, OPERATORS, Arrays, CallOptions, signature
 from ..functional.torch_arguments import type_in_autocast
 from ..functional.torch_timing import ROUNDS, Around, both, in_turns
 from ..report.progress import progress
@@ -256,7 +256,7 @@ def problem_of(module: Any, x: Any, dtype: str = "") -> Problem:
     options = CallOptions(module.stride, module.padding, module.dilation, module.groups)
     if "transpose" in operator:
         options = options._replace(output_padding=tuple(module.output_padding))
-    given = [torch_tensors.described(a) for a in (x, module.weight, module.bias)]
+    given = [torch_tensors.described(a, OPERATORS[operator].rank) for a in (x, module.weight, module.bias)]
     cast = [a if a is None else a._replace(dtype=dtype or a.dtype) for a in given]
     return signature(operator, Arrays(*cast), options).problem  # type: ignore[arg-type]  # x is there
 

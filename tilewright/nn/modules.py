@@ -130,13 +130,11 @@ class MaxPool2d(torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not fol
 
 
 class AvgPool2d(torch.nn.AvgPool2d):  # type: ignore[misc]  # PyTorch is not followed
-    """`torch.nn.AvgPool2d` by Tilewright; a divisor of one's own, and padding with `ceil_mode`, are PyTorch's work."""
+    """`torch.nn.AvgPool2d` by Tilewright."""
 
     def forward(self, input: Any) -> Any:
         """Return the average of each window."""
-        counted = self.ceil_mode and self.count_include_pad and self.padding not in (0, (0, 0))
-        if self.divisor_override is not None or counted:
-            return super().forward(input)
         return operators.avg_pool2d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+            self.divisor_override,
+        )  # fmt: skip

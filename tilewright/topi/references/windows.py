@@ -45,15 +45,19 @@ def pool_python(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
+    beyond: Sequence[int] = (0, 0),
+    divisor: int = 0,
 ) -> np.ndarray:
     """The windows of an input (N, C, H, W): their "max", "average", or "average inside" the input.
 
-    `padding` is (top, left, bottom, right). Returned in the type of the input.
+    `padding` is (top, left, bottom, right), of which an "average" does not count the last `beyond` rows and columns.
+    An average divides by `divisor`, unless that is 0. Returned in the type of the input.
     """
     top, left, bottom, right = padding
     around = ((0, 0), (0, 0), (top, bottom), (left, right))
     values = np.pad(a_np.astype(np.float64), around, constant_values=-np.inf if how == "max" else 0.0)
-    there = np.pad(np.ones(a_np.shape[2:]), around[2:])
+    there = np.pad(np.ones(a_np.shape[2:]), around[2:], constant_values=0.0 if how == "average inside" else 1.0)
+    there[there.shape[0] - beyond[0] :] = there[:, there.shape[1] - beyond[1] :] = 0.0
     covered = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     places = [(size - c) // s + 1 for size, c, s in zip(values.shape[2:], covered, stride, strict=True)]
     out = np.empty((*a_np.shape[:2], *places))
@@ -65,6 +69,5 @@ def pool_python(
             if how == "max":
                 out[:, :, y, x] = window.max(axis=(2, 3))
             else:
-                count = there[rows, columns].sum() if how == "average inside" else kernel[0] * kernel[1]
-                out[:, :, y, x] = window.sum(axis=(2, 3)) / count
+                out[:, :, y, x] = window.sum(axis=(2, 3)) / (divisor or there[rows, columns].sum())
     return out.astype(a_np.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -24,7 +24,7 @@ from ...tune.task import Program
 from .. import references
 from .convolutions import window
 from .epilogue import NO_EPILOGUE, Epilogue, finish
-from .layouts import in_layout, in_memory, in_order, layout_of
+from .layouts import LAYOUTS, in_layout, in_memory, in_order, layout_of
 from .template import PackagedTemplate
 from .tensors import Tensors
 from .workload import Convolution, dtype_of, positions, shape_of, sum_dtype
@@ -41,7 +41,11 @@ _largest = comm_reducer(
 
 @dataclass(frozen=True)
 class Pooling(Convolution):
-    """A window over images; `how`: "max", "average" of the whole window, or "average inside" of what it sees."""
+    """A window over images; `how`: "max", "average" of the whole window, or "average inside" of what it sees.
+
+    `beyond` is how many rows at the bottom and columns at the right of the padding an average of the whole window does
+    not count. `divisor` is what an average divides by; 0 means the number of values that count.
+    """
 
     name: ClassVar[str] = "pool"
 
@@ -53,6 +57,8 @@ class Pooling(Convolution):
     dilation: tuple[int, ...]
     dtype: str
     layout: str
+    beyond: tuple[int, int] = (0, 0)
+    divisor: int = 0
 
     @classmethod
     def of(
@@ -65,6 +71,8 @@ class Pooling(Convolution):
         dilation: Any = 1,
         dtype: str = "float32",
         layout: str = "NCHW",
+        beyond: Any = (0, 0),
+        divisor: int = 0,
     ) -> Pooling:
         """The workload; `shape` is batch, channels, height, width in every layout."""
         images = shape_of(cls.name, shape, "NCHW")
@@ -73,12 +81,22 @@ class Pooling(Convolution):
                 f"how {how} is unknown", primitive=cls.name, fix=f"give {MAX}, {AVERAGE} or {AVERAGE_INSIDE}"
             )
         return cls(images, how, *window(cls.name, images, kernel, stride, padding, dilation),
-                   dtype_of(cls.name, dtype), layout_of(cls.name, layout))  # fmt: skip
+                   dtype_of(cls.name, dtype), layout_of(cls.name, layout), _pair(beyond), int(divisor))  # fmt: skip
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The fields, less those at the end that are the defaults, which older logs do not have."""
+        *given, beyond, divisor = astuple(self)
+        if (beyond, divisor) != ((0, 0), 0):
+            return (*given, beyond, divisor)
+        return tuple(given[:-1] if given[-1] == LAYOUTS[0] else given)
 
     @property
     def options(self) -> dict[str, Any]:
         found = {"shape": self.shape, "how": self.how, "kernel": self.kernel, "stride": self.stride}
-        return {**found, "padding": self.padding, "dilation": self.dilation, "dtype": self.dtype, "layout": self.layout}
+        found |= {"padding": self.padding, "dilation": self.dilation, "dtype": self.dtype, "layout": self.layout}
+        found |= {"beyond": self.beyond} if self.beyond != (0, 0) else {}
+        return {**found, "divisor": self.divisor} if self.divisor else found
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -141,8 +159,8 @@ class Pooling(Convolution):
     def averaged(self, v: Any, *position: Any) -> Any:
         """A sum divided by the number of values that count in it."""
         _, y, x = self._place(position)
-        if self.how == AVERAGE:
-            return v * const(1.0 / prod(self.kernel), v.dtype)
+        if self.divisor or (self.how == AVERAGE and self.beyond == (0, 0)):
+            return v * const(1.0 / (self.divisor or prod(self.kernel)), v.dtype)
         seen = self._seen(0, y) * self._seen(1, x)
         return v / cast(v.dtype, seen)
 
@@ -151,9 +169,12 @@ class Pooling(Convolution):
         return position[1 if first else 3], position[2 if first else 1], position[3 if first else 2]
 
     def _seen(self, dim: int, at: Any) -> Any:
-        """How many taps of a window lie in the input, along one dimension."""
+        """How many taps of a window count along one dimension: those in the input, or in the counted padding, too."""
         start, apart, taps = at * self.stride[dim] - self.padding[dim], self.dilation[dim], self.kernel[dim]
         size = self.shape[2 + dim]
+        if self.how == AVERAGE:  # from the beginning of the padding
+            start = at * self.stride[dim]
+            size = size + self.padding[dim] + self.padding[2 + dim] - self.beyond[dim]
         if apart == 1 and max(self.padding[dim], self.padding[dim + 2]) < taps:  # every window sees something
             return minimum(start + taps, size) - maximum(start, 0)
         before, within = (floordiv(maximum(n, 0) + apart - 1, apart) for n in (-start, size - start))
@@ -176,7 +197,7 @@ class Pooling(Convolution):
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
         window = self.kernel, self.stride, self.padding, self.dilation
-        return in_memory(self.layout, references.pool_python(images, self.how, *window))
+        return in_memory(self.layout, references.pool_python(images, self.how, *window, self.beyond, self.divisor))
 
     def sample(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Random data, and the result in float64."""
@@ -188,6 +209,8 @@ class Pooling(Convolution):
 
         images = data.permute(0, 3, 1, 2) if self.layout == "NHWC" else data
         top, left, bottom, right = self.padding
+        if self.beyond != (0, 0):
+            return []  # PyTorch says it by `ceil_mode`
         covers = all(2 * p <= k for p, k in zip((top, left), self.kernel, strict=True))
         if (top, left) != (bottom, right) or not covers or (self.how != MAX and self.dilation != (1, 1)):
             return []  # PyTorch has no such pooling
@@ -196,7 +219,13 @@ class Pooling(Convolution):
                 images, self.kernel, self.stride, (top, left), self.dilation))]  # fmt: skip
         whole = self.how == AVERAGE
         return [("avg_pool2d", lambda: functional.avg_pool2d(
-            images, self.kernel, self.stride, (top, left), count_include_pad=whole))]  # fmt: skip
+            images, self.kernel, self.stride, (top, left), count_include_pad=whole,
+            divisor_override=self.divisor or None))]  # fmt: skip
+
+
+def _pair(given: Any) -> tuple[int, int]:
+    first, second = given
+    return int(first), int(second)
 
 
 class PoolingTemplate(PackagedTemplate[Pooling]):
