@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tilewright
+from tests.interrupts import heed_ctrl_c
 from tilewright.cli import main
 from tilewright.cli.app import app
 from tilewright.cli.devices import choose_device
@@ -203,7 +204,8 @@ def test_ctrl_c_ends_with_a_short_line_and_whole_files(tmp_path: Path) -> None:
     for size in (4_000, 16_000, 64_000):  # it may be over before we come to interrupt it
         folder = tmp_path / str(size)
         command = [*COMMAND, "conv1d", "--M", str(size), "-t", "opencl", "--save", str(folder)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, **pipes, text=True, preexec_fn=heed_ctrl_c)
         while process.poll() is None and not (folder / "naive.cl").exists():
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)

@@ -17,6 +17,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from tests.interrupts import heed_ctrl_c
 from tilewright.autotvm.record import load_from_file
 from tilewright.cli.app import app
 from tilewright.cli.app_tune import app as app_tune
@@ -162,6 +163,7 @@ def on_a_terminal(command, cwd, interrupt_at=None):
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(cwd)
+        heed_ctrl_c()
         os.environ.update(TERM="xterm", COLUMNS="120", LINES="40")
         os.execvp(command[0], command)
     written, sent, deadline = b"", False, time.monotonic() + 600  # for machines under load: ends much earlier

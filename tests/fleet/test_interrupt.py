@@ -14,6 +14,7 @@ import pytest
 
 from tests.fleet.cluster import environment
 from tests.fleet.test_kills import SCRIPT, Part, free_port, records, tail
+from tests.interrupts import heed_ctrl_c
 from tilewright import autotvm
 from tilewright.tune.records.log import SkippedLine
 
@@ -55,7 +56,8 @@ def test_an_interrupted_tuner_leaves_all_whole(when: int, tmp_path: Path) -> Non
         command = [sys.executable, str(script), str(port), str(log), str(tally), str(trials)]
         env = {**os.environ, **environment(tmp_path)}
         # A group of its own, all of which a terminal's Ctrl-C reaches.
-        return subprocess.Popen(command, env=env, stdout=parts[0].said, stderr=parts[0].said, process_group=0)
+        said = parts[0].said
+        return subprocess.Popen(command, env=env, stdout=said, stderr=said, process_group=0, preexec_fn=heed_ctrl_c)
 
     try:
         first = tuner(1500)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interrupts import heed_ctrl_c
 from tests.paths import python_path
 
 MARK = "TILEWRIGHT_TEST_MARK"
@@ -68,6 +69,7 @@ def script(tmp_path: Path, work: str) -> Iterator[tuple[subprocess.Popen[str], s
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
+        preexec_fn=heed_ctrl_c,
     )
     try:
         yield process, mark
