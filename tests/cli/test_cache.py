@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.warm import tilewright
 
 
 def run(*arguments: str, folder: Path) -> str:
-    command = [sys.executable, "-m", "tilewright", "cache", *arguments]
-    environment = {**os.environ, "TILEWRIGHT_CACHE": str(folder), "COLUMNS": "200"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    done = tilewright("cache", *arguments, env={**os.environ, "TILEWRIGHT_CACHE": str(folder), "COLUMNS": "200"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

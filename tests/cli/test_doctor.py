@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import why_no_cuda
+from tests.warm import tilewright
 from tilewright.cli import doctor
 from tilewright.cli.calibration import calibrate
 from tilewright.core.cache_folder import DIRECTORY_VARIABLE
@@ -22,7 +22,7 @@ from tilewright.tune.model.machine import Rates, keep
 
 def run() -> subprocess.CompletedProcess[str]:
     """The command."""
-    return subprocess.run([sys.executable, "-m", "tilewright", "doctor"], capture_output=True, text=True)
+    return tilewright("doctor")
 
 
 @pytest.mark.opencl

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.warm import tilewright
 
 SCRIPT = """
 import sys, tvm
@@ -18,11 +18,6 @@ s[B].unroll(B.op.axis[0])
 tvm.build(s, [A, B], "llvm", name=sys.argv[1])
 print(sys.argv[1:])
 """
-
-
-def tilewright(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command with those arguments."""
-    return subprocess.run([sys.executable, "-m", "tilewright", *arguments], capture_output=True, text=True)
 
 
 def test_a_script_is_explained_as_it_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import tilewright
 from tests.interrupts import heed_ctrl_c
+from tests.warm import tilewright as tilewright_command
 from tilewright.cli import main
 from tilewright.cli.app import app
 from tilewright.cli.devices import choose_device
@@ -51,10 +53,13 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 @pytest.fixture(scope="module")
 def climb(hidden: Callable[..., str]) -> Climb:
     """Runs the command at a small size, without PyTorch, which takes seconds to load."""
-    without = hidden("torch")
+    without = hidden("torch") if importlib.util.find_spec("torch") else ""
 
     def run(name: str, *options: str, path: str = without) -> Done:
-        command = [*COMMAND, name, *SMALL[name], "--repeat", "3", *options]
+        options = (name, *SMALL[name], "--repeat", "3", *options)
+        if not path:
+            return tilewright_command("ladder", *options)
+        command = [*COMMAND, *options]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")]))}
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
 

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.paths import python_path
+from tests.warm import tilewright
 
 Done = subprocess.CompletedProcess[str]
 
 
-def run(folder: Path, code: str, *arguments: str, **environment: str) -> Done:
+def run(folder: Path, code: str, *arguments: str) -> Done:
     """Run code as `script.py` in a folder, from that folder."""
     (folder / "script.py").write_text(code)
-    command = [sys.executable, "-m", "tilewright", "run", "script.py", *arguments]
-    env = {**os.environ, **environment}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
+    return tilewright("run", "script.py", *arguments, cwd=folder)
 
 
 def test_a_script_sees_its_own_arguments_and_name(tmp_path: Path) -> None:
@@ -45,7 +44,10 @@ def test_modules_beside_the_script_are_found(tmp_path: Path) -> None:
 
 def test_ours_wins_over_a_real_tvm(tmp_path: Path) -> None:
     (tmp_path / "tvm.py").write_text("raise SystemError('the real one')\n")
-    done = run(tmp_path, "import tvm\nprint(tvm.__name__)", PYTHONPATH=python_path(tmp_path))
+    (tmp_path / "script.py").write_text("import tvm\nprint(tvm.__name__)")
+    command = [sys.executable, "-m", "tilewright", "run", "script.py"]
+    env = {**os.environ, "PYTHONPATH": python_path(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900)
     assert done.stdout == "tilewright\n", done.stderr
 
 
@@ -109,8 +111,7 @@ def test_a_missing_part_is_named_with_a_fix(tmp_path: Path, code: str) -> None:
 
 
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tilewright", "run", "nothing.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = tilewright("run", "nothing.py", cwd=tmp_path)
     said = "error: cannot read nothing.py: No such file or directory\n  fix: name a Python script: "
     assert done.returncode == 2
     assert done.stderr.startswith(said)
@@ -120,8 +121,7 @@ def test_what_has_no_end_is_no_script(tmp_path: Path) -> None:
     """Nor what has no beginning: a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "pipe")
     for name, said in (("/dev/zero", "/dev/zero is too large for a script"), ("pipe", "a pipe that nobody writes to")):
-        command = [sys.executable, "-m", "tilewright", "run", name]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+        done = tilewright("run", name, cwd=tmp_path)
         assert done.returncode == 2
         assert said in done.stderr
 

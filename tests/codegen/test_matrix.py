@@ -17,8 +17,8 @@ from tilewright.codegen.program import generate
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
-from tilewright.expr.evaluate import evaluate
-from tilewright.expr.nodes import Expr, Var
+from tilewright.expr import nodes
+from tilewright.expr.nodes import Call, Expr, IntImm, Var
 from tilewright.expr.traverse import post_order, variables
 from tilewright.loops.nodes import Function, Tensorized
 
@@ -29,12 +29,25 @@ WAYS += [(atom, False, True) for atom in ("bfloat16", "float16_float16", "3xtf32
 WAYS += [("bf16x6", *turn) for turn in TURNS[:3]]
 
 
-def at(index: Expr, **values: Any) -> int:
-    """An index for values of the variables of the tile; every other variable is 0."""
-    known = dict.fromkeys(variables(index), 0)
-    names = {var.name.rpartition(".")[2]: var for var in known}
-    known |= {names[name]: value for name, value in values.items() if name in names}
-    return int(evaluate(index, known))
+OF_ARRAYS: dict[Any, Any] = {
+    nodes.Add: np.add, nodes.Sub: np.subtract, nodes.Mul: np.multiply,
+    nodes.Div: np.floor_divide, nodes.FloorDiv: np.floor_divide, nodes.Mod: np.mod, nodes.FloorMod: np.mod,
+    "bitwise_xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def at(index: Expr, size: tuple[int, int], names: tuple[str, str]) -> np.ndarray:
+    """An index, which is never negative, at each place of a tile whose variables have these names; others are 0."""
+    grid = dict(zip(names, np.indices(size), strict=True))
+    known: dict[Expr, Any] = {var: grid.get(var.name.rpartition(".")[2], 0) for var in variables(index)}
+    for node in post_order(index):
+        if node not in known:
+            known[node] = (
+                node.value
+                if isinstance(node, IntImm)
+                else OF_ARRAYS[node.name if isinstance(node, Call) else type(node)](*map(known.get, node.children()))
+            )
+    return np.broadcast_to(known[index], size)
 
 
 def statement(function: Function) -> Tensorized:
@@ -73,10 +86,17 @@ def memory(
     kind = DType(load.source.dtype).numpy
     tile = np.random.default_rng([*size, *"".join(names).encode()]).integers(-8, 9, size) if tile is None else tile
     held = np.full(int(load.source.shape[0]), 99, kind)
-    for i in range(size[0]):
-        for j in range(size[1]):
-            held[at(load.indices[0], **{names[0]: i, names[1]: j})] = tile[i, j]
+    places = at(load.indices[0], size, names)
+    assert len(np.unique(places)) == tile.size
+    held[places] = tile
     return tile, held
+
+
+def held_sums(stmt: Tensorized, sums: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The sums that the lanes of a warp hold, by row and column."""
+    i, j = np.indices(size)
+    found: np.ndarray = sums[i % 8 * 4 + j % 8 // 2, at(stmt.sums.indices[0], size, ("row", "column"))]  # type: ignore[attr-defined]
+    return found
 
 
 @pytest.mark.parametrize(("atom", "a_turned", "b_turned"), WAYS)
@@ -119,9 +139,7 @@ def emulated(atom: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         warp.run(lines)
     assert warp is not None
     warp.run(behind)
-    for i in range(rows):
-        for j in range(columns):
-            total[i, j] = sums[i % 8 * 4 + j % 8 // 2, at(stmt.sums.indices[0], row=i, column=j)]  # type: ignore[attr-defined]
+    total[:] = held_sums(stmt, sums, (rows, columns))
     return total
 
 
@@ -178,10 +196,7 @@ def run(s: te.Schedule, args: Any, extents: tuple[int, int, int], conflicts: boo
     warp.run([*before, *text(function), *behind])
     wanted = a @ b
     assert isinstance(stmt.lane, Var)
-    for i in range(rows):
-        for j in range(columns):
-            lane = i % 8 * 4 + j % 8 // 2
-            assert sums[lane, at(stmt.sums.indices[0], row=i, column=j)] == wanted[i, j]  # type: ignore[attr-defined]
+    assert (held_sums(stmt, sums, (rows, columns)) == wanted).all()
 
 
 TYPES = {"float16": "float16", "tf32": "float32", "bf16x6": "float32", "int8": "int8", "float64": "float64"}

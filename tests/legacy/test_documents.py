@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.warm import tilewright
 from tilewright.codegen.c_compiler import c_compiler
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -16,8 +15,7 @@ DEVICES = [pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("op
 
 def run(script: str, *arguments: str) -> str:
     """What a script prints under `tilewright run`."""
-    command = [sys.executable, "-m", "tilewright", "run", str(SCRIPTS / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    done = tilewright("run", SCRIPTS / script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.paths import python_path
+from tests.warm import tilewright
 
 SCRIPTS = Path(__file__).parent / "scripts"
 DEVICES = [pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("opencl", "cuda")]
@@ -35,8 +34,7 @@ SMALLER = {
 
 def run(script: Path, *arguments: str) -> str:
     """What a script prints under `tilewright run`."""
-    command = [sys.executable, "-W", "ignore", "-m", "tilewright", "run", str(script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    done = tilewright("run", script, *arguments, warns=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -32,7 +32,7 @@ def private_folder(path: str) -> None:
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)
-    if above and above != path:
+    if above and not os.path.exists(above):
         private_folder(above)
     try:
         os.mkdir(path, 0o700)
