@@ -7,7 +7,13 @@ import pytest
 from tests.tune import fakes
 from tests.tune.test_records import pair
 from tilewright import autotvm
-from tilewright.autotvm.task.space import FallbackConfigEntity, SplitEntity
+from tilewright.autotvm.task.space import (
+    AnnotateEntity,
+    FallbackConfigEntity,
+    OtherOptionEntity,
+    ReorderEntity,
+    SplitEntity,
+)
 from tilewright.error import UserError
 from tilewright.target import Target
 
@@ -47,6 +53,58 @@ def test_first_choices_unless_set():
         cfg.fallback_split("tile", [-1, 4])
     with pytest.raises(UserError, match="cannot fall back"):
         cfg.fallback_split("unroll", [-1, 4])
+
+
+KNOBS = {
+    "split": (SplitEntity([-1, 8]), lambda cfg, name: cfg.define_split(name, 64, num_outputs=2)),
+    "candidates": (
+        SplitEntity([8, 8]),
+        lambda cfg, name: cfg.define_split(name, 64, policy="candidate", candidate=[[64, 1], [8, 8]]),
+    ),
+    "reorder": (ReorderEntity([1, 0]), lambda cfg, name: cfg.define_reorder(name, [1, 2], policy="all")),
+    "annotate": (
+        AnnotateEntity(["vec", "none"]),
+        lambda cfg, name: cfg.define_annotate(name, [cfg.axis(4), cfg.axis(2)], policy="try_vec"),
+    ),
+    "value": (OtherOptionEntity(16), lambda cfg, name: cfg.define_knob(name, [0, 16])),
+}
+
+
+@pytest.mark.parametrize("kind", KNOBS)
+def test_a_choice_that_is_set_before_its_knob_is_kept(kind):
+    """As in v0.19, whose operators set their fallbacks before they define the knobs in another function."""
+    choice, define = KNOBS[kind]
+    cfg, untouched = FallbackConfigEntity(), FallbackConfigEntity()
+    define(untouched, "knob")
+    assert untouched["knob"] != choice
+    cfg["knob"] = choice
+    assert cfg["knob"] == choice
+    for _ in range(2):  # a template called twice defines its knobs twice, in one fallback
+        define(cfg, "knob")
+        assert cfg["knob"] == choice
+    assert list(cfg.space_map) == ["knob"]
+    wrong = FallbackConfigEntity()
+    wrong["knob"] = OtherOptionEntity(0) if kind != "value" else SplitEntity([1, 1])
+    with pytest.raises(UserError, match="for the knob 'knob', which needs") as caught:
+        define(wrong, "knob")
+    assert "cfg['knob']" in caught.value.fix
+
+
+def test_a_template_sets_its_fallback_first():
+    @autotvm.template("tests/sets")
+    def sets(n):
+        cfg = autotvm.get_config()
+        if cfg.is_fallback:
+            cfg["x"] = SplitEntity([-1, 8, 4])
+        cfg.define_split("x", n, num_outputs=3)
+        seen.append(cfg["x"].size)
+        return fakes.add.__wrapped__(n)
+
+    seen = []
+    with Target("opencl"):
+        sets(1024)
+        sets(1024)
+    assert seen == [[-1, 8, 4], [-1, 8, 4]]
 
 
 def test_a_log_of_other_sizes_is_imitated():

@@ -227,16 +227,9 @@ class AppliedConfig(Ambient):
         self.code_hash = config.code_hash
 
     def _define(self, make: Callable[[], Knob], name: str, kind: type[Choice], count: int) -> list[KnobAxis]:
-        known = isinstance(name, str) and name in self.config
-        chosen = self.config[name] if known else None
-        parts = len(chosen.sizes) if isinstance(chosen, SplitEntity) and count else count
-        if chosen is not None and (not isinstance(chosen, kind) or parts != count):
-            wanted = f"{count} extents" if kind is SplitEntity and count else f"a {kind.__name__}"
-            raise UserError(
-                f"the configuration has {chosen!r} for the knob {name!r}, which needs {wanted}",
-                primitive="cfg.define",
-                fix="use configurations of this template only: its knobs may have changed since the log was written",
-            )
+        if isinstance(name, str) and name in self.config:
+            fix = "use configurations of this template only: its knobs may have changed since the log was written"
+            _check_choice(self.config[name], name, kind, count, fix)
         return [KnobAxis(None, i) for i in range(count)]
 
     def __len__(self) -> int:
@@ -256,11 +249,23 @@ class AppliedConfig(Ambient):
         return self.config.to_json_dict()
 
 
-class FallbackConfigEntity(ConfigSpace):
-    """Stands in where no log knows a workload: first choices, unless the template sets others.
+def _check_choice(chosen: Choice, name: str, kind: type[Choice], count: int, fix: str) -> None:
+    """Raise UserError if a choice does not fit the knob that the template defines."""
+    parts = len(chosen.sizes) if isinstance(chosen, SplitEntity) and count else count
+    if not isinstance(chosen, kind) or parts != count:
+        wanted = f"{count} extents" if kind is SplitEntity and count else f"a {kind.__name__}"
+        raise UserError(
+            f"the configuration has {chosen!r} for the knob {name!r}, which needs {wanted}",
+            primitive="cfg.define",
+            fix=fix,
+        )
 
-    A template tells by `cfg.is_fallback`, and sets `cfg["tile"] = SplitEntity([-1, 4])` or calls
-    `cfg.fallback_split`.
+
+class FallbackConfigEntity(ConfigSpace):
+    """The configuration of a workload that no log has: first choices, unless the template sets others.
+
+    A template that finds `cfg.is_fallback` sets `cfg["tile"] = SplitEntity([-1, 4])`, before or after it defines the
+    knob, or calls `cfg.fallback_split` after it.
     """
 
     is_fallback = True
@@ -269,6 +274,17 @@ class FallbackConfigEntity(ConfigSpace):
         super().__init__()
         self.states_default = False
         """Whether the template has set a choice."""
+
+    def _define(self, make: Callable[[], Knob], name: str, kind: type[Choice], count: int) -> list[KnobAxis]:
+        given = self._chosen.get(name) if isinstance(name, str) else None
+        axes = super()._define(make, name, kind, count)
+        if given is not None:
+            _check_choice(given, name, kind, count, f"set cfg[{name!r}] to a choice of this knob")
+            self._chosen[name] = given
+        return axes
+
+    def __getitem__(self, name: str) -> Any:
+        return self._chosen[name] if name in self._chosen else super().__getitem__(name)
 
     def __setitem__(self, name: str, entity: Choice) -> None:
         if not isinstance(entity, Choice):
