@@ -197,6 +197,26 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(K, SMALL, 1, 0, 1, None, True), "[2, 2, 2, 2]", "False"),
     (
         "conv2d_winograd_nchw",
+        lambda: nn.conv2d_winograd_nchw(
+            IMAGES, nn.conv2d_winograd_weight_transform(te.placeholder((2, 6, 5, 5)), 2), 1, 0, 1, None, True
+        ),
+        "weight has the shape [6, 6, 6, 2], which is that of kernels of 5×5",
+        "for kernels of 3×3",
+    ),
+    *(
+        (
+            f"conv2d_winograd_{layout}",
+            lambda layout=layout, n=n: getattr(nn, f"conv2d_winograd_{layout}")(
+                IMAGES, te.placeholder((n, n, 6, 2)), 1, 0, 1, None, True
+            ),
+            f"weight has the shape [{n}, {n}, 6, 2], which is not that of transformed kernels of 3×3",
+            "conv2d_winograd_weight_transform",
+        )
+        for layout in ("nchw", "nhwc")
+        for n in (1, 2, 3, 5, 7)
+    ),
+    (
+        "conv2d_winograd_nchw",
         lambda: nn.conv2d_winograd_nchw(IMAGES, te.placeholder((2, 6, 8, 8), name="L"), 1, 4, 1, None),
         "weight 'L' has kernels of 8×8, whose tiles of 9×9 would lose",
         "use conv2d_nchw",

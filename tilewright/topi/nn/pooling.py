@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtype import DType
 from ...core.errors import UserError
 from ...core.refusals import old_name as _old_name
 from ...expr import operators as o
-from ...expr.nodes import Expr
+from ...expr.nodes import Expr, IntImm
 from ...tensor import reduction as te
 from ...tensor.axis import IterVar, reduce_axis
 from ...tensor.reduction import min_value
@@ -35,6 +34,10 @@ class Pool:
     slide: Sliding
     places: tuple[Any, ...]
     """How many windows there are along each."""
+    after: tuple[int, ...] = ()
+    """How many elements of padding follow the tensor along each."""
+    up: bool = False
+    """Whether windows that stick out at the end count: `ceil_mode`."""
     within: bool = False
     """Whether every window shows elements of the tensor only, as those without padding do."""
 
@@ -56,15 +59,29 @@ class Pool:
             at[d] = place
         return at, o.all_of(*inside)
 
-    def seen(self, indices: Sequence[Any]) -> Any:
-        """How many elements of the tensor the window at `indices` shows."""
+    def counted(self, indices: Sequence[Any], padding: bool) -> Any:
+        """Return how many elements of the tensor, and of its padding if wanted, the window at `indices` shows.
+
+        With `ceil_mode`, the last window may reach beyond the padding; no average counts what lies there.
+        """
         total: Any = o.const(1)
         for number, d in enumerate(self.dims):
-            start, step = self.slide.start(number, indices[d]), self.slide.dilation[number]
-            first = o.maximum(o.floordiv(step - 1 - start, step), 0)
-            end = o.minimum(o.floordiv(self.data.shape[d] - start + step - 1, step), self.kernel[number])
-            total = total * (end - first)
-        return o.maximum(total, 1)
+            start, step, taps = self.slide.start(number, indices[d]), self.slide.dilation[number], self.kernel[number]
+            if padding and self._ends_within(number):
+                total = total * taps
+                continue
+            size = self.data.shape[d] + (self.after[number] if padding else 0)
+            first = 0 if padding else o.maximum(o.floordiv(step - 1 - start, step), 0)
+            total = total * (o.minimum(o.floordiv(size - start + step - 1, step), taps) - first)
+        return total if isinstance(total, IntImm) else o.maximum(total, 1)
+
+    def _ends_within(self, number: int) -> bool:
+        """Return whether no window reaches beyond the padding of a dimension."""
+        size, places = known(self.data.shape[self.dims[number]]), known(self.places[number])
+        if size is None or places is None:
+            return not self.up
+        last = self.slide.start(number, places - 1) + (self.kernel[number] - 1) * self.slide.dilation[number]
+        return bool(last < size + self.after[number])
 
     def taps(self) -> list[IterVar]:
         """Axes over the window."""
@@ -98,7 +115,7 @@ def pool_of(
         places.append(number)
     slide = Sliding(tuple(steps), tuple(before), tuple(apart))
     within = not up and all(known(e) == 0 for e in (*before, *after))
-    return Pool(source, tuple(dims), tuple(taps), slide, tuple(places), within)
+    return Pool(source, tuple(dims), tuple(taps), slide, tuple(places), tuple(after), up, within)
 
 
 def pool1d(
@@ -145,7 +162,8 @@ def pool2d(
     layout
         A letter per dimension, H and W among them, such as "NCHW", "NHWC" or "NCHW16c".
     count_include_pad
-        Whether an average counts what surrounds the data, as zeros.
+        Whether an average counts the padding, as zeros. Elements beyond the padding, which the last window of
+        `ceil_mode` may cover, never count.
 
     Returns
     -------
@@ -189,8 +207,7 @@ def _pooled(pool: Pool, how: Any, count_include_pad: Any, primitive: str) -> Ten
     if largest:
         return made
     whole = flag(count_include_pad, "count_include_pad", primitive)
-    count: Callable[[Sequence[Any]], Any] = (lambda _: o.const(prod(pool.kernel))) if whole else pool.seen
-    return average(made, count, pool.data.dtype)
+    return average(made, lambda i: pool.counted(i, whole), pool.data.dtype)
 
 
 def pooled(shape: Sequence[Any], value: Callable[[Sequence[Any]], Expr], taps: Sequence[IterVar], name: str) -> Tensor:

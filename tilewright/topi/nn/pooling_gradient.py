@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 from ...core.errors import UserError
@@ -75,8 +74,7 @@ def pool_grad(
         if place is not None:
             inside.append(o.equal(place(*at), _flat(pool, i)))
         else:
-            count = o.const(prod(pool.kernel)) if whole else pool.seen(at)
-            value = quotient(value, o.cast(kind, count))
+            value = quotient(value, o.cast(kind, pool.counted(at, whole)))
         return te.sum(o.if_then_else(o.all_of(*inside), value, o.const(0, kind)), axis=windows)
 
     made: Tensor = compute(pool.data.shape, element, "pool_grad", f"pool_grad_{pool_type}")

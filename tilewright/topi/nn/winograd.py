@@ -16,7 +16,7 @@ from ...core.errors import UserError
 from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
-from ...tensor.tensor import Tensor, compute
+from ...tensor.tensor import ComputeOp, Tensor, compute
 from ..argument_checks import element_type, flag, integer, known, rank_of, result_type, same, tensor
 from .pad import pad
 from .window import numbers, padding_of, positions
@@ -24,6 +24,9 @@ from .window import numbers, padding_of, positions
 _POINTS = [Fraction(n, d) for n, d in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2))]
 _LARGEST = len(_POINTS) + 1
 """Rows of the largest tile: more points would be so far apart that sums lose their precision."""
+
+_TRANSFORMED = "winograd_kernel"
+"""The tag of transformed kernels."""
 
 
 def winograd_matrices(tile_size: int, kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -170,7 +173,7 @@ def _transformed_kernel(w: Tensor, tile: int, size: int, kind: Any, last: bool =
         (n, n, channels, filters),
         element,
         "kernel_pack",
-        "winograd_kernel",
+        _TRANSFORMED,
     )
     return made
 
@@ -284,14 +287,7 @@ def _convolved(
             fix=f'accumulate in floats (out_dtype="float32"), or use conv2d_{layout.lower()}',
         )
     if flag(pre_computed, "pre_computed", name):
-        size, tile, packed = 3, (known(w.shape[0]) or 6) - 2, w
-        if tile < 1 or known(w.shape[0]) != known(w.shape[1]):
-            raise UserError(
-                f"weight has the shape {list(w.shape)}, which is not that of transformed kernels",
-                primitive=name,
-                fix="give what conv2d_winograd_weight_transform returned, or pre_computed=False",
-            )
-        _check_precision(tile, size, f"weight has the shape {list(w.shape)}", name)
+        size, tile, packed = 3, _tile_of(w, name), w
         channels, filters = w.shape[2], w.shape[3]
     else:
         at = 0 if last else 2  # of the kernels' heights
@@ -307,6 +303,27 @@ def _convolved(
     for letter, before, after in zip("HW", *around, strict=True):
         positions(x.shape[layout.index(letter)], o.const(size), before, after, 1, name, letter)
     return _tiles(x, packed, (tile, size), around, (filters, kind), layout)
+
+
+def _tile_of(w: Tensor, name: str) -> int:
+    """Return the tile size that kernels of 3×3 were transformed for; UserError for anything else.
+
+    Tiles of 5, 6 and 7 elements are those of kernels of other sizes, too. If the kernels are transformed in the same
+    program, their size is known; otherwise, even tiles are accepted, so that kernels that are not transformed are not.
+    """
+    n, taps = known(w.shape[0]) or 6, 3
+    transformed = isinstance(w.op, ComputeOp) and w.op.tag == _TRANSFORMED
+    if transformed:
+        taps = known(w.op.reduce_axis[0].dom.extent) or 0
+    if taps != 3 or n < 4 or known(w.shape[0]) != known(w.shape[1]) or (n % 2 and n <= _LARGEST and not transformed):
+        what = f"that of kernels of {taps}×{taps}" if taps != 3 else "not that of transformed kernels of 3×3"
+        raise UserError(
+            f"weight has the shape {list(w.shape)}, which is {what}",
+            primitive=name,
+            fix="give what conv2d_winograd_weight_transform returned for kernels of 3×3, or pre_computed=False",
+        )
+    _check_precision(n - 2, 3, f"weight has the shape {list(w.shape)}", name)
+    return n - 2
 
 
 def _tiles(

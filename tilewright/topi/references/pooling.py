@@ -37,16 +37,17 @@ def poolnd_python(
         places.append((math.ceil(room / s) if ceil_mode else room // s) + 1)
     out = np.zeros((*a_np.shape[:2], *places))
     for at in np.ndindex(*places):
-        seen = []
+        seen, counted = [], 0
         for tap in np.ndindex(*kernel):
             where = [at[i] * stride[i] + tap[i] * dilation[i] - before[i] for i in range(rank)]
+            counted += all(-b <= w < n + e for w, n, b, e in zip(where, sizes, before, after, strict=True))
             if all(0 <= w < n for w, n in zip(where, sizes, strict=True)):
                 seen.append(a_np[(slice(None), slice(None), *where)].astype(np.float64))
         here = (slice(None), slice(None), *at)
         if how == "max":
             out[here] = np.max(seen, axis=0)
         else:
-            out[here] = np.sum(seen, axis=0) / (math.prod(kernel) if count_include_pad else len(seen))
+            out[here] = np.sum(seen, axis=0) / (counted if count_include_pad else len(seen))
     return out.astype(dtype or a_np.dtype)
 
 
@@ -76,20 +77,18 @@ def pool_grad_nchw(
 ) -> np.ndarray:
     """What each element of images (N, C, H, W) adds to the pooled result, times `grads`"""
     out = np.zeros(a_np.shape)
-    top, left = padding[:2]
+    top, left, bottom, right = padding
     height, width = a_np.shape[2:]
     for n, c, y, x in itertools.product(*map(range, grads.shape)):
-        seen = [
-            (y * stride[0] + i - top, x * stride[1] + j - left)
-            for i in range(kernel[0])
-            for j in range(kernel[1])
-            if 0 <= y * stride[0] + i - top < height and 0 <= x * stride[1] + j - left < width
-        ]
+        rows = [y * stride[0] + i - top for i in range(kernel[0])]
+        columns = [x * stride[1] + j - left for j in range(kernel[1])]
+        seen = [(i, j) for i in rows for j in columns if 0 <= i < height and 0 <= j < width]
         if how == "max":
             best = max(seen, key=lambda p: (a_np[n, c, p[0], p[1]], -p[0], -p[1]))
             out[n, c, best[0], best[1]] += grads[n, c, y, x]
         else:
-            count = kernel[0] * kernel[1] if count_include_pad else len(seen)
+            padded = sum(i < height + bottom for i in rows) * sum(j < width + right for j in columns)
+            count = padded if count_include_pad else len(seen)
             for i, j in seen:
                 out[n, c, i, j] += grads[n, c, y, x] / count
     return out.astype(a_np.dtype)
