@@ -311,10 +311,9 @@ def _tile_of(w: Tensor, name: str) -> int:
     Tiles of 5, 6 and 7 elements are those of kernels of other sizes, too. If the kernels are transformed in the same
     program, their size is known; otherwise, even tiles are accepted, so that kernels that are not transformed are not.
     """
-    n, taps = known(w.shape[0]) or 6, 3
-    transformed = isinstance(w.op, ComputeOp) and w.op.tag == _TRANSFORMED
-    if transformed:
-        taps = known(w.op.reduce_axis[0].dom.extent) or 0
+    n, taps, transformed = known(w.shape[0]) or 6, 3, False
+    if isinstance(w.op, ComputeOp) and w.op.tag == _TRANSFORMED and w.op.reduce_axis[0].dom is not None:
+        taps, transformed = known(w.op.reduce_axis[0].dom.extent) or 0, True
     if taps != 3 or n < 4 or known(w.shape[0]) != known(w.shape[1]) or (n % 2 and n <= _LARGEST and not transformed):
         what = f"that of kernels of {taps}×{taps}" if taps != 3 else "not that of transformed kernels of 3×3"
         raise UserError(
