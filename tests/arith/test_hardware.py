@@ -18,7 +18,7 @@ import pytest
 from tests.arith.hardware import Evaluation
 from tests.arith.hardware_cases import Case, byte_case, end_case
 from tests.arith.hardware_checks import check
-from tests.arith.hardware_kernels import of_bytes, of_ends, wrong
+from tests.arith.hardware_kernels import of_bytes, of_ends, of_indices, wrong
 from tests.arith.test_rules import RULES, Instance, name
 from tilewright import arith, te
 from tilewright.arith.rules.pattern import compile_rules
@@ -53,20 +53,23 @@ def test_many_more(kind: str) -> None:
 TARGETS = ["llvm", pytest.param("opencl", marks=pytest.mark.opencl)]
 
 
+PROGRAMS = pytest.mark.parametrize("make", [of_bytes, of_ends, of_indices], ids=["bytes", "ends", "indices"])
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("make", [of_bytes, of_ends], ids=["bytes", "ends"])
+@PROGRAMS
 def test_programs(make: Callable[[Random], tuple[Case, Any]], target: str) -> None:
     r = Random(target)
-    assert wrong([make(r) for _ in range(30 if target == "llvm" else 12)], target) == []
+    assert wrong([make(r) for _ in range(24 if target == "llvm" else 10)], target, r) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("make", [of_bytes, of_ends], ids=["bytes", "ends"])
+@PROGRAMS
 def test_many_programs(make: Callable[[Random], tuple[Case, Any]], target: str) -> None:
     for seed in range(20):
         r = Random(seed)
-        assert wrong([make(r) for _ in range(20)], target) == []
+        assert wrong([make(r) for _ in range(20)], target, r) == []
 
 
 INTEGERS = [number for number, rule in enumerate(RULES) if rule.domain in ("int", "wrapping", "bool", "typed")]

@@ -20,7 +20,6 @@ from tilewright.arith.simplify import simplify
 from tilewright.expr import nodes as n
 
 LEAST, MOST = -(2**31), 2**31 - 1
-MARGIN = 2**16
 SUMS = (n.Add, n.Sub, n.Mul)
 
 
@@ -100,7 +99,7 @@ def value(r: Random, known: tuple[n.Expr, n.Expr] | None) -> int:
         return r.choice((low, low + extent - 1, r.randrange(low, low + extent)))
     size = 2 ** r.choice((8, 16, 24, 31))
     drawn = r.choice((r.randint(-size, size - 1), -size, size - 1))
-    return min(max(drawn, LEAST + MARGIN), MOST - MARGIN)
+    return drawn
 
 
 @pytest.mark.parametrize("known", [0.0, 0.5, 1.0], ids=["free variables", "some ranges", "ranges"])
@@ -132,7 +131,7 @@ def test_31_halves_that_round_up() -> None:
     for _ in range(31):
         e = tir.floordiv(e + 1, 2)
     simple = simplify(e)
-    for at in (LEAST + MARGIN, -1, 0, 1, 2, 12345, MOST - MARGIN):
+    for at in (LEAST, -1, 0, 1, 2, 12345, MOST - 1):
         assert evaluate(simple, {x: at}, sums_wrap=False) == evaluate(e, {x: at}, sums_wrap=False)
 
 

@@ -135,7 +135,7 @@ def _below(terms: Affine, limit: int, facts: Facts) -> Expr:
     """`terms < limit` as printed: sizes stand alone on the right."""
     sizes, others = _parted(terms)
     if sizes is None:
-        if len(terms.terms) > 1 and not has_room(terms, facts):
+        if not has_room(terms, facts):
             return _apart(n.LT if limit == 0 else n.LE, terms, limit - (limit == 1))
         return n.LT(write(terms, facts), immediate(limit, terms.dtype))
     if limit < 0:
@@ -149,7 +149,7 @@ def _above(terms: Affine, limit: int, facts: Facts) -> Expr:
     """`limit <= terms` as printed; where sizes stand alone, `others < sizes` or `sizes <= others`."""
     sizes, others = _parted(terms)
     if sizes is None:
-        if len(terms.terms) > 1 and not has_room(terms, facts):
+        if not has_room(terms, facts):
             return _apart(n.LT if limit == 1 else n.LE, terms.scale(-1), limit - (limit == 1))
         return n.LE(immediate(limit, terms.dtype), write(terms, facts))
     if limit < 0:
@@ -170,7 +170,7 @@ def _apart(kind: Any, terms: Affine, limit: int) -> Expr:
 
     OverflowError where it is more than these: it then stays as it is written.
     """
-    if limit or sorted(terms.terms.values()) != [-1, 1]:
+    if limit or sorted(terms.terms.values()) != [-1, 1] or any(type(atom) is n.Mul for atom in terms.terms):
         raise OverflowError
     a, b = sorted(terms.terms, key=terms.terms.__getitem__, reverse=True)
     return kind(a, b)  # type: ignore[no-any-return]

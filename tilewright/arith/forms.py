@@ -169,7 +169,7 @@ def _cast(e: n.Cast, facts: Facts) -> Affine:
     if is_index(e.value.dtype) and e.dtype.bits > e.value.dtype.bits and isinstance(e.value, _SPREADS):
         return linear(_widened(e.value, e.dtype), facts)
     value = visit(e.value, facts)
-    while isinstance(value, n.Cast) and keeps_value(value, facts):
+    while isinstance(value, n.Cast) and _cast_is_transparent(value, facts):
         value = value.value
     if value.dtype == e.dtype:
         return linear(value, facts)
@@ -194,7 +194,7 @@ def _fits(value: IntImm, e: n.Cast) -> bool:
     return e.dtype.min_value <= value.value <= e.dtype.max_value
 
 
-def keeps_value(e: n.Cast, facts: Facts) -> bool:
+def _cast_is_transparent(e: n.Cast, facts: Facts) -> bool:
     """Whether a cast between integers provably keeps the value."""
     source, target = e.value.dtype, e.dtype
     if not source.is_int or not target.is_int or source.lanes != 1:

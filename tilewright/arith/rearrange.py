@@ -149,7 +149,8 @@ class _Rearranging:
         for one, other, side in ((e.a, e.b, 0), (e.b, e.a, 1)):
             if isinstance(other, IntImm) and other.value == 0 and isinstance(one, n.Sub):
                 pair = (one.a, one.b) if side == 0 else (one.b, one.a)
-                return None if isinstance(one.a, IntImm) else type(e)(*pair)
+                fit = all(has_room(linear(part, self.facts), self.facts) for part in pair)
+                return type(e)(*pair) if fit and not isinstance(one.a, IntImm) else None
             if isinstance(one, (n.Min, n.Max)) and isinstance(e, (n.LT, n.LE, n.GT, n.GE)):
                 apart = self.of_parts(e, one, side)
                 if apart is not None:

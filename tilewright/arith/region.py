@@ -15,11 +15,11 @@ from .affine import Affine, immediate
 from .assume import ready
 from .engine import difference, linear, merged
 from .facts import EMPTY, Bound, Facts, Range, is_index
-from .forms import keeps_value
 from .interval import bounds, form_bounds
 from .modular import form_residues
 from .prove import nonneg
 from .room import has_room
+from .rules.conversions import keeps
 from .splits import Digits, quotient, remainder
 from .write import write
 
@@ -256,13 +256,14 @@ def _floormod(e: n.FloorMod, relaxed: Mapping[Var, Range], facts: Facts) -> Ends
 
 
 def _cast(e: n.Cast, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
-    """A cast of integers that keeps their values."""
-    if not keeps_value(e, facts):
-        return None
-    ends = _ends_of(e.value, relaxed, facts)
-    if ends is None:
+    """A cast of integers that keeps the values of both ends, and so all between them."""
+    if not e.value.dtype.is_int or (ends := _ends_of(e.value, relaxed, facts)) is None:
         return None
     _require_room(ends, facts)
+    if not keeps(e.value.dtype, e.dtype):
+        spans = [form_bounds(end, facts) for end in (ends.lo, ends.hi)]
+        if not all(e.dtype.min_value <= low and high <= e.dtype.max_value for low, high in spans):
+            return None
     lo, hi = (linear(n.Cast(e.dtype, write(end, facts)), facts) for end in (ends.lo, ends.hi))
     return ends._replace(lo=lo, hi=hi)
 

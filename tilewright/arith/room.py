@@ -25,14 +25,14 @@ def has_room(form: Affine, facts: Facts) -> bool:
 
 
 def stays_within(form: Affine, original: Affine, facts: Facts) -> bool:
-    """Whether a form fits its type if the original does: the same one, or one atom nearer to its own value."""
+    """Whether a form fits its type if the original does: the same one, or an atom plus a smaller constant."""
     if form.terms == original.terms:
         const, other = form.const, original.const
         if const == other:
             return True
         if len(form.terms) == 1 and (const or other > 0) and min(0, other) <= const <= max(0, other):
-            (k,) = form.terms.values()
-            if k in (1, -1):
+            ((atom, k),) = form.terms.items()
+            if k in (1, -1) and type(atom) is not Mul:
                 return True
     return has_room(form, facts)
 
@@ -44,7 +44,7 @@ def terms_have_room(items: Iterable[tuple[Expr, int]], const: int, dtype: DType,
     table = facts.bounds
     for atom, k in items:
         low, high = table.get(atom) or bounds(atom, facts)
-        if low == -inf or high == inf:
+        if (low == -inf or high == inf) and type(atom) is not Mul:  # a sum multiplied out may be larger than the sum
             low, high = _limits(atom, facts)
         if k < 0:
             low, high = high, low
