@@ -103,9 +103,8 @@ def _schedule(schedule: Any, output: Any, target: str, r: Random) -> None:
     if target == "opencl":
         stage.bind(first, te.thread_axis("blockIdx.x"))
     for tensor in output.op.input_tensors:
-        if not tensor.op.name.startswith("given_"):
-            if target == "opencl" or r.random() < 0.5:
-                schedule[tensor].compute_at(stage, first)
+        if not tensor.op.name.startswith("given_") and (target == "opencl" or r.random() < 0.5):
+            schedule[tensor].compute_at(stage, first)
 
 
 def _difference(case: Case, result: Any) -> str | None:

@@ -98,8 +98,7 @@ def value(r: Random, known: tuple[n.Expr, n.Expr] | None) -> int:
         low, extent = (e.value for e in known)  # type: ignore[attr-defined]
         return r.choice((low, low + extent - 1, r.randrange(low, low + extent)))
     size = 2 ** r.choice((8, 16, 24, 31))
-    drawn = r.choice((r.randint(-size, size - 1), -size, size - 1))
-    return drawn
+    return r.choice((r.randint(-size, size - 1), -size, size - 1))
 
 
 @pytest.mark.parametrize("known", [0.0, 0.5, 1.0], ids=["free variables", "some ranges", "ranges"])

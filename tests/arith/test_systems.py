@@ -130,7 +130,7 @@ def test_ranges_of_inequalities_have_constant_extents() -> None:
     assert not point.relations
     kept = arith.solve_linear_inequalities([x <= 6, x >= 6, x - z * y >= 0, x - z * y <= 0], [x, y, z])
     assert (int(kept.ranges[x].min), int(kept.ranges[x].extent)) == (6, 1)
-    assert len(kept.relations) == 2
+    assert {"y * z <= 6", "6 <= y * z"} <= set(map(str, kept.relations))
 
 
 @pytest.mark.parametrize("deskew", [False, True])
