@@ -21,7 +21,7 @@ from tilewright.report.table import table as shown
 
 def held_out() -> list[tuple[str, float, bool]]:
     """For each layer its kind, how many times as fast our kernel is, and whether a call runs it."""
-    known = [one for one in table() if not one.device.startswith("cpu")]
+    known = table()
     return [(_kind(one.problem), 1 / one.ratio, _ours(one.problem, _others(one, known))) for one in known]
 
 
@@ -31,7 +31,7 @@ def _others(one: Measured, known: list[Measured]) -> Iterable[Measured]:
 
 def of_file(path: Path) -> list[tuple[str, float, bool]]:
     """The same for the layers of a file, by the whole table."""
-    known = [one for one in table() if not one.device.startswith("cpu")]
+    known = table()
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     problems = [Problem.read(row["problem"]) for row in rows]
     return [

@@ -6,19 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from tilewright.functional import rivals
 from tilewright.functional.problem import CONV, Problem
 from tilewright.functional.rivals import (
+    Estimate,
     Measured,
     cpu_device,
+    cpu_table,
     distance,
     estimate,
+    estimate_on_cpu,
+    is_close,
     is_faster,
     known_on_cpu,
     table,
     verdict,
 )  # fmt: skip
 from tilewright.runtime.device import cpu
-from tilewright.topi.templates.processor import instruction_set
 
 KNOWN = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC")
 SLOWER = Measured(KNOWN, "a GPU", 3e-6, 2e-6)
@@ -77,43 +81,36 @@ def test_the_table_that_ships() -> None:
     assert distance(known[0].problem, known[0].problem) == 0
 
 
-@pytest.mark.parametrize("instructions", ["AVX2", "AVX-512"])
-def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu(instructions: str) -> None:
+@pytest.mark.parametrize("instructions", ["AVX2", "AVX-512", "AMX"])
+def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu(
+    instructions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those that PyTorch computes faster are its own, as they are on a GPU."""
-    known = [one for one in table() if one.device == cpu_device(instructions)]
+    known = [one for one in cpu_table() if one.device == cpu_device(instructions)]
     assert len({one.problem for one in known}) == len(known) > 100
-    for one in known:
-        assert bool(verdict(one.problem, known_on_cpu(one.problem.dtype, instructions))) is (one.ratio > 1.03)
-    here = known_on_cpu("float32", instruction_set())
-    assert bool(is_faster(here[0].problem, cpu())) is (here[0].ratio > 1.03)
+    monkeypatch.setattr(rivals, "instruction_set", lambda: instructions)
+    rivals._here.cache_clear()
+    for one in known[::7]:
+        assert bool(is_faster(one.problem, cpu())) is (one.ratio > 1.03)
+        assert not is_close(one.problem, cpu()), "a measurement decides"
+    rivals._here.cache_clear()
 
 
-def test_an_estimate_on_a_cpu_has_to_be_clear() -> None:
-    by_one = replace(SLOWER, ours=1.2 * SLOWER.theirs)
-    near = KNOWN._replace(shape=(KNOWN.shape[0] * 2, *KNOWN.shape[1:]))
-    assert verdict(near, [by_one])
-    assert not verdict(near, [by_one], 1.3)
-    assert verdict(KNOWN, [by_one], 1.3), "it was measured itself"
-
-
-def test_layers_that_are_not_alike_decide_a_matrix_product_only_where_they_are_clear() -> None:
-    dense, far = (
-        KNOWN._replace(groups=1),
-        KNOWN._replace(groups=1, shape=(1, 3, 224, 224), kernel=(7, 7), stride=(4, 4)),
-    )
-    assert estimate(dense, [Measured(far, "a CPU", 1e-6, 9e-6)]) is None
-    for ratio, theirs in ((0.9, True), (1.2, True), (1.5, False), (9.0, False)):
-        known = [Measured(far, "a CPU", 1e-6, ratio * 1e-6)]
-        assert bool(verdict(dense, known, 1.3, from_afar=True)) is theirs
-        assert verdict(dense, known, 1.3)
-    depthwise = Measured(KNOWN, "a CPU", 1e-6, 9e-6)
-    assert verdict(dense, [depthwise], 1.3, from_afar=True), "it is of another kind"
+def test_rates_decide_a_layer_that_is_like_no_other_and_known_layers_correct_them() -> None:
+    one = KNOWN._replace(dtype="float32")
+    alone = estimate_on_cpu(one, [], lambda _: 3.0)
+    assert (alone.ratio, alone.nearest) == (pytest.approx(3.0), None)
+    near = replace(SLOWER, problem=one._replace(shape=(16, *one.shape[1:])), ours=1e-6, theirs=2e-6)
+    assert estimate_on_cpu(one, [near], lambda _: 3.0).ratio == pytest.approx(0.5, rel=0.1)
+    far = replace(near, problem=one._replace(shape=(1, 64, 7, 300), kernel=(1, 31)))
+    assert 0.5 < estimate_on_cpu(one, [far], lambda _: 3.0).ratio < 3.0
+    assert estimate_on_cpu(near.problem, [near], lambda _: 3.0) == Estimate(0.5, near, 0.0), "it was measured itself"
 
 
 def test_processors_with_the_same_instructions_decide_a_layer_on_a_cpu() -> None:
-    for instructions in ("AVX2", "AVX-512"):
+    for instructions in ("AVX2", "AVX-512", "AMX"):
         known = known_on_cpu("float32", instructions)
         assert {one.device for one in known} == {cpu_device(instructions)}
         assert {one.problem.dtype for one in known} == {"float32"}
     nobodys = known_on_cpu("float32", "SSE")
-    assert {one.device for one in nobodys} == {cpu_device("AVX2"), cpu_device("AVX-512")}  # better than nothing
+    assert {one.device for one in nobodys} == set(map(cpu_device, ("AVX2", "AVX-512", "AMX")))  # better than nothing

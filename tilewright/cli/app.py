@@ -116,7 +116,7 @@ def doctor_command(
         bool,
         typer.Option(
             "--calibrate", metavar="",
-            help="Measure the rates of the GPU that the model of the machine needs, and keep them: less than a minute.",
+            help="Measure the rates of the GPU and the CPU that models need, and keep them: some minutes.",
         ),
     ] = False,
 ) -> None:  # fmt: skip

@@ -6,6 +6,7 @@ the result. A driver that hangs or crashes takes only that process with it.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
@@ -20,7 +21,7 @@ from ..measure.children import package_path
 from ..report.environment import cpu_name, versions
 from ..report.progress import progress
 from ..report.table import Column, table
-from ..runtime.device import device
+from ..runtime.device import Device, device
 from .console import heading, print_lines
 
 TARGETS = ("llvm", "opencl", "cuda")
@@ -58,18 +59,47 @@ def doctor() -> None:
 
 
 def calibrated() -> int:
-    """Measure the rates of the first NVIDIA GPU, print and keep them; returns the exit status."""
+    """Measure the rates of the CPU and the first NVIDIA GPU, print and keep them; returns the exit status."""
+    on, has_torch = device("cuda"), importlib.util.find_spec("torch") is not None
+    if not on.exist and not has_torch:
+        print_lines(
+            [
+                "nothing to calibrate: there is no NVIDIA GPU here, and no PyTorch whose kernels calls could take",
+                "the models take their rates from data sheets and from the package",
+            ]
+        )
+        return 1
+    if has_torch:
+        _calibrated_cpu()
+    if on.exist:
+        _calibrated_gpu(on)
+    return 0
+
+
+def _calibrated_cpu() -> None:
+    from ..functional.rates import keep
+    from .cpu_calibration import EACH, TYPES, calibrate, described
+
+    with progress(EACH * len(TYPES)) as (say, step):
+        say("layers on one CPU, our kernels and PyTorch's")
+        found = calibrate(step=step)
+    kept = keep(found)
+    columns = [Column(title, right=at > 2) for at, title in enumerate(
+        ("instructions", "type", "kernels", "GFLOP/s", "GB/s", "µs of a call"))]  # fmt: skip
+    print_lines([heading(cpu_name()), *table(columns, described(found)), "", _where(kept), ""])
+
+
+def _where(kept: Any) -> str:
+    return f"kept in {kept}" if kept else "not kept: the cache is off"
+
+
+def _calibrated_gpu(on: Device) -> None:
     from ..tune.model.machine import keep
     from .calibration import calibrate, described
 
-    on = device("cuda")
-    if not on.exist:
-        print_lines(["nothing to calibrate: there is no NVIDIA GPU here; the model takes its rates from data sheets"])
-        return 1
     rates = calibrate(on)
     kept = keep(on.name, rates)
-    print_lines([heading(on.name), *described(rates), "", f"kept in {kept}" if kept else "not kept: the cache is off"])
-    return 0
+    print_lines([heading(on.name), *described(rates), "", _where(kept)])
 
 
 def _host() -> list[str]:

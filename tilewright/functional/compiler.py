@@ -66,13 +66,18 @@ def make(
         tuning = import_module(f"{__package__}.tuning")  # which tunes what this module makes
         found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
         return found
-    if rival and activation is None:
+    close = bool(rival) and activation is None and rivals.is_close(problem, on)
+    if rival and activation is None and not close:
         faster = rivals.is_faster(problem, on)
         if faster:
             return Decision(THEIRS, why=faster), None
     usual = candidate(problem, target)
     try:
-        return described(usual), compiled(usual, target, epilogue)
+        made = described(usual), compiled(usual, target, epilogue)
+        if close:
+            tuning = import_module(f"{__package__}.tuning")
+            made = tuning.compared(problem, on, *made)
+        return made
     except UserError as refused:  # of an activation of the user's own; or of a limit, as of the grid's
         if activation is not None:
             raise

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .. import __version__
+from ..core.cache_folder import cache_folder
 from ..runtime.thread_pool import POOL
 from . import cuda_kernels
 
@@ -53,7 +54,7 @@ def _sources() -> str:
     while folders:
         with os.scandir(folders.pop()) as entries:
             for one in entries:
-                if one.name.endswith((".py", ".log", ".ll", ".jsonl")):
+                if one.name.endswith((".py", ".log", ".ll", ".json", ".jsonl")):
                     status = one.stat()
                     facts.append(f"{one.path[len(root) :]}{status.st_size}{status.st_mtime_ns}")
                 elif one.is_dir() and one.name != "__pycache__":
@@ -91,7 +92,16 @@ def machine(on: Device) -> str:
     """
     if on.kind == "cuda":
         return "cuda {} {}".format(*cuda_kernels.described(on.index))
-    return f"cpu {_cpu()} {on.attributes.name}"
+    return f"cpu {_cpu()} {on.attributes.name}{_calibration()}"
+
+
+def _calibration() -> str:
+    """When the rates of this CPU were measured, on which decisions depend; "" if they were not."""
+    folder = cache_folder()
+    try:
+        return "" if folder is None else f" {os.stat(os.path.join(folder, 'cpu_rates.json')).st_mtime_ns}"
+    except OSError:
+        return ""
 
 
 def _cpu() -> str:

@@ -1,5 +1,7 @@
 """Decide whether a library's own kernel is faster: an estimate from layers on which both were measured.
 
+On a CPU, the rates of its instruction set (`rates.py`) are the estimate, and known layers correct it.
+
 `records/rivals.jsonl` has the times of both sides, as `python -m benchmarks.one_call layers` writes them. The estimate
 for a layer is the geometric mean of the ratios of known layers, each weighted by its similarity. Similarity compares
 what decides which kernel a library takes (window, step, multiplier, channels per group, type), and the amount of work.
@@ -8,7 +10,7 @@ what decides which kernel a library takes (window, step, multiplier, channels pe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import exp, inf, log, log2, prod
@@ -16,19 +18,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..topi.templates.processor import instruction_set
+from . import rates
 from .problem import CONV, Problem
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
 
 TABLE = Path(__file__).parent / "records" / "rivals.jsonl"
+CPU_TABLE = TABLE.with_name("rivals_cpu.jsonl")
 _FAR = 5.0
 """Largest distance of a layer that counts."""
 _FASTER = 1.03
 """The other library is preferred if it is faster by at least this factor: less is noise."""
-_FASTER_ON_CPU = 1.3
-"""The same of an estimate on a CPU, where few layers were measured: judged by the others of its type and vectors, 8 of
-618 layers run theirs by mistake; by 1.03, 17 do."""
+UNSURE = 1.0
+"""The logarithm of an estimated ratio on a CPU up to which either library may be faster: a first call times both."""
+_CONFIRMED_SECONDS, _CONFIRMED_BYTES = 20e-3, 1 << 28
+"""Longest kernel that a first call times, and bytes of the arrays that it makes for that."""
+_SHRINKING = 0.02
+"""The weight of the rates by themselves beside known layers that are alike."""
 _WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
 """How much each feature counts, as `_features` lists them: whether there is one row, whether the window has one; the
 window, the step, a dilation; the multiplier, and whether there is one; channels of a group, and whether their number is
@@ -65,32 +72,83 @@ class Estimate:
     ----------
     ratio : float
         How many times as fast as ours the other library is expected to be.
-    nearest : Measured
+    nearest : Measured, optional
         The layer that counts most.
     away : float
         The distance of that layer; 0 for the layer itself.
     """
 
     ratio: float
-    nearest: Measured
+    nearest: Measured | None
     away: float
 
 
-@cache
 def table() -> tuple[Measured, ...]:
-    """The layers that the package knows."""
-    if not TABLE.is_file():
+    """The layers that the package knows on GPUs."""
+    return _read(TABLE)
+
+
+def cpu_table() -> tuple[Measured, ...]:
+    """The layers that the package knows on CPUs."""
+    return _read(CPU_TABLE)
+
+
+@cache
+def _read(path: Path) -> tuple[Measured, ...]:
+    if not path.is_file():
         return ()
-    lines = filter(str.strip, TABLE.read_text(encoding="utf-8").splitlines())
+    lines = filter(str.strip, path.read_text(encoding="utf-8").splitlines())
     rows = json.loads(f"[{','.join(lines)}]")  # in one piece takes three quarters of the time
     return tuple(Measured(Problem.read(r["problem"]), r["device"], r["ours"], r["theirs"]) for r in rows)
 
 
 def is_faster(problem: Problem, on: Device) -> str:
     """Return why the library's own kernel is the choice for a problem; "" if ours is."""
-    if on.kind == "cpu":
-        return verdict(problem, known_on_cpu(problem.dtype, instruction_set()), _FASTER_ON_CPU, from_afar=True)
-    return verdict(problem, [one for one in table() if not one.device.startswith("cpu")])
+    return _verdict_on_cpu(problem, _here(problem)) if on.kind == "cpu" else verdict(problem, table())
+
+
+def is_close(problem: Problem, on: Device) -> bool:
+    """Whether the estimate for a problem leaves open which kernel is faster, and timing both takes little."""
+    if on.kind != "cpu":
+        return False
+    found = _here(problem)
+    if not found.away or abs(log(found.ratio)) >= UNSURE:
+        return False
+    size, seconds = rates.work(problem, rates.OURS)[1], rates.expected_seconds(problem, instruction_set())
+    return size <= _CONFIRMED_BYTES and seconds <= _CONFIRMED_SECONDS
+
+
+@lru_cache(maxsize=64)
+def _here(problem: Problem) -> Estimate:
+    """The estimate for a problem on this machine's processor."""
+    instructions = instruction_set()
+    return estimate_on_cpu(problem, known_on_cpu(problem.dtype, instructions), lambda one: _by_rates(one, instructions))
+
+
+def _verdict_on_cpu(problem: Problem, found: Estimate) -> str:
+    """Return why the library's own kernel is the choice on a CPU; "" if ours is."""
+    if not found.away:
+        return f"measured {found.ratio:.2f} times as fast as ours for this layer" if found.ratio > _FASTER else ""
+    if found.ratio <= 1:
+        return ""
+    return f"expected to be {found.ratio:.2f} times as fast as ours, by rates of {instruction_set()}"
+
+
+def estimate_on_cpu(problem: Problem, known: Sequence[Measured], by_rates: Callable[[Problem], float]) -> Estimate:
+    """Estimate a problem by the rates of an instruction set, corrected by what they miss of known layers like it."""
+    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FAR]
+    away, nearest = min(near, key=lambda pair: pair[0], default=(inf, None))
+    if nearest is not None and not away:
+        return Estimate(nearest.ratio, nearest, away)
+    missed = [(exp(-_SHARPNESS * d), log(one.ratio / by_rates(one.problem))) for d, one in near]
+    correction = _mean([(_SHRINKING, 0.0), *missed])
+    return Estimate(by_rates(problem) * exp(correction), nearest, away)
+
+
+@lru_cache(maxsize=8192)
+def _by_rates(problem: Problem, instructions: str) -> float:
+    """The expected ratio by rates alone."""
+    return rates.expected_ratio(problem, instructions)
 
 
 def known_on_cpu(dtype: str, instructions: str) -> list[Measured]:
@@ -98,7 +156,7 @@ def known_on_cpu(dtype: str, instructions: str) -> list[Measured]:
 
     A library has fast kernels of some types and for some instructions, and none of others.
     """
-    known = [one for one in table() if one.device.startswith("cpu") and one.problem.dtype == dtype]
+    known = [one for one in cpu_table() if one.problem.dtype == dtype]
     return [one for one in known if one.device == cpu_device(instructions)] or known
 
 
@@ -107,31 +165,24 @@ def cpu_device(instructions: str) -> str:
     return f"cpu, {instructions}"
 
 
-def verdict(problem: Problem, known: Iterable[Measured], by_others: float = _FASTER, from_afar: bool = False) -> str:
-    """Return the same, judged by the layers of `known`; those of them that are others must say at least `by_others`.
-
-    With `from_afar`, ours computes a matrix product to which none is similar, if layers of its kind clearly say so.
-    """
-    known = list(known)
+def verdict(problem: Problem, known: Iterable[Measured]) -> str:
+    """Return the same on a GPU, judged by the layers of `known`."""
     found = estimate(problem, known)
-    if found is not None:
-        if found.ratio <= (by_others if found.away else _FASTER):
+    if found is not None and found.nearest is not None:
+        if found.ratio <= _FASTER:
             return ""
         if not found.away:
             return f"measured {found.ratio:.2f} times as fast as ours for this layer"
         return f"expected to be {found.ratio:.2f} times as fast as ours, by {found.nearest.problem} and its like"
     per_group = problem.shape[1] // problem.groups
     if problem.op == CONV and per_group >= _DENSE_CHANNELS and problem.terms >= _DENSE_TERMS:
-        distant = estimate(problem, known, inf) if from_afar else None
-        if distant is not None and distant.ratio * by_others < 1:
-            return ""
         return f"a sum over {problem.terms} products is a matrix product, and no record says that ours is faster"
     return ""
 
 
-def estimate(problem: Problem, known: Iterable[Measured], far: float = _FAR) -> Estimate | None:
-    """Estimate a problem from the layers of `known` that are not further away than `far`; None if there are none."""
-    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= far and away < inf]
+def estimate(problem: Problem, known: Iterable[Measured]) -> Estimate | None:
+    """Estimate a problem from the layers of `known` that are not too far away; None if there are none."""
+    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FAR]
     if not near:
         return None
     away, nearest = min(near, key=lambda pair: pair[0])

@@ -64,9 +64,11 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
     """Return random x, weight, bias and residual of a problem; None for those that it lacks."""
     place = f"cuda:{on.index}" if on.kind == "cuda" else "cpu"
     dtype = getattr(torch, problem.dtype)
+    own = torch.Generator(place)  # a call that times kernels leaves the random numbers of its caller alone
+    own.manual_seed(0)
 
     def random(shape: tuple[int, ...], last: bool) -> Any:
-        made = torch.randn(shape, device=place).to(dtype)
+        made = torch.randn(shape, generator=own, device=place).to(dtype)
         return made.to(memory_format=torch.channels_last) if last else made
 
     images = problem.layout == "NHWC"

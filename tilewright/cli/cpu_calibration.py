@@ -1,0 +1,59 @@
+"""`tilewright doctor --calibrate` on a CPU: rates of our kernels and PyTorch's, by which calls choose between them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
+
+from ..core.errors import UserError
+from ..functional.plans import plan_for
+from ..functional.problem import Problem
+from ..functional.rates import Table
+from ..functional.rates_fit import Layer, table
+from ..runtime.device import cpu
+from ..topi.templates.processor import instruction_set
+from .sample_layers import draw
+
+TYPES = ("float32", "bfloat16", "float16", "float64")
+EACH = 24
+"""Layers of a type that are measured."""
+Measure = Callable[[Problem], tuple[float, float]]
+
+
+def samples(each: int = EACH) -> Iterator[Problem]:
+    """The layers that are measured, always the same."""
+    rng = random.Random(0)
+    for dtype in TYPES:
+        for at in range(each):
+            yield draw(rng, dtype, ("NCHW", "NHWC")[at % 2])
+
+
+def measured(problem: Problem) -> tuple[float, float]:
+    """The seconds of our kernel and PyTorch's."""
+    executable = plan_for(problem, cpu(), "").executable
+    assert executable is not None  # without a rival, the plan is ours
+    times: tuple[float, float] = import_module("tilewright.functional.torch_timing").both(problem, cpu(), executable)
+    return times
+
+
+def calibrate(measure: Measure = measured, step: Callable[[], None] = lambda: None, each: int = EACH) -> Table:
+    """Measure layers, and fit the rates of this machine to them."""
+    layers: list[Layer] = []
+    for problem in samples(each):
+        with suppress(UserError):  # a layer that no kernel of ours computes says nothing
+            layers.append((problem, *measure(problem)))
+        step()
+    return table(instruction_set(), layers)
+
+
+def described(found: Table) -> list[list[str]]:
+    """Rows of a table: instruction set, type, side, GFLOP/s, GB/s and microseconds of a call, of all kinds together."""
+    rows = []
+    for name, types in found.items():
+        for dtype, kinds in types.items():
+            for side, (overhead, flop, size) in kinds["any"].items():
+                numbers = (f"{flop / 1e9:.1f}", f"{size / 1e9:.1f}", f"{overhead * 1e6:.1f}")
+                rows.append([name, dtype, {"ours": "Tilewright", "theirs": "PyTorch"}[side], *numbers])
+    return rows

@@ -1,0 +1,137 @@
+"""Times of convolutions on CPUs by rates: FLOP/s, bytes/s and the overhead of a call, of our kernels and PyTorch's.
+
+`records/cpu_rates.json` has them for each instruction set, type and kind of layer, as `python -m benchmarks.fit_rates`
+fits them to measured layers. Those that `tilewright doctor --calibrate` measures on this machine come first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache, lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..core.cache_folder import DIRECTORY_VARIABLE, cache_folder, private_folder
+from ..core.dtype import DType
+from ..core.errors import InternalError, UserError
+from .problem import CONV, POOLS, Problem
+
+SHIPPED = Path(__file__).parent / "records" / "cpu_rates.json"
+_FILE = "cpu_rates.json"
+OURS, THEIRS = "ours", "theirs"
+_LANES = 16
+"""Channels of a block in PyTorch's kernels of dense layers, and lanes of our vectors."""
+_NEAREST = {"AMX": ("AMX", "AVX-512", "AVX2"), "AVX-512": ("AVX-512", "AMX", "AVX2"), "AVX2": ("AVX2", "AVX-512")}
+"""Instruction sets whose rates stand in for missing ones, the nearest first."""
+Table = dict[str, dict[str, dict[str, dict[str, list[float]]]]]
+"""By instruction set, type, kind of layer and side."""
+
+
+class Rates(NamedTuple):
+    """What a kernel needs: seconds of a call, and the seconds of a floating-point operation and of a byte, inverted."""
+
+    overhead: float
+    flop_per_second: float
+    bytes_per_second: float
+
+    def seconds(self, flop: float, size: float) -> float:
+        """The time of a layer."""
+        return self.overhead + flop / self.flop_per_second + size / self.bytes_per_second
+
+
+def kind(problem: Problem) -> str:
+    """Name the kind of a layer: layers of one kind run at about the same rates."""
+    if problem.op in POOLS:
+        what = problem.op
+    else:
+        what = "dense" if problem.groups == 1 else "depthwise" if problem.depthwise else "grouped"
+        what = what if problem.op == CONV else f"{problem.op} {what}"
+    stepping = " strided" if problem.op == CONV and problem.stride[1] > 1 else ""
+    return f"{what} {problem.layout}{stepping}"
+
+
+@lru_cache(maxsize=1024)
+def work(problem: Problem, side: str) -> tuple[float, float]:
+    """The floating-point operations of a layer, in whole vectors, and the bytes of its arrays."""
+    arrays = prod(problem.shape) + prod(problem.out_shape) + (prod(problem.weights_shape) if problem.has_weights else 0)
+    row = problem.filters
+    if side == OURS:
+        if problem.layout == "NCHW":
+            row = problem.places[1]
+        elif 1 < problem.groups < problem.shape[1]:
+            row = problem.filters // problem.groups
+    wasted = -(-row // _LANES) * _LANES / row if side == OURS or problem.groups == 1 else 1.0
+    return problem.flop * wasted, arrays * DType(problem.dtype).bytes
+
+
+def expected_ratio(problem: Problem, instructions: str, table: Table | None = None) -> float:
+    """How many times as fast as ours PyTorch's kernel is expected to be, by a table if that is given."""
+    found = rates(instructions, problem.dtype, kind(problem), table)
+    return found[OURS].seconds(*work(problem, OURS)) / found[THEIRS].seconds(*work(problem, THEIRS))
+
+
+def expected_seconds(problem: Problem, instructions: str) -> float:
+    """The time that the slower of both kernels is expected to take."""
+    found = rates(instructions, problem.dtype, kind(problem))
+    return max(found[side].seconds(*work(problem, side)) for side in (OURS, THEIRS))
+
+
+def rates(instructions: str, dtype: str, of: str, table: Table | None = None) -> dict[str, Rates]:
+    """The rates of both sides for a kind of layer; of all kinds together if that kind was not measured."""
+    sets = _NEAREST.get(instructions, tuple(_NEAREST))
+    tables = [(calibrated(), sets[:1]), (_shipped(), sets)] if table is None else [(table, sets)]
+    for each, names in tables:
+        for name in names:
+            known = each.get(name, {}).get(dtype)
+            if known:
+                row = known.get(of) or known["any"]
+                return {side: Rates(*row[side]) for side in (OURS, THEIRS)}
+    raise InternalError(f"no rates are known of {dtype}")
+
+
+def calibration_file() -> Path | None:
+    """Where the rates of this machine are kept; None if the cache is off."""
+    folder = cache_folder()
+    return None if folder is None else Path(folder) / _FILE
+
+
+def keep(table: Table) -> Path | None:
+    """Keep the rates of this machine, and return where; None if the cache is off."""
+    path = calibration_file()
+    if path is None:
+        return None
+    draft = path.with_name(f".{_FILE}.{os.getpid()}")
+    try:
+        private_folder(str(path.parent))
+        draft.write_text(json.dumps({**calibrated(), **table}), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror}",
+            primitive="calibrate",
+            fix=f"set {DIRECTORY_VARIABLE} to a folder that can be written",
+        ) from error
+    calibrated.cache_clear()
+    return path
+
+
+@cache
+def calibrated() -> Table:
+    """The rates that were measured on this machine; empty if there are none."""
+    path = calibration_file()
+    try:
+        return _read(path) if path is not None else {}
+    except (OSError, ValueError):
+        return {}
+
+
+@cache
+def _shipped() -> Table:
+    return _read(SHIPPED)
+
+
+def _read(path: Path) -> Table:
+    found: Any = json.loads(path.read_text(encoding="utf-8"))
+    return found if isinstance(found, dict) else {}
