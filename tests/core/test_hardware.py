@@ -55,6 +55,34 @@ def test_a_row_is_complete_and_consistent(row: Hardware) -> None:
     assert row.block.threads <= row.multiprocessor.warps * row.warp or not row.multiprocessor.registers
 
 
+# TFLOP/s without matrix instructions, by NVIDIA's data sheets and white papers: float32, float64, float16, bfloat16.
+DATA_SHEETS = {
+    "Tesla V100-SXM2-16GB": (15.7, 7.8, 31.3, None),
+    "NVIDIA A100-SXM4-80GB": (19.5, 9.7, 78.0, 39.0),
+    "NVIDIA GeForce RTX 3090": (35.6, None, 35.6, 35.6),
+    "NVIDIA GeForce RTX 4090": (82.6, None, 82.6, 82.6),
+    "NVIDIA H100 PCIe": (51.2, 25.6, 102.4, 102.4),
+    "NVIDIA H100 80GB HBM3": (66.9, 33.5, 133.8, 133.8),
+    "NVIDIA GeForce RTX 5090": (104.8, 1.637, 104.8, 104.8),
+}
+
+
+@pytest.mark.parametrize("name", DATA_SHEETS)
+def test_peaks_are_those_of_the_data_sheets(name: str) -> None:
+    for dtype, rate in zip(("float32", "float64", "float16", "bfloat16"), DATA_SHEETS[name], strict=True):
+        assert rate is None or BOARDS[name].peak(dtype) / 1e12 == pytest.approx(rate, rel=0.01), dtype
+
+
+def test_every_gpu_has_a_peak_of_every_type() -> None:
+    for row in NVIDIA.values():
+        one = row.multiprocessor
+        assert one.peak("float32") == 2 * one.float_lanes
+        assert 0 < one.peak("int64") <= one.peak("int32") <= one.peak("float32")
+        assert one.peak("uint8") == one.peak("int16") == one.peak("bool") == one.peak("int32")
+        assert one.peak("float64") in {2 * lanes for lanes in (2, 4, 32, 64)}
+        assert all(one.peak(dtype) > 0 for dtype in ("float16", "bfloat16", "float8_e4m3"))
+
+
 def test_what_came_with_which_architecture() -> None:
     families = {name: {shape.family for shape in row.matrix_shapes} for name, row in NVIDIA.items()}
     assert families["sm_60"] == set()
@@ -301,6 +329,7 @@ COUNTS_OF_OUR_OWN = {
     "topi/reduction.py": {2**31 - 1},
     "topi/templates/mma_cost.py": {1980},  # cycles to begin a block, as fitted
     "topi/searching.py": {2**31 - 1},
+    "tune/space/lazy.py": {170},  # the largest factorial that a float holds
 }
 """Numbers that a row has as well, by chance."""
 

@@ -12,6 +12,8 @@ from tilewright.core.hardware import MemoryScope
 from tilewright.core.occupancy import Limiter
 from tilewright.explain.counting import AccessCount
 from tilewright.explain.explanation import Explanation, KernelExplanation
+from tilewright.explain.findings import arithmetic_seconds
+from tilewright.report.units import duration
 
 
 def only(explanation: Explanation) -> KernelExplanation:
@@ -155,7 +157,7 @@ def test_other_targets_have_what_they_have() -> None:
     assert opencl.counts.all_operations == pytest.approx(2 * 4096)
     B = te.compute((1000,), lambda i: te.const(2.0, "float32") * i, name="B")
     text = str(te.create_schedule(B.op).explain("llvm"))
-    for part in ("no warps", "1,000 operations for B", "peaks of this target are not known"):
+    for part in ("one: no loop is parallel", "1,000 operations for B", "peaks of this target are not known"):
         assert part in text, part
 
 
@@ -192,7 +194,35 @@ def test_indices_that_are_data_are_not_guessed() -> None:
 def test_boards_are_known_or_not() -> None:
     explanation = strided().explain("cuda")
     assert explanation.board_name == "NVIDIA H200"
-    assert strided().explain("cuda -arch=sm_120").board is None
+    assert strided().explain("cuda -arch=sm_120").board_name == "NVIDIA GeForce RTX 5090"
+    text = str(strided().explain("cuda -arch=sm_121"))
+    assert "no board of this target is known; a multiprocessor completes at most 256 operations of float32" in text
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "seconds"),
+    [
+        # Operations: 2 of 2**20 elements; multiprocessors × clock × operations per cycle, by NVIDIA's documents.
+        ("sm_90", "float32", 2**21 / (132 * 1.98e9 * 256)),
+        ("sm_90", "float64", 2**21 / (132 * 1.98e9 * 128)),
+        ("sm_90", "float16", 2**21 / (132 * 1.98e9 * 512)),
+        ("sm_90", "int32", 2**21 / (132 * 1.98e9 * 128)),
+        ("sm_80", "bfloat16", 2**21 / (108 * 1.41e9 * 256)),
+        ("sm_100", "float64", 2**21 / (148 * 1.965e9 * 128)),
+        ("sm_120", "float64", 2**21 / (170 * 2.407e9 * 4)),
+        ("sm_120", "float16", 2**21 / (170 * 2.407e9 * 256)),
+    ],
+)
+def test_the_arithmetic_of_each_type_has_its_own_peak(arch: str, dtype: str, seconds: float) -> None:
+    a = te.placeholder((2**20,), dtype, name="A")
+    b = te.compute((2**20,), lambda i: a[i] * a[i] + a[i], name="B")
+    s = te.create_schedule(b.op)
+    bind(s[b], *zip(s[b].split(b.op.axis[0], factor=128), ("blockIdx.x", "threadIdx.x"), strict=True))
+    explanation = s.explain(f"cuda -arch={arch}")
+    assert explanation.board is not None
+    assert arithmetic_seconds(only(explanation).counts, explanation.board) == {dtype: pytest.approx(seconds)}
+    assert f"{duration(seconds)} for the arithmetic at " in str(explanation)
+    assert f"of {dtype}, " in str(explanation)
 
 
 def test_a_scan_and_its_inputs() -> None:

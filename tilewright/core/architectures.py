@@ -2,8 +2,10 @@
 
 NVIDIA's numbers are those of the CUDA Programming Guide, "Technical Specifications per Compute Capability", and how
 memory and registers are given out is that of `cuda_occupancy.h` (CUDA 13.0); matrix shapes are those of the PTX ISA
-(`mma.sync`, `wgmma.mma_async`, `tcgen05.mma`). Intel's are those of the Software Developer's Manual. To add an
-architecture, add a row; nothing else names one.
+(`mma.sync`, `wgmma.mma_async`, `tcgen05.mma`). Operations per cycle are those of the table "Throughput of Native
+Arithmetic Instructions" (CUDA C++ Programming Guide, and Best Practices Guide 13), with the rates of 16-bit floats that
+NVIDIA's white papers give. Intel's are those of the Software Developer's Manual. To add an architecture, add a row;
+nothing else names one.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .hardware import Hardware, Level, MatrixShape, Memory, MemoryScope, Multiprocessor, Synchronization
+from .hardware import Cache, Hardware, Level, MatrixShape, Memory, MemoryScope, Multiprocessor, Synchronization
 
 _KB = 1024
 _LARGEST = 2**31 - 1
@@ -92,6 +94,31 @@ def _synchronization(number: int) -> Iterator[Synchronization]:
         yield Synchronization("wgmma group", "warpgroup", awaits="wgmma")
 
 
+# Multiply-adds per cycle of a multiprocessor. Two 16-bit floats share an instruction from 5.3 on, if at all.
+_HALF = {53: 256, 60: 128, 61: 2, 62: 256, 80: 256, 90: 256, **dict.fromkeys((70, 72, 75), 128)}
+_BRAIN = {80: 128, 90: 256}
+_DOUBLE = {60: 32, 70: 32, 72: 32, 80: 32, 90: 64, 100: 64}
+
+
+def _peaks(number: int, lanes: int) -> tuple[tuple[str, float], ...]:
+    """The most operations per cycle of compute capability `number` / 10, by type."""
+    double = _DOUBLE.get(number, 4 if number < 70 else 2)
+    # Integers are added in 128 lanes up to 6.2 and from 12.0 on, and in 64 between. From 7.0 on, 64 lanes multiply and
+    # add; before, a product takes several instructions.
+    adds = 64 if number == 60 or 70 <= number < 120 else 128
+    found = {
+        "float32": 2 * lanes,
+        "float64": 2 * double,
+        "int32": adds if number < 70 else 128,
+        "int64": adds / 2,
+    }
+    if half := _HALF.get(number, lanes if number >= 86 else 0):
+        found["float16"] = 2 * half
+    if brain := _BRAIN.get(number, lanes if number >= 86 else 0):
+        found["bfloat16"] = 2 * brain
+    return tuple(found.items())
+
+
 def _pieces(number: int) -> tuple[int, int]:
     """The pieces in which shared memory is given out, and what the system takes of each block's, in bytes."""
     return (256 if number < 80 else 128), (_KB if number >= 80 else 0)
@@ -123,7 +150,15 @@ def nvidia(
         f"sm_{number}",
         levels,
         memories,
-        Multiprocessor(blocks, warps, block_registers, lanes, schedulers=2 if number == 60 else 4, register_unit=256),
+        Multiprocessor(
+            blocks,
+            warps,
+            block_registers,
+            lanes,
+            2 if number == 60 else 4,
+            register_unit=256,
+            peaks=_peaks(number, lanes),
+        ),
         tuple(_synchronization(number)),
         tuple(_matrix_shapes(number)),
         copy_bytes=(4, 8, 16) if number >= 80 else (),
@@ -208,8 +243,11 @@ _PLAIN_LEVELS = (
 )
 
 
-def _x86(name: str, vector_bytes: int, registers: int, shapes: tuple[MatrixShape, ...] = ()) -> Hardware:
-    """The row of one level of x86-64; `registers` are vector registers, of which LLVM allocates."""
+def _x86(name: str, vector_bytes: int, registers: int, second: int, shapes: tuple[MatrixShape, ...] = ()) -> Hardware:
+    """The row of one level of x86-64; `registers` are vector registers, of which LLVM allocates.
+
+    `second` is the second cache in KB, the smallest of the processors that have this level.
+    """
     memories = (
         Memory("global", MemoryScope.GLOBAL, "grid", _LARGEST, _LARGEST, alignment=64),
         Memory("cache", MemoryScope.SHARED, "block", 48 * _KB, 48 * _KB, alignment=64),
@@ -228,6 +266,7 @@ def _x86(name: str, vector_bytes: int, registers: int, shapes: tuple[MatrixShape
         most_lanes=4096,
         marked_stores=LLVM_UNROLLED_STORES,
         launches_grids=False,
+        caches=(Cache("L1", 32 * _KB), Cache("L2", second * _KB)),
     )
 
 
@@ -235,11 +274,11 @@ _VNNI = MatrixShape("vpdpbusd", 1, (16,), 4, "uint8 × int8", _S32, level="threa
 _AVX512_BF16 = MatrixShape("vdpbf16ps", 1, (16,), 2, _BF16, _F32, level="thread")
 
 X86: dict[str, Hardware] = {
-    "x86-64": _x86("x86-64", 16, 16),
-    "x86-64-v3": _x86("x86-64-v3", 32, 16),
-    "x86-64-v4": _x86("x86-64-v4", 64, 32),
-    "x86-64-v4+vnni": _x86("x86-64-v4+vnni", 64, 32, (_VNNI,)),
-    "x86-64-v4+vnni+bf16": _x86("x86-64-v4+vnni+bf16", 64, 32, (_VNNI, _AVX512_BF16)),
+    "x86-64": _x86("x86-64", 16, 16, 256),
+    "x86-64-v3": _x86("x86-64-v3", 32, 16, 256),
+    "x86-64-v4": _x86("x86-64-v4", 64, 32, 1024),
+    "x86-64-v4+vnni": _x86("x86-64-v4+vnni", 64, 32, 512, (_VNNI,)),
+    "x86-64-v4+vnni+bf16": _x86("x86-64-v4+vnni+bf16", 64, 32, 1024, (_VNNI, _AVX512_BF16)),
 }
 
 # What LLVM's names of processors (`-mcpu`) mean; names that are not here count as x86-64.

@@ -23,8 +23,11 @@ class Board:
     @property
     def flops(self) -> float:
         """The peak rate in float32 operations per second, without matrix instructions."""
-        lanes = NVIDIA[self.architecture].multiprocessor.float_lanes
-        return 2e6 * self.multiprocessors * self.megahertz * lanes
+        return self.peak("float32")
+
+    def peak(self, dtype: str) -> float:
+        """Return the peak rate in operations of a type per second, without matrix instructions."""
+        return 1e6 * self.multiprocessors * self.megahertz * NVIDIA[self.architecture].multiprocessor.peak(dtype)
 
     def bound(self, flop: float, moved: float) -> float:
         """The least seconds for `flop` operations on `moved` bytes of memory: the roofline."""
@@ -45,6 +48,9 @@ BOARDS: dict[str, Board] = {
     "NVIDIA H100 PCIe": Board("sm_90", 114, 1755, 2039),
     "NVIDIA H100 80GB HBM3": Board("sm_90", 132, 1980, 3350),
     "NVIDIA H200": Board("sm_90", 132, 1980, 4800),
+    "NVIDIA B200": Board("sm_100", 148, 1965, 8000),
+    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": Board("sm_120", 188, 2617, 1792),
+    "NVIDIA GeForce RTX 5090": Board("sm_120", 170, 2407, 1792),
 }
 
 

@@ -171,7 +171,8 @@ class Multiprocessor:
     """What one multiprocessor holds: resident blocks and warps, registers of 32 bits for one block.
 
     `float_lanes` is how many float32 operations it begins per cycle. Each of its `schedulers` has a share of the warps
-    and registers, and gives a warp a multiple of `register_unit` of them.
+    and registers, and gives a warp a multiple of `register_unit` of them. `peaks` are the most operations that it
+    completes per cycle without matrix instructions, by type; a multiply-add counts as two.
     """
 
     blocks: int
@@ -180,6 +181,25 @@ class Multiprocessor:
     float_lanes: int
     schedulers: int = 1
     register_unit: int = 1
+    peaks: tuple[tuple[str, float], ...] = ()
+
+    def peak(self, dtype: str) -> float:
+        """Return the most operations of a type per cycle; 0 if they are not known.
+
+        Types without instructions of their own are computed in wider ones.
+        """
+        known = dict(self.peaks)
+        kind = dtype.rstrip("0123456789").removeprefix("u")
+        wider = {"int": "int32", "bool": "int32", "float": "float32", "bfloat": "float32"}
+        return known.get(dtype.removeprefix("u"), known.get(wider.get(kind, "float32"), 0.0))
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A cache of one core, of so many bytes."""
+
+    name: str
+    bytes: int
 
 
 SWIZZLE_PIECE, SWIZZLE_LINE = 16, 128
@@ -231,6 +251,10 @@ class Hardware:
     """Stores that a loop becomes at most when the back end's compiler unrolls it, counted as above; 0: any number."""
     launches_grids: bool = True
     """Whether programs run as kernels over a grid of blocks."""
+    caches: tuple[Cache, ...] = ()
+    """The caches of a processor's core, the smallest first; none are listed for GPUs."""
+    cache_line: int = 64
+    """Bytes that a cache of a processor loads together."""
 
     def level(self, name: str) -> Level | None:
         """The level of that name, or None where the hardware has none."""

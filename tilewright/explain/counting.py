@@ -9,6 +9,7 @@ copies of an unrolled loop count as one vector load.
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -127,8 +128,9 @@ class Counts:
 
     accesses: dict[tuple[str, MemoryScope, bool, int], AccessCount] = field(default_factory=dict)
     guards: dict[tuple[str, tuple[str, ...]], Guard] = field(default_factory=dict)
-    operations: dict[str, float] = field(default_factory=dict)
-    """Arithmetic on elements, by the name of the stage."""
+    operations: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    operations_of_type: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Arithmetic on elements, by the name of the stage and by the type of the result."""
     matrix_operations: float = 0.0
     matrix_instructions: float = 0.0
     barriers: float = 0.0
@@ -302,7 +304,8 @@ class Counter:
             self._access(at.source, at.indices, False)
         elif stage and (isinstance(at, (n.Arithmetic, n.Min, n.Max)) or _is_function(at)):
             done = self._lanes(self.points.active) * at.dtype.lanes
-            self.counts.operations[stage] = self.counts.operations.get(stage, 0.0) + done
+            self.counts.operations[stage] += done
+            self.counts.operations_of_type[str(at.dtype.scalar)] += done
 
     def _access(self, source: Any, indices: tuple[Expr, ...], stores: bool) -> None:
         if not isinstance(source, Buffer) or source.scope is MemoryScope.LOCAL:
@@ -437,12 +440,6 @@ def _is_function(e: Any) -> bool:
 
 def _stores(stmt: Stmt) -> list[Store]:
     """The stores in a statement, those of matrix instructions included."""
-    found: list[Store] = []
-    pending: list[Any] = [stmt]
-    while pending:
-        at = pending.pop()
-        if isinstance(at, Store):
-            found.append(at)
-        else:
-            pending += [child for child in at.children() if isinstance(child, Stmt)]
-    return found
+    if isinstance(stmt, Store):
+        return [stmt]
+    return [store for child in stmt.children() if isinstance(child, Stmt) for store in _stores(child)]

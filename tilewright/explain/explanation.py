@@ -32,10 +32,12 @@ from ..schedule.handle import ScheduleHandle
 from ..schedule.value import Schedule
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
+from ..topi.templates.processor import processor_of
 from .counting import Counter, Counts
 from .findings import BufferUse, Findings, KernelExplanation
 from .loop_tree import loop_tree
 from .points import Points
+from .processor import processor_use
 from .reasons import reasons
 from .show import show
 
@@ -219,14 +221,15 @@ def _kernel(
         filled,
         hardware.registers_at(threads),
         lanes,
-        round(launches),
+        launches=round(launches),
     )
 
 
 def _on_processor(function: Function, target: Target, sizes: Mapping[Var, int]) -> KernelExplanation:
     points = Points(1, sizes)
     counts = _counted(points, function.body, target)
-    return KernelExplanation(function.name, {}, {}, _buffers(function.params, sizes), counts, 0, None, None, 0, 1)
+    use = processor_use(function, processor_of(target), sizes)
+    return KernelExplanation(function.name, {}, {}, _buffers(function.params, sizes), counts, 0, None, None, 0, 1, use)
 
 
 def _counted(points: Points, body: Stmt, target: Target) -> Counts:

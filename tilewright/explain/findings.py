@@ -13,6 +13,7 @@ from ..core.occupancy import Occupancy
 from ..core.target import Target
 from .counting import Counts
 from .loop_tree import Node
+from .processor import ProcessorUse
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class KernelExplanation:
     occupancy: Occupancy | None
     registers_by_bound: int
     warp: int
+    processor: ProcessorUse | None = None
+    """The loops of the function, on a processor."""
     launches: int = 1
     """How often a call launches it; the counts are those of one launch."""
 
@@ -81,3 +84,14 @@ class Findings:
     kernels: tuple[KernelExplanation, ...]
     board: Board | None
     board_name: str
+
+
+def arithmetic_seconds(counts: Counts, board: Board) -> dict[str, float]:
+    """Return the least seconds of the arithmetic of each type on a board, if all of its multiprocessors take part.
+
+    Matrix instructions count as float32 operations: their own peaks are not known here.
+    """
+    done = dict(counts.operations_of_type)
+    if counts.matrix_operations:
+        done["float32"] = done.get("float32", 0.0) + counts.matrix_operations
+    return {kind: number / board.peak(kind) for kind, number in done.items() if number}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..core.hardware import MemoryScope
 from ..report.table import Column, table
 from ..report.units import duration
 from .counting import AccessCount, Guard, Origin
-from .findings import Findings, KernelExplanation
+from .findings import Findings, KernelExplanation, arithmetic_seconds
+from .show_processor import caches, threads, vectors
 
 _PLACES = {MemoryScope.GLOBAL: "global", MemoryScope.SHARED: "shared", MemoryScope.LOCAL: "registers"}
 _MOST_ALIKE = 3
@@ -45,14 +46,16 @@ def _kernel(it: Findings, kernel: KernelExplanation) -> str:
         head += f": {kernel.blocks:,} blocks of {kernel.threads:,} threads ({shape})"
     if kernel.launches > 1:
         head += f", launched {kernel.launches:,} times; of one launch:"
-    sections = {
-        "work": _work(kernel),
-        "buffers": _buffers(kernel),
-        "accesses": _accesses(it, kernel),
-        "guards": _guards(it, kernel),
-        "occupancy": _occupancy(it, kernel),
-        "roofline": _roofline(it, kernel),
-    }
+    sections: dict[str, Iterable[str]] = {"work": _work(kernel), "buffers": _buffers(kernel)}
+    if kernel.processor is None:
+        sections["accesses"] = _accesses(it, kernel)
+    else:
+        use = kernel.processor
+        sections |= {"threads": threads(use), "vectors": vectors(use), "caches": caches(use)}
+    sections["guards"] = _guards(it, kernel)
+    if kernel.processor is None:
+        sections["occupancy"] = _occupancy(it, kernel)
+    sections["roofline"] = _roofline(it, kernel)
     lines = [head]
     for name, own in sections.items():
         lines += ["", name, *(f"  {line}" if line else "" for line in own)]
@@ -180,26 +183,44 @@ def _occupancy(it: Findings, kernel: KernelExplanation) -> list[str]:
 def _roofline(it: Findings, kernel: KernelExplanation) -> list[str]:
     flop, moved = kernel.counts.all_operations, kernel.least_bytes
     lines = [f"{_number(flop)} operations on {_number(moved)} bytes: {_number(flop / max(moved, 1))} per byte"]
+    if not it.target.has_warps:
+        return [*lines, "the peaks of this target are not known"]
     board = it.board
     if board is None:
-        return [*lines, "the peaks of this target are not known"]
-    compute, memory = flop / board.flops, moved / (1e9 * board.gigabytes)
+        return [*lines, *_peaks_of_architecture(it, kernel)]
+    seconds, memory = arithmetic_seconds(kernel.counts, board), moved / (1e9 * board.gigabytes)
+    compute = sum(seconds.values())
     if kernel.counts.matrix_instructions:
         lines.append("matrix instructions have peaks of their own: the time of the arithmetic is that of float32 lanes")
-    bound = "arithmetic" if compute > memory else "memory bandwidth"
-    ridge = board.flops / (1e9 * board.gigabytes)
     if not flop:
         lines.append(f"{it.board_name}: {duration(memory)} for the memory at {board.gigabytes:,} GB/s")
     else:
+        rates = ", ".join(f"{board.peak(kind) / 1e12:.1f} {_unit(kind)} of {kind}" for kind in seconds)
+        bound = "arithmetic" if compute > memory else "memory bandwidth"
+        even = flop / compute / (1e9 * board.gigabytes)
         lines += [
-            f"{it.board_name}: {duration(compute)} for the arithmetic at {board.flops / 1e12:.1f} TFLOP/s, "
+            f"{it.board_name}: {duration(compute)} for the arithmetic at {rates}, "
             f"{duration(memory)} for the memory at {board.gigabytes:,} GB/s",
-            f"bound by {bound}; the two are even at {ridge:.1f} operations per byte",
+            f"bound by {bound}; the two are even at {even:.1f} operations per byte",
         ]
     sectors = sum(a.units for a in kernel.counts.accesses.values() if a.scope is MemoryScope.GLOBAL)
     passed = sectors * it.target.hardware.warp_memory.sector
     lines.append(f"sectors that pass the L1 cache: {_number(passed)} bytes, {_number(passed / max(moved, 1))}×")
     return lines
+
+
+def _peaks_of_architecture(it: Findings, kernel: KernelExplanation) -> list[str]:
+    """The peaks of a target for which no board is listed."""
+    one = it.target.hardware.multiprocessor
+    kinds = [kind for kind in kernel.counts.operations_of_type if one.peak(kind)]
+    if not kinds:
+        return ["the peaks of this target are not known"]
+    rates = ", ".join(f"{_number(one.peak(kind))} operations of {kind}" for kind in kinds)
+    return [f"no board of this target is known; a multiprocessor completes at most {rates} per cycle"]
+
+
+def _unit(kind: str) -> str:
+    return "TFLOP/s" if "float" in kind else "TOP/s"
 
 
 def _number(value: float) -> str:

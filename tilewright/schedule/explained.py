@@ -30,7 +30,9 @@ class Explained:
         tilewright.explain.explanation.Explanation
             As text: the loops with the region that each computes, and for each kernel its work per thread, buffers,
             accesses with their sectors and bank conflicts, guards with their reasons, occupancy with what limits it,
-            and its place under the roofline. As a value: the same numbers.
+            and its place under the roofline, by the peak of each type. On a CPU: the vector and the order in memory of
+            each access, the bytes that each loop touches with the cache that holds them, and its operations per byte.
+            As a value: the same numbers.
 
         Raises
         ------

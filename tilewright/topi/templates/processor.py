@@ -7,9 +7,18 @@ from functools import cache
 
 from ...codegen.llvm.compile import host_processor
 from ...core.architectures import x86_hardware
+from ...core.hardware import Hardware
 from ...core.target import Target
 from ...runtime.device import cpu
 from .workload import sum_dtype
+
+
+def processor_of(target: Target) -> Hardware:
+    """Return the processor that code for a target runs on; of a target that names none, this machine's."""
+    if target.kind == "llvm" and "mcpu" not in dict(target.labels) and "mattr" not in dict(target.labels):
+        here = host_processor()
+        return x86_hardware(here.cpu, here.features)
+    return target.hardware
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,8 @@ class VectorRegisters:
 
     @staticmethod
     def of(target: Target) -> VectorRegisters:
-        """Return those of a target's processor; where it names none, of the one that the program is built on."""
-        row = target.hardware
-        if target.kind == "llvm" and "mcpu" not in dict(target.labels) and "mattr" not in dict(target.labels):
-            here = host_processor()
-            row = x86_hardware(here.cpu, here.features)
+        """Return those of a target's processor, as `processor_of` tells."""
+        row = processor_of(target)
         lanes = row.vector_bytes // 4
         return VectorRegisters(row.multiprocessor.registers // lanes, row.vector_bytes)
 
