@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import tilewright as tw
 from tilewright.core.errors import UserError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from tests.functional import random_layers  # noqa: E402  # needs PyTorch
+from tests.functional.drawn_layers import draw  # noqa: E402  # beside those that need PyTorch
+from tests.functional.random_layers import judged  # noqa: E402  # needs PyTorch
 
 F = torch.nn.functional
 ON = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -46,7 +48,7 @@ def test_channels_last_memory_is_used_and_returned_without_a_copy(
     rank = len(shape) - 2
     x = channels_last(*(shape if batched else shape[1:]), rank=rank, on=on)
     arguments = [x] if weight is None else [x, torch.randn(weight, device=on)]
-    wanted = theirs(*arguments, **options)
+    wanted = theirs(*[a.double() for a in arguments], **options).float()  # PyTorch rounds float32 to TF32 on GPUs
     copies: list[Any] = []
     whole = torch.Tensor.contiguous
     monkeypatch.setattr(torch.Tensor, "contiguous", lambda a: a if a.is_contiguous() else copies.append(a) or whole(a))
@@ -98,6 +100,19 @@ def test_pytorchs_kernel_computes_images_without_a_batch(height: int, on: str) -
     torch.testing.assert_close(tw.conv1d(line.t(), taps, padding=1, layout="NWC"), wanted.t(), rtol=2e-2, atol=0.3)
 
 
+@pytest.mark.parametrize("layout", ["NCW", "NWC"])
+def test_pytorchs_own_check_of_operators(layout: str) -> None:
+    """The check compares, among others, the strides of results with those of shape inference."""
+    import_module("tilewright.functional.torch_operator")  # registers them
+    x = channels_last(2, 8, 20, rank=1).requires_grad_()
+    x = x if layout == "NCW" else x.detach().transpose(1, 2).requires_grad_()
+    for weight, groups in ((torch.randn(8, 1, 3, requires_grad=True), 8), (torch.randn(16, 8, 3), 1)):
+        given = (x, weight, None, None, "conv1d", [1], [0, 0], [1], groups, "", layout, [0])
+        torch.library.opcheck(torch.ops.tilewright.convolution, given)
+        given = (x[0].detach(), *given[1:])
+        torch.library.opcheck(torch.ops.tilewright.convolution, given, test_utils=("test_schema", "test_faketensor"))
+
+
 def test_modules_keep_channels_last_memory() -> None:
     x = channels_last(2, 8, 20, rank=1)
     module = tw.nn.Conv1d(8, 8, 3, groups=8)
@@ -110,8 +125,8 @@ def test_modules_keep_channels_last_memory() -> None:
 def test_random_layers_in_random_memory(first: int) -> None:
     """A few of the layers of `python -m tests.functional.random_layers`."""
     for number in range(first, first + 20):
-        layer = random_layers.draw(1, number)
-        wrong = random_layers.judged(layer)
+        layer = draw(1, number)
+        wrong = judged(layer)
         assert not wrong, f"{layer}: {wrong}"
 
 
@@ -120,8 +135,8 @@ def test_random_layers_in_random_memory_on_a_gpu(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     wrong = {}
     for number in range(100):
-        layer = random_layers.draw(2, number, "cuda")
-        if found := random_layers.judged(layer, "cuda"):
+        layer = draw(2, number, "cuda")
+        if found := judged(layer, "cuda"):
             wrong[str(layer)] = found
     assert not wrong, wrong
 
