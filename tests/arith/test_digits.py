@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -75,3 +76,18 @@ def test_what_does_not_cancel_stays_as_it_is():
     p = found["p"]
     for kept in (tir.floordiv(p, 14) * 1792 + p, tir.floormod(p, 14) * 64, p * 3 + 1):
         assert cancel_digits(kept, facts) is kept
+
+
+def test_digits_of_variables_without_bounds_end() -> None:
+    """Of an index that might not fit its type, no multiple of the divisor is taken out, so the quotient stays."""
+    a, b, c, d = (te.var(name) for name in "abcd")
+    flat = ((a * 2 + b) * 2 + c) * 2 + d
+    for place in (1, 2, 3):
+        digit = flat
+        for _ in range(place):
+            digit = tir.floordiv(digit, 2)
+        digit = tir.floormod(digit, 2)
+        simpler = simplify(digit, EMPTY)
+        for values in itertools.product(range(2), repeat=4):
+            bits = dict(zip((a, b, c, d), values, strict=True))
+            assert evaluate(simpler, bits) == evaluate(digit, bits)

@@ -241,8 +241,16 @@ def digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
             step = parts.step
             return digits(parts.major, low // step, high // step, facts)
         if any(k in (low, -low) for k in base.terms.values()):
-            return remainder(quotient(base, low, facts), high // low, facts)
+            opened = quotient(base, low, facts)
+            if not _is_quotient(opened, base, low, facts):
+                return remainder(opened, high // low, facts)
     return _split_atom(_shortened(base, high, facts), low, high, facts)
+
+
+def _is_quotient(form: Affine, base: Affine, low: int, facts: Facts) -> bool:
+    """Whether a form is nothing but `base // low`: a term that is divisible stays in it if the rest may not fit."""
+    held = facts.splits.get(next(iter(form.terms))) if len(form.terms) == 1 and not form.const else None
+    return held is not None and not held.high and held.low == low and held.base.key() == base.key()
 
 
 def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
