@@ -56,3 +56,21 @@ def test_code_is_dropped_with_what_holds_it(monkeypatch, machine_code):
     held, _ = linker.link("dropped", machine_code[:1], {}, [])
     del held
     assert len(dropped) == 1
+
+
+def test_code_outlives_the_session_that_linked_it(monkeypatch, machine_code):
+    """A session of LLVM's linker keeps memory for each library, so that sessions follow each other."""
+    monkeypatch.setattr(orc, "LINKS_OF_A_SESSION", 2)
+    linker = orc.linker()
+    assert linker is not None
+    sessions = []
+    held = []
+    for number in range(7):
+        held.append(linker.link(f"session.{number}", machine_code[:1], {}, [machine_code[1]]))
+        sessions.append(linker._jit)
+        if number % 2:
+            del held[0]
+    assert len(set(sessions)) >= 2
+    assert [sessions.count(jit) for jit in dict.fromkeys(sessions)][:1] == [2]
+    for _, found in held:
+        assert ctypes.string_at(found[machine_code[1]], 4) != b"\0" * 4

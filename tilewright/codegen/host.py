@@ -54,7 +54,8 @@ from .names import Names
 HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
-        *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large too_many overlap strided beyond".split(),
+        *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large too_many overlap apart".split(),
+        *"strided beyond".split(),
         *"scalar misaligned returned element cleared noted reported allocate truncdiv truncmod packed as_array".split(),
         *"floordiv floormod quotient".split(),
         *"min max int float bool range type main".split(),

@@ -212,11 +212,20 @@ class ArgumentChecks:
 
     def _overlaps(self) -> None:
         """Check that outputs share no memory with other arguments: the code relies on it (`__restrict__`)."""
+        if len(self.buffers) > MOST_IN_PAIRS:
+            spans = ((self.names(p), position, p in self.written) for position, p in self.buffers)
+            listed = ", ".join(f"({name}.start, {name}.end, {at}, {written})" for name, at, written in spans)
+            self.line(f"apart({listed})")
+            return
         for i, (position, p) in enumerate(self.buffers):
             for other, q in self.buffers[:i]:
                 if p in self.written or q in self.written:
                     a, b = self.names(q), self.names(p)
                     self.line(f"if {a}.start < {b}.end and {b}.start < {a}.end: overlap({other}, {position})")
+
+
+MOST_IN_PAIRS = 12
+"""Arguments that are compared pair by pair, in code of their own; more are sorted."""
 
 
 def _is_static(p: Buffer) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,8 @@ def launches(stmt: Stmt) -> Iterator[Launch]:
 def kernels_of(function: Function, names: Names) -> tuple[Kernel, ...]:
     """The kernels of a finished function, one for each launch, under names that nobody else has."""
     distinct = dict.fromkeys(launches(function.body))
-    return tuple(_describe(launch, names.fresh(launch.name), function) for launch in distinct)
+    places = {p: i for i, p in enumerate(function.params)}
+    return tuple(_describe(launch, names.fresh(launch.name), places) for launch in distinct)
 
 
 def called_in(functions: tuple[Function, ...]) -> frozenset[str]:
@@ -103,7 +104,7 @@ def called_in(functions: tuple[Function, ...]) -> frozenset[str]:
     return frozenset(called_function(call) for call in found)
 
 
-def _describe(launch: Launch, name: str, function: Function) -> Kernel:
+def _describe(launch: Launch, name: str, places: Mapping[Param, int]) -> Kernel:
     loaded: dict[Buffer, None] = {}
     stored: dict[Buffer, None] = {}
     allocated: dict[Buffer, None] = {}
@@ -131,10 +132,10 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
             warpgroups |= at.atom.by_warpgroup
     outside = {b: None for b in {**loaded, **stored} if b not in allocated}
     scalars = {v: None for v in used if v not in bound}
-    params: dict[Param, None] = {p: None for p in function.params if p in outside}
-    params.update((b, None) for b in outside)
-    params.update((p, None) for p in function.params if p in scalars)
-    params.update((v, None) for v in scalars)
+    params: dict[Param, None] = {}
+    for group in (outside, scalars):  # those of the function in its order, then others
+        params |= dict.fromkeys(sorted((p for p in group if p in places), key=places.__getitem__))
+        params |= dict.fromkeys(group)
     extents = {tag: extent for tag, _, extent in launch.threads}
     return Kernel(
         name,

@@ -7,6 +7,7 @@ loop's body. Buffers are multi-dimensional and as large as the region that is ne
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,7 +77,8 @@ class _Builder:
         self.assertions: list[Assertion] = []
         self.tensors = {buffer: tensor for tensor, buffer in binds.items()}
         self.params = tuple(self._param(arg, i) for i, arg in enumerate(args))
-        twice = next((p for i, p in enumerate(self.params) if any(p is other for other in self.params[:i])), None)
+        times = Counter(map(id, self.params))
+        twice = next((p for p in self.params if times[id(p)] > 1), None)
         if twice is not None:
             raise UserError(f"argument {twice.name!r} is given twice", primitive="lower", fix="name each argument once")
         shapes = (variables(*p.shape) for p in self.params if isinstance(p, Buffer))

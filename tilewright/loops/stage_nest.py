@@ -115,7 +115,8 @@ class StageNest:
     def _check_variables(self) -> None:
         """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
         known = {axis.var for axis in self.stage.roots} | {loop.var for loop in (*self.found.outer, *self.loops)}
-        known |= {end.var for found in self.builder.bounds.values() for end in found.ends}
+        ends = (self.builder.bounds[i].ends for i in {self.stage.id, *(loop.stage for loop in self.found.outer)})
+        known |= {end.var for each in ends for end in each}
         extents = (self.found.ranges[loop.axis].extent for loop in self.loops)
         for var in variables(*self.found.body, *(extent for extent in extents if not isinstance(extent, IntImm))):
             if var not in known and var not in self.builder.sizes:

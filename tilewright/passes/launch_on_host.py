@@ -6,6 +6,9 @@
 Large storage at the head of the function stays outside of the launch: the runtime then keeps it from call to
 call, where the kernel would have to get it from the system, page by page, each time.
 
+A long row of loops becomes several launches, since the time of LLVM's passes grows with the square of the number of
+loops of a function.
+
 Host code calls packed functions. What stands around such a call is host code too, and what stands beside it becomes
 launches of its own:
 
@@ -24,6 +27,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import IntImm
 from ..expr.traverse import post_order
+from ..loops import uses
 from ..loops.calls import is_packed
 from ..loops.nodes import (
     Allocate,
@@ -55,12 +59,45 @@ def launch_on_host(function: Function, target: Target, options: Options) -> Func
     while isinstance(body, Allocate):
         (outside if _is_large(body.buffer, stack) else inside).append(body.buffer)
         body = body.body
+    parts = _runs_of_loops(body)
+    used = [uses.read(part) | uses.written(part) for part in parts]
     for buffer in reversed(inside):
-        body = Allocate(buffer, body)
-    made: Stmt = Launch(f"{function.name}_kernel", (), body, 0, False)
+        users = [i for i, found in enumerate(used) if any(b.memory is buffer.memory for b in found)]
+        if len(users) > 1:
+            outside.append(buffer)
+        for i in users[: len(users) == 1]:
+            parts[i] = Allocate(buffer, parts[i])
+    names = [f"{function.name}_kernel" + (f"_{i}" if i else "") for i in range(len(parts))]
+    made = seq(*(Launch(name, (), part, 0, False) for name, part in zip(names, parts, strict=True)))
     for buffer in reversed(outside):
-        made = Allocate(buffer, made)
+        made = _allocated_by_host(buffer, made)
     return function.with_body(made)
+
+
+MOST_LOOPS_OF_A_LAUNCH = 128
+"""Loops beside each other in one launch."""
+
+
+def _runs_of_loops(body: Stmt) -> list[Stmt]:
+    """The statement as parts with at most so many loops beside each other."""
+    runs: list[list[Stmt]] = [[]]
+    loops = 0
+    for stmt in body.stmts if isinstance(body, Seq) else (body,):
+        loops += isinstance(stmt, For)
+        if loops > MOST_LOOPS_OF_A_LAUNCH:
+            runs.append([])
+            loops = 1
+        runs[-1].append(stmt)
+    return [seq(*run) for run in runs]
+
+
+def _allocated_by_host(buffer: Buffer, body: Stmt) -> Stmt:
+    """`body` within the allocation of a buffer in the memory that host code has."""
+    if buffer.scope is MemoryScope.GLOBAL:
+        return Allocate(buffer, body)
+    shared = copy(buffer)
+    shared.scope = MemoryScope.GLOBAL
+    return Allocate(shared, with_buffer(body, buffer, shared))
 
 
 def _calls_packed(stmt: Stmt) -> bool:
@@ -86,12 +123,7 @@ class _Parts:
             parts = ([self.host(part) for part in run] if called else [self.host(seq(*run))] for called, run in groups)
             return seq(*(part for group in parts for part in group))
         if isinstance(stmt, Allocate):
-            buffer, body = stmt.buffer, stmt.body
-            if buffer.scope is not MemoryScope.GLOBAL:  # the memory that host code has
-                shared = copy(buffer)
-                shared.scope = MemoryScope.GLOBAL
-                buffer, body = shared, with_buffer(body, buffer, shared)
-            return Allocate(buffer, self.host(body))
+            return _allocated_by_host(stmt.buffer, self.host(stmt.body))
         if isinstance(stmt, For):
             return For(stmt.var, stmt.min, stmt.extent, LoopKind.SERIAL, None, stmt.pragmas, self.host(stmt.body))
         return map_statements(stmt, self.host)

@@ -237,6 +237,16 @@ class Complaints:
             fix="give each result an array of its own: the kernels rely on it",
         )
 
+    def apart(self, *spans: tuple[int, int, int, bool]) -> None:
+        """Check that memory that is written is not shared: (start, end, position, whether it is written) of each."""
+        last = last_written = (0, 0)  # the largest end so far, and whose it is
+        for start, end, position, written in sorted(span for span in spans if span[0] < span[1]):
+            before, other = last if written else last_written
+            if start < before:
+                self.overlap(min(other, position), max(other, position))
+            last = max(last, (end, position))
+            last_written = max(last_written, (end, position)) if written else last_written
+
     def misaligned(self, array: NDArray, position: int) -> NoReturn:
         """Memory that vector accesses cannot use."""
         raise UserError(

@@ -20,6 +20,8 @@ KNOWN = ("0.50.",)
 _OBJECT, _PROCESS = 2, 3
 """Kinds of what is linked: an object file, and a library; the one without a name is the process."""
 _FAILED = b"LLVM gives no reason"
+LINKS_OF_A_SESSION = 256
+"""Links after which a new session begins: a session keeps 10 KiB for each library, also when its code is unloaded."""
 
 
 class _Element(ctypes.Structure):
@@ -57,14 +59,20 @@ class Linker:
         self._free = library.LLVMPY_DisposeString
         self._free.argtypes, self._free.restype = (pointer,), None
         self._lock = new_reentrant_lock()  # linking may collect garbage, and with it code that is unloaded
-        create = library.LLVMPY_CreateLLJITCompiler
-        create.argtypes, create.restype = (pointer, ctypes.c_bool, ctypes.c_bool, error), pointer
+        self._create, self._end = library.LLVMPY_CreateLLJITCompiler, library.LLVMPY_LLJITDispose
+        self._create.argtypes, self._create.restype = (pointer, ctypes.c_bool, ctypes.c_bool, error), pointer
+        self._end.argtypes, self._end.restype = (pointer,), None
         library.LLVMPY_InitializeNativeTarget()
         library.LLVMPY_InitializeNativeAsmPrinter()
+        self._jit, self._links = self._session(), 0
+
+    def _session(self) -> int:
+        """A new LLJIT; it lives until it is ended here and its last library is dropped."""
         said = ctypes.c_void_p()
-        self._jit = create(None, False, True, ctypes.byref(said))
-        if not self._jit:
+        made: int | None = self._create(None, False, True, ctypes.byref(said))
+        if not made:
             raise OSError(self._text(said))
+        return made
 
     def link(
         self, name: str, objects: Sequence[bytes], imports: Mapping[str, int], symbols: Sequence[str]
@@ -76,6 +84,10 @@ class Linker:
         wanted = (_Symbol * len(symbols))(*(_Symbol(symbol.encode(), 0) for symbol in symbols))
         said = ctypes.c_void_p()
         with self._lock:
+            if self._links >= LINKS_OF_A_SESSION:
+                before, self._jit, self._links = self._jit, self._session(), 0
+                self._end(before)
+            self._links += 1
             tracker = self._link(
                 self._jit, name.encode(), elements, len(elements), given, len(given), wanted, len(wanted),
                 ctypes.byref(said),

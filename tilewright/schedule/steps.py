@@ -70,6 +70,8 @@ class References:
     def __init__(self) -> None:
         self.threads: list[IterVar] = []
         self._places: dict[int, _Places] = {}
+        self._last = -1
+        """The stage that was referred to last: the axes that follow it are mostly its own."""
 
     def encode(self, schedule: Schedule, value: Any) -> Any:
         """A JSON value for an argument."""
@@ -78,6 +80,7 @@ class References:
         if isinstance(value, (list, tuple)):
             return [self.encode(schedule, v) for v in value]
         if isinstance(value, Stage):
+            self._last = value.id
             return {"stage": value.id}
         if isinstance(value, Tensor):
             if value.op not in schedule.stage_of:
@@ -136,10 +139,11 @@ class References:
             number = known[0] if known else len(self.threads) - 1
             extent = None if axis.dom is None else self.encode(schedule, axis.dom.extent)
             return {"thread": number, "tag": axis.thread_tag, "name": axis.name, "extent": extent}
-        for stage in schedule.in_order():
-            place = self._places_of(stage).of.get(axis)
+        for number in (self._last, *schedule.order):
+            stage = schedule.stages.get(number)
+            place = None if stage is None else self._places_of(stage).of.get(axis)
             if place is not None:
-                return {"axis": [stage.id, place]}
+                return {"axis": [number, place]}
         return {"axis": None, "name": axis.name}
 
     def _places_of(self, stage: Stage) -> _Places:

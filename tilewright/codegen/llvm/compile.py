@@ -172,7 +172,7 @@ def optimised_ir(source: str, machine: Processor) -> str:
 
 
 MOST_BLOCKS = 4096
-"""Largest number of basic blocks that LLVM optimises: the time of some passes grows with its square."""
+"""Largest number of basic blocks of a function that LLVM optimises: the time of some passes grows with its square."""
 
 MOST_INSTRUCTIONS = 4096
 """Largest block of a module that LLVM vectorizes: the time of that grows with its square as well."""
@@ -183,9 +183,9 @@ MOST_IN_A_BLOCK = 8_192
 
 def _optimised(source: str, machine: Processor) -> tuple[Any, Any]:
     llvm = binding()
-    blocks = source.split(":\n")  # each block begins with its label
-    longest = max(block.count("\n") for block in blocks)
-    if len(blocks) > MOST_BLOCKS or longest > MOST_IN_A_BLOCK:
+    functions = [text.split(":\n") for text in source.split("\ndefine ")]  # each block begins with its label
+    longest = max(block.count("\n") for blocks in functions for block in blocks)
+    if max(map(len, functions)) > MOST_BLOCKS or longest > MOST_IN_A_BLOCK:
         machine = replace(machine, level=0)
     try:
         module = llvm.parse_assembly(source)
@@ -197,8 +197,21 @@ def _optimised(source: str, machine: Processor) -> tuple[Any, Any]:
     options = llvm.create_pipeline_tuning_options(speed_level=machine.level)
     options.loop_vectorization = options.slp_vectorization = machine.level > 1 and longest <= MOST_INSTRUCTIONS
     passes = llvm.create_pass_builder(target, options)
-    passes.getModulePassManager().run(module, passes)
+    manager = passes.getModulePassManager()
+    manager.run(module, passes)
+    _dispose(manager)
     return module, target
+
+
+def _dispose(manager: Any) -> None:
+    """Free a pass manager and what its passes keep, 70 KiB for a small module.
+
+    A manager of llvmlite inherits the `_dispose` that does nothing before its own one, so nothing else frees it.
+    """
+    llvm = binding()
+    if type(manager)._dispose is llvm.ffi.ObjectRef._dispose:
+        llvm.newpassmanagers.NewPassManager._dispose(manager)
+    manager.close()
 
 
 def _target_machine(machine: Processor) -> Any:

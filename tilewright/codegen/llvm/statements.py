@@ -43,6 +43,9 @@ from .types import LLVMValue, immediate, memory_type, value_type
 from .unrolling import unroll_hint
 from .writer import FunctionWriter, ModuleWriter
 
+MOST_INLINED = 16
+"""Arguments of a function that LLVM may inline."""
+
 STACK_BYTES = 64 * 1024
 """Bytes of scratch memory that one function keeps on the stack: the rest, and unknown sizes, go to the heap."""
 ONE = LLVMValue("i64", "1")
@@ -118,7 +121,9 @@ class BodyWriter:
     def _finish(self) -> None:
         self.memory.order()
         self.out.give("i32 0")
-        head = f"define internal i32 @{self.name}({', '.join(self.arguments)}) #0"
+        # Inlined, each access would list all other pointers as unrelated: memory and time grow with the square.
+        once = "noinline " if len(self.arguments) > MOST_INLINED else ""
+        head = f"define internal i32 @{self.name}({', '.join(self.arguments)}) {once}#0"
         self.module.functions.append(self.out.text(head))
 
     # Statements
