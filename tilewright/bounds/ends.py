@@ -19,14 +19,14 @@ from .nest import Loop
 from .value import Bounds, ReadEnd
 
 
-def reduction_ranges(stage: Stage, body: Sequence[Expr]) -> tuple[dict[IterVar, Range], tuple[ReadEnd, ...]]:
-    """The range of each reduction axis that has one, and the ends among them that are read."""
+def ranges_of_loops(stage: Stage, body: Sequence[Expr]) -> tuple[dict[IterVar, Range], tuple[ReadEnd, ...]]:
+    """The ranges of the reduction axes, or of the loops of a script, and the ends among them that are read."""
     first = body[0] if body else None
-    if not isinstance(first, Reduce):
-        return {axis: axis.dom for axis in stage.op.reduce_axis if axis.dom is not None}, ()
+    axes = stage.op.loop_axes[len(stage.op.axis) if body else 0 :]
+    spans = first.ranges() if isinstance(first, Reduce) else tuple(axis.dom for axis in axes)
     found: list[ReadEnd] = []
     ranges: dict[IterVar, Range] = {}
-    for axis, span in zip(first.axes, first.ranges(), strict=True):
+    for axis, span in zip(axes, spans, strict=True):
         if span is None:
             continue
         ends = []

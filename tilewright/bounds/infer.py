@@ -23,7 +23,7 @@ from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand, running_loops
-from .ends import as_read, hidden_ends, reduction_ranges
+from .ends import as_read, hidden_ends, ranges_of_loops
 from .nest import Loop, axes_of_threads, axis_values, outer_loops
 from .reads import check_reads
 from .value import Bounds as Bounds
@@ -93,9 +93,9 @@ def _bounds_of(
         needed = demand(stage, scope, outer, consumers, loads, hidden_ends(bounds, outer))
     data = () if isinstance(stage.op, ExternOp) else stage.op.axis  # the loops of a statement are not dimensions
     ranges = {axis: part.range for axis, part in zip(data, needed, strict=True)}
-    reduced, ends = reduction_ranges(stage, body)
+    known, ends = ranges_of_loops(stage, body)
     for axis in (*stage.op.loop_axes[len(data) :], *(a for a in stage.leaves if a.thread is not None)):
-        dom = reduced.get(axis, axis.dom)
+        dom = known.get(axis, axis.dom)
         if dom is None:
             raise UserError(
                 f"the reduction axis {axis.name!r} of stage {stage.name!r} has no range",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..expr.nodes import Call, Load
 from ..expr.traverse import rewrite
 from .calls import ARRAY, addresses, array_of
-from .nodes import Buffer, Stmt, Store
+from .nodes import Buffer, Store
+
+T = TypeVar("T")
 
 
-def with_buffers(stmt: Stmt, theirs: Mapping[Buffer, Buffer]) -> Stmt:
-    """`stmt` with each buffer that is a key of `theirs` replaced by its value."""
+def with_buffers(stmt: T, theirs: Mapping[Buffer, Buffer]) -> T:
+    """A statement or an expression with each buffer that is a key of `theirs` replaced by its value."""
 
     def replaced(node: Any) -> Any:
         if isinstance(node, Load) and node.source in theirs:
@@ -24,5 +26,5 @@ def with_buffers(stmt: Stmt, theirs: Mapping[Buffer, Buffer]) -> Stmt:
             return array_of(address.buffer)
         return node
 
-    made: Stmt = rewrite(stmt, replaced)
+    made: T = rewrite(stmt, replaced)
     return made

@@ -275,7 +275,7 @@ class _Builder:
             return self._around(found, own_loops(found.stage), bound, made)
         first = len(self.assertions)
         self.assertions += [Assertion(*assertion) for assertion in op.assertions]
-        return ScriptNest(self, found, renumbered(made, first), op).statement(bound)
+        return ScriptNest(self, found, renumbered(made, first), op, theirs).statement(bound)
 
     def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt:
         """`body` behind the stages that are computed at the loop `axis`, within their allocations."""

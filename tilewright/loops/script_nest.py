@@ -23,7 +23,8 @@ from ..expr.traverse import post_order, substitute, variables
 from ..schedule.legality import script_nest
 from ..tensor.axis import IterVar
 from ..tensor.script import LoopNest, ScriptOp
-from .nodes import REPORT, Evaluate, For, If, Let, Stmt, map_statements
+from .buffers import with_buffers
+from .nodes import REPORT, Buffer, Evaluate, For, If, Let, Stmt, map_statements
 from .stage_nest import NestContext, one_loop
 
 
@@ -61,10 +62,19 @@ def _chain(stmt: For, axes: Mapping[Var, IterVar]) -> list[For]:
 class ScriptNest:
     """Builds the statement of a script's stage, from one on the buffers of the function."""
 
-    def __init__(self, builder: NestContext, found: StageBounds, statement: Stmt, op: ScriptOp) -> None:
+    def __init__(
+        self,
+        builder: NestContext,
+        found: StageBounds,
+        statement: Stmt,
+        op: ScriptOp,
+        theirs: Mapping[Buffer, Buffer],
+    ) -> None:
         self.builder = builder
         self.found = found
         self.op = op
+        self.theirs = theirs
+        """The function's buffers for those of the script."""
         self.written = statement
         self.values = axis_values(found.stage, found.ranges)
         self.loops = own_loops(found.stage)
@@ -113,6 +123,9 @@ class ScriptNest:
         for loop, outside, inside in reversed(list(zip(loops, around, around[1:], strict=False))):
             body = self.builder.producers(self.found.stage.id, loop.axis, inside, body)
             body = one_loop(self.found, loop, loop.var, body, outside)
+        for end in self.found.ends:
+            if any(end.depth == self.loops.index(loop) for loop in loops):
+                body = Let(end.var, with_buffers(end.value, self.theirs), body)
         return body
 
     def _guards(self, number: int) -> Sequence[Expr]:

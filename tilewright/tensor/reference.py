@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..expr.nodes import Expr, Var
 from .axis import IterVar
 from .extern import ExternOp
 from .reduction import Reduce
+from .reference_terms import Terms, no_range
 from .scan import ScanOp
 from .script import ScriptOp
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
@@ -150,9 +152,7 @@ def _axes(graph: _Graph, axes: Sequence[IterVar], rank: int) -> dict[Var, np.nda
 
 def _span(graph: _Graph, axis: IterVar) -> tuple[int, int]:
     if axis.dom is None:
-        raise UserError(
-            f"the axis {axis.name!r} has no range", primitive="reference", fix="give it one: te.Range(0, n)"
-        )
+        raise no_range(axis)
     return graph.size(axis.dom.min), graph.size(axis.dom.extent)
 
 
@@ -165,8 +165,8 @@ def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, .
     """The values of a reduction: a stretch of the reduction's points at a time, each combined pairwise, in order."""
     rank = len(shape) + 1
     data = _axes(graph, op.axis, rank)
-    spans = [_span(graph, axis) for axis in reduce.axes]
-    extents = tuple(max(0, extent) for _, extent in spans)
+    terms = Terms(reduce, data, partial(_Body, graph))
+    extents = terms.extents
     total = math.prod(extents)
     step = max(1, AT_ONCE // max(1, math.prod(shape)))
     start = _Body(graph, data)
@@ -174,11 +174,9 @@ def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, .
     neutral = [start.value(e) for e in reduce.combiner.identity]
     for first in range(0, total, step):
         points = np.unravel_index(np.arange(first, min(total, first + step)), extents)
-        env = dict(data)
-        for axis, (low, _), at in zip(reduce.axes, spans, points, strict=True):
-            env[axis.var] = (low + at).astype(axis.var.dtype.numpy).reshape([1] * (rank - 1) + [-1])
+        env, inside = terms.at(points)
         body = _Body(graph, env)
-        kept = body.value(reduce.condition)
+        kept = np.logical_and(inside, body.value(reduce.condition, inside))
         wide = (*shape, len(points[0]))
         sources = [
             np.broadcast_to(np.where(kept, body.value(e, kept), zero), wide)

@@ -24,7 +24,7 @@ from ...tensor.axis import IterVar
 from ...tensor.extern import ExternOp
 from ...tensor.script import ScriptOp
 from ...tensor.tag_scope import tagged
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import Tensor, extents
 from .source import Source
 from .statements import Reader, Written
 from .words import WORDS, python_words
@@ -128,7 +128,7 @@ class Script:
         parts = ExternOp(
             self.source.name,
             tuple(inputs),
-            tuple(buffer.shape for buffer in outputs),
+            tuple(extents(buffer.shape, "hybrid.script", buffer.name) for buffer in outputs),
             tuple(buffer.dtype for buffer in outputs),
             statement,
             tuple(buffers),

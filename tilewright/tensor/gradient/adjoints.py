@@ -19,7 +19,7 @@ from ...expr.nodes import Expr, Load, Var
 from ...expr.operators import add, all_of, as_expr, cast, const, equal, if_then_else, multiply
 from ...expr.traverse import post_order, substitute
 from ..axis import AxisKind, IterVar, Range
-from ..reduction import CommReducer, Reduce, ends_of
+from ..reduction import CommReducer, Reduce
 from ..reduction import sum as sum_of
 from ..tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute, topological
 from .derivative import Part, derivative
@@ -256,10 +256,10 @@ def _declared(
     unknowns: dict[Var, Range],
 ) -> Tensor:
     """A `te.compute` over `indices`: the sum over the unknowns that are left of `factor`, where its conditions hold."""
-    left = {var: IterVar(var.name, span, AxisKind.REDUCE) for var, span in solution.free.items()}
+    left = _open_axes(solution, AxisKind.REDUCE)
     renamed: dict[Any, Expr] = {var: axis.var for var, axis in left.items()}
     values = {var: substitute(e, renamed) for var, e in solution.values.items()} | renamed
-    conditions = [substitute(c, renamed) for c in solution.conditions]
+    conditions = [substitute(c, values) for c in solution.conditions]
     facts = EMPTY.bind_all({a.var: (_range(a).min, _range(a).extent) for a in (*indices, *left.values())})
     if keep is not n.TRUE:
         conditions.append(substitute(keep, values))
@@ -293,12 +293,14 @@ def _through_combiner(op: ComputeOp, body: Reduce, adjoint: Adjoint, load: Load,
         equations += [Equation(axis.var, p.var) for axis, p in zip(op.axis, prefix, strict=True)]
     solution = solve(equations, unknowns, {axis.var: _range(axis) for axis in indices})
     # The slopes: over the elements that are read and the axes that are left open.
-    open_axes = {var: IterVar(var.name, span, AxisKind.DATA) for var, span in solution.free.items()}
-    inner = {axis.var: IterVar(axis.name, axis.dom, AxisKind.REDUCE) for axis in body.axes}
-    names: dict[Any, Expr] = {var: a.var for var, a in (*open_axes.items(), *inner.items())}
+    open_axes = _open_axes(solution, AxisKind.DATA)
+    names: dict[Any, Expr] = {var: a.var for var, a in open_axes.items()}
+    solved = {var: substitute(e, names) for var, e in solution.values.items()} | names
+    inner = _moved_axes(body, solved)
+    names |= {var: a.var for var, a in inner.items()}
     values = {var: substitute(e, names) for var, e in solution.values.items()} | names
     hits = [equal(substitute(i, values), cast(i.dtype, axis.var)) for i, axis in rest]
-    inside = [substitute(c, names) for c in solution.conditions]
+    inside = [substitute(c, values) for c in solution.conditions]
     sources = [substitute(e, values) for e in body.source]
     source_slopes = [_under([*inside, *hits], slope, e, values) for slope, e in zip(slopes, body.source, strict=True)]
     if inside:
@@ -306,9 +308,9 @@ def _through_combiner(op: ComputeOp, body: Reduce, adjoint: Adjoint, load: Load,
     combiner = _with_slopes(body.combiner)
     axes, keep = tuple(inner.values()), substitute(body.condition, values)
     count = len(sources)
-    reductions = tuple(
-        Reduce(combiner, (*sources, *source_slopes), axes, keep, k, (), ends_of(axes)) for k in range(2 * count)
-    )
+    spans = [axis.dom for axis in axes if axis.dom is not None]
+    ends = tuple(end for span in spans for end in (span.min, span.extent)) if len(spans) == len(axes) else ()
+    reductions = tuple(Reduce(combiner, (*sources, *source_slopes), axes, keep, k, (), ends) for k in range(2 * count))
     data = (*(indices if adjoint.tensor is None else at), *open_axes.values())
     own_axes, bodies = _fresh(data, reductions)
     slope_op = ComputeOp(f"{read.name}.slope", tuple(own_axes), bodies)
@@ -322,6 +324,29 @@ def _through_combiner(op: ComputeOp, body: Reduce, adjoint: Adjoint, load: Load,
     back = {axis.var: var for var, axis in open_axes.items()}
     final = Solution({}, [substitute(c, back) for c in inside], solution.free)
     return _declared(read, indices, substitute(factor, back), n.TRUE, final, unknowns)
+
+
+def _open_axes(solution: Solution, kind: AxisKind) -> dict[Var, IterVar]:
+    """Axes for the unknowns that the equations leave open, with their ranges in terms of each other and of the rest."""
+    made: dict[Var, IterVar] = {}
+    for var, span in solution.free.items():
+        names = {old: axis.var for old, axis in made.items()}
+        values = {old: substitute(e, names) for old, e in solution.values.items()} | names
+        made[var] = IterVar(var.name, _moved(span, values), kind)
+    return made
+
+
+def _moved_axes(body: Reduce, values: dict[Any, Expr]) -> dict[Var, IterVar]:
+    """Axes like those of a reduction, with their ranges where other axes have these values."""
+    made: dict[Var, IterVar] = {}
+    for axis, span in zip(body.axes, body.ranges(), strict=True):
+        there = values | {old: new.var for old, new in made.items()}
+        made[axis.var] = IterVar(axis.name, None if span is None else _moved(span, there), AxisKind.REDUCE)
+    return made
+
+
+def _moved(span: Range, values: dict[Any, Expr]) -> Range:
+    return Range.from_min_extent(substitute(span.min, values), substitute(span.extent, values))
 
 
 def _fresh(data: Sequence[IterVar], bodies: tuple[Expr, ...]) -> tuple[list[IterVar], tuple[Expr, ...]]:
