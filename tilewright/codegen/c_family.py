@@ -13,6 +13,7 @@ from ..core.hardware import MemoryScope
 from ..core.text import remark
 from ..expr import nodes as n
 from ..expr import operators as op
+from ..expr.traverse import loads
 from ..loops.nodes import (
     Allocate,
     Await,
@@ -213,6 +214,9 @@ class KernelWriter:
         write_sequence(self, s.stmts)
 
     def _for(self, s: For) -> None:
+        if (named := with_named_range(s)) is not s:
+            self._stmt(named)
+            return
         if write_copy_loop(self, s):
             return
         if self.dialect.has_matrix_instructions and (write_product_loop(self, s) or write_lasting_sums(self, s)):
@@ -334,6 +338,17 @@ class KernelWriter:
             self._line(f"{self._access(s.buffer, index)} = {self.expr.stored(s.value, s.buffer.dtype)};")
         else:
             self.vectors.store(s, index)
+
+
+def with_named_range(s: For) -> Stmt:
+    """The loop with names for the ends of its range that are read: C reads the end again in each iteration."""
+    if not loads(s.min, s.extent):
+        return s
+    low, extent = (n.Var(f"{s.var.name}.{name}", e.dtype) for name, e in (("start", s.min), ("extent", s.extent)))
+    fixed = not loads(s.min)
+    loop = For(s.var, s.min if fixed else low, extent, s.kind, s.thread, s.pragmas, s.body)
+    made: Stmt = Let(extent, s.extent, loop)
+    return made if fixed else Let(low, s.min, made)
 
 
 _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {

@@ -16,7 +16,7 @@ from ...loops.nodes import AddressOf, Allocate, Barrier, Buffer, For, Function, 
 from ..abi import CompiledProgram, KernelAbi
 from ..arrays import note_of
 from ..c_compiler import CSource, c_compiler, compile_c, merged
-from ..c_family import KernelWriter
+from ..c_family import KernelWriter, with_named_range
 from ..exported.device_calls import ARITHMETIC
 from ..exported.host_c import HostEntry
 from ..exported.linker import compiled
@@ -139,6 +139,9 @@ class _Writer(KernelWriter):
         return []  # each where it is allocated: a thread of the CPU runs a whole block
 
     def _for(self, s: For) -> None:
+        if (named := with_named_range(s)) is not s:
+            self._stmt(named)
+            return
         if s.kind is LoopKind.PARALLEL:
             self._line("#pragma omp parallel for")
         elif s.kind is LoopKind.UNROLLED:
