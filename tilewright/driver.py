@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .bounds.infer import Bounds, infer_bounds
-from .core.errors import UserError, warn_caller
+from .core.errors import UserError, remark
 from .core.forking import not_while_forking
 from .core.options import Options
 from .core.recursion import deep
@@ -86,8 +86,8 @@ class _Recipe:
         around = PassContext.current().options  # as for finishing passes: those of the build, not those of `lower`
         refined = scheduled if target is None else refine(self.schedule, self.bounds, target, around)
         crowded = () if target is None else register_remarks(self.schedule, refined.bounds, target, self.steps)
-        for remark in (*refined.remarks, *crowded):
-            warn_caller(remark, UserWarning)
+        for each in (*refined.remarks, *crowded):
+            remark(each)
         nest = self.nest(refined.bounds, target is not None)
         if refined.by:
             records.append(PassRecord(", ".join(refined.by), time.perf_counter() - start, nest))

@@ -7,7 +7,8 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from .text import printable
@@ -46,6 +47,29 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(others):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(printable(message), category, stacklevel=depth)
+
+
+_remarks: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
+
+
+@contextlib.contextmanager
+def keeping_remarks() -> Iterator[list[str]]:
+    """Collect remarks on schedules, in a list, for a caller that did not write these schedules."""
+    kept: list[str] = []
+    token = _remarks.set(kept)
+    try:
+        yield kept
+    finally:
+        _remarks.reset(token)
+
+
+def remark(message: str) -> None:
+    """Warn the caller of how a schedule is built, or keep it where remarks are collected."""
+    kept = _remarks.get()
+    if kept is None:
+        warn_caller(message, UserWarning)
+    else:
+        kept.append(message)
 
 
 class TVMError(RuntimeError):

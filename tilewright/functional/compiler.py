@@ -6,14 +6,15 @@ configuration that suits most sizes. If a library's own kernel was measured to b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.llvm.binding import PARALLEL_FOR
-from ..core.errors import UserError
+from ..core.errors import UserError, keeping_remarks
 from ..core.target import Target
 from ..driver import build
 from ..runtime.program import resolve_target
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ..tune.space.config import Config
 
 _TARGETS = {"cuda": "cuda", "cpu": "llvm"}
+_ALTERNATIVES = 6
+"""Selections that are tried in place of one whose threads spill."""
 _SUITS = 1.3
 """How many times as long as its own choice a strategy's model may expect the configuration of a near layer to take. It
 expected more of 17 of 53 layers on an H200, which ran at 0.78 of the speed of that choice; others at 1.04.
@@ -40,12 +43,30 @@ Activation = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Selection:
-    """A template with a configuration for a workload, and the origin of the configuration."""
+    """A template with a configuration for a workload, and the origin of the configuration.
+
+    `measured` says that it was the fastest for this very layer.
+    """
 
     template: PackagedTemplate[Any]
     workload: Convolution
     config: Config
     why: str
+    measured: bool = False
+
+
+@dataclass
+class KernelNotes:
+    """What the compiler says of a kernel: bytes that a thread spills to memory, and remarks on its schedule."""
+
+    spilled: int = 0
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The notes as one line for users."""
+        spills = [f"a thread spills {self.spilled} bytes to memory"] if self.spilled else []
+        return "; ".join([*(each.splitlines()[0] for each in self.remarks), *spills])
 
 
 def make(
@@ -73,7 +94,7 @@ def make(
             return Decision(THEIRS, why=faster), None
     usual = candidate(problem, target)
     try:
-        made = described(usual), compiled(usual, target, epilogue)
+        made = without_spills(usual, lambda: _others(problem, usual, target), target, epilogue)
         if close:
             tuning = import_module(f"{__package__}.tuning")
             made = tuning.compared(problem, on, *made)
@@ -82,6 +103,48 @@ def make(
         if activation is not None:
             raise
         return _otherwise(problem, usual, target, epilogue, rival, refused)
+
+
+def without_spills(
+    first: Selection, others: Callable[[], Iterable[Selection]], target: Target, epilogue: Epilogue
+) -> tuple[Decision, Executable]:
+    """Compile the first selection whose threads spill nothing; `first` if that was measured, or if all spill."""
+    made: list[tuple[Decision, Executable]] = []
+    for found in chain((first,), islice(_lazily(others), _ALTERNATIVES)):
+        notes = KernelNotes()
+        try:
+            program = compiled(found, target, epilogue, notes)
+        except UserError:
+            if not made:
+                raise
+            continue
+        made.append((described(found)._replace(remark=notes.text), program))
+        if first.measured or not notes.spilled:
+            return made[-1]
+    return made[0]
+
+
+def _lazily(others: Callable[[], Iterable[Selection]]) -> Iterator[Selection]:
+    yield from others()
+
+
+def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
+    """Selections beside `first`: what models expect to be nearly as fast, by its own strategy, then by others."""
+    why = "the choice of the model whose threads keep all in registers"
+    strategy, workload = first.template.strategy(target), first.workload
+    space = strategy.space(workload)
+    near = [space.get(index) for index in strategy.likely(workload, space, _ALTERNATIVES)]
+    usual = first.template.first(workload.args, target)
+    if strategy.expected is not None:
+        most = _SUITS * strategy.expected(workload, usual).cycles
+        near = [each for each in near if strategy.expected(workload, each).cycles <= most]
+    for config in [usual, *near]:
+        if config.index != first.config.index:
+            yield Selection(first.template, workload, config, why)
+    able, workload = strategies_of(problem, target)
+    for template in reversed(able):
+        if template is not first.template:
+            yield Selection(template, workload, template.first(workload.args, target), why)
 
 
 def _otherwise(
@@ -125,10 +188,14 @@ def _choice_in_words(choice: Choice) -> str:
     return "/".join(map(str, data)) if isinstance(data, list) else str(data)
 
 
-def compiled(found: Selection, target: Target, epilogue: Epilogue) -> Executable:
-    """The kernel of a candidate."""
-    schedule, args = found.template.program(found.config, found.workload, target, epilogue)
-    program = build(schedule, args, target, name=found.workload.name).program
+def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: KernelNotes | None = None) -> Executable:
+    """The kernel of a candidate; what the compiler says of it goes into `notes`, for the schedule is not the user's."""
+    with keeping_remarks() as remarks:
+        schedule, args = found.template.program(found.config, found.workload, target, epilogue)
+        program = build(schedule, args, target, name=found.workload.name).program
+    if notes is not None:
+        notes.remarks = tuple(remarks)
+        notes.spilled = max((used.spill_store_bytes for used in program.resources.values()), default=0)
     return executable(program, parallel=PARALLEL_FOR in program.source)
 
 
@@ -217,7 +284,7 @@ def recorded(
     template, found = min(there, key=lambda pair: (pair[1].away, pair[1].seconds))
     if found.away and not _suits(template, workload, found.config, target):
         return None
-    return Selection(template, workload, found.config, found.why)
+    return Selection(template, workload, found.config, found.why, measured=not found.away)
 
 
 def _suits(template: PackagedTemplate[Any], workload: Convolution, config: Config, target: Target) -> bool:

@@ -108,6 +108,7 @@ def _lines(checked: Signature, plan: Plan, rival: str) -> list[str]:
         size = f"{count}, the last one of grid {launch.grid} and block {launch.block}"
         lines += [f"runs:    {choice.template}, {size}" if plan.on.kind == "cuda" else f"runs:    {choice.template}"]
         lines += [f"config:  {choice.config}", f"because: {choice.why}"]
+        lines += [f"remark:  {choice.remark}"] if choice.remark else []
         lines += [f"tf32:    {_TF32[choice.template]}"] if choice.template in _TF32 else []
     if choice.seconds:
         other = f", {rival} {choice.rival_seconds * 1e6:.2f} µs" if choice.rival_seconds else ""

@@ -46,6 +46,8 @@ class Decision(NamedTuple):
         Whether Ctrl-C ended the search before its time.
     config_index : int, optional
         The place of the configuration in the space of the template.
+    remark : str
+        What the compiler remarks on our kernel, such as sums that do not fit into registers.
     """
 
     how: str
@@ -57,6 +59,7 @@ class Decision(NamedTuple):
     tuned: int = 0
     interrupted: bool = False
     config_index: int | None = None
+    remark: str = ""
 
 
 class Plan(NamedTuple):

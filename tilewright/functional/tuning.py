@@ -13,7 +13,7 @@ from ..tune.records.format import mean_cost
 from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.run import SearchOptions
-from .compiler import Selection, candidate, compiled, described, strategies_of
+from .compiler import KernelNotes, Selection, candidate, compiled, described, strategies_of
 from .plans import OURS, THEIRS, Decision
 
 if TYPE_CHECKING:
@@ -61,8 +61,11 @@ def tuned(
     if found.best is None and found.interrupted:
         raise KeyboardInterrupt
     best, seconds, interrupted = found.best or start, found.seconds, found.interrupted
-    program = compiled(best, target, epilogue)
-    choice = described(best)._replace(tuned=found.trials, seconds=0.0 if seconds == float("inf") else seconds)
+    notes = KernelNotes()
+    program = compiled(best, target, epilogue, notes)
+    choice = described(best)._replace(
+        remark=notes.text, tuned=found.trials, seconds=0.0 if seconds == float("inf") else seconds
+    )
     if rival and not problem.activation.startswith("custom:"):
         try:
             choice, program = compared(problem, on, choice, program)
