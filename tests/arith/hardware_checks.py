@@ -66,33 +66,34 @@ def _sets(case: Case, analyzer: Analyzer, evaluation: Evaluation) -> None:
             _same(case, evaluation, defined & limit.defined, holds, f"is in {held} for {domains}")
 
 
-def _domains(case: Case) -> list[dict[n.Var, IntervalSet]]:
-    """Sets for both variables, and for each of them alone."""
+def _domains(case: Case) -> list[dict[n.Var, IntervalSet] | None]:
+    """The ranges that the analyzer knows, sets for both variables, and for each of them alone."""
     sets = {
         var: IntervalSet(*(n.IntImm(end, var.dtype) for end in case.spans.get(var, (lo, hi))))
         for var, lo, hi in ((v, v.dtype.min_value, v.dtype.max_value) for v in case.names)
     }
-    return [sets, *({var: held} for var, held in sets.items())]
+    return [None, sets, *({var: held} for var, held in sets.items())]
 
 
 def _deduced(case: Case) -> None:
-    """The values that `deduce_bound` finds for each variable, whatever the other one is."""
+    """The values that `deduce_bound` finds for each variable, whatever the other one is, and in terms of it."""
+    if case.condition is not None:
+        return
     for target, other in (case.names, case.names[::-1]):
-        if case.condition is not None:
-            return
-        held = arith.deduce_bound(target, case.expr, {}, {other: _domains(case)[0][other]})
-        if held.is_nothing():
-            continue
-        evaluation = Case(case.expr, case.names, {v: s for v, s in case.spans.items() if v is other}, None, case.values)
-        run = evaluation.evaluation()
-        keep = np.ones(run.count, bool)
-        for side, end in enumerate((held.min_value, held.max_value)):
-            if end is not NO_END[side]:
-                limit = run(end)
-                values, ends = run.env[target].astype(object), limit.value.astype(object)
-                keep &= np.asarray(values <= ends if side else values >= ends, bool)
+        spans = {var: span for var, span in case.spans.items() if var is other}
+        run = Case(case.expr, case.names, spans, None, case.values).evaluation()
         value, defined = run(case.expr)
-        _same(case, run, defined & keep, value, f"holds for {target.name} in {held}")
+        low, high = spans.get(other, (other.dtype.min_value, other.dtype.max_value))
+        known = {other: IntervalSet(n.IntImm(low, other.dtype), n.IntImm(high, other.dtype))}
+        for relaxed in (known, {}):
+            held = arith.deduce_bound(target, case.expr, known, relaxed)
+            keep = np.full(run.count, not held.is_nothing())
+            for side, end in enumerate(() if held.is_nothing() else (held.min_value, held.max_value)):
+                if end is not NO_END[side]:
+                    limit = run(end)  # an end that overflows says nothing
+                    values, ends = run.env[target].astype(object), limit.value.astype(object)
+                    keep &= limit.defined & np.asarray(values <= ends if side else values >= ends, bool)
+            _same(case, run, defined & keep, value, f"holds for {target.name} in {held} of {relaxed}")
 
 
 def _same(case: Case, evaluation: Evaluation, defined: Any, right: Any, what: str) -> None:

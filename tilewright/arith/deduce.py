@@ -176,7 +176,7 @@ class _Search:
         if not positive and not prove(factor < const(0, factor.dtype), self.facts):
             return None
         up = greater if positive else not greater
-        whole = floordiv(value, factor)
+        whole = exactly(floordiv, value, factor)
         if up and not prove(floormod(value, factor).equal(0), self.facts):
             whole = exactly(add, whole, 1)
         return simplify(whole), up

@@ -59,7 +59,7 @@ def _coefficients(e: Expr, variables: Sequence[Var]) -> Coefficients | None:
 
 
 def exactly(compute: Any, a: Expr, b: Expr | int) -> Expr:
-    """A sum, difference or product of ends; OverflowError for constants whose result does not fit their type."""
+    """Compute an end of two others; OverflowError for constants whose result does not fit their type."""
     other = b.value if isinstance(b, IntImm) else b
     if isinstance(a, IntImm) and isinstance(other, int):
         value = _EXACT[compute](a.value, other)
@@ -68,7 +68,12 @@ def exactly(compute: Any, a: Expr, b: Expr | int) -> Expr:
     return made
 
 
-_EXACT: dict[Any, Any] = {add: operator.add, subtract: operator.sub, multiply: operator.mul}
+_EXACT: dict[Any, Any] = {
+    add: operator.add,
+    subtract: operator.sub,
+    multiply: operator.mul,
+    floordiv: operator.floordiv,
+}
 
 
 def detect_linear_equation(expr: Any, var_list: Any) -> list[Expr]:
