@@ -10,6 +10,7 @@ from tests.cli.test_tune import tune
 from tilewright.autotvm.record import load_from_file
 from tilewright.cli.many import read
 from tilewright.core.errors import UserError
+from tilewright.core.target import Target
 
 LAYERS = """
 # two layers
@@ -37,6 +38,13 @@ def test_a_file_of_workloads(tmp_path: Path) -> None:
     assert set(workloads) == {"topi/conv1d", "topi/depthwise"}
 
 
+def test_a_line_is_searched_by_all_strategies_or_those_that_it_names(tmp_path: Path) -> None:
+    file = tmp_path / "layers.txt"
+    file.write_text("conv2d --shape 1x16x5x5\nconv2d --shape 1x16x5x5 --strategy general")
+    names = [[task.name for task in line.tasks(Target("llvm"))] for line in read(file)]
+    assert names == [["topi/conv2d.direct", "topi/conv2d"], ["topi/conv2d"]]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -48,6 +56,7 @@ def test_a_file_of_workloads(tmp_path: Path) -> None:
         ("conv1d --shape 9 --times 0", r"layers\.txt:1: --times '0' is not a positive number"),
         ("conv1d --shape 9 --times ²", r"layers\.txt:1: --times '²' is not a positive number"),
         ("conv1d '", r"layers\.txt:1: No closing quotation"),
+        ("conv2d --shape 1x4x5x5 --strategy gem", r"layers\.txt:1: --strategy: 'gem' is not a strategy of conv2d"),
     ],
 )
 def test_what_is_no_workload_is_said_with_its_line(tmp_path: Path, text: str, said: str) -> None:

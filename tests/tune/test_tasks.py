@@ -154,6 +154,7 @@ TASK = fakes.add_task(4096)
         ({"budget": 0}, r"budget=0 is not a duration"),
         ({"trials": 0}, r"trials=0 is not a number of trials"),
         ({"weights": [1, 2]}, r"weights=\[1, 2\] are not 1 positive numbers"),
+        ({"layers": [1, 2]}, r"layers=\[1, 2\] are not the numbers of 1 tasks' layers"),
     ],
 )
 def test_what_makes_no_session_is_said(given: dict[str, Any], said: str) -> None:
