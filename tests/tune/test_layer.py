@@ -162,6 +162,22 @@ def test_patience_counts_the_trials_of_all_strategies() -> None:
     assert all(20 <= run.tally.done < 20 + 2 * SLICE for run in many.runs), "layers of one strategy each"
 
 
+@pytest.mark.parametrize(("processes", "largest"), [(1, SLICE), (16, 32)])
+def test_a_strategy_that_is_chosen_again_keeps_all_builders_busy(processes: int, largest: int) -> None:
+    batches: list[int] = []
+
+    class Batches(Layer):
+        def measure_all(self, given: Any) -> Iterator[Any]:
+            for jobs in given:
+                batches.append(len(jobs))
+                yield from self.measure(jobs)
+
+    search(Batches(lambda name, _: 300 * MICRO if name != "gemm" else None), 120, processes=processes, confirm=0)
+    assert batches[:2] == [3, SLICE], "the defaults, then a slice of one strategy"
+    assert max(batches) == largest
+    assert sum(batches) == 120
+
+
 def test_ctrl_c_keeps_the_best_of_all_strategies(caplog: pytest.LogCaptureFixture) -> None:
     def judge(name: str, index: int) -> None:
         if len(measurer.asked) == 20:

@@ -18,6 +18,8 @@ from .prefilter import Prefilter
 from .run import Measurer, Run
 from .trials import Trial
 
+_LARGEST_SLICE = 32
+
 
 class CampaignDisplay(Protocol):
     """What shows the progress of a campaign."""
@@ -113,17 +115,24 @@ class Campaign:
         """Yield the defaults of rival strategies, then a slice of one task after another."""
         if opening := self._opening():
             yield opening
+        last, size = None, SLICE
         while not self._late and self._room > 0:
             self._end_stale_layers()
             number = choose(self.shares)
             if number is None:
                 return
+            # A task that is chosen again gets a larger slice, which keeps more processes building.
+            size = min(2 * size, self._most_together(number)) if number == last else SLICE
+            last = number
             self.runs[number].learn()
-            jobs = self._slice(number, SLICE)
+            jobs = self._slice(number, size)
             if jobs:
                 yield jobs
             else:
                 self.shares[number].over = True
+
+    def _most_together(self, number: int) -> int:
+        return max(SLICE, min(2 * self.runs[number].options.processes, _LARGEST_SLICE))
 
     def _opening(self) -> list[Job]:
         """The default configuration of each strategy that has rivals."""
@@ -156,7 +165,7 @@ class Campaign:
 
     @property
     def _room(self) -> int:
-        return SLICE if self.trials is None else self.trials - self._given
+        return _LARGEST_SLICE if self.trials is None else self.trials - self._given
 
     def _hear(self, job: Job, outcome: Outcome) -> None:
         number, key = job.key
