@@ -16,7 +16,7 @@ JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1
 # Each process takes a stretch of the tests, so that what a file sets up is set up once, and helps others at the end.
 XDIST := -n $(JOBS) --maxprocesses 8 --dist worksteal
 PYTEST_ARGS ?=
-# Of fuzz and fuzz-api: how many random cases or hostile calls, and which ones.
+# Of fuzz, fuzz-api and fuzz-layers: how many random cases, hostile calls or layers, and which ones.
 N ?= 2000
 SEED ?= 1
 
@@ -37,7 +37,7 @@ FUZZ_ARGS ?=
 # Of fuzz-properties: how many examples of each property (some properties take a multiple of it).
 EXAMPLES ?= 600
 
-.PHONY: help demo test test-slow test-torch test-matrix fuzz fuzz-properties fuzz-api check test-gpu bench release clean setup
+.PHONY: help demo test test-slow test-torch test-matrix fuzz fuzz-properties fuzz-api fuzz-layers check test-gpu bench release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -77,6 +77,9 @@ fuzz-api: $(READY) ## run N hostile calls of the public API, N/10 command lines,
 	@$(BIN)/python -m tests.hostile modules --count $$(( ($(N) + 39) / 40 )) --seed $(SEED)
 	@if [[ -f tests/hostile/logs.py ]]; then \
 	    $(BIN)/python -m tests.hostile.logs --count $$(( ($(N) + 9) / 10 )) --seed $(SEED); fi
+
+fuzz-layers: ## compare N random layers in random memory orders with PyTorch, by PYTHON_TORCH; SEED=... picks others
+	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m tests.functional.random_layers --count $(N) --seed $(SEED)
 
 check: $(READY) ## lint, formatting, types, and who may import whom
 	@$(BIN)/ruff check .
