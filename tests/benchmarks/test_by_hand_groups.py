@@ -44,7 +44,11 @@ def test_what_is_left_out_is_left_out() -> None:
 
 
 @emulates
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: "-".join(map(str, form)))
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(form, marks=pytest.mark.slow if number % 3 else ()) for number, form in enumerate(FORMS)],
+    ids=lambda form: "-".join(map(str, form)),
+)
 def test_it_is_right_on_the_emulated_device(form: tuple[int, ...]) -> None:
     made = small(form, cg=8 if form[1] % 2 else 4)
     assert made.is_possible

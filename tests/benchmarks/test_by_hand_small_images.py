@@ -9,6 +9,7 @@ import pytest
 
 import tilewright as tw
 from benchmarks.by_hand_small_images import LAYERS, LOADS, STORES, Variant, compiled, kind_of, layer, variants
+from tests.covering import each_value
 from tests.emulator.device import emulation
 from tests.emulator.marks import emulates
 from tests.topi.test_direct import EPILOGUES, check, problem
@@ -17,8 +18,7 @@ from tilewright.topi.templates import Depthwise
 SMALL = Depthwise.of((4, 16, 14, 14), 3, stride=2), Depthwise.of((4, 16, 7, 7), 5, dtype="float16")
 
 
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize(("load", "store"), each_value(LOADS, STORES))
 def test_every_kind_compiles(load: str, store: str) -> None:
     for name in ("mbv2-b128-dw576x14s2", "b128-dw768x7-k7"):
         of = layer(name, "float16")
@@ -28,11 +28,17 @@ def test_every_kind_compiles(load: str, store: str) -> None:
 
 
 @emulates
-@pytest.mark.parametrize("store", [store for store in STORES if store != "bulk"])
-@pytest.mark.parametrize(("load", "copies"), [("load", 1), ("cp.async", 1), ("cp.async", 2), ("cp.async", 3)])
-@pytest.mark.parametrize("of", SMALL, ids=["stride 2", "float16"])
-def test_the_source_computes_it(of: Depthwise, load: str, copies: int, store: str) -> None:
+@pytest.mark.parametrize(
+    ("of", "how", "store"),
+    each_value(
+        SMALL,
+        [("load", 1), ("cp.async", 1), ("cp.async", 2), ("cp.async", 3)],
+        [store for store in STORES if store != "bulk"],
+    ),
+)
+def test_the_source_computes_it(of: Depthwise, how: tuple[str, int], store: str) -> None:
     """All but bulk copies, which the emulator does not have."""
+    load, copies = how
     rows, columns = {1: (7, 7), 2: (7, 1), 3: (1, 1)}[copies]
     computed(
         of, Variant(16 if rows == columns == 7 else 8, copies if copies < 3 else 4, rows, columns, copies, load, store)

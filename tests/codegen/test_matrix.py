@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.matmul import Tiling, product
 from tests.codegen.warp import Warp, fragment_d
+from tests.covering import each_pair
 from tests.passes.running import finish
 from tilewright import intrin, te
 from tilewright.codegen.matrix_fragments import extent_range
@@ -204,11 +205,13 @@ TYPES = {"float16": "float16", "tf32": "float32", "bf16x6": "float32", "int8": "
 
 
 @pytest.mark.filterwarnings("ignore:.* lanes of .* want one bank")
-@pytest.mark.parametrize("atom", TYPES)
-@pytest.mark.parametrize("padding", [None, (8, 4), (4, 1), (16, 2)])
-@pytest.mark.parametrize(("outer", "inner"), [(2, 16), (4, 8), (8, 4), (16, 2), (8, 12), (4, 24)])
-def test_terms_of_two_dimensions_lie_anywhere(atom: str, outer: int, inner: int, padding: Any) -> None:
+@pytest.mark.parametrize(
+    ("atom", "padding", "terms"),
+    each_pair(TYPES, [None, (8, 4), (4, 1), (16, 2)], [(2, 16), (4, 8), (8, 4), (16, 2), (8, 12), (4, 24)]),
+)
+def test_terms_of_two_dimensions_lie_anywhere(atom: str, padding: Any, terms: tuple[int, int]) -> None:
     """Between the outer ones lie all rows, or what pads the inner ones: pieces of 16 bytes begin and end there."""
+    outer, inner = terms
     dtype, between = TYPES[atom], padding is None
     r, c = te.reduce_axis((0, outer), "r"), te.reduce_axis((0, inner), "c")
     k = te.reduce_axis((0, 2), "k")

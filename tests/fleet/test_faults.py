@@ -1,4 +1,4 @@
-"""Four workers of a `LocalCluster` with every kind of fault: each candidate gets one outcome, and runs once."""
+"""Three workers of a `LocalCluster` with every kind of fault: each candidate gets one outcome, and runs once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ pytest.importorskip("distributed")
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Four workers."""
-    with cluster(tmp_path_factory.mktemp("fleet"), 4) as made:
+    """Three workers."""
+    with cluster(tmp_path_factory.mktemp("fleet"), 3) as made:
         yield made
 
 
 FAULTS = ["crashes", "loops", "wrong", "exits", "build crashes", "build raises"]
 
 
-def test_what_faults_do_to_a_fleet_of_four(fleet: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_faults_do_to_a_fleet(fleet: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Candidates that crash, hang, compute something else and end their worker; a worker that is killed; one of another
     version that joins late."""
     tally = tmp_path / "tally"

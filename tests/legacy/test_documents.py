@@ -20,6 +20,7 @@ def run(script: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.optimised  # its kernels run longer than PoCL optimises
 @pytest.mark.parametrize("target", DEVICES)
 def test_the_conv1d_document(target: str) -> None:
     out = run("conv1d_document.py", target)

@@ -13,6 +13,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 @pytest.mark.opencl
+@pytest.mark.optimised  # they run longer than PoCL optimises
 @pytest.mark.parametrize(
     ("name", "steps"),
     [

@@ -50,6 +50,15 @@ def cases(*ladders: Ladder) -> list[object]:
     ]
 
 
+def alternating(*ladders: Ladder) -> list[object]:
+    """As `cases`; of each ladder, every other rung is slow, and of the next ladder the others are."""
+    return [
+        pytest.param(*case.values, id=case.id, marks=pytest.mark.slow if (number + first) % 2 else ())
+        for first, ladder in enumerate(ladders)
+        for number, case in enumerate(cases(ladder))  # type: ignore[attr-defined]
+    ]
+
+
 def expected(ladder: Ladder, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The answer in float64, not as the ladder itself computes it."""
     a, w = data.astype("float64"), weight.astype("float64")
@@ -84,7 +93,7 @@ def on_device(kind: str, ladder: Ladder, rung: Rung) -> None:
 
 
 @pytest.mark.opencl
-@pytest.mark.parametrize(("ladder", "rung"), cases(*DOCUMENTS, *AWKWARD))
+@pytest.mark.parametrize(("ladder", "rung"), [*cases(*DOCUMENTS), *alternating(*AWKWARD)])
 def test_on_opencl(ladder: Ladder, rung: Rung) -> None:
     on_device("opencl", ladder, rung)
 

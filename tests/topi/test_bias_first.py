@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.covering import each_pair
 from tests.emulator.device import emulated, emulation
 from tests.emulator.marks import emulates
 from tests.topi.test_direct import check, problem
@@ -81,11 +82,14 @@ def test_a_held_bias_is_read_once_outside_of_conditions(multiplier: int, activat
 
 
 @emulates
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize(("images", "weights"), [(1, "memory"), (2, "memory"), (2, "registers")])
-@pytest.mark.parametrize("store", ["straight", "together"])
-@pytest.mark.parametrize("bias", ["first", "held"])
-def test_a_bias_of_planes(bias: str, store: str, images: int, weights: str, residual: bool) -> None:
+@pytest.mark.parametrize(
+    ("bias", "store", "held", "residual"),
+    each_pair(
+        ["first", "held"], ["straight", "together"], [(1, "memory"), (2, "memory"), (2, "registers")], [False, True]
+    ),
+)
+def test_a_bias_of_planes(bias: str, store: str, held: tuple[int, str], residual: bool) -> None:
+    images, weights = held
     of = Depthwise.of((4, 6, 7, 7), 3, dtype="float16")
     wanted = {"planes": 2, "images": images, "rows": 7, "columns": 1, "copies": 1, "store": store, "weights": weights}
     run(PLANES, of, Epilogue(bias=True, residual=residual, activation="relu"), bias=bias, **wanted)

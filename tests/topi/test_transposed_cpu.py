@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.covering import each_value
 from tilewright.core.target import Target
 from tilewright.topi.templates import TRANSPOSED, Epilogue, Transposed
 
@@ -24,8 +25,7 @@ WORKLOADS = {
 }
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(("name", "layout"), each_value(WORKLOADS, ["NCHW", "NHWC"]))
 def test_results_of_every_phase(name: str, layout: str) -> None:
     workload = Transposed.of(*WORKLOADS[name], layout=layout)
     space = TRANSPOSED.task(workload, LLVM).config_space

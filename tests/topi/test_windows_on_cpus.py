@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.covering import each_pair, each_value
 from tilewright.core.target import Target
 from tilewright.topi.templates import CONV2D, DEPTHWISE, Conv2d, Depthwise, Epilogue, cheapest
 
@@ -54,16 +55,15 @@ def test_rows_of_planes(options: dict[str, Any]) -> None:
     check(program, of)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-@pytest.mark.parametrize("options", WINDOWS[1::3], ids=str)
+@pytest.mark.parametrize(("options", "dtype"), each_value(WINDOWS[1::3], ["float64", "float16", "bfloat16"]), ids=str)
 def test_rows_of_other_types(options: dict[str, Any], dtype: str) -> None:
     of = Depthwise.of(**options, dtype=dtype)
     check(built(DEPTHWISE, of), of)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("multiplier", [1, 2, 3, 4, 5, 8, 16, 32])
+@pytest.mark.parametrize(
+    ("multiplier", "stride", "dtype"), each_pair([1, 2, 3, 4, 5, 8, 16, 32], [1, 2], ["float32", "bfloat16"])
+)
 def test_channels_last_with_several_filters_each(multiplier: int, stride: int, dtype: str) -> None:
     of = Depthwise.of((1, 12, 9, 10), 5, stride, 2, multiplier=multiplier, dtype=dtype, layout="NHWC")
     program = built(DEPTHWISE, of)
@@ -109,9 +109,9 @@ def test_programs_of_long_windows_are_short(options: dict[str, Any]) -> None:
     assert str(tw.lower(schedule, args, simple_mode=True)).count("\n") < 300
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("groups", [8, 2, 1])
+@pytest.mark.parametrize(
+    ("groups", "layout", "dtype"), each_pair([8, 2, 1], ["NCHW", "NHWC"], ["float32", "bfloat16", "float64"])
+)
 def test_long_windows(groups: int, layout: str, dtype: str) -> None:
     """Taps and columns that no unrolling and no vector divides."""
     given: dict[str, Any] = {"kernel": (1, 131), "padding": (0, 7), "dtype": dtype, "layout": layout}

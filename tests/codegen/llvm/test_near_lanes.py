@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tests.covering import each_pair
 from tilewright import te
 from tilewright.codegen.vectors import lane_offsets
 from tilewright.expr import nodes as n
@@ -51,9 +52,10 @@ def picked(place: Place, lanes: int, dtype: str) -> tuple[Any, np.ndarray]:
     return tw.build(s, [A, B], "llvm"), places
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "bool", "float64"])
-@pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32])
-@pytest.mark.parametrize("name", [*NEAR, *FAR])
+@pytest.mark.parametrize(
+    ("name", "lanes", "dtype"),
+    each_pair([*NEAR, *FAR], [2, 4, 8, 16, 32], ["float32", "float16", "bfloat16", "int8", "bool", "float64"]),
+)
 def test_elements_are_those_of_numpy(name: str, lanes: int, dtype: str) -> None:
     program, places = picked({**NEAR, **FAR}[name], lanes, dtype)
     data = np.arange(places.max() + 1) * 7 % 101
