@@ -51,7 +51,8 @@ def run(script: str, **options: object) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_names_of_numpy_and_of_frameworks(name: str, instead: str) -> None:
-    with refused("", f"te.{name} is not part of Tilewright", fix=instead):
+    elsewhere = name == "softmax"  # topi.nn has it
+    with refused("", f"te has no {name!r}" if elsewhere else f"te.{name} is not part of Tilewright", fix=instead):
         getattr(te, name)
 
 

@@ -128,7 +128,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("register_object", "register_extension", "register_node", "Object", "Node"), _OBJECTS),
         **dict.fromkeys(("libinfo", "get_env", "make_node", "parser"), _OBJECTS),
         **dict.fromkeys(("node", "attrs", "TypeCode", "NodeBase"), _OBJECTS),
-        **dict.fromkeys(("rocm", "metal", "mtl", "vulkan", "vpi", "hexagon", "webgpu", "ext_dev"), _DEVICES),
+        **dict.fromkeys(("micro_dev", "opengl"), _DEVICES),
         "PassContext": "tw.transform.PassContext(config={...})",
         "instrument": _INSTRUMENTS,
         **dict.fromkeys(("datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
@@ -186,7 +186,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("nchw_pack_layout", "nchw_xc_layout"), 'a layout as text: "NCHW4c"'),
     },
     "nd": {
-        **dict.fromkeys(("rocm", "metal", "mtl", "vulkan", "vpi", "hexagon", "webgpu", "ext_dev"), _ND_DEVICES),
         "sparse": "give the parts of a sparse matrix as arrays of their own",
         "numpyasarray": "nd.array(x)",
         **{name: f"nd.array(np.{name}(shape, dtype))" for name in ("zeros", "ones")},
@@ -196,7 +195,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("build_config", "BuildConfig"), "tw.transform.PassContext(config={...})"),
     },
     "runtime": {
-        **dict.fromkeys(("String", "ShapeTuple", "container"), _PLAIN),
+        **dict.fromkeys(("String", "ShapeTuple"), _PLAIN),
         **dict.fromkeys(("Object", "ObjectGeneric"), _OBJECTS),
         "DataTypeCode": 'give types as text: "float32", "int8", "bfloat16"',
         "system_lib": "tw.runtime.load_module(path)",
@@ -327,7 +326,7 @@ def explain(holder: str, name: str, known: Iterable[str]) -> UserAttributeError 
     if not found:
         return None
     absent = f"{holder}.{name} is not part of Tilewright"
-    elsewhere = " " in holder or _path_of(found).rpartition(".")[2] == name or _home_of(name)
+    elsewhere = " " in holder or _path_of(found).rpartition(".")[2] == name
     return UserAttributeError(f"{holder} has no {name!r}" if elsewhere else absent, fix=advice(found))
 
 
