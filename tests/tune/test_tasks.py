@@ -134,6 +134,19 @@ def test_the_session_for_users(tmp_path: Path) -> None:
     assert all(after.best_flops >= before.best_flops for before, after in zip(first, second, strict=True))
 
 
+def test_a_session_that_finds_all_configurations_in_its_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = autotvm.templates.conv1d.task("llvm", shape=(2,), kernel=1)
+    size, log = task.config_space.size, tmp_path / "a.log"
+    runner = autotvm.LocalRunner(timeout=600, number=1, repeat=1, min_repeat_ms=0, cooldown_interval=0)
+    option = autotvm.measure_option(autotvm.LocalBuilder(timeout=600), runner)
+    for _ in range(2):
+        assert "0 new trials" not in caplog.text
+        autotvm.tune_tasks([task], trials=size, measure_option=option, log=log, tuner="gridsearch", confirm=0)
+    assert f"0 new trials: the log holds {size}; pass resume=False to measure them again" in caplog.messages
+
+
 TASK = fakes.add_task(4096)
 
 

@@ -13,7 +13,7 @@ from ..measure.session import MeasureSession
 from ..tune.session.budget import seconds_of
 from ..tune.session.campaign import Campaign, lines
 from ..tune.session.run import Run, SearchOptions
-from ..tune.session.show import say
+from ..tune.session.show import say, warn_of_nothing_new
 from ..tune.session.trials import Trial
 from ..tune.task import Task
 from . import callback
@@ -108,8 +108,11 @@ def tune_tasks(
         runs = [_run(task, made, session, options, called) for task, made in zip(tasks, tuners, strict=True)]
         if resume:
             _resume(runs, session, called)
-        _go(Campaign(runs, session, chosen, trials, seconds, layers), tuners)
+        campaign = Campaign(runs, session, chosen, trials, seconds, layers)
+        _go(campaign, tuners)
     say(lines(runs))
+    if not campaign.interrupted:
+        warn_of_nothing_new(*(run.tally for run in runs))
     return tuners
 
 

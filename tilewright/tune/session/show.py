@@ -137,10 +137,11 @@ def say(lines: list[str]) -> None:
         print("\n".join(lines), file=sys.stderr)
 
 
-def warn_of_nothing_new(tally: Tally) -> None:
-    """Warn that a run measured nothing because its log holds all of its trials."""
-    if tally.resumed and tally.done == tally.resumed:
-        logger.warning("0 new trials: the log holds %d; pass resume=False to measure them again", tally.resumed)
+def warn_of_nothing_new(*tallies: Tally) -> None:
+    """Warn that runs measured nothing because their log holds all of their trials."""
+    known = sum(tally.resumed for tally in tallies)
+    if known and sum(tally.done for tally in tallies) == known:
+        logger.warning("0 new trials: the log holds %d; pass resume=False to measure them again", known)
 
 
 def warn_of_nothing(tally: Tally, name: str) -> None:
