@@ -148,6 +148,7 @@ def test_comparisons(e: n.Expr, known: dict[str, int], text: str) -> None:
         (op.any_of(x >= 3, x >= 5), "3 <= x"),
         (op.any_of(k >= 16384, bx - k < 0, bx - k >= 32), "16384 <= k or bx < k or 32 <= bx - k"),
         (n.Not(op.all_of(x >= 3, y < 2)), "x < 3 or 2 <= y"),
+        (op.any_of(x <= -256, y - x >= op.minimum(y, x)), "x < -255 or T.min(y, x) <= y - x"),  # y - x may overflow
         (n.Not(n.Not(x < y)), "x < y"),
         (op.likely(x < 4), "T.likely(x < 4)"),
         (n.Call("likely", (n.LT(x, x),), BOOL), "T.bool(False)"),

@@ -15,6 +15,7 @@ from .assume import assuming, decidable, harmless
 from .engine import HANDLERS, visit
 from .facts import NEGATED, Facts, is_index
 from .prove import nonneg
+from .room import sums_have_room
 
 MOST_COMPARED = 64
 """Conditions that are compared each with each: of more, each is compared with so many, for time in proportion."""
@@ -101,7 +102,7 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
             if j == i or j in dead or other is None or form.terms.keys().isdisjoint(other.terms):
                 continue
             if _follows(other, form, facts):  # other >= 0 comes from form >= 0
-                if j > i or harmless(parts[i]):  # what comes first may guard what comes later
+                if j > i or (harmless(parts[i]) and sums_have_room(parts[i], facts)):  # what comes first may guard it
                     dead.add(j)
             elif j > i and _follows(other.scale(-1).shift(-1), form, facts):
                 return None

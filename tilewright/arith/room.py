@@ -14,6 +14,7 @@ from typing import Any
 
 from ..core.dtype import DType
 from ..expr.nodes import Add, Expr, FloorDiv, IntImm, Mul, SizeVar, Sub, Var
+from ..expr.traverse import post_order
 from .affine import Affine
 from .facts import Bound, Facts, is_index
 from .interval import bounds
@@ -22,6 +23,12 @@ from .interval import bounds
 def has_room(form: Affine, facts: Facts) -> bool:
     """Whether no partial sum of a form, in whatever order, exceeds its type."""
     return terms_have_room(form.terms.items(), form.const, form.dtype, facts)
+
+
+def sums_have_room(e: Expr, facts: Facts) -> bool:
+    """Whether nothing in an expression overflows, so that it may be evaluated under other conditions, too."""
+    sums = [at for at in post_order(e) if isinstance(at, (Add, Sub, Mul)) and is_index(at.dtype)]
+    return all(has_room(Affine.of(at), facts) for at in sums)
 
 
 def stays_within(form: Affine, original: Affine, facts: Facts) -> bool:
