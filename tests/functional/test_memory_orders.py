@@ -113,12 +113,15 @@ def test_pytorchs_own_check_of_operators(layout: str) -> None:
         torch.library.opcheck(torch.ops.tilewright.convolution, given, test_utils=("test_schema", "test_faketensor"))
 
 
-def test_modules_keep_channels_last_memory() -> None:
+def test_modules_and_accelerate_keep_channels_last_memory() -> None:
     x = channels_last(2, 8, 20, rank=1)
     module = tw.nn.Conv1d(8, 8, 3, groups=8)
     found = module(x)
     torch.testing.assert_close(found, torch.nn.Conv1d.forward(module, x), rtol=1e-4, atol=1e-4)
     assert is_channels_last(found, 1)
+    acceleration = import_module("tilewright.nn.acceleration")  # needs PyTorch
+    theirs = torch.nn.Conv1d(8, 8, 3, groups=8)
+    assert [acceleration.problem_of(theirs, a).layout for a in (x, x.contiguous())] == ["NHWC", "NCHW"]
 
 
 @pytest.mark.parametrize("first", range(0, 80, 20))
