@@ -60,7 +60,7 @@ test-torch: ## run the tests of calls on PyTorch's tensors with PyTorch's CPU wh
 	@[[ -n "$(PYTHON_TORCH)" ]] || PIP_EXTRA_INDEX_URL=$(TORCH_INDEX) \
 	    $(MAKE) --no-print-directory VENV=.venv-torch EXTRAS=opencl,cuda,torch,dev setup
 	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m pytest $(XDIST) tests/functional tests/ladder tests/benchmarks \
-	    tests/topi/test_same_padding.py $(PYTEST_ARGS)
+	    tests/topi/test_same_padding.py tests/topi/test_torch_counterparts.py $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))

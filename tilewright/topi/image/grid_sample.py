@@ -31,7 +31,7 @@ def affine_grid(data: Tensor, target_shape: Sequence[int]) -> Tensor:
     Returns
     -------
     A tensor of shape (batch, 2, height, width), or (batch, 3, depth, height, width): x, y (and z) of each place, for
-    `grid_sample`. The corners of the grid are -1 and 1.
+    `grid_sample`. The corners of the grid are -1 and 1; a dimension of one place has the centre, 0.
 
     Raises
     ------
@@ -51,8 +51,9 @@ def affine_grid(data: Tensor, target_shape: Sequence[int]) -> Tensor:
     def element(n: Any, k: Any, *place: Any) -> Expr:
         total = maps(n, k, rank)
         for d, (at, extent) in enumerate(zip(reversed(place), reversed(extents), strict=True)):
-            step = o.const(2.0 / (extent - 1) if extent > 1 else 0.0, maps.dtype)
-            total = total + maps(n, k, d) * (o.cast(maps.dtype, at) * step - 1)
+            if extent > 1:
+                step = o.const(2.0 / (extent - 1), maps.dtype)
+                total = total + maps(n, k, d) * (o.cast(maps.dtype, at) * step - 1)
         return total
 
     made: Tensor = compute((maps.shape[0], o.const(rank), *map(o.const, extents)), element, "affine_grid", "injective")

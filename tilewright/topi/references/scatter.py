@@ -61,7 +61,7 @@ def unique_python(data: np.ndarray, is_sorted: bool = True) -> list[np.ndarray]:
 
 def affine_grid_python(data: np.ndarray, target_shape: Sequence[int]) -> np.ndarray:
     """The map of (x, y, 1), or (x, y, z, 1), for places from -1 to 1"""
-    lines = [np.linspace(-1, 1, n) if n > 1 else np.array([-1.0]) for n in target_shape]
+    lines = [np.linspace(-1, 1, n) if n > 1 else np.zeros(1) for n in target_shape]
     places = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(tuple(target_shape))])
     return np.asarray(np.einsum("nkd,d...->nk...", data.astype(np.float64), places), data.dtype)
 
