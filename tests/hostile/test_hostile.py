@@ -11,8 +11,8 @@ from tests.hostile.calls import LEFT_OUT, exported, surface
 from tests.hostile.children import NoStartError, run
 from tests.hostile.commands import lines
 
-MODULES = 25
-LOGS = 100
+MODULES = 15
+LOGS = 60
 
 
 @pytest.mark.parametrize(
