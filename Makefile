@@ -26,9 +26,12 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Of test-torch: where the wheel is that brings no CUDA; or a Python that has PyTorch and pytest already.
+# Of test-torch: PyTorch's index of wheels without CUDA, or a Python that has PyTorch, expecttest and pytest already.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PYTHON_TORCH ?=
+# The index is asked once, and gets two seconds: a machine without a network would wait for minutes.
+export ASK := import signal, sys, urllib.request; signal.alarm(2); urllib.request.urlopen(sys.argv[1], timeout=2)
+PIP_ARGS ?=
 
 # Of test-matrix: --cell NAME, --whole, --list.
 MATRIX_ARGS ?=
@@ -55,12 +58,17 @@ test: $(READY) ## run the tests; those that need a GPU skip, saying so, where th
 
 test-slow: $(READY) ## run the tests that take more than ten seconds each, which `make test` leaves out
 	@$(BIN)/python -m pytest $(XDIST) -m slow $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory test-torch PYTEST_ARGS='-m "slow and torch" $(PYTEST_ARGS)'
 
-test-torch: ## run the tests of calls on PyTorch's tensors with PyTorch's CPU wheel (200 MB), or with PYTHON_TORCH=...
-	@[[ -n "$(PYTHON_TORCH)" ]] || PIP_EXTRA_INDEX_URL=$(TORCH_INDEX) \
-	    $(MAKE) --no-print-directory VENV=.venv-torch EXTRAS=opencl,cuda,torch,dev setup
-	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m pytest $(XDIST) tests/functional tests/ladder tests/benchmarks \
-	    tests/topi/test_same_padding.py tests/topi/test_torch_counterparts.py $(PYTEST_ARGS)
+# pip adds an index of its command line to its configured ones; PIP_EXTRA_INDEX_URL would replace them.
+test-torch: ## run the tests that need PyTorch, with its CPU wheel (200 MB), or with PYTHON_TORCH=...
+	@if [[ -z "$(PYTHON_TORCH)" && ! .venv-torch/.ready -nt pyproject.toml ]]; then \
+	    if $(PYTHON) -c "$$ASK" $(TORCH_INDEX)/torch/ >/dev/null 2>&1; then index='--extra-index-url $(TORCH_INDEX)'; \
+	    else index=; echo "$(TORCH_INDEX) does not answer: PyTorch comes from pip's own indexes (PyPI's has 5 GB of CUDA)"; \
+	    fi; \
+	    $(MAKE) --no-print-directory VENV=.venv-torch EXTRAS=opencl,cuda,torch-tests,dev PIP_ARGS="$$index" setup; \
+	fi
+	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m pytest $(XDIST) -m torch $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))
@@ -121,6 +129,6 @@ $(READY): pyproject.toml
 	         exit 1; }; \
 	fi
 	@echo "Installing tilewright[$(EXTRAS)] into $(VENV) (about a minute the first time)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '.[$(EXTRAS)]' \
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off $(PIP_ARGS) -e '.[$(EXTRAS)]' \
 	    | sed -un -e 's/^Collecting \([A-Za-z0-9._-]*\).*/  + \1/p' -e 's/^Installing collected packages.*/  installing .../p'
 	@touch $@

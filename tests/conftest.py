@@ -10,6 +10,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -75,6 +76,35 @@ def pytest_collection() -> Generator[None, Any, Any]:
 def _slow_too(config: pytest.Config) -> bool:
     """Return whether slow tests are asked for: by --slow, or by -m."""
     return config.getoption("--slow") or "slow" in config.option.markexpr.replace("not slow", "")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that need PyTorch: `make test-torch` runs these."""
+    module = getattr(item, "module", None)
+    reasons = [str(mark.kwargs.get("reason", "")) for mark in item.iter_markers("skipif")]
+    if hasattr(module, "torch") or any("PyTorch" in reason for reason in reasons) or _names_torch(item):
+        item.add_marker("torch")
+
+
+def _names_torch(item: pytest.Item) -> bool:
+    """Whether a test, a fixture of it, or a function of its module that it uses, names PyTorch."""
+    function, module = getattr(item, "function", None), getattr(item, "module", None)
+    fixtures = getattr(item, "_fixtureinfo", None)
+    functions = [fixture.func for found in fixtures.name2fixturedefs.values() for fixture in found] if fixtures else []
+    pending = [code for f in [function, *functions] if (code := getattr(f, "__code__", None))]
+    seen: set[CodeType] = set()
+    while pending:
+        code = pending.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        if "torch" in (*code.co_varnames, *code.co_names) or "torch" in code.co_consts:
+            return True
+        pending += [part for part in code.co_consts if isinstance(part, CodeType)]
+        used = [getattr(module, name, None) for name in code.co_names]
+        pending += [f.__code__ for f in used if isinstance(f, FunctionType)]
+    return False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -126,6 +126,8 @@ class _Window:
 
     def _by_torch(self, grad: Any, wanted: tuple[bool, bool]) -> tuple[Any, Any]:
         x, grad, weight = self._first(self.x), self._first(grad), self._flat_weight
+        if weight.device.type == "cpu":  # PyTorch 2.13 refuses some other orders, and computes wrong gradients of some
+            weight = weight.contiguous()
         even = self.before == self.after
         around = [p for b, a in zip(reversed(self.before), reversed(self.after), strict=True) for p in (b, a)]
         padding = self.before if even else [0] * self.rank
