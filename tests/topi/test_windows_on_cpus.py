@@ -93,6 +93,7 @@ LONG = [
     {"kernel": (1, 4096), "layout": "NHWC", "groups": 4},
     {"kernel": (1, 4096), "padding": (0, 2048), "layout": "NHWC", "groups": 1},
     {"kernel": (2, 1100), "padding": (0, 300), "layout": "NCHW"},
+    {"kernel": (1, 60), "stride": (1, 3), "padding": (0, 30), "layout": "NCHW"},
 ]
 
 
@@ -107,6 +108,13 @@ def test_programs_of_long_windows_are_short(options: dict[str, Any]) -> None:
     template = cheapest([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
     schedule, args = template.program(template.first(of.args, LLVM), of, LLVM, Epilogue())
     assert str(tw.lower(schedule, args, simple_mode=True)).count("\n") < 300
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_long_windows_whose_columns_lie_apart(stride: int, dtype: str) -> None:
+    of = Depthwise.of((2, 3, 1, 500), (1, 70), (1, stride), (0, 30), dtype=dtype)
+    check(built(DEPTHWISE, of), of)
 
 
 @pytest.mark.parametrize(

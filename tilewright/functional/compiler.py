@@ -142,8 +142,9 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
         if config.index != first.config.index:
             yield Selection(first.template, workload, config, why)
     able, workload = strategies_of(problem, target)
+    most_cycles = _SUITS * strategy.cost(workload)
     for template in reversed(able):
-        if template is not first.template:
+        if template is not first.template and template.strategy(target).cost(workload) <= most_cycles:
             yield Selection(template, workload, template.first(workload.args, target), why)
 
 

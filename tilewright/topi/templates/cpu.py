@@ -142,10 +142,12 @@ def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters = AVX512) ->
         lanes, several = columns, 2 if written_out else 1
         rows = min(most, 4 if columns <= (_WHOLE_ROW // 2 if apart else _WHOLE_ROW) else several)
     elif of.out_shape[2] == 1 and taps >= _LONG:
-        lanes, rows = min(_LANES[-1], registers.room(of.dtype)), 1
+        lanes, rows = 16 if apart else min(_LANES[-1], registers.room(of.dtype)), 1
     else:
         lanes, rows = min((16, 8), key=lambda n: -(-columns // n) * n), 4
     unrolled = 2 if small or (written_out and whole) else 1
+    if apart and not whole and rows == 1:  # taps share no loads, and the copies of what picks lanes take LLVM a minute
+        unrolled = 0
     read = taps <= _FEW and columns <= _WHOLE_ROW and not _passes_the_end(of) if apart else small and not whole
     stored = (any(of.padding) and not read) or sum_dtype(of.dtype) != of.dtype
     return {"tile_y": [rows], "tile_x": [lanes], "unroll_kernel": unrolled, "store_padding": stored}
