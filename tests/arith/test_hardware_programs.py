@@ -93,3 +93,16 @@ def test_sums_that_only_other_iterations_overflow(hint: str, target: str) -> Non
     np.testing.assert_array_equal(run(target, guarded, hint=hint), [2**31 - 2, 2**31 - 1, 2, 3, 4, 5, 6, 7])
     scaled = te.compute((8,), lambda i: tir.if_then_else(i < 2, tir.min(i * (2**31 - 1), 7), i))
     np.testing.assert_array_equal(run(target, scaled, hint=hint), [0, 7, 2, 3, 4, 5, 6, 7])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_index_that_was_unsigned_is_negative(target: str) -> None:
+    A = te.placeholder((16,), "int32", name="A")
+
+    def read(i: Any) -> Any:
+        below = (i.astype("uint32") - te.const(8, "uint32")).astype("int32")  # -8, -7, ...
+        return A[tir.floormod(te.const(20, "int32") - below, 7)]
+
+    a = np.arange(16, dtype="int32") * 3
+    got = run(target, te.compute((8,), read), (A, a))
+    np.testing.assert_array_equal(got, a[(20 - (np.arange(8) - 8)) % 7])

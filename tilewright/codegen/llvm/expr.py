@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...arith.rules.conversions import keeps
 from ...core.dtype import INT64, DType
 from ...core.errors import InternalError
 from ...expr import nodes as n
@@ -145,7 +146,7 @@ class ExprWriter:
                 return self.out.binary(f"{op} nsw", self.index(e.a), self.index(e.b), op)
             if isinstance(e, (n.Div, n.Mod, n.FloorDiv, n.FloorMod)) and isinstance(e.b, n.IntImm):
                 return divide(self.out, e, INT64, self.index(e.a), self.index(e.b))
-            if isinstance(e, n.Cast) and e.value.dtype.is_int and e.value.dtype.bits <= e.dtype.bits:
+            if isinstance(e, n.Cast) and keeps(e.value.dtype, e.dtype) and e.value.dtype.is_int:
                 return self.index(e.value)
         return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self.value(e), "i64")
 
