@@ -154,6 +154,19 @@ def test_elements_are_initialised_if_the_fused_reduction_is_empty(target: str) -
             np.testing.assert_array_equal(result(module, [values], (N,), "float32"), np.full(N, wanted))
 
 
+def test_fused_ranges_of_negative_length_are_empty() -> None:
+    n, m = te.var("n"), te.var("m")
+    a, r, q = te.placeholder((N, M), name="a"), te.reduce_axis((0, n), "r"), te.reduce_axis((0, m), "q")
+    b = te.compute((1,), lambda i: te.sum(a[r, q], axis=[r, q]), name="b")
+    s = te.create_schedule(b.op)
+    s[b].fuse(r, q)
+    module = build(s, [a, n, m, b], "llvm")
+    for rows, columns in ((2, 3), (-2, 3), (2, -3), (-2, -3), (0, 3)):
+        out = array(np.full(1, 7, "float32"))
+        module(array(A), rows, columns, out)
+        assert out.numpy()[0] == A[: max(rows, 0), : max(columns, 0)].sum()
+
+
 def test_argmax_of_a_range_of_values() -> None:
     def larger(x: Any, y: Any) -> Any:
         keep = x[1] >= y[1]

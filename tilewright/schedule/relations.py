@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ..core.dtype import INT32
 from ..expr.nodes import Expr, IntImm
-from ..expr.operators import add, const, floordiv, floormod, is_const, less, minimum, multiply, subtract
-from ..tensor.axis import IterVar, Range
+from ..expr.operators import add, const, floordiv, floormod, is_const, less, maximum, minimum, multiply, subtract
+from ..tensor.axis import AxisKind, IterVar, Range
 
 Simplify = Callable[[Expr], Expr]
 
@@ -140,7 +140,10 @@ class Fuse(Relation):
     def ranges_down(
         self, ranges: Mapping[IterVar, Range], fixed: Callable[[IterVar], bool], simplify: Simplify
     ) -> dict[IterVar, Range]:
-        return {self.fused: Range(simplify(exact_product(ranges[self.outer].extent, ranges[self.inner].extent)))}
+        outer, inner = ranges[self.outer].extent, ranges[self.inner].extent
+        if self.fused.kind is AxisKind.REDUCE and not (isinstance(outer, IntImm) or isinstance(inner, IntImm)):
+            outer = maximum(outer, 0)  # two arguments below 0 would have a product above it
+        return {self.fused: Range(simplify(exact_product(outer, inner)))}
 
     def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
         width = ranges[self.inner].extent
