@@ -28,6 +28,7 @@ THERE = {**vars(helpers), "torch": torch, "F": torch.nn.functional, "np": np}
 DRAWN = {**vars(torch_inputs), "itertools": itertools}
 EXACT = {"float16": 4e-3, "float32": 1e-5, "float64": 1e-10}
 LEAST_SHAPES = 20
+TARGET = "llvm -opt-level=1"  # LLVM's optimisation takes most of the time
 
 
 def test_every_operator_is_listed() -> None:
@@ -54,7 +55,7 @@ def test_operator(name: str) -> None:
     assert len(cases) >= LEAST_SHAPES
     programs: dict[str, Any] = {}
     made = []
-    with tw.target.Target("llvm"):
+    with tw.target.Target(TARGET):
         for number, (arrays, options) in enumerate(cases):
             inputs = tuple(te.placeholder(a.shape, str(DType(a.dtype)), f"A{i}") for i, a in enumerate(arrays))
             outputs = called(entry.get("here", f"{name}(*tensors)"), HERE, inputs, options)
@@ -62,7 +63,7 @@ def test_operator(name: str) -> None:
             read = [i for i, t in enumerate(inputs) if t.op in s.value.stage_of]
             programs[f"case{number}"] = s, [*(inputs[i] for i in read), *outputs]
             made.append((read, outputs))
-        module = tw.build(programs, target="llvm")
+        module = tw.build(programs, target=TARGET)
     wrong = []
     for number, ((arrays, options), (read, outputs)) in enumerate(zip(cases, made, strict=True)):
         given = tuple(torch.from_numpy(np.array(a)) for a in arrays)

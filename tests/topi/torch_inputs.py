@@ -163,6 +163,12 @@ def convolved(
         yield (np.ascontiguousarray(data), np.ascontiguousarray(weights)), options
 
 
+def undilated(source: Callable[[], Drawn]) -> Drawn:
+    """The cases of another generator, without dilation."""
+    for arrays, found in source():
+        yield arrays, {**found, "dilation": 1}
+
+
 def spread(rank: int, grouped: bool = False) -> Drawn:
     """Data and filters of transposed convolutions."""
     grid = itertools.product((1, 2, 3, 4), (1, 2, 3), (0, 1))
