@@ -79,8 +79,10 @@ def test_what_a_range_of_values_reads_is_computed_anywhere(symbolic: bool) -> No
         program.check()
 
 
-@pytest.mark.opencl
-def test_a_tile_in_shared_memory_of_a_range_of_values() -> None:
+@pytest.mark.parametrize(
+    "target", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("opencl", "cuda")]
+)
+def test_a_tile_in_shared_memory_of_a_range_of_values(target: str) -> None:
     """One block per element: its threads fetch a tile of values at a time, between barriers."""
     p = Program()
     s, stage = p.s, p.s[p.B]
@@ -91,7 +93,7 @@ def test_a_tile_in_shared_memory_of_a_range_of_values() -> None:
     s[p.P].set_scope("shared")
     s[p.P].compute_at(stage, outer)
     s[p.P].bind(s[p.P].op.axis[1], te.thread_axis("threadIdx.x"))
-    p.check("opencl")
+    p.check(target)
 
 
 REFUSED: dict[str, tuple[str, Callable[[Program], Any]]] = {

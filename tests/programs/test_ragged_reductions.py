@@ -15,7 +15,7 @@ from tilewright import te
 N, M = 7, 11
 LENGTHS = np.array([4, 0, -3, 11, 1, 6, -(2**31)])
 STARTS = np.array([3, 0, 2**31 - 1, 0, 10, 5, 2])
-TARGETS = ["llvm", "c", pytest.param("opencl", marks=pytest.mark.opencl)]
+TARGETS = ["llvm", "c", *(pytest.param(gpu, marks=getattr(pytest.mark, gpu)) for gpu in ("opencl", "cuda"))]
 
 rng = np.random.default_rng(0)
 A = rng.integers(-4, 5, (N, M)).astype("float32")
@@ -234,12 +234,17 @@ def test_sums_of_ranges_that_are_read(target: str) -> None:
             case.check(target, SCHEDULES[name], name)
 
 
-@pytest.mark.slow
-@pytest.mark.opencl
-def test_every_schedule_on_a_grid() -> None:
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("opencl", marks=[pytest.mark.slow, pytest.mark.opencl]),
+        pytest.param("cuda", marks=pytest.mark.cuda),
+    ],
+)
+def test_every_schedule_on_a_grid(target: str) -> None:
     for case in (sums(), windows(), nests()):
         for name, schedule in SCHEDULES.items():
-            case.check("opencl", schedule, name)
+            case.check(target, schedule, name)
 
 
 @pytest.mark.parametrize("target", TARGETS)

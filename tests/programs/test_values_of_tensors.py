@@ -16,7 +16,7 @@ from tilewright import te, tir
 from tilewright.tensor.reference import reference
 
 N, M = 6, 9
-TARGETS = ["llvm", "c", pytest.param("opencl", marks=pytest.mark.opencl)]
+TARGETS = ["llvm", "c", *(pytest.param(gpu, marks=getattr(pytest.mark, gpu)) for gpu in ("opencl", "cuda"))]
 A = np.random.default_rng(0).integers(-3, 4, (N, M)).astype("float32")
 L = np.array([3, 0, -2, 9, 1, 5], "int32")
 COUNTS = L.clip(0)
