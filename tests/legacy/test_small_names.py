@@ -54,3 +54,9 @@ def test_softmax_of_old_scripts(fast: bool) -> None:
     made = topi.nn.softmax_common(x, 1, fast)
     assert tuple(map(int, made.shape)) == (2, 3)
     assert np.dtype(str(made.dtype)) == np.float32
+
+
+def test_the_words_of_hybrid_scripts_are_listed() -> None:
+    from tilewright.te.hybrid.runtime import HYBRID_GLOBALS  # type: ignore[import-not-found]
+
+    assert {"output_tensor", "allocate", "const_range", "bind", "sigmoid", "float32"} <= HYBRID_GLOBALS.keys()

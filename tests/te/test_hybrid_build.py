@@ -84,6 +84,25 @@ def test_files(tmp_path: Path) -> None:
         again.load(str(tmp_path / "empty.py"))
 
 
+def test_a_triangle_of_loops() -> None:
+    """The largest values of both variables do not meet: no access is refused for their sum."""
+
+    @te.hybrid.script
+    def triangle(b: Any) -> Any:
+        c = output_tensor((10, 10), "float32")  # type: ignore[name-defined]  # noqa: F821
+        for i in range(10):
+            for j in range(i, 10):
+                c[i, j] = b[j]
+        return c
+
+    b = te.placeholder((10,), name="b")
+    c = triangle(b)
+    written = te.hybrid.build(te.create_schedule(c.op), [b], [c])
+    assert written(b).shape == c.shape
+    values = np.arange(10, dtype="float32")
+    assert np.array_equal(written(values), np.triu(np.tile(values, (10, 1))))
+
+
 def test_what_the_language_has_no_word_for() -> None:
     A = te.placeholder((8, 32), name="A")
     k = te.reduce_axis((0, 32), "k")

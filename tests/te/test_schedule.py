@@ -180,6 +180,24 @@ def test_the_step_of_a_scan_and_groups() -> None:
     assert [stage.id for stage in s.copy()[x].group.stages] == [s[x].id]
 
 
+def test_groups_are_nested_and_say_where_they_are_attached() -> None:
+    """Two groups of the same stages, the later one outside; the steps of a scan are a group without being asked for."""
+    x = te.compute((8, 8), lambda i, j: te.const(1.0, "float32"), name="x")
+    state = te.placeholder((8, 8))
+    first = te.compute((1, 8), lambda _, j: x[0, j])
+    up1 = te.compute((8, 8), lambda t, j: state[t - 1, j] + x[t, j])
+    up2 = te.compute((8, 8), lambda t, j: up1[t, j] + 1.0)
+    s = te.create_schedule(te.scan(first, up2, state).op)
+    assert s[up1].group == s[up2].group != s[x].group
+    assert hash(s[up1].group) == hash(s[up2].group)
+    inner, outer = (s.create_group(outputs=up1, inputs=[state, x]) for _ in range(2))
+    assert (s[up1].group, inner.group, outer.group) == (inner, outer, s[up2].group)
+    assert (inner.num_child_stages, outer.num_child_stages) == (1, 1)
+    assert s[up2].group.num_child_stages == 2
+    inner.compute_at(s[up2], up2.op.axis[1])
+    assert inner.attach_stage == s[up2] != s[up1]
+
+
 def test_a_schedule_as_json() -> None:
     n = te.size_var("n")
     A = te.placeholder((n, 8), name="A")

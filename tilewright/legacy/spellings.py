@@ -140,6 +140,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "target": {"target": "current_target=Target.current"},
     "te": {"te": "divide=div", "tensor.reduction": "prod"},
+    "te.hybrid": {"legacy.hybrid_globals": "HYBRID_GLOBALS"},
     "topi": _OPERATORS,
     "topi.broadcast": _OPERATORS,
     "topi.cuda": {"topi.cuda": f"{_SCHEDULE_NAMES} schedule_pool_grad_cuda=schedule_pool_grad"},

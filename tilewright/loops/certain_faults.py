@@ -175,6 +175,8 @@ def _symbolic_end(index: Expr, extent: Expr, scene: _Scene) -> str:
     if scene.conditions or loads(index):
         return ""
     used = {var: scene.ranges[var] for var in variables(index) if var in scene.ranges}
+    if any(var in used for ends in used.values() for var in variables(*ends)):
+        return ""  # of a triangle of loops, the ends of one variable are not reached at every value of the other
     found = extremes(simplify(index), used)
     if found is None or not found.exact:
         return ""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..tensor.axis import IterVar
+from ..tensor.scan import ScanOp
 from .legality import without_effect
 from .value import At, Inlined, Placement, Schedule
 
@@ -23,18 +24,50 @@ class Placed(Protocol):
     def compute_at(self, parent: Any, scope: IterVar) -> Any: ...
     def compute_inline(self) -> Any: ...
     def compute_root(self) -> Any: ...
+    @property
+    def attach_stage(self) -> Any: ...
 
 
 S = TypeVar("S", bound=Placed)
 
 
 class StageGroup(Generic[S]):
-    """Several stages that are placed together, as `s.create_group` returns them; `stages` has the producers first."""
+    """Several stages that are placed together, as `s.create_group` returns them; `stages` has the producers first.
 
-    __slots__ = ("stages",)
+    `scan` is the id of the scan whose steps they are; None for a group of `s.create_group`.
+    """
 
-    def __init__(self, stages: Sequence[S]) -> None:
+    __slots__ = ("scan", "stages")
+
+    def __init__(self, stages: Sequence[S], scan: int | None = None) -> None:
         self.stages = list(stages)
+        self.scan = scan
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StageGroup) or self.scan is None or self.scan != other.scan:
+            return self is other
+        return self.stages[0].schedule is other.stages[0].schedule
+
+    def __hash__(self) -> int:
+        return id(self) if self.scan is None else self.scan
+
+    @property
+    def group(self) -> StageGroup[S] | None:
+        """The smallest group around this one: of `s.create_group`, or the steps of a scan; None if there is none."""
+        return smallest_around(self.stages[0].schedule, self) if self.stages else None
+
+    @property
+    def num_child_stages(self) -> int:
+        """How many groups and stages are in this group and in no smaller one."""
+        schedule = self.stages[0].schedule if self.stages else None
+        parts = [*schedule.groups, *self.stages] if schedule else []
+        return sum(1 for part in parts if smallest_around(schedule, part) == self)
+
+    @property
+    def attach_stage(self) -> Any:
+        """The stage whose loop all of the group is computed at; None if there is no such stage."""
+        placed = {stage.placement for stage in self._outside()}
+        return self._outside()[0].attach_stage if len(placed) == 1 else None
 
     def _outside(self) -> list[S]:
         """The stages that are not computed inside another one of the group, nor inlined; readers first."""
@@ -81,6 +114,33 @@ class StageGroup(Generic[S]):
 
     def __repr__(self) -> str:
         return f"StageGroup({', '.join(map(repr, self.stages))})"
+
+
+def smallest_around(schedule: Any, inner: Any) -> StageGroup[Any] | None:
+    """The smallest group of a schedule's handle that has the stage or the group `inner`; None if there is none.
+
+    The stages of a scan's step are a group. Of two groups of the same stages, the later one is around the earlier one.
+    """
+    is_group = isinstance(inner, StageGroup)
+    own = {stage.id for stage in inner.stages} if is_group else {inner.id}
+    after = schedule.groups.index(inner) + 1 if inner in schedule.groups else 0
+    around = [
+        group
+        for i, group in enumerate(schedule.groups)
+        if own < (ids := {stage.id for stage in group.stages}) or (own == ids and i >= after)
+    ]
+    if not around and not (is_group and inner.scan is not None):
+        around = [group for group in _steps(schedule) if own <= {stage.id for stage in group.stages}]
+    return min(around, key=lambda group: len(group.stages), default=None)
+
+
+def _steps(schedule: Any) -> Iterator[StageGroup[Any]]:
+    """A group per scan: the stages of its steps."""
+    value: Schedule = schedule.value
+    for stage in value.in_order():
+        if isinstance(stage.op, ScanOp):
+            ids = {value.stage_of[op] for op in stage.op.steps() if op in value.stage_of}
+            yield StageGroup([schedule[value.stages[i].op] for i in value.order if i in ids], scan=stage.id)
 
 
 def between(schedule: Schedule, inputs: set[int], outputs: set[int], include_inputs: bool) -> list[int]:

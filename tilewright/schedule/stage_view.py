@@ -8,6 +8,7 @@ from ..core.hardware import LoopKind
 from ..expr.nodes import StringImm
 from ..tensor.axis import IterVar
 from ..tensor.scan import ScanOp
+from .groups import smallest_around
 from .tensor_intrin import TensorIntrin
 from .value import At, AxisNotes, Inlined, Stage
 
@@ -74,12 +75,18 @@ class StageView:
         placement = self.value.placement
         return type(self)(self.schedule, placement.stage) if isinstance(placement, At) else None  # type: ignore[call-arg]
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StageView):
+            return NotImplemented
+        return self.schedule is other.schedule and self.value.id == other.value.id
+
+    def __hash__(self) -> int:
+        return hash((id(self.schedule), self.value.id))
+
     @property
     def group(self) -> Any:
-        """The smallest group of `s.create_group` that has the stage; None where none has."""
-        own = self.value.id
-        found = [g for g in self.schedule.groups if any(stage.id == own for stage in g.stages)]
-        return min(found, key=lambda g: len(g.stages), default=None)
+        """The smallest group that has the stage, of `s.create_group` or the steps of a scan; None if there is none."""
+        return smallest_around(self.schedule, self)
 
     def _is_step(self, placement: At) -> bool:
         around = self.schedule.value.stages[placement.stage].op
