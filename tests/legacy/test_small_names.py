@@ -60,3 +60,15 @@ def test_the_words_of_hybrid_scripts_are_listed() -> None:
     from tilewright.te.hybrid.runtime import HYBRID_GLOBALS  # type: ignore[import-not-found]
 
     assert {"output_tensor", "allocate", "const_range", "bind", "sigmoid", "float32"} <= HYBRID_GLOBALS.keys()
+
+
+def test_fields_of_accesses_and_choices_that_old_passes_read() -> None:
+    i, x = te.var("i"), te.var("x", "uint32")
+    held = tir.decl_buffer((4, 5), "float32", elem_offset=100)
+    assert tw.ir.structural_equal(tir.BufferLoad(held, [2, i]).index, i + 110)
+    assert int(tir.BufferStore(held, 0.0, [0, 3]).index) == 103
+    choice = tir.if_then_else(i < 1, x, te.var("y"))
+    assert [part.dtype for part in choice.args] == ["bool", "uint32", "uint32"]
+    body = tir.Evaluate(tir.BufferLoad(held, [0, i]))
+    loop = tir.For(loop_var=i, min_val=0, extent=5, kind=0, body=body)
+    assert tir.PrimFunc({}, loop).body.min.value == 0

@@ -108,6 +108,8 @@ def cast(dtype: str | None, value: ExprLike) -> n.Expr:
         return const(bool(e.value) if kind.is_bool else e.value, kind)
     if isinstance(e, n.FloatImm) and kind.is_float:
         return const(e.value, kind)
+    if isinstance(e, n.FloatImm) and kind.is_int and math.isfinite(e.value) and _folds(math.trunc(e.value), kind):
+        return const(math.trunc(e.value), kind)
     if isinstance(e, n.Broadcast):
         return n.Broadcast(cast(kind.scalar, e.value), e.lanes)
     return n.Cast(kind, e)
@@ -174,5 +176,5 @@ def _common(x: DType, y: DType) -> DType:
     elif x.is_float or y.is_float or x.is_bool or y.is_bool:
         wide = x if rank[x.kind] > rank[y.kind] else y
     else:
-        wide = x if (x.bits, rank[x.kind]) > (y.bits, rank[y.kind]) else y
+        wide = x if (x.bits, -rank[x.kind]) > (y.bits, -rank[y.kind]) else y  # of one width, the unsigned one
     return wide.with_lanes(lanes)

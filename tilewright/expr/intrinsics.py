@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil, copysign, floor, isfinite, trunc
 from typing import Any, TypeVar
 
 from ..core.dtype import BOOL, DType
@@ -18,6 +19,13 @@ FLOAT_UNARY = (
 """`exp2_normal(x)` is 2**x where that is a normal number; where it is less, it may be 0. `saturate(x)` is x clamped to
 0 .. 1; of NaN, it may be any of them, or NaN."""
 ROUNDING = "floor ceil trunc round nearbyint".split()
+_ROUNDED: dict[str, Callable[[float], float]] = {
+    "floor": lambda x: copysign(floor(x), x),
+    "ceil": lambda x: copysign(ceil(x), x),
+    "trunc": lambda x: copysign(trunc(x), x),
+    "round": lambda x: copysign(trunc(abs(x)) + (abs(x) - trunc(abs(x)) >= 0.5), x),  # halves away from zero
+    "nearbyint": lambda x: copysign(round(x), x),
+}
 FLOAT_BINARY = "pow fmod atan2 hypot copysign".split()
 PREDICATES = "isnan isinf isfinite".split()
 INTEGER_UNARY = "popcount clz".split()
@@ -40,6 +48,8 @@ def _float_unary(name: str) -> Unary:
 def _rounding(name: str) -> Unary:
     def build(x: Any) -> n.Expr:
         e = as_expr(x)
+        if isinstance(e, n.FloatImm) and isfinite(e.value):
+            return const(_ROUNDED[name](e.value), e.dtype)
         return n.Call(name, (e,), e.dtype) if e.dtype.is_float else _number(e, name)
 
     return _named(build, name, f"{name}(x); integers come back unchanged.")

@@ -249,7 +249,7 @@ def logical_and(a: ExprLike, b: ExprLike) -> n.Expr:
     x, y = condition(a, "all"), condition(b, "all")
     if x is n.FALSE or y is n.TRUE:
         return x
-    return y if x is n.TRUE else n.And(x, y)
+    return y if x is n.TRUE or y is n.FALSE else n.And(x, y)
 
 
 def logical_or(a: ExprLike, b: ExprLike) -> n.Expr:
@@ -257,7 +257,7 @@ def logical_or(a: ExprLike, b: ExprLike) -> n.Expr:
     x, y = condition(a, "any"), condition(b, "any")
     if x is n.TRUE or y is n.FALSE:
         return x
-    return y if x is n.FALSE else n.Or(x, y)
+    return y if x is n.FALSE or y is n.TRUE else n.Or(x, y)
 
 
 def logical_not(a: ExprLike) -> n.Expr:

@@ -74,15 +74,20 @@ def _kind(given: Any) -> LoopKind:
 
 def make_for(
     loop_var: Any,
-    min: Any,
-    extent: Any,
-    kind: Any,
-    body: Any,
+    min: Any = None,
+    extent: Any = None,
+    kind: Any = None,
+    body: Any = None,
     thread_binding: Any = None,
     annotations: Any = None,
     span: Any = None,
+    min_val: Any = None,
 ) -> Stmt:
-    """A loop: `loop_var` takes `extent` values from `min` upwards; a THREAD_BINDING loop needs its `thread_binding`."""
+    """A loop: `loop_var` takes `extent` values from `min` upwards; a THREAD_BINDING loop needs its `thread_binding`.
+
+    `min_val` is `min` as releases before v0.9 called it.
+    """
+    min = min_val if min is None else min
     var, how = _variable(loop_var, "For"), _kind(kind)
     tag = thread_binding.thread if isinstance(thread_binding, IterVar) else ThreadTag.parse(thread_binding)
     if (tag is None) == (how is LoopKind.THREAD):
@@ -254,7 +259,7 @@ def make_prim_func(
         if not isinstance(mapping or {}, Mapping):
             raise UserError(f"{name} is {mapping!r}, which is not a mapping", primitive="PrimFunc", fix="give a dict")
     at = dict(buffer_map or {})
-    given = params if isinstance(params, (tuple, list)) else [params]
+    given = params if isinstance(params, (tuple, list)) else [params] if params != {} else []
     found: list[Any] = [
         p.buffer if isinstance(p, BufferVar) else at.get(p, p) if isinstance(p, Var) else p for p in given
     ]

@@ -12,14 +12,14 @@ from typing import Any
 from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
-from ..expr.nodes import TRUE, Load
+from ..expr.nodes import TRUE, IfThenElse, Load
 from ..expr.operators import as_expr, const
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.tensor import Tensor
 from .assertions import assertion_of
 from .functions import with_attr, without_attr
-from .nodes import AddressOf, Allocate, Assertion, Buffer, For, Function, If, Program, Seq, Stmt
+from .nodes import AddressOf, Allocate, Assertion, Buffer, For, Function, If, Program, Seq, Stmt, Store
 from .printer import show_function, show_program, show_statement
 
 
@@ -68,6 +68,14 @@ def _offset_of(buffer: Buffer, indices: Any) -> list[Any]:
     return [simplify(buffer.layout.offset(buffer.shape, tuple(map(as_expr, given))))]
 
 
+def _element(source: Any, indices: tuple[Any, ...]) -> Any:
+    """How many elements from the beginning of its memory an access begins, of a vector the first one."""
+    layout = getattr(source, "layout", None)
+    if layout is None or any(index.dtype.lanes > 1 for index in indices):
+        raise AttributeError(f"an access to {source.name} has no single index: ask for .indices")
+    return simplify(layout.offset(source.shape, indices))
+
+
 _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
     For: {
         "loop_var": lambda loop: loop.var,
@@ -90,7 +98,13 @@ _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
         "condition": lambda stmt: TRUE,
     },
     AddressOf: {"args": _pointer_arguments},
-    Load: {"buffer": _source(Buffer, "buffer"), "producer": _source(Tensor, "producer")},
+    Store: {"index": lambda stmt: _element(stmt.buffer, stmt.indices)},
+    Load: {
+        "index": lambda load: _element(load.source, load.indices),
+        "buffer": _source(Buffer, "buffer"),
+        "producer": _source(Tensor, "producer"),
+    },
+    IfThenElse: {"args": lambda e: (e.condition, e.true_value, e.false_value)},
     Reduce: {"axis": lambda e: e.axes},
     CommReducer: {"identity_element": lambda reducer: reducer.identity},
     Function: {
