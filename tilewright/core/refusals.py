@@ -91,7 +91,7 @@ def old_name(module: str, name: str, known: Iterable[str]) -> Any:
     Exception
         If there is none: the error of `missing_from_module`.
     """
-    for hook in _old_names if not name.startswith("_") else ():
+    for hook in _old_names if not name.startswith("__") else ():
         found = getattr(import_module(hook.module), hook.function)(module, name)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""Operators of `topi` with the arguments that they had from 2017 to 2019."""
+"""Operators of `topi` with the arguments that they had in old releases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..tensor.tensor import Tensor
-from ..topi import image, nn
+from ..topi import cuda, image, nn
+from ..topi.nn.convolution import convolution
 
 l2norm_instance = nn.l2_normalize
 
@@ -80,3 +81,30 @@ def resize(data: Tensor, size: Any, layout: str = "NCHW", *options: Any, **named
         raise UserError(f"method={method!r} is not known", primitive="resize", fix=f"use one of {', '.join(_METHODS)}")
     how = "align_corners" if given["align_corners"] else "asymmetric"
     return image.resize2d(data, None, size, layout, _METHODS[method], how, out_dtype=given.get("out_dtype"))
+
+
+def conv2d_nchw_int8(
+    data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: str = "int32"
+) -> Tensor:
+    """Convolve 8-bit integers of layout NCHW: `topi.cuda.conv2d_nchw`, accumulated in int32 by default."""
+    return cuda.conv2d_nchw(data, kernel, strides, padding, dilation, out_dtype)
+
+
+def conv2d_hwnc_tensorcore(
+    data: Tensor,
+    kernel: Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    in_dtype: str,
+    out_dtype: str = "int32",
+) -> Tensor:
+    """Convolve `data` (H, W, N, CI) with `kernel` (KH, KW, CO, CI), as (OH, OW, N, CO)."""
+    if in_dtype != str(data.dtype):
+        raise UserError(
+            f"in_dtype={in_dtype!r}, but data is {data.dtype}",
+            primitive="conv2d_hwnc_tensorcore",
+            fix=f"give in_dtype={str(data.dtype)!r}",
+        )
+    window = strides, padding, dilation
+    return convolution(data, kernel, window, ("HWNC", "HWOI"), 1, out_dtype, "conv2d_hwnc_tensorcore")

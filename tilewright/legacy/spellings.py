@@ -79,6 +79,9 @@ _RENAMED: dict[str, str] = {
     "tag": "te",
     "tensor_intrin": "te",
     "tir.ir_builder": "tir.ir_builder",
+    "topi.gpu": "topi.cuda",
+    "topi.gpu.conv2d": "topi.cuda",
+    "topi.gpu.dense": "topi.cuda",
     "topi.nn.util": "topi.nn.utils",
     "topi.util": "topi.utils",
 }
@@ -143,13 +146,28 @@ NAMES: dict[str, dict[str, str]] = {
     "te.hybrid": {"legacy.hybrid_globals": "HYBRID_GLOBALS"},
     "topi": _OPERATORS,
     "topi.broadcast": _OPERATORS,
-    "topi.cuda": {"topi.cuda": f"{_SCHEDULE_NAMES} schedule_pool_grad_cuda=schedule_pool_grad"},
-    "topi.generic": {"topi.generic": _SCHEDULE_NAMES},
+    "topi.cuda": {
+        "topi.cuda": f"""{_SCHEDULE_NAMES} schedule_pool_grad_cuda=schedule_pool_grad
+            dense_int8=dense_small_batch batch_matmul_int8=batch_matmul schedule_batch_matmul_int8=schedule_batch_matmul
+            schedule_conv2d_nchw_int8=schedule_conv2d_nchw schedule_conv2d_hwnc_tensorcore=schedule_conv2d_nhwc
+            conv3d_ncdhw_winograd=conv3d_ncdhw schedule_conv3d_ncdhw_winograd=schedule_conv3d_ncdhw
+            conv3d_ndhwc_tensorcore=conv3d_ndhwc schedule_conv3d_ndhwc_tensorcore=schedule_conv3d_ndhwc""",
+        "legacy.operators": "conv2d_nchw_int8 conv2d_hwnc_tensorcore",
+    },
+    "topi.generic": {
+        "topi.generic": _SCHEDULE_NAMES,
+        "legacy.workloads": "fallback_schedule_cpu_common_int8=default_tiles_int8",
+    },
     "topi.image": {"legacy.operators": "resize"},
     "topi.nn": {"legacy.operators": "batch_norm_inference l2norm_instance pool upsampling_nchw upsampling_nhwc"},
+    "topi.nn.conv2d": {"legacy.workloads": "_get_workload=conv2d_workload Workload=Conv2dWorkload"},
+    "topi.nn.depthwise_conv2d": {"legacy.workloads": "_get_workload=depthwise_workload Workload=DepthwiseWorkload"},
     "topi.nn.pooling": {"legacy.operators": "pool"},
     "topi.utils": {"error": "InvalidShapeError=UserError"},
-    "topi.x86": {"topi.x86": f"{_SCHEDULE_NAMES} schedule_conv2d=schedule_conv2d_nchw"},
+    "topi.x86": {
+        "topi.x86": f"{_SCHEDULE_NAMES} schedule_conv2d=schedule_conv2d_nchw",
+        "legacy.workloads": "_fallback_schedule=default_tiles get_simd_32bit_lanes=vector_lanes",
+    },
 }
 """Old names by the module that is asked for them: {module here: "name old=new"}; "" is the package itself."""
 

@@ -166,6 +166,26 @@ def get_shape(src_shape: Sequence[Any], src_layout: Any, dst_layout: Any) -> lis
     return [shape[layouts[0].index(letter)] for letter in layouts[1]]
 
 
+def ncw_pack_layout(layout_info: str) -> bool:
+    """Whether a layout is NCW in blocks of images and channels, as "NCW4n8c"."""
+    return layout_info[:3] == "NCW" and "c" in layout_info and "n" in layout_info
+
+
+def ncw_xc_layout(layout_info: str) -> bool:
+    """Whether a layout is NCW in blocks of channels, as "NCW8c"."""
+    return layout_info[:3] == "NCW" and "c" in layout_info and layout_info[3:-1].isnumeric()
+
+
+def nchw_pack_layout(layout_info: str) -> bool:
+    """Whether a layout is NCHW in blocks of images and channels, as "NCHW4n8c"."""
+    return layout_info[:4] == "NCHW" and "c" in layout_info and "n" in layout_info
+
+
+def nchw_xc_layout(layout_info: str) -> bool:
+    """Whether a layout is NCHW in blocks of channels, as "NCHW8c"."""
+    return layout_info[:4] == "NCHW" and "c" in layout_info and layout_info[4:-1].isnumeric()
+
+
 def is_target(names: str | Sequence[str]) -> bool:
     """Whether the current target is of one of the kinds."""
     target = Target.current()

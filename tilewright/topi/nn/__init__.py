@@ -52,6 +52,7 @@ from .elementwise import prelu as prelu
 from .elementwise import relu as relu
 from .elementwise import scale_shift as scale_shift
 from .elementwise import scale_shift_nchw as scale_shift_nchw
+from .elementwise import scale_shift_nchwc as scale_shift_nchwc
 from .elementwise import scale_shift_nhwc as scale_shift_nhwc
 from .embedding import embed as embed
 from .embedding import embed_grad as embed_grad

@@ -14,11 +14,18 @@ from .convolution import convolution
 
 
 def conv3d_ncdhw(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any = 1, groups: int = 1, out_dtype: Any = None
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any = 1,
+    groups: int | str = 1,
+    out_dtype: Any = None,
 ) -> Tensor:
     """Input (N, CI, D, H, W) convolved with Filter (CO, CI / groups, KD, KH, KW), as (N, CO, OD, OH, OW)."""
     window = stride, padding, dilation
-    return convolution(Input, Filter, window, ("NCDHW", "OIDHW"), groups, out_dtype, "conv3d_ncdhw")
+    parts, dtype = _groups_and_type(groups, out_dtype)
+    return convolution(Input, Filter, window, ("NCDHW", "OIDHW"), parts, dtype, "conv3d_ncdhw")
 
 
 def conv3d_ndhwc(
@@ -27,12 +34,18 @@ def conv3d_ndhwc(
     stride: Any,
     padding: Any,
     dilation: Any = 1,
-    groups: int = 1,
+    groups: int | str = 1,
     out_dtype: Any = "float32",
 ) -> Tensor:
     """Input (N, D, H, W, CI) convolved with Filter (KD, KH, KW, CI / groups, CO), as (N, OD, OH, OW, CO)."""
     window = stride, padding, dilation
-    return convolution(Input, Filter, window, ("NDHWC", "DHWIO"), groups, out_dtype, "conv3d_ndhwc")
+    parts, dtype = _groups_and_type(groups, out_dtype)
+    return convolution(Input, Filter, window, ("NDHWC", "DHWIO"), parts, dtype, "conv3d_ndhwc")
+
+
+def _groups_and_type(groups: int | str, out_dtype: Any) -> tuple[Any, Any]:
+    """Return both arguments; before groups existed, the type stood in their place."""
+    return (1, groups) if isinstance(groups, str) else (groups, out_dtype)
 
 
 def group_conv1d_ncw(

@@ -65,7 +65,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
 
 def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
     """Input[n, c, h, w] * Scale[c] + Shift[c]."""
-    _channels(Input, 1, Scale, Shift)
+    _channels(Input, (1,), Scale, Shift)
     made: Tensor = compute(
         Input.shape,
         lambda b, c, i, j: Input[b, c, i, j] * Scale[c] + Shift[c],
@@ -77,7 +77,7 @@ def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
 
 def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
     """Input[n, h, w, c] * Scale[c] + Shift[c]."""
-    _channels(Input, 3, Scale, Shift)
+    _channels(Input, (3,), Scale, Shift)
     made: Tensor = compute(
         Input.shape,
         lambda b, i, j, c: Input[b, i, j, c] * Scale[c] + Shift[c],
@@ -87,23 +87,36 @@ def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
     return made
 
 
+def scale_shift_nchwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
+    """Input[n, C, h, w, c] * Scale[C, c] + Shift[C, c], for images in blocks of channels."""
+    _channels(Input, (1, 4), Scale, Shift)
+    made: Tensor = compute(
+        Input.shape,
+        lambda b, block, i, j, c: Input[b, block, i, j, c] * Scale[block, c] + Shift[block, c],
+        name="ScaleShift",
+        tag="scale_shift_nchwc",
+    )
+    return made
+
+
 scale_shift = scale_shift_nchw  # the oldest scripts' name
 
 
-def _channels(data: Tensor, axis: int, scale: Tensor, shift: Tensor) -> None:
+def _channels(data: Tensor, axes: tuple[int, ...], scale: Tensor, shift: Tensor) -> None:
     tensor(data, "Input", "scale_shift")
     for name, factor in (("Scale", scale), ("Shift", shift)):
         tensor(factor, name, "scale_shift")
-        if data.ndim != 4 or factor.ndim != 1:
+        if data.ndim != 3 + len(axes) or factor.ndim != len(axes):
             raise UserError(
                 f"Input has the shape {list(data.shape)} and {name} {list(factor.shape)}",
                 primitive="scale_shift",
-                fix=f"give a 4-dimensional Input and a 1-dimensional {name} of its channels",
+                fix=f"give a {3 + len(axes)}-dimensional Input and a {len(axes)}-dimensional {name} of its channels",
             )
-        have, want = getattr(factor.shape[0], "value", None), getattr(data.shape[axis], "value", None)
-        if have is not None and want is not None and have != want:
-            raise UserError(
-                f"{name} has {have} elements, but Input has {want} channels",
-                primitive="scale_shift",
-                fix="make them agree",
-            )
+        for of_factor, axis in enumerate(axes):
+            have, want = getattr(factor.shape[of_factor], "value", None), getattr(data.shape[axis], "value", None)
+            if have is not None and want is not None and have != want:
+                raise UserError(
+                    f"{name} has {have} elements, but Input has {want} channels",
+                    primitive="scale_shift",
+                    fix="make them agree",
+                )
