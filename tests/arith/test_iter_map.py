@@ -67,6 +67,16 @@ def test_indices_that_are_no_digits(indices: list[Any], reason: str) -> None:
     assert [str(e) for e in arith.iter_map_simplify(indices, ITERS)] == [str(e) for e in indices]
 
 
+def test_the_result_is_the_list_of_its_indices() -> None:
+    """As the releases up to v0.8 return it."""
+    a, b = te.var("a"), te.var("b")
+    result = arith.detect_iter_map([i * 4 + j, k], ITERS)
+    assert len(result) == 2
+    assert [*result] == result.indices == [result[0], result[1]]
+    assert len(arith.detect_iter_map([i, i], ITERS)) == 0
+    assert set(arith.inverse_affine_iter_map(result, [a, b])) == {i, j, k}
+
+
 def test_what_a_bijective_map_is() -> None:
     assert arith.detect_iter_map([i * 4 + j], TWO, check_level=IterMapLevel.Bijective).errors == []
     assert "no index depends on j" in arith.detect_iter_map([i], TWO, check_level=IterMapLevel.Bijective).errors[0]

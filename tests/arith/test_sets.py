@@ -76,6 +76,53 @@ def test_modular_sets() -> None:
     assert analyzer.modular_set(z) == arith.ModularSet(1, 0)
 
 
+def test_ends_that_were_said_to_be_infinite() -> None:
+    analyzer, nowhere, anywhere = arith.Analyzer(), arith.ConstIntBound.NEG_INF, arith.ConstIntBound.POS_INF
+    assert analyzer.const_int_bound(x).max_value == 2**31 - 1
+    assert analyzer.const_int_bound(te.size_var("n")) == arith.ConstIntBound(0, anywhere)
+    analyzer.update(x, arith.ConstIntBound(nowhere, 4))
+    analyzer.update(y, arith.ConstIntBound(-8, 2))
+    assert analyzer.const_int_bound(x * y) == arith.ConstIntBound(nowhere, anywhere)
+    assert analyzer.const_int_bound(te.min(x, y)) == arith.ConstIntBound(nowhere, 2)
+    analyzer.update(x, arith.ConstIntBound(0, 4), override=True)
+    assert analyzer.const_int_bound(x * y) == arith.ConstIntBound(-32, 8)
+
+
+@pytest.mark.parametrize("divisors", [(-2, 0), (0, 3), (-2, -1), (2, 3), (-3, 2)])
+def test_bounds_of_quotients_by_what_is_not_zero(divisors: tuple[int, int]) -> None:
+    """Neither bound is passed; they are reached if the divisor has one sign."""
+    analyzer = arith.Analyzer()
+    analyzer.update(x, arith.ConstIntBound(-9, 4))
+    analyzer.update(y, arith.ConstIntBound(*divisors))
+    for e in (te.truncdiv(x, y), x // y):
+        pairs = [(i, j) for i in range(-9, 5) for j in range(divisors[0], divisors[1] + 1) if j]
+        values = [evaluate(e, {x: i, y: j}) for i, j in pairs]
+        bound = analyzer.const_int_bound(e)
+        assert bound.min_value <= min(values)
+        assert max(values) <= bound.max_value
+        if divisors[0] * divisors[1] >= 0:
+            assert bound == arith.ConstIntBound(min(values), max(values)), e
+
+
+def test_remainders_that_round_towards_zero() -> None:
+    """Each set holds all values that the conditions leave."""
+    for cond, e, coeff, base in (
+        (te.truncmod(x, 4).equal(2), x + 1, 4, 3),
+        (te.truncmod(x, 4).equal(-2), x, 4, 2),
+        (tir.all(te.truncmod(x, 3).equal(2), te.truncmod(x, 5).equal(3)), x, 15, 8),
+        (tir.const(True, "bool"), (x * 4 + 2) >> 1, 2, 1),
+        (tir.const(True, "bool"), te.truncdiv(x * 8, 4), 2, 0),
+        (x >= 0, te.truncdiv(x * 6 + 3, 2), 3, 1),
+        (x >= -5, te.truncdiv(x * 6 + 3, 2), 1, 0),
+    ):
+        analyzer = arith.Analyzer()
+        with analyzer.constraint_scope(cond):
+            assert analyzer.modular_set(e) == arith.ModularSet(coeff, base), (cond, e)
+        for value in range(-40, 40):
+            if evaluate(cond, {x: value}):
+                assert evaluate(e, {x: value}) % coeff == base
+
+
 def test_sets_of_values() -> None:
     analyzer = arith.Analyzer()
     analyzer.update(y, arith.ConstIntBound(1, 100))
@@ -250,7 +297,7 @@ def test_products_of_unknown_sign() -> None:
 
 
 def span(low: Any, extent: int) -> te.Range:
-    return te.Range.from_min_extent(low, extent)
+    return te.Range.from_min_extent(min_value=low, extent=extent)
 
 
 def test_regions_that_are_swept() -> None:

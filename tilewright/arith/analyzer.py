@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, NoReturn
 
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.refusals import missing
-from ..expr.nodes import TRUE, Expr, Var
+from ..expr.nodes import TRUE, Expr, SizeVar, Var
 from ..expr.operators import as_expr, condition, const
-from ..expr.traverse import substitute, uses_any
-from .facts import EMPTY, Bound
+from ..expr.traverse import substitute, uses_any, variables
+from .facts import EMPTY, Bound, is_index
 from .int_set import IntervalSet, as_domains, as_set, facts_of, neg_inf, pos_inf, set_of, swept
 from .interval import bounds
 from .modular import residues
@@ -37,7 +38,7 @@ class ConstIntBound:
     max_value: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class ModularSet:
     """The values coeff * k + base for whole numbers k; with a `coeff` of 0, `base` alone."""
 
@@ -54,6 +55,8 @@ class Analyzer:
     def __init__(self) -> None:
         self._facts = EMPTY
         self._values: dict[Var, Expr] = {}
+        self._endless: set[Var] = set()
+        """Variables for which an end was said to be infinite."""
 
     def bind(self, var: Any, expr: Any, allow_override: bool = False) -> None:
         """`var`, a variable or an axis, is in the range `expr`, or is the value `expr`."""
@@ -83,7 +86,10 @@ class Analyzer:
             else:
                 self._facts = self._facts.assume((bound % info.coeff).equal(info.base % info.coeff))
             return
+        self._endless.discard(bound)
         if isinstance(info, ConstIntBound):
+            if info.min_value <= _NEGATIVE_INFINITY or info.max_value >= _INFINITY:
+                self._endless.add(bound)
             low, high = _of_type(bound.dtype)
             info = IntervalSet(
                 const(max(info.min_value, low), bound.dtype) if info.min_value > -_INFINITY else neg_inf(),
@@ -116,11 +122,21 @@ class Analyzer:
             self._facts = before
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
-        """Return constant bounds of an integer expression: `min_value` and `max_value`."""
+        """Return constant bounds of an integer expression: `min_value` and `max_value`.
+
+        An end that was not found is that of the type. If it depends on a size or on a variable whose bounds were said
+        to be infinite, it is infinite.
+        """
         e = self._integer(expr, "const_int_bound")
         simpler = simplify(e, self._facts)
         (low, high), (least, most) = bounds(e, self._facts), bounds(simpler, self._facts)
-        return ConstIntBound(_number(max(low, least), e.dtype, 0), _number(min(high, most), e.dtype, 1))
+        ends = max(low, least), min(high, most)
+        endless = is_index(e.dtype) and any(var in self._endless or isinstance(var, SizeVar) for var in variables(e))
+        least, most = (_number(end, e.dtype, side) for side, end in enumerate(ends))
+        if endless:
+            least = _NEGATIVE_INFINITY if ends[0] == -inf else least
+            most = _INFINITY if ends[1] == inf else most
+        return ConstIntBound(least, most)
 
     def modular_set(self, expr: Any) -> ModularSet:
         """Return `coeff` and `base` such that an integer expression is coeff * k + base for some whole k."""
@@ -204,6 +220,6 @@ def _of_type(dtype: DType) -> tuple[int, int]:
 def _number(bound: Bound, dtype: DType, side: int) -> int:
     """A bound as a number; if there is none within the type, the end of the type."""
     low, high = _of_type(dtype.scalar)
-    if bound in (float("inf"), float("-inf")):
+    if bound in (inf, -inf):
         return (low, high)[side]
     return max(low, min(high, int(bound)))

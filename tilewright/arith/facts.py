@@ -13,7 +13,26 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core.dtype import INT32, INT64, DType
-from ..expr.nodes import EQ, FALSE, GE, GT, LE, LT, NE, TRUE, And, Call, Compare, Expr, FloorMod, IntImm, Not, Or, Var
+from ..expr.nodes import (
+    EQ,
+    FALSE,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    TRUE,
+    And,
+    Call,
+    Compare,
+    Expr,
+    FloorMod,
+    IntImm,
+    Mod,
+    Not,
+    Or,
+    Var,
+)
 from ..expr.traverse import loads
 from .affine import Affine
 
@@ -193,11 +212,16 @@ class Facts:
             self.high[atom] = min(form.const, self.high.get(atom, form.const))
 
     def _learn_residue(self, form: Affine) -> None:
-        """From atom % c == r, that atom is r modulo c."""
+        """From a remainder of atom by c, rounded either way, that is r: atom is r modulo c."""
         if len(form.terms) != 1:
             return
         ((atom, k),) = form.terms.items()
-        if isinstance(atom, FloorMod) and isinstance(atom.b, IntImm) and atom.b.value > 0 and form.const % k == 0:
+        if (
+            isinstance(atom, (FloorMod, Mod))
+            and isinstance(atom.b, IntImm)
+            and atom.b.value > 0
+            and form.const % k == 0
+        ):
             base, modulus = Affine.of(atom.a), atom.b.value
             if len(base.terms) == 1:
                 ((inner, scale),) = base.terms.items()

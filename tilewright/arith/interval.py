@@ -167,16 +167,17 @@ def _floor_quotients(dividend: Pair, divisor: Pair) -> Pair:
         return floor_quotient(a, c), floor_quotient(b, c)
     if c == d == 0:
         return _ALL
-    if c <= 0 <= d:  # a zero divisor never happens, so the divisor is at least 1 in magnitude
-        if c == 0 and d > 0:
-            c = 1
-        elif d == 0 and c < 0:
-            d = -1
-        else:
-            largest = max(abs(a), abs(b))
-            return -largest, largest
+    c, d = _without_zero(c, d)
+    if c < 0 < d:
+        largest = max(abs(a), abs(b))
+        return -largest, largest
     corners = [floor_quotient(x, y) for x in (a, b) for y in (c, d)]
     return min(corners), max(corners)
+
+
+def _without_zero(c: Bound, d: Bound) -> Pair:
+    """Bounds of a divisor, which is never zero."""
+    return (1 if c == 0 < d else c), (-1 if c < 0 == d else d)
 
 
 def _floormod(e: Any, facts: Facts) -> Pair:
@@ -200,6 +201,7 @@ def _truncated_quotients(dividend: Pair, divisor: Pair) -> Pair:
     (a, b), (c, d) = dividend, divisor
     if a >= 0 and c >= 0:
         return _floor_quotients(dividend, divisor)
+    c, d = _without_zero(c, d)
     if c == d and c > 0 and a != -inf and b != inf:
         return _trunc(a, c), _trunc(b, c)
     if (c > 0 or d < 0) and inf not in (-a, b, -c, d):

@@ -6,6 +6,7 @@ i in range(32), j in range(8):   i // 4 * 8 + j   is the sum of the split (i // 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +74,23 @@ class IterSumExpr:
 
 @dataclass(frozen=True)
 class IterMapResult:
-    """What `detect_iter_map` finds: a sum for each index, or nothing and the reasons."""
+    """What `detect_iter_map` finds: a sum for each index, or nothing and the reasons.
+
+    It is also the list of its `indices`, as older releases returned it.
+    """
 
     indices: list[IterSumExpr]
     errors: list[str]
     padding_predicate: Expr
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, place: int) -> IterSumExpr:
+        return self.indices[place]
+
+    def __iter__(self) -> Iterator[IterSumExpr]:
+        return iter(self.indices)
 
 
 IterMapExpr = IterSplitExpr | IterSumExpr
@@ -85,7 +98,7 @@ IterMapExpr = IterSplitExpr | IterSumExpr
 
 def checked_list(name: str, given: Any, primitive: str) -> list[Any]:
     """A list that a user gives."""
-    if not isinstance(given, (list, tuple)):
+    if not isinstance(given, (list, tuple, IterMapResult)):
         raise UserError(f"{name}={given!r} is not a list", primitive=primitive, fix=f"give {name}=[...]")
     return list(given)
 

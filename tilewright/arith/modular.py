@@ -10,6 +10,7 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm
 from .affine import Affine
 from .facts import EMPTY, Facts, common_residues, is_index
+from .interval import bounds
 
 Pair = tuple[int, int]
 _ANY: Pair = (1, 0)
@@ -97,6 +98,27 @@ def _floordiv(e: Any, facts: Facts) -> Pair:
     return _ANY
 
 
+def _truncdiv(e: Any, facts: Facts) -> Pair:
+    """A quotient that rounds towards zero is rounded down if the dividend is not negative, or divides evenly."""
+    if not isinstance(e.b, IntImm) or e.b.value <= 0 or not is_index(e.dtype):
+        return _ANY
+    coeff, base = residues(e.a, facts)
+    if coeff % e.b.value == 0 and ((coeff and base == 0) or bounds(e.a, facts)[0] >= 0):
+        return _normal(coeff // e.b.value, base // e.b.value)
+    return _ANY
+
+
+def _call(e: n.Call, facts: Facts) -> Pair:
+    """A shift to the right is a quotient that rounds down."""
+    if e.name != "shift_right" or not is_index(e.dtype) or not isinstance(e.args[1], IntImm):
+        return _ANY
+    if not 0 <= e.args[1].value < e.dtype.bits:
+        return _ANY
+    coeff, base = residues(e.args[0], facts)
+    by = 1 << e.args[1].value
+    return _normal(coeff // by, base // by) if coeff % by == 0 else _ANY
+
+
 def _floormod(e: Any, facts: Facts) -> Pair:
     coeff, base = residues(e.a, facts)
     if not isinstance(e.b, IntImm) or e.b.value <= 0 or not is_index(e.dtype):
@@ -129,6 +151,8 @@ _RESIDUES: dict[type, Callable[[Any, Facts], Pair]] = {
     n.Mul: _linear,
     n.FloorDiv: _floordiv,
     n.FloorMod: _floormod,
+    n.Div: _truncdiv,
+    n.Call: _call,
     n.Min: _extreme,
     n.Max: _extreme,
     n.Select: _choice,

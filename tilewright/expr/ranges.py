@@ -19,10 +19,10 @@ class Range:
         self.extent: Expr = as_expr(begin) if end is None else subtract(end, begin)
 
     @classmethod
-    def from_min_extent(cls, low: Any, extent: Any) -> Range:
-        """The range of `extent` values that starts at `low`."""
+    def from_min_extent(cls, min_value: Any, extent: Any, span: Any = None) -> Range:
+        """Return the range of `extent` values that starts at `min_value`; `span` is accepted for old scripts."""
         made = cls(extent)
-        made.min = as_expr(low)
+        made.min = as_expr(min_value)
         return made
 
     def __repr__(self) -> str:
