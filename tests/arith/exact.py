@@ -80,6 +80,8 @@ def evaluate(e: Any, env: Mapping[n.Var, int]) -> Any:
         return bool(value) if e.dtype.is_bool else (value - low) % (high - low + 1) + low
     if kind is n.Call and e.name == "likely":
         return evaluate(e.args[0], env)
+    if kind is n.Call and e.name == "shift_right":
+        return evaluate(e.args[0], env) >> evaluate(e.args[1], env)
     if kind is n.Ramp:
         base, stride = evaluate(e.base, env), evaluate(e.stride, env)
         return [base + stride * lane for lane in range(e.lanes)]
