@@ -21,6 +21,7 @@ MOST_LANES = 1024
 """Lanes of a vector that a user may name; compilers abort on far longer ones."""
 _PYTHON_TYPES: dict[object, str] = {float: "float32", int: "int32", bool: "bool"}
 _WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
+_TYPE_CODES = {"int": 0, "uint": 1, "bool": 1, "float": 2, "handle": 3, "bfloat": 4}
 
 
 class DType(str):
@@ -45,7 +46,9 @@ class DType(str):
     @classmethod
     def _parse(cls, given: str | type | np.dtype | None) -> DType:
         name = given if isinstance(given, str) else _type_name(given)
-        match = _PATTERN.fullmatch({"uint1": "bool", "float": "float32", "int": "int32"}.get(name, name))
+        match = _PATTERN.fullmatch(
+            {"uint1": "bool", "int1": "bool", "float": "float32", "int": "int32"}.get(name, name)
+        )
         if name != "handle" and (match is None or (match[1] and int(match[2]) not in _WIDTHS[match[1]])):
             raise UserError(
                 f"unknown data type {given!r}",
@@ -102,6 +105,11 @@ class DType(str):
     def bytes(self) -> int:
         """Bytes that one element takes in memory, all lanes together."""
         return max(1, self.bits // 8) * self.lanes
+
+    @property
+    def type_code(self) -> int:
+        """The number of the kind in DLPack and in the legacy API; booleans are unsigned integers."""
+        return _TYPE_CODES[self.kind]
 
     @cached_property
     def numpy(self) -> np.dtype:

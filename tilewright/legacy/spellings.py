@@ -30,7 +30,7 @@ _FOLDED: dict[str, tuple[str, str]] = {
     "hybrid": ("te.hybrid", "api calls intrin module parser preprocessor runtime util utils"),
     "ir": ("ir", "analysis attrs base expr function module op tensor_type type"),
     "runtime": ("runtime", "object object_generic packed_func"),
-    "target": ("target", "codegen compilation_config datatype generic_func intrin tag target"),
+    "target": ("target", "compilation_config datatype generic_func intrin tag target"),
     "te": ("te", "autodiff tag tensor_intrin"),
     "te.hybrid": ("te.hybrid", "api calls intrin module parser preprocessor runtime util utils"),
     "tir": ("tir", "buffer data_layout expr function generic op stmt"),
@@ -77,6 +77,7 @@ _RENAMED: dict[str, str] = {
     "runtime.ndarray": "nd",
     "stmt": "tir",
     "tag": "te",
+    "target.codegen": "legacy.llvm_facts",
     "tensor_intrin": "te",
     "tir.ir_builder": "tir.ir_builder",
     "topi.gpu": "topi.cuda",
@@ -105,6 +106,7 @@ _TOP = {
     "nd": "TVMContext=Device",
     "runtime": _TYPES,
     "legacy.devices": _DEVICES,
+    "legacy.type_codes": "DataTypeCode",
 }
 _HELPERS = "equal_const_int get_const_int get_const_tuple ravel_index unravel_index"
 _OPERATORS = {
@@ -139,6 +141,7 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime": f"load=load_module {_TYPES}",
         "nd": "cpu cuda opencl gpu cl TVMContext=Device",
         "legacy.devices": _DEVICES,
+        "legacy.type_codes": "DataTypeCode",
         "te": "const",
     },
     "target": {"target": "current_target=Target.current"},

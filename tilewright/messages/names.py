@@ -197,7 +197,6 @@ INSTEAD: dict[str, dict[str, str]] = {
     "runtime": {
         **dict.fromkeys(("String", "ShapeTuple"), _PLAIN),
         **dict.fromkeys(("Object", "ObjectGeneric"), _OBJECTS),
-        "DataTypeCode": 'give types as text: "float32", "int8", "bfloat16"',
         "system_lib": "tw.runtime.load_module(path)",
     },
     "ir": {

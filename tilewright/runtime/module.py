@@ -31,6 +31,7 @@ from .exports import write_module
 from .layout import kind_of, layout_of
 from .packed import array_maker, call_packed, element_reader, returned
 from .saved import load_programs
+from .timing import BenchmarkResult as BenchmarkResult
 from .timing import Evaluator, TimingOptions, evaluator
 
 LEGACY_ENTRY = "__tvm_main__"

@@ -81,6 +81,11 @@ class XGBoostCostModel:
         model.fit(self._rows(indices), speeds / max(float(speeds.max()), 1e-30))
         self._model = model
 
+    @property
+    def base_model(self) -> XGBoostCostModel | None:
+        """The model that `load_basemodel` set."""
+        return self._base
+
     def fit_log(self, records: Iterable[Pair], plan_size: int = 64, min_seed_records: int = 0) -> bool:
         """Learn from the records of this workload; False, and nothing happens, where fewer than asked for fit."""
         check_counts("fit_log", least=0, min_seed_records=min_seed_records)

@@ -9,6 +9,7 @@ from ...tune.analysis.features import check_kind
 from ...tune.search.annealing import AnnealingSearch
 from ...tune.task import Task
 from .tuner import Tuner, check_counts, space_of
+from .xgboost_cost_model import XGBoostCostModel
 
 
 class XGBTuner(Tuner):
@@ -45,4 +46,29 @@ class XGBTuner(Tuner):
             num_threads,
             plan_size,
         )
+        self._model = (feature_type, loss_type, num_threads, model)
+        self._search = strategy
         super().__init__(task, strategy)
+
+    @property
+    def xs(self) -> list[int]:
+        """The indices of the configurations that were measured, in the order of their results."""
+        return [seen.index for seen in self._search.results]
+
+    @property
+    def ys(self) -> list[float]:
+        """The operations per second of the configurations `xs`; 0 for a failure."""
+        return [seen.score for seen in self._search.results]
+
+    @property
+    def cost_model(self) -> XGBoostCostModel:
+        """A cost model fitted to the results so far; its `base_model` is fitted to `load_history`'s records."""
+        feature_type, loss_type, threads, name = self._model
+        made = XGBoostCostModel(self.task, feature_type, loss_type, threads, model=name)
+        if advice := self._search.advice:
+            base = made.spawn_base_model()
+            base.fit([seen.index for seen in advice], [seen.score for seen in advice])
+            made.load_basemodel(base)
+        if self.xs:
+            made.fit(self.xs, self.ys)
+        return made

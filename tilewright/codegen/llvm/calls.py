@@ -11,8 +11,8 @@ from ...expr import nodes as n
 from ...expr.effects import ATOMICS, EXTERN, LLVM, PREFETCH, PURE_LLVM
 from ...loops.calls import FOREIGN, called_function, refuse_packed
 from ...loops.storage import AddressOf
-from .binding import binding
 from .convert import mangled
+from .intrinsics import result_of
 from .types import LLVMValue, constant, memory_type, value_type
 from .writer import FunctionWriter, ModuleWriter
 
@@ -50,8 +50,12 @@ def _foreign(writer: Writer, e: n.Call) -> LLVMValue:
     pure = f"willreturn memory({'argmem: read' if pointers else 'none'})"
     effect = "nounwind" if e.name in (EXTERN, LLVM) else f"nounwind {pure}"
     if own:
-        out.module.intrinsics[name] = e
-        return out.call(name, kind, args)
+        machine = out.module.machine
+        if result_of(e, name, kind, args, machine.cpu, machine.features) != "void":
+            return out.call(name, kind, args)
+        out.module.declare(name, "void", [arg.type for arg in args], "")
+        out.do(f"call void @{name}({', '.join(map(str, args))})")
+        return LLVMValue("i32", "0")
     out.module.declare(name, kind, [arg.type for arg in args], effect)
     out.module.imports[name] = None
     # C's own convention: what is narrower than an int comes widened.
@@ -125,23 +129,3 @@ def write_address(writer: Writer, e: AddressOf) -> LLVMValue:
     if not isinstance(place, n.Load):
         raise InternalError(f"the address of `{place}`, which is not an element")
     return writer.address(place)
-
-
-def check_intrinsics(module: ModuleWriter) -> None:
-    """UserError for an intrinsic of LLVM that there is not, or that has other types."""
-    llvm = binding()
-    for name, call in module.intrinsics.items():
-        declared = module.declaration(name)
-        try:
-            parsed = llvm.parse_assembly(declared)
-            parsed.verify()
-            problem = "which LLVM does not have" if "; Unknown intrinsic" in str(parsed) else ""
-        except RuntimeError as error:
-            problem = f"which it is not: {' '.join(str(error).split())}"
-        if problem:
-            raise UserError(
-                f"`{call}` calls an intrinsic declared as `{declared}`, {problem}",
-                primitive=call.name,
-                fix="look its name and types up in LLVM's language reference: the type of the result comes first, "
-                'call_llvm_pure_intrin("float32", "llvm.fma", a, b, c)',
-            )

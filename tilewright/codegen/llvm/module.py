@@ -16,7 +16,6 @@ from ..host import HOST_WORDS, write_entry
 from ..kernel import Kernel, Param, called_in, kernels_of
 from ..names import Names
 from .binding import PACKED
-from .calls import check_intrinsics
 from .compile import Processor, compile_ir, machine_of, with_imports
 from .convert import from_single
 from .mathlib import MathLibrary
@@ -69,7 +68,6 @@ def write_module(kernels: tuple[Kernel, ...], machine: Processor, options: CodeO
         body.take(kernel.params)
         body.write(kernel.launch.body)
         module.functions.append(_packed(module, kernel))
-    check_intrinsics(module)
     return module.text([f"for {machine.cpu}"])
 
 

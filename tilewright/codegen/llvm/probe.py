@@ -1,4 +1,4 @@
-"""Whether LLVM knows a processor and its features, asked in a separate process, since LLVM aborts on unknown ones."""
+"""Questions to LLVM that it may answer by ending the process, asked in a process of their own."""
 
 from __future__ import annotations
 
@@ -27,3 +27,28 @@ def complaint(cpu: str, features: str) -> str:
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     said = next((line for line in lines if "is not a recognized" in line), "")
     return said.partition(" (ignoring")[0] if said else (lines[-1] if done.returncode and lines else "")
+
+
+_COMPILE = """
+import sys
+from llvmlite import binding as llvm
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+llvm.initialize_native_asmparser()
+module = llvm.parse_assembly(sys.stdin.read())
+target = llvm.Target.from_default_triple().create_target_machine(cpu=sys.argv[1], features=sys.argv[2])
+target.emit_object(module)
+"""
+
+
+@cache
+def fails_on(source: str, cpu: str, features: str) -> str:
+    """Return the reason why LLVM cannot compile a valid module for a processor; "" if it can."""
+    done = subprocess.run(
+        [sys.executable, "-c", _COMPILE, cpu, features], input=source, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0:
+        return ""
+    lines = [line.strip() for line in done.stderr.splitlines()]
+    said = next((line for line in lines if "ERROR" in line or "Assertion" in line), "it ends the compiler")
+    return f"which LLVM does not compile for {cpu}: {said[:200]}"

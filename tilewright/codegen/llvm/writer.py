@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ...core.errors import InternalError
 from ...core.text import LONGEST_NAME, identifier, remark
-from ...expr.nodes import Call
 from .compile import Processor
 from .types import LLVMValue, vector
 
@@ -25,8 +24,6 @@ class ModuleWriter:
         self._texts: dict[str, str] = {}
         self.imports: dict[str, None] = {}
         """C functions that the module calls and does not define."""
-        self.intrinsics: dict[str, Call] = {}
-        """Intrinsics of LLVM that the program names itself, and a call of each."""
 
     def symbol(self, wish: str) -> str:
         """Return an unused function name."""

@@ -200,7 +200,8 @@ def _check_plain(value: Any) -> None:
 def only_json(protocol: str) -> None:
     """UserError for a way of writing records other than JSON."""
     if not isinstance(protocol, str) or protocol != "json":
-        raise UserError(f"protocol {protocol!r} is not supported", primitive="record", fix='use "json"')
+        why = ": a pickled record runs any code when it is read" if str(protocol) == "pickle" else ""
+        raise UserError(f"protocol {protocol!r} is not supported{why}", primitive="record", fix='use "json"')
 
 
 def _foreign(why: str) -> UserError:

@@ -60,6 +60,16 @@ class AnnealingSearch(Strategy):
         self._nest: Model | None = None
         self._unlearned = {"knobs": False, "nest": False}
 
+    @property
+    def results(self) -> list[Seen]:
+        """The results that it has learned from, in their order."""
+        return list(self._seen.values())
+
+    @property
+    def advice(self) -> list[Seen]:
+        """The results from elsewhere, scored relative to the best of them."""
+        return list(self._advice.values())
+
     def overshoot(self, count: int) -> int:
         return count if self.feature_kind == "knob" else _LOOKED_AT * count
 

@@ -66,6 +66,15 @@ class Config(Mapping[str, Choice]):
     def __reduce__(self) -> tuple[Any, ...]:
         return Config, (self._choices, self.index, self.code_hash)
 
+    @property
+    def _entity_map(self) -> dict[str, Choice]:
+        """The choices, by the name that scripts of the legacy API know."""
+        return self._choices
+
+    @_entity_map.setter
+    def _entity_map(self, choices: Mapping[str, Choice]) -> None:
+        self._choices = dict(choices)
+
     def valid(self) -> bool:
         """Return True: a `Config` holds no errors; the legacy API asks."""
         return True
