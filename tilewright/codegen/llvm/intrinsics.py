@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from ...core.errors import UserError
-from ...loops.nodes import Call
+from ...expr.nodes import Call
 from .binding import binding
 from .probe import fails_on
 from .types import LLVMValue
