@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtype import INT32, INT64
+from ..core.dtype import INT32, INT64, DType
 from ..core.errors import UserError
 from ..core.hardware import ThreadTag
 from ..core.refusals import not_made
@@ -173,7 +173,10 @@ def _range_of_values(dom: Any, made: Range) -> Range:
     if not rest or is_const(low, 0):
         return Range(maximum(rest[0] if rest else low, 0))
     low, high = match_types(low, rest[0])
-    return Range.from_min_extent(low, if_then_else(less(low, high), subtract(high, low), const(0, high.dtype)))
+    # As unsigned integers: NVRTC takes `low < high ? high - low : 0` for max(high - low, 0), which wraps.
+    bits = DType(f"u{high.dtype}")
+    count = cast(high.dtype, subtract(cast(bits, high), cast(bits, low)))
+    return Range.from_min_extent(low, if_then_else(less(low, high), count, const(0, high.dtype)))
 
 
 def _as_counter(e: Expr) -> Expr:
