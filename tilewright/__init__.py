@@ -54,6 +54,7 @@ _HOMES = {
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _OLD_NAMES = {
+    "_ffi": ("legacy.ffi", "ffi"),
     "select": ("tir", "Select"),
     "gpu": ("nd", "cuda"),
     "hybrid": ("te", "hybrid"),

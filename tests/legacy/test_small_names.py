@@ -72,3 +72,18 @@ def test_fields_of_accesses_and_choices_that_old_passes_read() -> None:
     body = tir.Evaluate(tir.BufferLoad(held, [0, i]))
     loop = tir.For(loop_var=i, min_val=0, extent=5, kind=0, body=body)
     assert tir.PrimFunc({}, loop).body.min.value == 0
+
+
+def test_registered_functions_by_their_old_names() -> None:
+    from tilewright._ffi import get_global_func
+    from tilewright._ffi.base import TVMError
+
+    tw._ffi.register_func("test.small_names.one", lambda: 1, override=True)
+    found = tw.ir.EnvFunc.get("test.small_names.one")
+    assert found is get_global_func("test.small_names.one")
+    assert isinstance(found, tw.ir.EnvFunc)
+    assert found() == 1
+    with pytest.raises(TVMError, match="no function is registered"):
+        tw.ir.EnvFunc.get("test.small_names.none")
+    with refused("EnvFunc", "is not made of", fix="EnvFunc.get"):
+        tw.ir.EnvFunc("test.small_names.one")

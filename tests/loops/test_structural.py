@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -167,3 +168,17 @@ def test_a_part_that_stands_in_many_places_is_looked_at_once() -> None:
     assert ir.structural_hash(chain(x)) != ir.structural_hash(chain(y))
     assert tir.analysis.undefined_vars(chain(x)) == [x]
     assert tir.analysis.undefined_vars(loops[0]) == []
+
+
+def test_arrays_by_their_values_and_buffers_by_their_memory() -> None:
+    """Equal things have equal hashes, and things that differ in one field have others."""
+    values = np.arange(10)
+    arrays = [tw.nd.array(values), tw.nd.array(values), tw.nd.array(values.reshape(2, 5)), tw.nd.array(values + 1)]
+    handle = te.var("x", "handle")
+    buffers = [tir.decl_buffer((4, 4), "float32", scope=scope) for scope in ("local", "local", "global", "shared")]
+    functions = [tir.PrimFunc([handle], tir.Evaluate(0), buffer_map={handle: buffer}) for buffer in buffers]
+    for one, same, *others in (arrays, functions):
+        assert tw.ir.structural_equal(one, same)
+        assert tw.ir.structural_hash(one) == tw.ir.structural_hash(same)
+        assert not any(tw.ir.structural_equal(one, other) for other in others)
+        assert tw.ir.structural_hash(one) not in [tw.ir.structural_hash(other) for other in others]

@@ -232,6 +232,26 @@ def test_the_graph_of_operations() -> None:
         te.schedule.PostDFSOrder([3])
 
 
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (lambda s, t, i, j: s[t - 1, i, j], [1, 1]),
+        (lambda s, t, i, j: s[t - 1, j, i], [0, 0]),
+        (lambda s, t, i, j: s[t - 1, i, 3], [1, 0]),
+        (lambda s, t, i, j: s[t - 1, i, j + 1] + s[t - 1, i, j], [1, 0]),
+        (lambda s, t, i, j: s[t - 1, i, i], [0, 0]),
+    ],
+)
+def test_the_dimensions_along_which_a_scan_is_independent(step: Any, expected: list[int]) -> None:
+    x, state = te.placeholder((6, 8, 8), name="x"), te.placeholder((6, 8, 8), name="state")
+    first = te.compute((1, 8, 8), lambda _, i, j: x[0, i, j])
+    turned = te.compute((6, 8, 8), lambda t, j, i: step(state, t, i, j))
+    update = te.compute((6, 8, 8), lambda t, i, j: turned[t, j, i] + x[t, j, i])
+    scan = te.scan(first, update, state)
+    found = te.schedule.ScanFixPointAnalysis(scan.op)
+    assert [int(found[axis]) for axis in scan.op.spatial_axis_] == expected
+
+
 def test_containers_are_pythons_own() -> None:
     assert isinstance({}, tvm_ir.Map)
     assert isinstance([], tvm_ir.Array)

@@ -53,6 +53,9 @@ _FOLDED: dict[str, tuple[str, str]] = {
 """Modules whose names are those of one module here: the module that held them, that module, and their own names."""
 
 _RENAMED: dict[str, str] = {
+    "_ffi": "legacy.ffi",
+    "_ffi.base": "legacy.ffi",
+    "_ffi.registry": "legacy.ffi",
     "api": "",
     "autotvm.task.nnvm_integration": "autotvm.task",
     "autotvm.task.relay_integration": "autotvm.task",
@@ -135,6 +138,7 @@ NAMES: dict[str, dict[str, str]] = {
         "tir": "call_pure_intrin=call_intrin",
         "legacy.intrinsics": "register_intrin_rule",
     },
+    "ir": {"legacy.env_func": "EnvFunc"},
     "ir.container": {"tir": "LoweredFunc=PrimFunc", "ir.container": "StrMap=Map", "ir": "Range"},
     "nd": {"nd": "TVMContext=Device", "legacy.devices": _DEVICES},
     "runtime": {

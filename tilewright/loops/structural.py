@@ -22,6 +22,7 @@ from ..core.recursion import deep
 from ..expr.nodes import Expr, Var
 from ..tensor.axis import IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
+from .json_form import VALUES
 from .nodes import Allocate, Buffer, For, Function, Launch, Let, Program, Tensorized
 
 _LONGEST = 200
@@ -115,7 +116,7 @@ class _Comparison:
         if isinstance(a, (IterVar, Range, CommReducer, Function, Program)):
             kind = _kind(a)
             return (isinstance(b, kind) and _PARTS[kind](self, a, b)) or self._differ(a, b)
-        return a is b or _plain_equal(a, b) or self._differ(a, b)
+        return a is b or _plain_equal(_data(a), _data(b)) or self._differ(a, b)
 
     def part(self, name: str, a: Any, b: Any) -> bool:
         """Compare a field, noting its place."""
@@ -271,6 +272,14 @@ def _attributes(function: Function) -> dict[str, Any]:
     return {key: value for key, value in held.items() if key != "global_symbol"}
 
 
+def _data(value: Any) -> Any:
+    """A value of a floor above, such as an array, as the data of its JSON form; any other value as it is."""
+    for kind, written, _ in VALUES.values():
+        if isinstance(value, kind):
+            return written(value)
+    return value
+
+
 def _plain_equal(a: Any, b: Any) -> bool:
     """Equality of data: floats by their bits, numbers by type."""
     if isinstance(a, float) and isinstance(b, float):
@@ -313,10 +322,11 @@ class _Hash:
                 return _mixed("reducer", [self.of(value.result), self.of(value.identity)])
         if isinstance(value, Function):
             with self._defining((*_sizes(value), *value.params)):
-                return _mixed("function", [self.of(value.params), self.of(value.body)])
+                memory = [self.of((buffer.scope, buffer.shape)) for buffer in value.buffers]
+                return _mixed("function", [*memory, self.of(value.params), self.of(value.body)])
         if isinstance(value, Program):
             return _mixed("program", [self.of({f.name: f for f in value.functions})])
-        return _plain_hash(value)
+        return _plain_hash(_data(value))
 
     def _node(self, node: Any) -> int:
         found = self._known.get(node)

@@ -22,6 +22,7 @@ from ..schedule.value import AtRoot
 from ..tensor.axis import IterVar, Range
 from ..tensor.reduction import Reduce
 from ..tensor.scan import ScanOp
+from ..tensor.scan_axes import scan_fixed_points as ScanFixPointAnalysis
 from ..tensor.tensor import ComputeOp, Operation, Tensor, topological
 
 
@@ -203,6 +204,7 @@ __all__ = [
     "IterVar",
     "PostDFSOrder",
     "Range",
+    "ScanFixPointAnalysis",
     "ScanGetBody",
     "Schedule",
     "ScheduleOps",

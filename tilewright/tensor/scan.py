@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..core.errors import UserError
 from ..core.refusals import not_made
@@ -12,6 +13,8 @@ from ..expr.operators import subtract
 from .axis import AxisKind, IterVar, Range
 from .tag_scope import tagged
 from .tensor import Operation, PlaceholderOp, Tensor
+
+_SPATIAL: WeakKeyDictionary[ScanOp, tuple[IterVar, ...]] = WeakKeyDictionary()
 
 
 class ScanOp(Operation):
@@ -51,6 +54,17 @@ class ScanOp(Operation):
     @property
     def loop_axes(self) -> tuple[IterVar, ...]:
         return (self.scan_axis,)
+
+    @property
+    def spatial_axis_(self) -> tuple[IterVar, ...]:
+        """An axis for each dimension of each result but the first; no loop of the schedule is one of them."""
+        if self not in _SPATIAL:
+            extents = [state.shape[d] for state in self.state for d in range(1, len(state.shape))]
+            _SPATIAL[self] = tuple(
+                IterVar(f"{self.name}.i{k}", Range.from_min_extent(0, extent), AxisKind.DATA)
+                for k, extent in enumerate(extents)
+            )
+        return _SPATIAL[self]
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
