@@ -16,6 +16,7 @@ from ..core.errors import UserError
 from . import torch_native
 from .signature import OPERATORS, channels_last_order
 from .torch_arguments import functionalizes
+from .torch_averages import AveragePooling
 from .torch_tensors import channels_last, in_order, transforms
 from .torch_threads import by_pytorch
 
@@ -165,7 +166,7 @@ def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
             back, images, kernel, stride, before, dilation, ceil_mode, where
         )
     else:
-        made = torch.ops.aten.avg_pool2d_backward(back, images, kernel, stride, before, ceil_mode, count, divisor)
+        made = AveragePooling(kernel, stride, before, ceil_mode, count, divisor).gradient(back, images)
     return (made.movedim(-3, -1) if last else made), *[None] * 9
 
 
@@ -216,7 +217,7 @@ def pooled(
     if name == "max_pool2d":
         made = torch.nn.functional.max_pool2d(images, kernel, stride, before, dilation, ceil_mode)
     else:
-        made = torch.nn.functional.avg_pool2d(images, kernel, stride, before, ceil_mode, count, divisor)
+        made = AveragePooling(kernel, stride, before, ceil_mode, count, divisor).average(images)
     return made.movedim(-3, -1) if last else made
 
 
