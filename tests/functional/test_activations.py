@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from tilewright.functional import torch_native  # noqa: E402  # needs PyTorch
+
 F = torch.nn.functional
 ACTIVATIONS = {
     "relu": F.relu,
@@ -35,3 +40,47 @@ def test_special_values(name: str, dtype: Any) -> None:
     tw.conv1d(ours.reshape(1, 1, -1), w, activation=name).sum().backward()
     ACTIVATIONS[name](theirs).sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=rtol, atol=1e-6, equal_nan=True)
+
+
+def sigmoid(v: float) -> float:
+    return 1 / (1 + math.exp(-v))
+
+
+EXACT = {
+    "relu": lambda v: max(v, 0.0),
+    "relu6": lambda v: min(max(v, 0.0), 6.0),
+    "silu": lambda v: v * sigmoid(v),
+    "gelu": lambda v: v * math.erfc(-v / math.sqrt(2)) / 2,
+    "gelu_tanh": lambda v: v * sigmoid(2 * math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)),
+    "sigmoid": sigmoid,
+    "hardswish": lambda v: v * min(max(v + 3, 0.0), 6.0) / 6,
+}
+
+
+class Operators(TorchDispatchMode):
+    """Keep the names of PyTorch's operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("on", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("name", EXACT)
+def test_epilogues_of_pytorchs_kernels_are_exact_in_float64(name: str, on: str) -> None:
+    """PyTorch's own hardswish has a constant of float32 on CUDA."""
+    values = [0.137 * k + 0.05 for k in range(-60, 60)]
+    v = torch.tensor(values, dtype=torch.float64, device=on)
+    exact = torch.tensor([EXACT[name](each) for each in values], dtype=torch.float64)
+    with Operators() as run:
+        found = torch_native.ACTIVATIONS[name](v)
+    torch.testing.assert_close(found.cpu(), exact, rtol=1e-13, atol=1e-14)
+    assert "aten.hardswish.default" not in run.names
+    step = 2.0**-12
+    slopes = [(EXACT[name](each + step) - EXACT[name](each - step)) / (2 * step) for each in values]
+    found = torch_native.ACTIVATION_GRADIENTS[name](torch.ones_like(v), v).cpu()
+    torch.testing.assert_close(found, torch.tensor(slopes, dtype=torch.float64), rtol=3e-7, atol=3e-7)

@@ -13,6 +13,12 @@ from torch.nn.functional import pad
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 from .signature import OPERATORS
 
+
+def _hardswish(v: Any) -> Any:
+    """PyTorch's operator, except in float64: its CUDA kernel multiplies by the float32 nearest to 1/6."""
+    return v * (v + 3).clamp(0, 6) / 6 if v.dtype == torch.float64 else functional.hardswish(v)
+
+
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": functional.relu,
     "relu6": functional.relu6,
@@ -20,7 +26,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu": functional.gelu,
     "gelu_tanh": lambda v: functional.gelu(v, approximate="tanh"),
     "sigmoid": torch.sigmoid,
-    "hardswish": functional.hardswish,
+    "hardswish": _hardswish,
 }
 _aten = torch.ops.aten
 
