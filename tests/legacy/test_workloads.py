@@ -108,3 +108,17 @@ def test_convolutions_of_8_bit_integers() -> None:
         lambda a, b: gpu.conv2d_hwnc_tensorcore(a, b, 1, 0, 1, "int8"), x.transpose(2, 3, 0, 1), w.transpose(2, 3, 0, 1)
     )
     assert (hwnc == want.transpose(2, 3, 0, 1)).all()
+
+
+def test_slices_whose_places_are_tensors() -> None:
+    x = np.random.default_rng(0).random((3, 5)).astype("float32")
+    a, cuts = te.placeholder(x.shape, name="A"), [te.placeholder((2,), "int64", n) for n in ("b", "e", "s")]
+    b = topi.strided_slice(a, *cuts)
+    made = tw.build(te.create_schedule(b.op), [a, *cuts, b], "llvm")
+    for begin, end, steps in (([0, 4], [3, -6], [2, -1]), ([1, 1], [3, 5], [1, 3])):
+        want = x[tuple(slice(*cut) for cut in zip(begin, end, steps, strict=True))]
+        out = tw.nd.array(np.zeros(want.shape, "float32"))
+        made(tw.nd.array(x), *(tw.nd.array(np.array(cut, "int64")) for cut in (begin, end, steps)), out)
+        assert (out.numpy() == want).all()
+    with refused("strided_slice", "are given with tensors", fix="leave both out"):
+        topi.strided_slice(a, *cuts, axes=[0, 1])

@@ -198,7 +198,7 @@ class TestUtils:
         assert utils.is_empty_shape((2, 0))
         assert not utils.is_empty_shape((n, 1))
         assert utils.get_const_int(utils.ceil_div(7, 2)) == 4
-        assert utils.get_shape((1, 2, 3, 4), "NCHW", "NHWC") == [1, 3, 4, 2]
+        assert utils.get_shape((1, 2, 3, 4), "NCHW", "NHWC") == (1, 3, 4, 2)
         inside = [bool(utils.get_const_int(utils.within_index(1, 7, 2, i))) for i in range(8)]
         assert inside == [False, True, False, True, False, True, False, False]
         assert [utils.get_const_int(utils.make_idx(1, 7, 2, 3, i)) for i in range(8)] == [0, 0, 0, 1, 1, 2, 2, 2]

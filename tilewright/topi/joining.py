@@ -11,6 +11,7 @@ from ..core.refusals import old_name as _old_name
 from ..core.text import quantity
 from ..expr import operators as o
 from ..expr.nodes import Expr
+from ..expr.variables import size_var
 from ..tensor.tensor import Tensor, extents
 from .argument_checks import (
     dimension,
@@ -226,7 +227,8 @@ def strided_slice(
         The tensor; the dimensions that are sliced have constant extents.
     begin, end
         The first place of each dimension, and the first one behind; negative ones count from the end, and None stands
-        for the whole.
+        for the whole. If they and `strides` are tensors, this is `dynamic_strided_slice`; the output given at the call
+        has the shape.
     strides
         The steps, by default 1; negative ones go backwards.
     axes
@@ -244,6 +246,15 @@ def strided_slice(
         For lists of different lengths, and for a stride of 0.
     """
     data = tensor(a, "a", "strided_slice")
+    if any(isinstance(cut, Tensor) for cut in (begin, end, strides)):
+        if axes is not None or slice_mode != "end":
+            raise UserError(
+                f"axes={axes!r} and slice_mode={slice_mode!r} are given with tensors",
+                primitive="strided_slice",
+                fix="leave both out, and give tensors with an entry for each of the first dimensions",
+            )
+        unknown = [size_var(f"{data.name}_extent{d}") for d in range(data.ndim)]
+        return dynamic_strided_slice(data, begin, end, strides, unknown)
     mode = one_of(slice_mode, ("end", "size"), "slice_mode", "strided_slice")
     first, last = (list(x) if isinstance(x, (list, tuple)) else [x] for x in (begin, end))
     steps = list(strides) if isinstance(strides, (list, tuple)) else [1 if strides is None else strides] * len(first)

@@ -152,10 +152,10 @@ def make_idx(b: Any, e: Any, s: Any, z: Any, i: Any) -> Any:
     return Select(beyond, as_expr(z) - 1, Select(short, const(0, "int32"), floordiv(index - begin, step)))
 
 
-def get_shape(src_shape: Sequence[Any], src_layout: Any, dst_layout: Any) -> list[Any]:
+def get_shape(src_shape: Sequence[Any], src_layout: Any, dst_layout: Any) -> tuple[Any, ...]:
     """A shape in another order of its dimensions: ("NCHW", "NHWC")."""
     if src_layout == dst_layout:
-        return list(get_const_tuple(src_shape))
+        return get_const_tuple(src_shape)
     shape, layouts = get_const_tuple(src_shape), (str(src_layout), str(dst_layout))
     if len(shape) != len(layouts[0]) or sorted(layouts[0]) != sorted(layouts[1]):
         raise UserError(
@@ -163,7 +163,7 @@ def get_shape(src_shape: Sequence[Any], src_layout: Any, dst_layout: Any) -> lis
             primitive="get_shape",
             fix="give two orders of the same letters, one for each dimension",
         )
-    return [shape[layouts[0].index(letter)] for letter in layouts[1]]
+    return tuple(shape[layouts[0].index(letter)] for letter in layouts[1])
 
 
 def ncw_pack_layout(layout_info: str) -> bool:
