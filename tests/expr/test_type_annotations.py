@@ -13,6 +13,7 @@ def test_variables_know_their_types() -> None:
     assert x.type_annotation == pointer
     assert x.type_annotation.element_type == ir.PrimType("float32")
     assert x.type_annotation.storage_scope == "shared"
+    assert ir.PointerType(ir.PrimType("int8"), "global.texture").storage_scope == "global.texture"
     n = tir.Var("n", ir.PrimType("int64"))
     assert n.dtype == "int64"
     assert n.type_annotation == tir.Var("n", "int64").type_annotation == ir.PrimType("int64")
@@ -27,3 +28,5 @@ def test_types_that_are_none() -> None:
         ir.PointerType("float32")  # type: ignore[arg-type]
     with refused("PointerType", "no memory scope 'fast'", fix="shared"):
         ir.PointerType(ir.PrimType("int8"), "fast")
+    with refused("PointerType", "no memory scope 'fast.shared'", fix="shared"):
+        ir.PointerType(ir.PrimType("int8"), "fast.shared")

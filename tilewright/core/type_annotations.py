@@ -44,7 +44,8 @@ class PointerType:
     element_type
         What it points to.
     storage_scope
-        The memory of that: "global", "shared", "local", or "" where it is not said.
+        The memory of that: "global", "shared", "local", or "" if it is not said. A kind of that memory may follow
+        ("global.texture"): the type keeps it, and no target here has one.
 
     Raises
     ------
@@ -60,7 +61,8 @@ class PointerType:
             raise UserError(
                 f"{self.element_type!r} is not a type", primitive="PointerType", fix='give PrimType("float32")'
             )
-        if self.storage_scope != "" and MemoryScope.parse(self.storage_scope) is None:
+        whole, memory = self.storage_scope, self.storage_scope.partition(".")[0]
+        if whole != "" and MemoryScope.parse(whole) is None and MemoryScope.parse(memory) is None:
             raise UserError(
                 f"there is no memory scope {self.storage_scope!r}",
                 primitive="PointerType",
