@@ -70,6 +70,10 @@ _LIMITS: dict[str, dict[str, tuple[str, Setter]]] = {
     "c": {},
 }
 # Options that are only kept in the spelling, or choose the row.
+_LIBRARIES = ("system-lib", "runtime")
+"""Options of the legacy API for programs without its runtime: objects made here always define plain C functions."""
+_FLAGS = ("system-lib", "link-params")
+"""Options that may stand without a value."""
 _LABELS: dict[str, tuple[str, ...]] = {
     "cuda": ("keys", "model", "tag", "device", "libs"),
     # The last four, and the last two of llvm, stand in the targets of the legacy system's logs.
@@ -79,9 +83,9 @@ _LABELS: dict[str, tuple[str, ...]] = {
     ),
     "llvm": (
         "keys", "model", "tag", "device", "mcpu", "mtriple", "mattr", "num-cores", "opt-level", "fp-contract",
-        "libs", "link-params",
+        "libs", "link-params", *_LIBRARIES,
     ),
-    "c": ("keys", "model", "tag", "device", "num-cores"),
+    "c": ("keys", "model", "tag", "device", "num-cores", *_LIBRARIES),
 }  # fmt: skip
 KINDS = tuple(_LIMITS)
 _MEANT = {
@@ -277,7 +281,7 @@ def _split(spelling: Any) -> tuple[str, dict[str, str]]:
     kind, *rest = " ".join(TAGS.get(word, word) for word in spelling.split()).split() or [""]
     options = {}
     for word in rest:
-        match = re.fullmatch(r"--?([\w-]+)=(.+)", word)
+        match = re.fullmatch(r"--?([\w-]+)=(.+)", f"{word}=1" if word.lstrip("-") in _FLAGS else word)
         if match is None:
             raise UserError(
                 f"target {spelling!r}: {word!r} is not an option",

@@ -78,7 +78,7 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
             f"{who} is on {arg.device}, but an earlier argument is on {first}",
             fix=f"copy it there: x.copyto(nd.{kind}({first.index}))",
         )
-    if arg.dtype != want.dtype:
+    if arg.dtype != want.dtype and not _holds_bits(arg, want):
         raise UserError(
             f"{who} has type {arg.dtype}", fix=f"convert it: nd.array(x.numpy().astype({want.dtype!r}), x.device)"
         )
@@ -92,6 +92,11 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
             fix="pass a contiguous copy (nd.array(x.numpy(), x.device)), or build with binds={tensor: "
             "tir.decl_buffer(shape, dtype, strides=[...])}",
         )
+
+
+def _holds_bits(arg: NDArray, want: ArrayArgument) -> bool:
+    """Whether an array holds bfloat16 numbers as NumPy without ml_dtypes does: as uint16."""
+    return (str(arg.dtype), str(want.dtype)) == ("uint16", "bfloat16")
 
 
 def _foreign(arg: Any) -> str:
@@ -147,9 +152,12 @@ class Complaints:
         found = (name for name in vars(Complaints) if not name.startswith("_") and name != "names")
         return {name: getattr(self, name) for name in found}
 
-    def wrong(self, array: Any, position: int) -> NoReturn:
-        """An argument of another type, device, shape or layout."""
+    def wrong(self, array: Any, position: int) -> None:
+        """Raise for an argument of another type, device, shape or layout; return for one that only has another name."""
         check_array(self.entry, position, array, self.kind, self.on)
+        want = self.entry.arguments[position]
+        if isinstance(want, ArrayArgument) and _holds_bits(array, want):
+            return
         raise InternalError(f"argument {position} of {self.entry.name} was refused, and nothing is wrong with it")
 
     def scalar(self, value: Any, position: int) -> bool | int | float:

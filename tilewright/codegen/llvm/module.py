@@ -57,10 +57,10 @@ def _kinds(kernel: Kernel) -> tuple[str, ...]:
 
 
 def write_module(kernels: tuple[Kernel, ...], machine: Processor, options: CodeOptions) -> str:
-    """The IR of some kernels."""
+    """The IR of some kernels, by name: in whatever order functions are given, they make one module."""
     module = ModuleWriter(machine)
     library = MathLibrary(module)
-    for kernel in kernels:
+    for kernel in sorted(kernels, key=lambda kernel: kernel.name):
         if kernel.launch.threads:
             raise InternalError(f"kernel {kernel.name} for llvm has thread indices")
         module.symbol(kernel.name)
