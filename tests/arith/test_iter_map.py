@@ -100,7 +100,7 @@ def test_a_predicate_bounds_a_sum() -> None:
 def test_iterators_that_do_not_begin_at_zero_or_have_one_value() -> None:
     iters = {i: ir.Range(3, 11), j: ir.Range(5, 6)}
     result = arith.detect_iter_map([i // 1 + j], iters)
-    assert texts(result.indices) == ["i + 5"]
+    assert [str(e) for e in arith.iter_map_simplify([i // 1 + j], iters)] == ["i + 5"]
     assert int(result.indices[0].base) == 8
     assert len(arith.detect_iter_map([i, j], iters, simplify_trivial_iterators=False).indices[1].args) == 1
 
@@ -123,9 +123,39 @@ def test_the_inverse_of_a_map() -> None:
 
 
 def test_bindings_in_parts() -> None:
-    parts = arith.subspace_divide([i * 4 + j, k], ITERS, [j, k])
-    assert [[str(e) for e in part] for part in parts] == [["i", "j"], ["0", "k"], ["T.bool(True)", "T.bool(True)"]]
-    assert arith.subspace_divide([j * 8 + i], TWO, [j]) == []
+    def shown(bindings: list[Any], inner: list[Any], predicate: Any = True) -> list[list[str]]:
+        found = arith.subspace_divide(bindings, ITERS, inner, predicate)
+        named = [[str(arith.normalize_iter_map_to_expr(mark.source)) for mark in parts] for parts in found[:-1]]
+        return named + [[str(mark.extent) for mark in parts] for parts in found[-1:]]
+
+    yes = "T.bool(True)"
+    assert shown([i * 4 + j, k], [j, k]) == [["i", "j"], ["0", "k"], [yes, yes]]
+    assert shown([j * 8 + i], [j]) == []
+    assert shown([i * 12 + j * 3 + k], [k], i * 4 + j < 18) == [["i * 4 + j", "k"], ["i * 4 + j < 18", yes]]
+    assert shown([i * 12 + j * 3 + k], [k, j], j * 3 + k < 7) == []
+    assert shown([i * 7 + j * 3 + k], [k, j], j * 3 + k < 7) == [["i", "j * 3 + k"], [yes, "j * 3 + k < 7"]]
+    assert shown([i * 12 + j * 3 + k], [k], j * 3 + k < 12) == [["i * 4 + j", "k"], [yes, yes]]
+    assert shown([i * 7 + j * 3 + k], [k], j * 3 + k < 7) == []
+
+
+def test_sums_within_sums_stay_as_they_are() -> None:
+    """A digit of a bounded sum names the sum, as the bound does."""
+    bound = tir.all(i * 4 + j < 30, (i * 4 + j) * 3 + k < 72)
+    (index,) = arith.detect_iter_map([(i * 4 + j) * 3 + k], ITERS, bound).indices
+    expected = (i * 4 + j) * 3 + k
+    ir.assert_structural_equal(arith.normalize_iter_map_to_expr(index), expected)
+
+
+def test_bounds_of_sums_within_sums() -> None:
+    """Whatever the order of the conditions: every value below the bound is reached, once."""
+    shorter, longer = j * 3 + k < 10, i * 10 + j * 3 + k < 73
+    for bound in (tir.all(shorter, longer), tir.all(longer, shorter)):
+        (index,) = arith.detect_iter_map([i * 10 + j * 3 + k], ITERS, bound).indices
+        assert int(index.args[0].extent) == 73
+        reached = [p[i] * 10 + p[j] * 3 + p[k] for p in points(ITERS) if p[j] * 3 + p[k] < 10]
+        assert sorted(value for value in reached if value < 73) == list(range(73))
+    assert arith.detect_iter_map([i * 10 + j * 3 + k], ITERS, tir.all(j * 3 + k < 7, longer)).indices == []
+    assert arith.detect_iter_map([i * 10 + j * 3 + k], ITERS, tir.all(i * 4 + j < 20, longer)).indices == []
 
 
 @pytest.mark.parametrize("seed", range(60))

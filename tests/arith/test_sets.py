@@ -123,6 +123,13 @@ def test_remainders_that_round_towards_zero() -> None:
                 assert evaluate(e, {x: value}) % coeff == base
 
 
+def test_a_division_by_the_constant_zero_is_not_simplified() -> None:
+    for kind in (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod):
+        for simplify in (arith.Analyzer().simplify, arith.Analyzer().canonical_simplify):
+            with refused("simplify", "division by zero in", fix="te.if_then_else"):
+                simplify(kind(tir.Ramp(1, 1, 2), tir.Broadcast(0, 2)) + 1)
+
+
 def test_sets_of_values() -> None:
     analyzer = arith.Analyzer()
     analyzer.update(y, arith.ConstIntBound(1, 100))

@@ -182,3 +182,13 @@ def test_arrays_by_their_values_and_buffers_by_their_memory() -> None:
         assert tw.ir.structural_hash(one) == tw.ir.structural_hash(same)
         assert not any(tw.ir.structural_equal(one, other) for other in others)
         assert tw.ir.structural_hash(one) not in [tw.ir.structural_hash(other) for other in others]
+
+
+def test_numbers_are_compared_as_constants() -> None:
+    """As the FFI of the legacy API converts them."""
+    four, yes = tw.tir.const(4, "int32"), tw.tir.const(True, "bool")
+    assert tw.ir.structural_equal(four, 4)
+    assert tw.ir.structural_equal(True, yes)
+    assert not tw.ir.structural_equal(four, 5)
+    assert not tw.ir.structural_equal(four, 4.0)
+    assert not tw.ir.structural_equal(yes, 1)

@@ -14,11 +14,11 @@ from .integer_inequalities import solve_linear_inequalities as solve_linear_ineq
 from .integer_systems import IntConstraints as IntConstraints
 from .integer_systems import IntConstraintsTransform as IntConstraintsTransform
 from .integer_systems import solve_linear_equations as solve_linear_equations
+from .iter_divide import subspace_divide as subspace_divide
 from .iter_map import detect_iter_map as detect_iter_map
 from .iter_map import inverse_affine_iter_map as inverse_affine_iter_map
 from .iter_map import iter_map_simplify as iter_map_simplify
 from .iter_map import normalize_to_iter_sum as normalize_to_iter_sum
-from .iter_map import subspace_divide as subspace_divide
 from .iter_marks import IterMapExpr as IterMapExpr
 from .iter_marks import IterMapLevel as IterMapLevel
 from .iter_marks import IterMapResult as IterMapResult

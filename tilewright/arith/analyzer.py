@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NoReturn
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.refusals import missing
-from ..expr.nodes import TRUE, Expr, SizeVar, Var
+from ..expr.nodes import TRUE, Broadcast, Div, Expr, FloorDiv, FloorMod, IntImm, Mod, SizeVar, Var
 from ..expr.operators import as_expr, condition, const
-from ..expr.traverse import substitute, uses_any, variables
+from ..expr.traverse import post_order, substitute, uses_any, variables
 from .facts import EMPTY, Bound, is_index
 from .int_set import IntervalSet, as_domains, as_set, facts_of, neg_inf, pos_inf, set_of, swept
 from .interval import bounds
@@ -164,13 +164,13 @@ class Analyzer:
 
     def simplify(self, expr: Any, steps: int = 2) -> Expr:
         """Return the shortest expression found of the same value; `steps` is accepted for old scripts."""
-        return rearrange(simplify(self._known(expr), self._facts), self._facts)
+        return rearrange(simplify(_divisible(self._known(expr)), self._facts), self._facts)
 
     rewrite_simplify = simplify
 
     def canonical_simplify(self, expr: Any, steps: int = 2) -> Expr:
         """Return an expression of the same value in the form that lowering gives it: sums, multiplied out."""
-        return simplify(self._known(expr), self._facts)
+        return simplify(_divisible(self._known(expr)), self._facts)
 
     def can_prove(self, expr: Any, strength: int = 0) -> bool:
         """Whether the condition provably holds; `strength` is accepted for old scripts."""
@@ -211,6 +211,17 @@ class Analyzer:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise missing("the analyzer", name, dir(type(self)), self)
+
+
+def _divisible(e: Expr) -> Expr:
+    """The expression; UserError if it divides by the constant zero."""
+    for at in post_order(e):
+        if isinstance(at, (FloorDiv, FloorMod, Div, Mod)):
+            divisor = at.b.value if isinstance(at.b, Broadcast) else at.b
+            if isinstance(divisor, IntImm) and divisor.value == 0:
+                fix = "simplify only what is computed, or guard with te.if_then_else and a divisor that is a variable"
+                raise UserError(f"division by zero in `{at}`", primitive="simplify", fix=fix)
+    return e
 
 
 def _of_type(dtype: DType) -> tuple[int, int]:

@@ -8,14 +8,13 @@ Extents are constants; what would need padding is an error.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply, subtract
-from ..expr.traverse import uses_any
+from ..expr.traverse import conjuncts, uses_any, variables
 from .facts import is_index
 from .iter_marks import (
     IterMapLevel,
@@ -139,6 +138,7 @@ class _Rewriter:
         parts = _joined(sorted(args, key=lambda arg: number(arg.scale)))
         if len(parts) == 1 and not self.bounds:
             return parts[0]
+        parts = self._with_bounded_sums(parts)
         base = number(parts[0].scale)
         chain = base
         for part in parts:
@@ -154,13 +154,31 @@ class _Rewriter:
         source = IterSumExpr(own, const(0, parts[0].scale.dtype))
         return whole(IterMark(source, const(extent, parts[0].scale.dtype)), base)
 
+    def _with_bounded_sums(self, parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
+        """Put one split in place of some that are a part of a sum and have a bound of their own, the longest first."""
+        for own, bound in sorted(self.bounds.items(), key=lambda each: -len(each[0])):
+            places = {_digits(part): number(part.scale) for part in parts}
+            scale = places.get(_digits(own[-1]), 0)
+            if not 1 < len(own) < len(parts) or scale % number(own[-1].scale):
+                continue
+            scale //= number(own[-1].scale)
+            if scale and all(places.get(_digits(arg)) == scale * number(arg.scale) for arg in own):
+                taken = {_digits(arg) for arg in own}
+                dtype = own[0].scale.dtype
+                values = min(_largest(own) + 1, bound)
+                mark = IterMark(IterSumExpr(own, const(0, dtype)), const(values, dtype))
+                parts = [part for part in parts if _digits(part) not in taken]
+                parts = sorted([*parts, whole(mark, scale)], key=lambda part: number(part.scale))
+        return parts
+
+    def assume_all(self, predicate: Expr) -> None:
+        """Take the bounds of sums into account: the shorter sums first, as longer ones are made of them."""
+        for condition in sorted(conjuncts(predicate), key=lambda each: len(variables(each))):
+            self.assume(condition)
+
     def assume(self, condition: Expr) -> None:
         """Take a bound of a sum into account."""
         if isinstance(condition, IntImm) and condition.value:
-            return
-        if isinstance(condition, n.And):
-            self.assume(condition.a)
-            self.assume(condition.b)
             return
         if isinstance(condition, (n.GT, n.GE)):
             condition = (n.LT if isinstance(condition, n.GT) else n.LE)(condition.b, condition.a)
@@ -283,7 +301,7 @@ def detect_iter_map(
     for as_wholes in (False, True):
         rewriter = _rewriter(input_iters, simplify_trivial_iterators, "detect_iter_map", as_wholes)
         try:
-            rewriter.assume(as_expr(predicate))
+            rewriter.assume_all(as_expr(predicate))
             found = [_whole_index(rewriter, index) for index in given]
             wrong = None if level is IterMapLevel.NoCheck else _coverage(found, rewriter, level)
         except _NoDigitsError as reason:
@@ -338,7 +356,9 @@ def iter_map_simplify(
 ) -> list[Expr]:
     """Return indices in terms of the digits that `detect_iter_map` finds; as they are where it finds none."""
     found = detect_iter_map(indices, input_iters, predicate, check_level, simplify_trivial_iterators)
-    return [normalize_iter_map_to_expr(index) for index in found.indices] or [as_expr(index) for index in indices]
+    return [simplify(normalize_iter_map_to_expr(index)) for index in found.indices] or [
+        as_expr(index) for index in indices
+    ]
 
 
 def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[Any]) -> dict[Var, Expr]:
@@ -398,47 +418,6 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[A
 def _take_apart(total: IterSumExpr, value: Expr, bring: Any) -> None:
     """Tell each split of a sum its part of the sum's value."""
     rest = simplify(subtract(value, total.base))
-    top = max((number(arg.scale) for arg in total.args), default=0)
     for arg in total.args:
         part = floordiv(rest, arg.scale)
-        bring(arg, simplify(part if number(arg.scale) == top else floormod(part, arg.extent)))
-
-
-def subspace_divide(
-    bindings: Sequence[Any],
-    input_iters: Mapping[Var, Any],
-    sub_iters: Sequence[Var],
-    predicate: Any = True,
-    check_level: IterMapLevel = IterMapLevel.Surjective,
-    simplify_trivial_iterators: bool = True,
-) -> list[list[Expr]]:
-    """Part each binding in an outer index and an inner one, of the iterators in `sub_iters`.
-
-    A binding is `outer * inner_extent + inner`. Returns [outer, inner] for each, as expressions, and at the end the
-    predicates of both, which are true; an empty list where a binding has no such parts.
-    """
-    found = detect_iter_map(bindings, input_iters, predicate, check_level, simplify_trivial_iterators)
-    if len(found.indices) != len(bindings) or not isinstance(as_expr(predicate), IntImm):
-        return []
-    made: list[list[Expr]] = []
-    for index in found.indices:
-        parts = [arg for each in index.args for arg in _innermost(each)]
-        inner = [arg for arg in parts if uses_any(normalize_iter_map_to_expr(arg), sub_iters)]
-        outer = [arg for arg in parts if arg not in inner]
-        mixed = any(uses_any(normalize_iter_map_to_expr(arg), set(input_iters) - set(sub_iters)) for arg in inner)
-        size = prod(number(arg.extent) for arg in inner)
-        if mixed or any(number(arg.scale) % size for arg in outer):
-            return []
-        zero = const(0, index.base.dtype)
-        above = IterSumExpr(tuple(_with_scale(arg, number(arg.scale) // size) for arg in outer), zero)
-        made.append([normalize_iter_map_to_expr(each) for each in (above, IterSumExpr(tuple(inner), index.base))])
-    return [*made, [const(True, "bool"), const(True, "bool")]]
-
-
-def _innermost(split: IterSplitExpr) -> list[IterSplitExpr]:
-    """A split of a whole sum as the splits of that sum; another one as it is."""
-    source = split.source.source
-    if not isinstance(source, IterSumExpr) or number(split.extent) != number(split.source.extent):
-        return [split]
-    scale = number(split.scale)
-    return [part for arg in source.args for part in _innermost(_with_scale(arg, number(arg.scale) * scale))]
+        bring(arg, simplify(floormod(part, arg.extent) if len(total.args) > 1 else part))

@@ -8,13 +8,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from ..core.errors import UserError
 from ..core.refusals import not_made
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply
-from .simplify import simplify
 
 
 class IterMapLevel(enum.IntEnum):
@@ -143,10 +143,8 @@ def normalize_iter_map_to_expr(expr: IterMapExpr | Expr) -> Expr:
         A sum or a split that `detect_iter_map` or `normalize_to_iter_sum` has made; expressions stay as they are.
     """
     if isinstance(expr, IterSumExpr):
-        total = expr.base
-        for arg in reversed(expr.args):
-            total = add(normalize_iter_map_to_expr(arg), total)
-        return simplify(total)
+        parts = [normalize_iter_map_to_expr(arg) for arg in expr.args]
+        return reduce(add, [*parts, expr.base]) if parts else expr.base
     if not isinstance(expr, IterSplitExpr):
         return expr
     mark = expr.source
@@ -157,4 +155,4 @@ def normalize_iter_map_to_expr(expr: IterMapExpr | Expr) -> Expr:
         value = floordiv(value, expr.lower_factor)
     if number(expr.lower_factor) * number(expr.extent) != number(mark.extent):
         value = floormod(value, expr.extent)
-    return simplify(multiply(value, expr.scale))
+    return multiply(value, expr.scale)

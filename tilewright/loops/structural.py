@@ -20,6 +20,7 @@ from ..core.errors import UserError
 from ..core.node import Node
 from ..core.recursion import deep
 from ..expr.nodes import Expr, Var
+from ..expr.operators import const
 from ..tensor.axis import IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
 from .json_form import VALUES
@@ -48,6 +49,7 @@ def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> Mismatch
     variable of the other side stands in each of their places.
     """
     walk = _Comparison(map_free_vars)
+    a, b = (const(each) if isinstance(each, (bool, int, float)) else each for each in (a, b))
     return None if walk.same(a, b) else walk.mismatch
 
 
