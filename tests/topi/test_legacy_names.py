@@ -199,6 +199,7 @@ class TestUtils:
         assert not utils.is_empty_shape((n, 1))
         assert utils.get_const_int(utils.ceil_div(7, 2)) == 4
         assert utils.get_shape((1, 2, 3, 4), "NCHW", "NHWC") == (1, 3, 4, 2)
+        assert utils.get_shape((2, 3, 4, 5, 16, 8), "OIHW16i8o", "HWO8oI16i") == (4, 5, 2, 8, 3, 16)
         inside = [bool(utils.get_const_int(utils.within_index(1, 7, 2, i))) for i in range(8)]
         assert inside == [False, True, False, True, False, True, False, False]
         assert [utils.get_const_int(utils.make_idx(1, 7, 2, 3, i)) for i in range(8)] == [0, 0, 0, 1, 1, 2, 2, 2]
@@ -221,6 +222,7 @@ class TestUtils:
             (lambda: utils.ravel_index((1,), (2, 3)), "ravel_index", "1 indices are given for 2 dimensions"),
             (lambda: utils.const_matrix([1, 2]), "const_matrix", "is not an array of 2 dimensions"),
             (lambda: utils.get_max_power2_factor(0), "get_max_power2_factor", "n=0 is not a whole number"),
+            (lambda: utils.get_shape((1, 2, 4), "NC4c", "NC2c"), "get_shape", "from layout NC4c to NC2c"),
             (lambda: utils.get_shape((1, 2), "NC", "NW"), "get_shape", "cannot go from layout NC to NW"),
         ],
     )

@@ -16,6 +16,7 @@ from ..expr.convert import const
 from ..expr.nodes import Expr, FloatImm, IntImm, Select
 from ..expr.operators import all_of, as_expr, floordiv, floormod
 from ..schedule.handle import ScheduleHandle
+from ..tensor.data_layout import Layout
 from ..tensor.tensor import Operation, Tensor, compute
 from .tag import is_injective
 
@@ -153,17 +154,21 @@ def make_idx(b: Any, e: Any, s: Any, z: Any, i: Any) -> Any:
 
 
 def get_shape(src_shape: Sequence[Any], src_layout: Any, dst_layout: Any) -> tuple[Any, ...]:
-    """A shape in another order of its dimensions: ("NCHW", "NHWC")."""
+    """A shape in another order of its dimensions: ("NCHW", "NHWC"), ("NCHW16c", "NC16cHW")."""
     if src_layout == dst_layout:
         return get_const_tuple(src_shape)
-    shape, layouts = get_const_tuple(src_shape), (str(src_layout), str(dst_layout))
-    if len(shape) != len(layouts[0]) or sorted(layouts[0]) != sorted(layouts[1]):
+    shape = get_const_tuple(src_shape)
+    source = Layout(str(src_layout), "src_layout", "get_shape")
+    target = Layout(str(dst_layout), "dst_layout", "get_shape")
+    same = sorted(source.dims) == sorted(target.dims) and source.blocks == target.blocks
+    if len(shape) != len(source.dims) or not same:
         raise UserError(
-            f"a shape of {len(shape)} dimensions cannot go from layout {layouts[0]} to {layouts[1]}",
+            f"a shape of {len(shape)} dimensions cannot go from layout {src_layout} to {dst_layout}",
             primitive="get_shape",
-            fix="give two orders of the same letters, one for each dimension",
+            fix="give two orders of the same letters and blocks, one for each dimension",
         )
-    return tuple(shape[layouts[0].index(letter)] for letter in layouts[1])
+    extents = dict(zip(source.dims, shape, strict=True))
+    return tuple(extents[letter] for letter in target.dims)
 
 
 def ncw_pack_layout(layout_info: str) -> bool:
