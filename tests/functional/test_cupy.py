@@ -12,6 +12,8 @@ import pytest
 
 import tilewright as tw
 from tests.functional import direct
+from tilewright.core.errors import UserError
+from tilewright.functional import arrays
 from tilewright.functional.arrays import library_of
 
 
@@ -26,6 +28,19 @@ class ndarray:  # noqa: N801  # CuPy's name
 
     def __dlpack_device__(self) -> Any:
         return self.held.__dlpack_device__()
+
+    @property
+    def strides(self) -> Any:
+        return self.held.strides
+
+    def copy(self) -> ndarray:
+        return ndarray(self.held.copy())
+
+    def __getitem__(self, key: Any) -> ndarray:
+        return ndarray(self.held[key])
+
+    def __setitem__(self, key: Any, value: ndarray) -> None:
+        self.held[key] = value.held
 
 
 ndarray.__module__ = "cupy"
@@ -55,6 +70,65 @@ def test_arrays_of_cupy_are_taken_and_returned(monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_allclose(found.held, direct.conv(x, w, None, 1, ((1, 1), (1, 1)), 1, 4), rtol=1e-4, atol=1e-4)
 
 
+def begins_off(a: np.ndarray, by: int = 1) -> np.ndarray:
+    """The values in memory that begins `by` elements behind a multiple of 64 bytes."""
+    whole = np.full(a.size + by + 64, np.nan, a.dtype)
+    first = -whole.ctypes.data % 64 // a.itemsize + by
+    made = whole[first : first + a.size].reshape(a.shape)
+    made[...] = a
+    return made
+
+
+class LoadsVectors:
+    """A program that refuses addresses which vectors of 16 bytes cannot be loaded from, as many do on GPUs."""
+
+    program = SimpleNamespace(alignment=(4, 16))
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+
+    def __call__(self, pointers: list[int], stream: int) -> None:
+        assert not any(pointer % 16 for pointer in pointers)
+        self.run(pointers, stream)
+
+
+def reversed_in(axes: tuple[int, ...]) -> Any:
+    return lambda a: np.flip(np.flip(a, axes).copy(), axes)
+
+
+MEMORIES = [begins_off, reversed_in((3,)), reversed_in((0, 1, 2, 3)), lambda a: np.repeat(a, 2, 3)[..., ::2]]
+
+
+@pytest.mark.parametrize("place", MEMORIES, ids=["offset", "reversed", "all reversed", "steps"])
+def test_operands_in_any_memory_are_copied(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    face(monkeypatch, np.from_dlpack, lambda: 0)
+    prepare = arrays.prepared
+
+    def prepared(*given: Any) -> Any:
+        checked, run = prepare(*given)
+        return checked, LoadsVectors(run)
+
+    monkeypatch.setattr(arrays, "prepared", prepared)
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 4, 9, 9), "float32"), rng.standard_normal((4, 1, 3, 3), "float32")
+    residual, out = rng.standard_normal((2, 4, 9, 9), "float32"), np.zeros((2, 4, 9, 9), "float32")
+    wanted = direct.conv(x, w, None, 1, ((1, 1), (1, 1)), 1, 4) + residual
+    operands = {"x": x, "weight": w, "residual": residual, "out": out}
+    for name in operands:
+        given = {n: ndarray(place(a) if n == name else a.copy()) for n, a in operands.items()}
+        found = tw.conv2d(**given, padding=1, groups=4)
+        assert found is given["out"]
+        np.testing.assert_allclose(found.held, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_an_output_of_one_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    face(monkeypatch, np.from_dlpack, lambda: 0)
+    x, w = np.ones((2, 4, 9, 9), "float32"), np.ones((4, 1, 3, 3), "float32")
+    out = np.lib.stride_tricks.as_strided(np.zeros(1, "float32"), (2, 4, 7, 7), (0, 0, 0, 0))
+    with pytest.raises(UserError, match="several elements of out are one place in memory"):
+        tw.conv2d(ndarray(x), ndarray(w), groups=4, out=ndarray(out))
+
+
 def test_the_stream_is_the_current_one_of_the_arrays_device(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = face(monkeypatch, np.from_dlpack, lambda: 1234)
     assert library_of(ndarray(np.zeros(1))).stream(3) == 1234
@@ -75,3 +149,21 @@ def test_work_is_queued_on_the_current_stream(monkeypatch: pytest.MonkeyPatch) -
         found = tw.conv2d(ndarray(y), ndarray(w), padding=1, groups=64)
     torch.cuda.synchronize()
     torch.testing.assert_close(found.held, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_operands_that_begin_anywhere_on_a_gpu(dtype: str) -> None:
+    """An array of a library other than PyTorch may begin where a kernel can load no vectors."""
+    rng, gpu = np.random.default_rng(0), tw.cuda()
+    shapes = {"x": (2, 32, 28, 28), "weight": (32, 1, 3, 3), "residual": (2, 32, 28, 28), "out": (2, 32, 28, 28)}
+    values = {n: rng.integers(-3, 4, shape).astype(dtype) for n, shape in shapes.items()}
+    wanted = direct.conv(values["x"], values["weight"], None, 1, ((1, 1), (1, 1)), 1, 32) + values["residual"]
+    for name in shapes:
+        given = {n: tw.nd.array(a, gpu) for n, a in values.items()}
+        whole = tw.nd.array(np.concatenate([np.full(1, np.nan, dtype), values[name].ravel()]), gpu)
+        given[name] = whole.as_strided(shapes[name], tuple(s // values[name].itemsize for s in values[name].strides), 1)
+        found = tw.conv2d(**given, padding=1, groups=32)
+        assert found is given["out"]
+        np.testing.assert_array_equal(found.numpy(), wanted)
+        assert np.isnan(whole.numpy()[0])

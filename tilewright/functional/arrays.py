@@ -19,7 +19,7 @@ from ..runtime.array import NDArray, empty
 from ..runtime.device import device
 from ..runtime.dlpack import CUDA, CUDA_MANAGED
 from .activations import custom
-from .running import Runner, runner_of
+from .running import Program, runner_of
 from .signature import Arrays, CallOptions, Described, Signature, signature
 
 Extra = tuple[Any, ...]
@@ -85,10 +85,8 @@ def shared(array: Any) -> NDArray:
     if isinstance(array, NDArray):
         found = array
     else:
-        if any(step < 0 for step in getattr(array, "strides", None) or ()):  # DLPack's consumers refuse these
-            array = array.copy()
-        found = from_dlpack(array, read_only=True)
-    return found if found.strides is None and not found.offset else found.copyto(found.device)
+        found = from_dlpack(array.copy() if _is_reversed(array) else array, read_only=True)
+    return found if _lies_in_rows(found) else found.copyto(found.device)
 
 
 def described(array: Any) -> Described:
@@ -116,23 +114,47 @@ def _on_its_stream(library: Library, x: Any) -> AbstractContextManager[Any]:
 def _computed(name: str, library: Library, x: Any, extras: Extra, options: CallOptions) -> Any:
     given = [None if array is None else shared(array) for array in (x, *extras[:3])]
     out = extras[3]
-    target = None if out is None else out if isinstance(out, NDArray) else from_dlpack(out)
+    target = None if out is None else _written(name, out)
     seen = Arrays(*(None if array is None else described(array) for array in (*given, target)))  # type: ignore[arg-type]
     checked, run = prepared(name, seen, options)
-    on = device(*seen.x.device)
-    suits = target is not None and target.strides is None and not target.offset
+    on, aligned = device(*seen.x.device), max(run.program.alignment)
+    reverse = out is not None and _is_reversed(out)
+    suits = target is not None and not reverse and _lies_in_rows(target) and int(target.handle or 0) % aligned == 0
     result = target if suits and target is not None else empty(checked.shape, seen.x.dtype, on)
     if suits:
         _check_out(name, result, given[:2])
         given[2:] = [_apart(array, result) for array in given[2:]]
     if result.size:
-        pointers = [int(array.handle) for array in (*given, result) if array is not None]
-        run(pointers, on.driver.takes_over(on.index) or 0)
-    if target is not None:
-        if not suits:
-            result.copyto(target)
-        return out
-    return library.give(result)
+        ready = [a if int(a.handle) % aligned == 0 else a.copyto(on) for a in (*given, result) if a is not None]
+        run([int(array.handle) for array in ready], on.driver.takes_over(on.index) or 0)
+    if target is None:
+        return library.give(result)
+    if reverse:
+        out[...] = library_of(out).give(result)
+    elif not suits:
+        result.copyto(target)
+    return out
+
+
+def _written(name: str, out: Any) -> NDArray:
+    """Return `out` as one of our arrays, in the same memory: without its negative strides, from their last element."""
+    if _is_reversed(out):
+        out = out[tuple(slice(None, None, -1 if step < 0 else 1) for step in out.strides)]
+    target = out if isinstance(out, NDArray) else from_dlpack(out)
+    if any(step == 0 and size > 1 for size, step in zip(target.shape, target.strides or (), strict=False)):
+        raise UserError(
+            "several elements of out are one place in memory", primitive=name, fix="pass an array of its own memory"
+        )
+    return target
+
+
+def _is_reversed(array: Any) -> bool:
+    """Whether some strides are negative, which DLPack's producers export wrongly and its consumers refuse."""
+    return not isinstance(array, NDArray) and any(step < 0 for step in getattr(array, "strides", None) or ())
+
+
+def _lies_in_rows(array: NDArray) -> bool:
+    return array.strides is None and not array.offset
 
 
 def _overlap(a: NDArray, b: NDArray) -> bool:
@@ -155,7 +177,7 @@ def _apart(array: NDArray | None, out: NDArray) -> NDArray | None:
     return array.copyto(array.device)
 
 
-def prepared(name: str, seen: Arrays, options: CallOptions) -> tuple[Signature, Runner]:
+def prepared(name: str, seen: Arrays, options: CallOptions) -> tuple[Signature, Program]:
     """Return the checked signature of a call, and the function that runs it."""
     function, text = custom(name, options.activation, seen.x.dtype)
     checked = signature(name, seen, options, text)

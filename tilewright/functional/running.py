@@ -176,6 +176,6 @@ def program_of(plan: Plan, threads: Threads = POOL) -> Program:
     return found[1]
 
 
-def runner_of(problem: Problem, on: Device, activation: Activation | None = None, tune: Tune = None) -> Runner:
-    """Return what runs a problem by our own kernel, on addresses."""
+def runner_of(problem: Problem, on: Device, activation: Activation | None = None, tune: Tune = None) -> Program:
+    """Return the program that runs a problem by our own kernel, on addresses."""
     return program_of(plan_for(problem, on, "", activation, tune))
