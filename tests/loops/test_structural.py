@@ -188,6 +188,7 @@ def test_numbers_are_compared_as_constants() -> None:
     """As the FFI of the legacy API converts them."""
     four, yes = tw.tir.const(4, "int32"), tw.tir.const(True, "bool")
     assert tw.ir.structural_equal(four, 4)
+    assert tw.ir.structural_hash(four) == tw.ir.structural_hash(4)
     assert tw.ir.structural_equal(True, yes)
     assert not tw.ir.structural_equal(four, 5)
     assert not tw.ir.structural_equal(four, 4.0)

@@ -49,8 +49,12 @@ def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> Mismatch
     variable of the other side stands in each of their places.
     """
     walk = _Comparison(map_free_vars)
-    a, b = (const(each) if isinstance(each, (bool, int, float)) else each for each in (a, b))
-    return None if walk.same(a, b) else walk.mismatch
+    return None if walk.same(_constant(a), _constant(b)) else walk.mismatch
+
+
+def _constant(value: Any) -> Any:
+    """A number as a constant, and everything else as it is."""
+    return const(value) if isinstance(value, (bool, int, float)) else value
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
@@ -294,7 +298,7 @@ def _plain_equal(a: Any, b: Any) -> bool:
 @deep
 def structural_hash(value: Any, map_free_vars: bool = False) -> int:
     """A hash that is the same for things that are structurally equal; of free variables, by what they are or where."""
-    return _Hash(map_free_vars).of(value)
+    return _Hash(map_free_vars).of(_constant(value))
 
 
 class _Hash:
