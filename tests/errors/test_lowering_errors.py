@@ -497,7 +497,12 @@ KINDS: list[Row] = [
     (lambda e: unrolled(auto_max_step="x"), "PassContext", "auto_max_step='x' of tir.UnrollLoop", "auto_max_step"),
     (lambda e: PassContext(config={"tir.add_lower_pass": 3}), "PassContext", "tir.add_lower_pass holds 3", "phase"),
     (lambda e: PassContext(config={"tir.disable_vectorize": "no"}), "PassContext", "is 'no'", "True or False"),
-    (lambda e: PassContext(config={"tir.noalias": False}), "PassContext", "tir.noalias=False", "leave it True"),
+    (
+        lambda e: PassContext(config={"tir.detect_global_barrier": True}),
+        "PassContext",
+        "tir.detect_global_barrier=True",
+        "leave it False",
+    ),
 ]
 
 

@@ -58,3 +58,16 @@ def test_functions_of_a_module_are_listed_by_name() -> None:
     found = re.findall(r"^define[^@]*@(\w+)", tw.build(module, None, "llvm").get_source("ll"), re.MULTILINE)
     assert found == sorted(found)
     assert len(set(found)) == 3
+
+
+def test_arrays_that_overlap_are_refused_whatever_was_asked() -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1, name="B")
+    with (
+        pytest.warns(UserWarning, match="tir.noalias=False has no effect: a call refuses"),
+        tw.transform.PassContext(config={"tir.noalias": False}),
+    ):
+        module = tw.build(te.create_schedule(b.op), [a, b], "llvm")
+    array = tw.nd.array(np.zeros(8, "float32"))
+    with refused("", "share memory", fix="an array of its own"):
+        module(array, array)

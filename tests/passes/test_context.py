@@ -104,7 +104,10 @@ def test_passes_go_by_their_earlier_names_too(earlier: str, name: str) -> None:
         ({"config": {"tir.UnrollLoop": {"auto_max": 1}}}, "tir.UnrollLoop has no field 'auto_max'"),
         ({"config": {"tir.add_lower_pass": [(9, tripled)]}}, "tir.add_lower_pass holds (9, "),
         ({"config": {"tir.add_lower_pass": [tripled]}}, "fix: give (phase, pass) pairs"),
-        ({"config": {"tir.noalias": False}}, "tir.noalias=False is not supported\n  fix: leave it True"),
+        (
+            {"config": {"tir.detect_global_barrier": True}},
+            "tir.detect_global_barrier=True is not supported\n  fix: leave it False",
+        ),
         ({"disabled_pass": ["flatten_storage"]}, "the pass 'flatten_storage' cannot be left out\n  fix: these can: "),
         ({"instruments": [1]}, "instruments are not supported"),
     ],

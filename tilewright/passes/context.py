@@ -111,11 +111,17 @@ def _settled(options: Options, value: Any, key: str) -> Options:
     return options
 
 
+def _aliases(options: Options, value: Any, key: str) -> Options:
+    if not _flag(value, key):
+        warn_caller(f"{key}=False has no effect: a call refuses a written array that overlaps another", UserWarning)
+    return options
+
+
 _KEYS: dict[str, Callable[[Options, Any, str], Options]] = {
     "tir.UnrollLoop": _unrolling,
     "tir.add_lower_pass": _adding,
     "tir.disable_vectorize": _vectors,
-    "tir.noalias": _only(True),
+    "tir.noalias": _aliases,
     "tir.detect_global_barrier": _only(False),
     "tir.instrument_bound_checkers": _bounds,
     "tilewright.explain": _explain,
