@@ -124,7 +124,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "script": f"programs are not parsed from TVMScript: {_STATEMENTS}, or {_PROGRAM}",
         **dict.fromkeys(("auto_scheduler", "meta_schedule", "dlight"), _SEARCH),
         **dict.fromkeys(("rpc", "micro", "device_api", "exec"), _HERE),
-        **dict.fromkeys(("_ffi", "ffi"), "tw.register_func and tw.get_global_func"),
+        "ffi": "tw.register_func and tw.get_global_func",
         **dict.fromkeys(("register_object", "register_extension", "register_node", "Object", "Node"), _OBJECTS),
         **dict.fromkeys(("libinfo", "get_env", "make_node", "parser"), _OBJECTS),
         **dict.fromkeys(("node", "attrs", "TypeCode", "NodeBase"), _OBJECTS),
