@@ -55,7 +55,6 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("tir", "BlockRealize", "tir.BlockRealize is not part of Tilewright", "te.create_schedule"),
     ("topi", "argwhere", "topi.argwhere is not part of Tilewright", "depends on values"),
     ("topi", "dense", "topi has no 'dense'", "topi.nn.dense"),
-    ("topi.utils", "nchw_pack_layout", "topi.utils.nchw_pack_layout is not part of Tilewright", "NCHW4c"),
     ("arith", "domain_touched", "arith.domain_touched is not part of Tilewright", "te.schedule.InferBound"),
     ("schedule", "VerifyCompact", "schedule.VerifyCompact is not part of Tilewright", "te.schedule.InferBound"),
     ("tensor", "TensorIntrinCall", "tensor.TensorIntrinCall is not part of Tilewright", "te.ComputeOp"),

@@ -223,7 +223,7 @@ def test_what_is_expected_depends_on_the_board() -> None:
     of = Conv2d.of((1, 512, 7, 7))
     gpus = [Gpu.of(Target(f"cuda -arch={arch}")) for arch in ("sm_75", "sm_80", "sm_90")]
     assert [gpu.processors for gpu in gpus] == [40, 108, 132]
-    assert Gpu.of(Target("cuda -arch=sm_120")).processors == USUAL.processors == Gpu.of(Target("opencl")).processors
+    assert Gpu.of(Target("cuda -arch=sm_121")).processors == USUAL.processors == Gpu.of(Target("opencl")).processors
     tiles = [ranked(contraction_of(of), gpu)[0] for gpu in gpus]
     blocks = [-(-512 // prod(t.rows)) * -(-49 // prod(t.columns)) * t.split for t in tiles]
     assert blocks[0] < blocks[-1]

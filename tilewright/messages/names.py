@@ -183,7 +183,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "pixel_shuffle": "topi.nn.depth_to_space(A, block_size)",
     },
     "topi.utils": {
-        **dict.fromkeys(("nchw_pack_layout", "nchw_xc_layout"), 'a layout as text: "NCHW4c"'),
     },
     "nd": {
         "sparse": "give the parts of a sparse matrix as arrays of their own",
