@@ -182,8 +182,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "bias_add": "topi.add(A, bias), which broadcasts",
         "pixel_shuffle": "topi.nn.depth_to_space(A, block_size)",
     },
-    "topi.utils": {
-    },
     "nd": {
         "sparse": "give the parts of a sparse matrix as arrays of their own",
         "numpyasarray": "nd.array(x)",
