@@ -68,6 +68,12 @@ def test_conversions_and_bounds(target: str) -> None:
     cases += [
         Case("scale_shift", topi.nn.scale_shift_nchw, [image, scale, shift], expected),
         Case("scale_shift last", topi.nn.scale_shift_nhwc, [last, scale, shift], expected.transpose(0, 2, 3, 1)),
+        Case(
+            "scale_shift in blocks",
+            topi.nn.scale_shift_nchwc,
+            [image[..., None], scale[:, None], shift[:, None]],
+            expected[..., None],
+        ),
     ]
     steep = np.array([0.5, -2, 3, 0.25], "float32")
     expected = np.where(INSIDE > 0, INSIDE, INSIDE * steep[:, None])
