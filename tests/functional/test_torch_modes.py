@@ -275,7 +275,7 @@ def test_autocast_does_not_change_what_is_timed(monkeypatch: pytest.MonkeyPatch)
 
     problem, types = problem_of(depthwise_model()[0], X), []
 
-    def timed(works: list[Any], *_: Any) -> list[float]:
+    def timed(works: list[Any], *_: Any, **options: Any) -> list[float]:
         types.append(works[1]().dtype)
         return [1.0, 1.0]
 
