@@ -151,3 +151,20 @@ def test_an_output_whose_elements_are_one_place_is_refused(weight: tuple[int, ..
     x, w = torch.randn(2, 8, 9, 10, requires_grad=requires_grad), torch.randn(weight)
     with pytest.raises(UserError, match="several elements of out are one place in memory"):
         tw.conv2d(x, w, groups=8 // weight[1], out=torch.zeros(1).expand(2, weight[0], 7, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["conv1d", "conv_transpose1d"])
+def test_taps_that_see_padding_only_have_no_gradient(name: str, dtype: torch.dtype) -> None:
+    """PyTorch's own gradient of such taps on a CPU is memory that nobody has written."""
+    shape = (5, 16, 5) if name == "conv1d" else (16, 5, 5)
+    for _ in range(20):
+        poison = [torch.full((5 * 16 * 5,), float("nan"), dtype=dtype) for _ in range(50)]
+        del poison
+        x, weight = torch.randn(1, 16, 1).to(dtype), torch.randn(shape).to(dtype).requires_grad_()
+        options = {"stride": 2, "padding": 3} if name == "conv1d" else {"stride": 1, "padding": 2}
+        (found,) = torch.autograd.grad(getattr(tw, name)(x, weight, **options).sum(), weight)
+        exact = weight.detach().double().requires_grad_()
+        made = getattr(torch.nn.functional, name)(x.double(), exact, **options).sum()
+        (wanted,) = torch.autograd.grad(made, exact)
+        torch.testing.assert_close(found.double(), wanted, rtol=2e-2, atol=2e-2)

@@ -144,7 +144,28 @@ class _Window:
             if not even and not self.transposed:
                 of_x = torch.nn.functional.pad(of_x, [-p for p in around])
             of_x = self._back(of_x)
+        if of_weight is not None and weight.device.type == "cpu":
+            data, windows = (grad, x) if self.transposed else (x, grad)
+            of_weight = self._without_unreached(of_weight, data.shape[2:], windows.shape[2:], padding)
         return of_x, None if of_weight is None else of_weight.reshape(self.weight.shape)
+
+    def _without_unreached(self, of_weight: Any, sizes: Any, places: Any, padding: Any) -> Any:
+        """Zero the gradients of taps that lie in the padding of every window: oneDNN leaves them unset in 16 bits."""
+        if of_weight.element_size() != 2 or not all(type(size) is int for size in (*sizes, *places)):
+            return of_weight
+        taps = of_weight.shape[2:]
+        each = zip(sizes, places, taps, self.stride, padding, self.dilation, strict=True)
+        for axis, (size, place, count, step, before, apart) in enumerate(each, 2):
+            unreached = [tap for tap in range(count) if not _is_reached(tap * apart - before, size, place, step)]
+            if unreached:
+                of_weight = of_weight.index_fill(axis, torch.tensor(unreached), 0)
+        return of_weight
+
+
+def _is_reached(first: int, size: int, places: int, step: int) -> bool:
+    """Whether one of the indices `first + i * step`, with i below `places`, lies in 0 .. size - 1."""
+    i = max(0, -(first // step))
+    return i < places and first + i * step < size
 
 
 def _save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
