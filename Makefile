@@ -89,11 +89,12 @@ fuzz-api: $(READY) ## run N hostile calls of the public API, N/10 command lines,
 fuzz-layers: ## compare N random layers in random memory orders with PyTorch, by PYTHON_TORCH; SEED=... picks others
 	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m tests.functional.random_layers --count $(N) --seed $(SEED)
 
-check: $(READY) ## lint, formatting, types, and who may import whom
+check: $(READY) ## lint, formatting, types, who may import whom, and the English of texts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict tilewright
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/english.py --check
 
 test-gpu: ## run the tests that need an NVIDIA GPU, with PYTHON_GPU
 	@$(PYTHON_GPU) -m pytest -m cuda $(PYTEST_ARGS)
