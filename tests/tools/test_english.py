@@ -53,7 +53,7 @@ def test_long_sentences() -> None:
     words = " ".join(["Word"] * 25)
     assert english.count(f"{words}. {words}.")["long"] == 0
     assert english.count(f"{words} too. {words}.")["long"] == 1
-    assert english.count(f"{words}:\n\n    {words} code")["long"] == 0
+    assert english.count(f"{words}:\n\n        {words} code\n\n    End.")["long"] == 0
     assert english.count(f"Calls `{words}` only.")["long"] == 0
     assert english.count(f"- {words}\n- {words}")["long"] == 0
 
