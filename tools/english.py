@@ -93,7 +93,7 @@ def sentences(text: str) -> Iterator[str]:
             yield from _SENTENCE_END.split(" ".join(paragraph))
             paragraph = []
         if body.strip() and not is_code:
-            paragraph.append(body.strip())
+            paragraph.append(re.sub(r"^\s*(?:[-*]|\d+\.) ", "", body).strip())
 
 
 def count(text: str) -> Counter[str]:
