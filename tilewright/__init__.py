@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from .core.folded_modules import hook_in_folded_modules as _hook_in_folded_modules
+from .core.other_paths import hook_in_other_paths as _hook_in_other_paths
 from .core.refusals import hook_in_old_names as _hook_in_old_names
 from .core.refusals import old_name as _old_name
 from .core.version import __version__ as __version__
@@ -54,7 +54,7 @@ _HOMES = {
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _OLD_NAMES = {
-    "_ffi": ("legacy.ffi", "ffi"),
+    "_ffi": ("compat.legacy.ffi", "ffi"),
     "select": ("tir", "Select"),
     "gpu": ("nd", "cuda"),
     "hybrid": ("te", "hybrid"),
@@ -63,8 +63,8 @@ _OLD_NAMES = {
 
 _hook_in_all()
 _hook_in_views()
-_hook_in_old_names(f"{__name__}.legacy.spellings", "find")
-_hook_in_folded_modules(__name__, f"{__name__}.legacy.finder", "folded_module")
+_hook_in_old_names(f"{__name__}.compat.legacy.spellings", "find")
+_hook_in_other_paths(f"{__name__}.compat.legacy.finder", "folded_module")
 
 
 def __getattr__(name: str) -> _Any:

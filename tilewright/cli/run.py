@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from .. import legacy
+from ..compat import legacy
 from ..core.errors import UserError
 
 _HOUSE = str(Path(__file__).resolve().parent.parent) + os.sep

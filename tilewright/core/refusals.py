@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from .errors import UserAttributeError, UserError
+from .other_paths import path_in_scripts
 
 T = TypeVar("T", bound=type)
 Explain = Callable[..., Exception]
@@ -91,6 +92,7 @@ def old_name(module: str, name: str, known: Iterable[str]) -> Any:
     Exception
         If there is none: the error of `missing_from_module`.
     """
+    module = path_in_scripts(module)
     for hook in _old_names if not name.startswith("__") else ():
         found = getattr(import_module(hook.module), hook.function)(module, name)
         if found is not None:

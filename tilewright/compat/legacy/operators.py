@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import UserError
-from ..tensor.tensor import Tensor
-from ..topi import cuda, image, nn
-from ..topi.nn.convolution import convolution
+from ...core.errors import UserError
+from ...tensor.tensor import Tensor
+from ...topi import cuda, image, nn
+from ...topi.nn.convolution import convolution
 
 l2norm_instance = nn.l2_normalize
 

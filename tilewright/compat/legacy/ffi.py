@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ..error import TVMError
-from ..runtime.packed import get_global_func, list_global_func_names, register_func, remove_global_func
+from ...error import TVMError
+from ...runtime.packed import get_global_func, list_global_func_names, register_func, remove_global_func
 
 ffi = base = registry = sys.modules[__name__]
 

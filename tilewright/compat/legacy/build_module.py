@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import UserError
-from ..core.refusals import old_name
-from ..driver import build as build
-from ..driver import lower as lower
-from ..loops.nodes import Function
-from ..passes.context import PassContext
-from .spellings import PACKAGE
+from ...core.errors import UserError
+from ...core.other_paths import PACKAGE
+from ...core.refusals import old_name
+from ...driver import build as build
+from ...driver import lower as lower
+from ...loops.nodes import Function
+from ...passes.context import PassContext
 
 BuildConfig = PassContext
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import tir
+from ... import tir
 
 CmpExpr = (tir.EQ, tir.NE, tir.LT, tir.LE, tir.GT, tir.GE)
 LogicalExpr = (tir.And, tir.Or, tir.Not)

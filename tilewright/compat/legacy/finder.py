@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from .missing import GRAPHS, LEGACY, OPERATORS, PACKAGE, MissingAttribute, MissingModule, legacy_name, misspelt
+from ...core.other_paths import PACKAGE, OtherPath
+from .missing import GRAPHS, LEGACY, OPERATORS, MissingAttribute, MissingModule, legacy_name, misspelt
 from .spellings import MODULES, module_of
 
 _NAMES = {LEGACY: PACKAGE, OPERATORS: f"{PACKAGE}.{OPERATORS}"}
@@ -72,14 +73,8 @@ class _Alias(MetaPathFinder):
         return not self.override and any(finder.find_spec(name, None) is not None for finder in others)
 
 
-class _SameModule(Loader):
-    """Loads a module by putting another one in its place."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return None
+class _SameModule(OtherPath):
+    """Loads a module of the legacy package by putting the one that has its names in its place."""
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system then takes what stands in sys.modules, and leaves the other module's spec alone.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..codegen.llvm.binding import binding
-from ..core.refusals import old_name as _old_name
-from ..driver import build as build_module
+from ...codegen.llvm.binding import binding
+from ...core.refusals import old_name as _old_name
+from ...driver import build as build_module
 
 __all__ = ["build_module", "llvm_get_system_cpu", "llvm_get_system_triple", "llvm_version_major"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import UserError
-from ..runtime.packed import PackedFunc, get_global_func
+from ...core.errors import UserError
+from ...runtime.packed import PackedFunc, get_global_func
 
 
 class _EnvFuncType(type):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..runtime.device import Device, device
+from ...runtime.device import Device, device
 
 _KINDS = ("aocl", "sdaccel", "vulkan", "metal", "vpi", "rocm", "ext_dev", "hexagon", "webgpu")
 

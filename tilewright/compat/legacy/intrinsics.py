@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import UserError
-from ..expr.intrinsics import TABLE
-from ..expr.op_registry import CallEffectKind, is_declared, register_intrin_lowering, register_op_attr
+from ...core.errors import UserError
+from ...expr.intrinsics import TABLE
+from ...expr.op_registry import CallEffectKind, is_declared, register_intrin_lowering, register_op_attr
 
 float32, int32, int8, handle = "float32", "int32", "int8", "handle"
 

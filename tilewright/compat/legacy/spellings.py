@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-PACKAGE = "tilewright"
+from ...core.other_paths import PACKAGE
 
 _SCHEDULES = """batch_matmul binarize_pack binary_dense bitserial_conv2d bitserial_dense conv2d conv2d_direct
 conv2d_hwcn conv2d_int8 conv2d_nchw conv2d_transpose conv2d_transpose_nchw conv2d_winograd deformable_conv2d dense

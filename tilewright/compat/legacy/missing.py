@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable
-from importlib.machinery import PathFinder
 
-from ..core.errors import UserAttributeError, UserError
-from ..messages.names import advice, instead_of, nearly
+from ...core.errors import UserAttributeError, UserError
+from ...core.other_paths import PACKAGE, path_in_scripts
+from ...messages.names import advice, instead_of, nearly
 
-PACKAGE = "tilewright"
 LEGACY = "tvm"
 OPERATORS = "topi"
 GRAPHS = "nnvm"
@@ -40,11 +38,9 @@ class MissingAttribute(_Missing, AttributeError):
 
 def sentence(name: str) -> str:
     """What to say when a script asks for the part of that name: "tvm.relay", "tvm.te.hybrid"."""
-    folder = sys.modules[PACKAGE].__path__
-    faces = [face for face in _FACES if PathFinder.find_spec(f"{PACKAGE}.{face}", folder)]
     return (
         f"{name} is not part of Tilewright: it covers tensor expressions and their schedules, for CUDA, OpenCL and "
-        f"the CPU ({', '.join(faces)}, lower, build)"
+        f"the CPU ({', '.join(_FACES)}, lower, build)"
     )
 
 
@@ -62,7 +58,7 @@ def misspelt(name: str, known: Iterable[str]) -> UserAttributeError | None:
 
 def legacy_name(name: str) -> str:
     """A module's name as an old script spells it: "tilewright.te" is "tvm.te"."""
-    head, dot, rest = name.partition(".")
+    head, dot, rest = path_in_scripts(name).partition(".")
     return f"{LEGACY}{dot}{rest}" if head == PACKAGE else name
 
 

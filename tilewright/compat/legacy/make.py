@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import tir
-from ..core.refusals import old_name
-from ..expr.nodes import Expr
-from ..loops.nodes import Stmt
-from ..tensor.axis import Range
-from .spellings import PACKAGE
+from ... import tir
+from ...core.other_paths import PACKAGE
+from ...core.refusals import old_name
+from ...expr.nodes import Expr
+from ...loops.nodes import Stmt
+from ...tensor.axis import Range
 
 range_by_min_extent = Range.from_min_extent
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..arith.analyzer import Analyzer
-from ..core.errors import UserError
-from ..core.refusals import old_name
-from ..expr.nodes import Expr
-from ..expr.operators import as_expr
-from ..expr.traverse import post_order
-from ..loops.functions import PrimFunction
-from ..loops.functor import ir_transform
-from ..loops.functor import post_order_visit as PostOrderVisit
-from ..loops.functor import substitute as Substitute
-from ..loops.nodes import Stmt
-from ..loops.structural import structural_equal as Equal
-from ..loops.structural import structural_hash as AttrsHash
-from ..passes.named_passes import COUNTERPARTS
-from ..tensor.axis import IterVar
-from .spellings import PACKAGE
+from ...arith.analyzer import Analyzer
+from ...core.errors import UserError
+from ...core.other_paths import PACKAGE
+from ...core.refusals import old_name
+from ...expr.nodes import Expr
+from ...expr.operators import as_expr
+from ...expr.traverse import post_order
+from ...loops.functions import PrimFunction
+from ...loops.functor import ir_transform
+from ...loops.functor import post_order_visit as PostOrderVisit
+from ...loops.functor import substitute as Substitute
+from ...loops.nodes import Stmt
+from ...loops.structural import structural_equal as Equal
+from ...loops.structural import structural_hash as AttrsHash
+from ...passes.named_passes import COUNTERPARTS
+from ...tensor.axis import IterVar
 
 __all__ = ["AttrsHash", "CanonicalSimplify", "Equal", "ExprUseVar", "IRTransform", "PostOrderVisit", "Simplify",
            "Substitute"]  # fmt: skip

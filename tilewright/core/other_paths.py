@@ -1,0 +1,89 @@
+"""Import paths of modules that stand elsewhere: `tilewright.legacy` is the module `tilewright.compat.legacy`.
+
+A module has one object under all of its names, so that classes and their pickles are the same under each. Two finders
+see to it, and neither imports a module before it is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import InspectLoader, Loader
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from types import CodeType, ModuleType
+from typing import Any
+
+PACKAGE = __name__.partition(".")[0]
+MOVED = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{name}" for path, name in {"legacy": "legacy"}.items()}
+"""Packages by the paths that scripts use, with their own paths."""
+_PATHS = {home: path for path, home in MOVED.items()}
+
+
+def path_in_scripts(module: str) -> str:
+    """Return the path by which scripts import a module of this package: "tilewright.legacy" of its module in compat."""
+    head = ".".join(module.split(".")[:3])
+    return _PATHS[head] + module.removeprefix(head) if head in _PATHS else module
+
+
+class OtherPath(Loader):
+    """Loads a module by putting another one in its place."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Let the import system make a module, which the other one replaces."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the other module in place: the import system takes the one that stands in `sys.modules`."""
+        sys.modules[module.__name__] = import_module(self.name)
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the code of the other module, for `python -m`."""
+        spec = find_spec(self.name)
+        return spec.loader.get_code(self.name) if spec and isinstance(spec.loader, InspectLoader) else None
+
+
+class _MovedPackages:
+    """Comes before Python's own finder, which would load a file a second time under the other name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a module below a package of `MOVED`."""
+        if not fullname.startswith(PACKAGE):
+            return None
+        for moved, home in MOVED.items():
+            if fullname == moved or fullname.startswith(f"{moved}."):
+                name = home + fullname.removeprefix(moved)
+                parent = import_module(name.rpartition(".")[0])
+                found = PathFinder.find_spec(name, parent.__path__)
+                return found and ModuleSpec(
+                    fullname, OtherPath(name), is_package=found.submodule_search_locations is not None
+                )
+        return None
+
+
+class _FoldedModules:
+    """Comes after all others, so it costs nothing while modules are found. It imports the tables on the first miss."""
+
+    def __init__(self, module: str, function: str) -> None:
+        self.module, self.function = module, function
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of the module that `function` knows by this name."""
+        if not fullname.startswith(f"{PACKAGE}."):
+            return None
+        found: Any = getattr(import_module(self.module), self.function)(fullname)
+        return found if isinstance(found, ModuleSpec) else None
+
+
+def hook_in_other_paths(module: str, function: str) -> None:
+    """Let imports find packages of `MOVED`, and by `module.function(name)` the modules that no other finder knows."""
+    sys.meta_path.insert(0, _MovedPackages())
+    sys.meta_path.append(_FoldedModules(module, function))
