@@ -53,10 +53,10 @@ def main() -> None:
 def row(name: str, target: Target, on: Device, given: argparse.Namespace) -> str:
     """Tune one workload and compare: its line of the table."""
     operator, options = WORKLOADS[name]
-    packaged = OPERATORS[operator]
-    workload = packaged.template.kind.of(**options)
-    strategies = packaged.template.able(workload, target)
-    tasks = [template.task(workload, target) for template in strategies]
+    template = OPERATORS[operator]
+    workload = template.kind.of(**options)
+    strategies = template.able(workload, target)
+    tasks = [each.task(workload, target) for each in strategies]
     tune_options = TuneOptions(
         target=None, trials=given.trials, tuner="auto", seed=given.seed, early_stopping=None, timeout=10, number=4,
         repeat=3, min_repeat_ms=10, check=True, log=given.logs / f"{name}.log", resume=True, plot=None,

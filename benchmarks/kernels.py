@@ -65,7 +65,7 @@ def first(name: str, target: Target) -> Program:
     # By its path: the tree that is measured may have no such file.
     rows = runpy.run_path(str(Path(__file__).with_name("convolution_rows.py")))["WORKLOADS"]
     operator, options = rows[name]
-    template = OPERATORS[operator].template
+    template = OPERATORS[operator]
     workload = template.kind.of(**options)
     made: Program = template.instantiate(template.first(workload.args, target), workload.args, target)
     return made

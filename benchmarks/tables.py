@@ -66,7 +66,7 @@ class Table:
 
 def _row(name: str, share: float) -> Table:
     operator, options = WORKLOADS[name]
-    template = OPERATORS[operator].template
+    template = OPERATORS[operator]
     return Table(template.name, template.kind.of(**options).args, share)
 
 

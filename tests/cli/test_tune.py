@@ -18,10 +18,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from tests.interrupts import heed_ctrl_c
+from tilewright import autotvm
 from tilewright.autotvm.record import load_from_file
 from tilewright.cli.app import app
 from tilewright.cli.app_tune import app as app_tune
-from tilewright.cli.tune import OPERATORS, strategy_names
+from tilewright.cli.tune import strategy_names
 from tilewright.core.errors import UserError
 from tilewright.measure.batch import Batch
 
@@ -113,7 +114,7 @@ def test_a_log_is_gone_on_with(tuned, tmp_path):
     status, text = tune(*again, "--trials", 2, "--no-resume", "--no-check", "--tuner", "gridsearch")
     assert "which holds 7 trials of this workload; they may be measured again" in text
     assert trials(log)[:7] == after
-    default = OPERATORS["conv1d"].task("llvm", shape=300, kernel=5).default
+    default = autotvm.templates.conv1d.task("llvm", shape=300, kernel=5).default
     assert sorted(trials(log)[7:]) == [0, default], "the default first, then the grid"
 
 

@@ -346,7 +346,7 @@ def measure_with(monkeypatch, measurer):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("tilewright.autotvm.tuner.tuner.MeasureSession", Session)
+    monkeypatch.setattr("tilewright.tune.session.measurers.MeasureSession", Session)
 
 
 class Backwards(autotvm.tuner.Tuner):

@@ -20,7 +20,7 @@ from ..core.log import logger
 from ..core.refusals import old_name as _old_name
 from ..measure.outcome import MeasureResult
 from ..tune.records.format import MeasureInput, Pair, encode, only_json
-from ..tune.records.log import RecordLog, load_from_file
+from ..tune.records.log import RecordLog
 from ..tune.session.show import scale_of
 from ..tune.session.trials import flops_of
 from .database import Database
@@ -61,12 +61,12 @@ class LogToFile:
 
     @property
     def path(self) -> Path | None:
-        """The file, where it is one that is kept."""
-        return self._log.path if self._log is not None and self._log.path.is_file() else None
+        """The file, unless it is a pipe, a terminal, or a file that somebody else opened."""
+        return self._log.regular_file if self._log is not None else None
 
     def known(self) -> Iterator[Pair]:
-        """What the log holds already; nothing of a file that somebody else opened, nor of a pipe or a terminal."""
-        return load_from_file(self.path) if self.path is not None else iter(())
+        """The measurements that the log holds already; none if `path` is None."""
+        return self._log.known() if self._log is not None else iter(())
 
 
 def log_to_file(file_out: str | os.PathLike[str] | IO[str], protocol: str = "json") -> LogToFile:

@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..core.errors import UserError
-from ..fleet.session import FleetSession
+from ..measure.option import builder_and_runner
 from ..measure.option import measure_option as default_option
-from ..measure.session import MeasureSession
+from ..tune.search.by_name import SEARCHES
 from ..tune.session.budget import seconds_of
-from ..tune.session.campaign import Campaign, lines
-from ..tune.session.run import Run, SearchOptions
-from ..tune.session.show import say, warn_of_nothing_new
+from ..tune.session.campaign import Campaign
+from ..tune.session.measurers import Session
+from ..tune.session.run import UNLIMITED_TRIALS, Run, SearchOptions
 from ..tune.session.trials import Trial
 from ..tune.task import Task
 from . import callback
 from .tuner import AutoTuner, GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
-from .tuner.tuner import Callback, Session, check_counts, checked_callbacks, checked_options, session_of, unrecorded
+from .tuner.tuner import Callback, check_counts, checked_callbacks, known_to, open_session_of
 
 _SEEDED: dict[str, Callable[..., Tuner]] = {"xgb": XGBTuner, "ga": GATuner, "random": RandomTuner}
-_TUNERS = ("auto", *_SEEDED, "gridsearch")
-_UNLIMITED = 1_000_000
+_TUNERS = tuple(SEARCHES)
 
 
 def tune_tasks(
@@ -99,20 +98,21 @@ def tune_tasks(
         check_counts("tune_tasks", early_stopping=early_stopping)
     chosen, seconds = _checked(tasks, weights, tuner, budget, trials, least_gain)
     _check_layers(layers, len(tasks))
-    builder, runner = checked_options(default_option() if measure_option is None else measure_option)
+    option = default_option() if measure_option is None else measure_option
+    builder, _ = builder_and_runner(option)
     called = checked_callbacks(callbacks)
     called += [] if log is None else [callback.log_to_file(log)]
     tuners = [_tuner(tuner, task, seed, least_gain) for task in tasks]
-    options = SearchOptions(_UNLIMITED, early_stopping, confirm=confirm, processes=builder.processes)
-    with session_of(tasks[0].target, builder, runner, called) as session:
+    options = SearchOptions(UNLIMITED_TRIALS, early_stopping, confirm=confirm, processes=builder.processes)
+    with open_session_of(tasks[0].target, option, called) as session:
         runs = [_run(task, made, session, options, called) for task, made in zip(tasks, tuners, strict=True)]
         if resume:
-            _resume(runs, session, called)
+            known = known_to(called)
+            for run in runs:
+                run.resume(known)
         campaign = Campaign(runs, session, chosen, trials, seconds, layers)
         _go(campaign, tuners)
-    say(lines(runs))
-    if not campaign.interrupted:
-        warn_of_nothing_new(*(run.tally for run in runs))
+    campaign.conclude()
     return tuners
 
 
@@ -148,14 +148,6 @@ def _run(
     tuner.n_trial, tuner.early_stopping = options.trials, options.early_stopping or 1e9
     run = Run(task, tuner.strategy, session, options, [hear])
     return run
-
-
-def _resume(runs: Sequence[Run], session: Session, called: Sequence[Callback]) -> None:
-    """Let the runs start from what their log and the journals of a fleet hold."""
-    known = [pair for one in called if isinstance(one, callback.LogToFile) for pair in one.known()]
-    for run in runs:
-        run.resume(known)
-        run.ask_again(unrecorded(session, run.task, run.strategy))
 
 
 def _check_layers(layers: Any, count: int) -> None:

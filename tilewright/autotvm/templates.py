@@ -48,15 +48,7 @@ class Packaged(Generic[W]):
         `strategy` is the last part of the name of a template in a log, "general" for the name without one. Raises
         UserError if there is no such strategy.
         """
-        found = {t.strategy_name: t for t in packaged.ALL if t.kind is self.template.kind}
-        if not isinstance(strategy, str) or strategy not in found:
-            known = ", ".join(map(repr, found))
-            raise UserError(
-                f"{strategy!r} is not a strategy of {self.template.kind.name}",
-                primitive=self.template.kind.name,
-                fix=f"give one of {known}" if len(found) > 1 else "leave it out: there is only one",
-            )
-        return Packaged(found[strategy])
+        return Packaged(packaged.strategy_named(self.template, strategy))
 
     def task(self, target: Any = None, **options: Any) -> Task:
         """What is to be tuned; `target` is by default the one of the context. UserError for wrong options."""

@@ -207,22 +207,22 @@ _SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups
 
 def _tune(operator: str, given: dict[str, Any]) -> int:
     """Tune an operator, as the options `given` say."""
+    from ..tune.session.run import UNLIMITED_TRIALS
     from .tune import tune
-    from .tune_options import UNLIMITED
 
     sizes = {name: given.pop(name) for name in _SIZES if name in given}
     strategy = given.pop("strategy", None)
-    options = _tune_options(operator, given, 100 if given["budget"] is None else UNLIMITED)
+    options = _tune_options(operator, given, 100 if given["budget"] is None else UNLIMITED_TRIALS)
     return tune(operator, sizes, options, strategy)
 
 
 def _tune_many(given: dict[str, Any]) -> int:
     """Tune the workloads of a file, as the options `given` say."""
+    from ..tune.session.run import UNLIMITED_TRIALS
     from .many import tune_file
-    from .tune_options import UNLIMITED
 
     file = given.pop("file")
-    return tune_file(file, _tune_options("many", {**given, "plot": None}, UNLIMITED))
+    return tune_file(file, _tune_options("many", {**given, "plot": None}, UNLIMITED_TRIALS))
 
 
 def _tune_options(operator: str, given: dict[str, Any], trials: int) -> Any:

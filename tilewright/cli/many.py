@@ -7,24 +7,28 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from .. import autotvm
 from ..core.errors import UserError
 from ..core.log import is_terminal
 from ..core.target import Target
 from ..core.text import printable
-from ..measure.outcome import MeasureResult
+from ..measure.option import LocalBuilder
 from ..topi.templates.template import PackagedTemplate
 from ..topi.templates.workload import Convolution
-from ..tune.records.format import MeasureInput
+from ..tune.records.log import RecordLog
+from ..tune.session.campaign import Campaign
+from ..tune.session.measurers import open_session
+from ..tune.session.run import UNLIMITED_TRIALS, Run, SearchOptions
 from ..tune.session.show import short_line
+from ..tune.session.trials import Trial
 from ..tune.task import Task
 from .console import heading, print_lines
-from .search import runner_of, shown
+from .search import CONFIRMED, runner_of, search_of, shown
 from .tune import (
     FAILED,
     FINE,
@@ -35,7 +39,7 @@ from .tune import (
     searched_strategies,
     workload_of,
 )
-from .tune_options import UNLIMITED, TuneOptions
+from .tune_options import TuneOptions
 
 _SIZES = {
     "conv1d": ("shape", "kernel", "stride", "padding", "dtype"),
@@ -68,7 +72,7 @@ class Line:
 def tune_file(file: Path, options: TuneOptions) -> int:
     """Run the command; returns its exit status."""
     options.examined()
-    if options.budget is None and options.trials == UNLIMITED:
+    if options.budget is None and options.trials == UNLIMITED_TRIALS:
         raise UserError("neither --budget nor --trials is given", fix="give --budget 10m", where="")
     rows = read(file)
     target, _, line = place(options)
@@ -76,31 +80,36 @@ def tune_file(file: Path, options: TuneOptions) -> int:
     tasks = [task for layer in layers for task in layer]
     numbers = [number for number, layer in enumerate(layers) for _ in layer]
     print_lines([heading(f"{len(rows)} workloads of {file}"), line, f"log: {options.log}", ""])
-    measure = autotvm.measure_option(
-        builder=autotvm.LocalBuilder(timeout=options.timeout), runner=runner_of(options)
-    )  # fmt: skip
-    with shown():
-        tuners = autotvm.tune_tasks(
-            tasks,
-            options.budget,
-            trials=options.trials if options.trials < UNLIMITED else None,
-            measure_option=measure,
-            log=options.log,
-            weights=[rows[number].times for number in numbers],
-            layers=numbers,
-            tuner=options.tuner,
-            seed=options.seed,
-            callbacks=[] if is_terminal(sys.stderr) else [_TrialLines(tasks, numbers)],
-            resume=options.resume,
-            early_stopping=options.early_stopping,
-            least_gain=options.least_gain,
-        )
-    if any(tuner.interrupted for tuner in tuners):
+    campaign = _searched(tasks, numbers, [rows[number].times for number in numbers], options)
+    if campaign.interrupted:
         print_lines(["", "interrupted; the same command goes on from here"])
         return INTERRUPTED
     print_lines(["", f"log: {options.log}. The best of each: tilewright log best {options.log}"])
-    found = {number for number, tuner in zip(numbers, tuners, strict=True) if tuner.best_config is not None}
+    found = {number for number, run in zip(numbers, campaign.runs, strict=True) if run.tally.best is not None}
     return FINE if found == set(numbers) else FAILED
+
+
+def _searched(
+    tasks: Sequence[Task], numbers: Sequence[int], weights: Sequence[float], options: TuneOptions
+) -> Campaign:
+    """Search the tasks, each of the layer that its number names, and return the finished campaign."""
+    builder, log = LocalBuilder(timeout=options.timeout), RecordLog(options.log)
+    limits = SearchOptions(UNLIMITED_TRIALS, options.early_stopping, confirm=CONFIRMED, processes=builder.processes)
+    with shown(), open_session(tasks[0].target, builder, runner_of(options), log.regular_file) as session:
+        runs = [Run(task, search_of(task, options), session, limits) for task in tasks]
+        lines = None if is_terminal(sys.stderr) else _TrialLines()
+        for run, number in zip(runs, numbers, strict=True):
+            show = [] if lines is None else [partial(lines.show, run, number + 1)]
+            run.listeners = [*show, lambda trial: log.record(trial.input, trial.result)]
+        if options.resume:
+            known = list(log.known())
+            for run in runs:
+                run.resume(known)
+        trials = options.trials if options.trials < UNLIMITED_TRIALS else None
+        campaign = Campaign(runs, session, weights, trials, options.budget, numbers)
+        campaign.go()
+        campaign.conclude()
+    return campaign
 
 
 def read(file: Path) -> list[Line]:
@@ -147,14 +156,13 @@ def _line(words: list[str]) -> Line:
 class _TrialLines:
     """A short line for each trial, with the number of its workload in the file."""
 
-    def __init__(self, tasks: Sequence[Task], numbers: Sequence[int]) -> None:
-        self._numbers = {(task.name, task.args): number + 1 for task, number in zip(tasks, numbers, strict=True)}
+    def __init__(self) -> None:
         self._count = 0
 
-    def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        for inp, result in zip(inputs, results, strict=True):
+    def show(self, run: Run, number: int, trial: Trial) -> None:
+        """Print the line of a trial of a run, unless it is refused or repeated."""
+        if trial.number:
             self._count += 1
-            number = self._numbers.get((inp.task.name, inp.task.args), 0)
-            best = tuner.best_measure_pair is not None and tuner.best_measure_pair[1] is result
-            line = short_line(self._count, inp, result, "best" if best else "")
+            remark = "best" if run.tally.best is trial else ""
+            line = short_line(self._count, trial.input, trial.result, remark)
             typer.echo(printable(f"{line}  workload {number}"))

@@ -10,48 +10,48 @@ from typing import Any
 
 import typer
 
-from .. import autotvm
-from ..autotvm.tuner.tuner import session_of, unrecorded
 from ..core.log import is_terminal, logger
 from ..core.text import printable
+from ..fleet.option import RPCRunner
+from ..measure.option import LocalBuilder, LocalRunner
 from ..report.table import Column, table
 from ..report.units import NONE, duration
 from ..topi.templates import named
 from ..tune.records.format import mean_cost
+from ..tune.records.log import RecordLog
+from ..tune.search.by_name import SEARCHES
+from ..tune.search.strategy import Strategy
 from ..tune.session.layer import Entrant, LayerSearch
+from ..tune.session.measurers import open_session
 from ..tune.session.run import Run, SearchOptions
 from ..tune.session.show import short_line
 from ..tune.session.trials import Trial
 from ..tune.task import Task
 from .tune_options import TuneOptions
 
-_GREETING = "Get devices for measurement successfully!"
-"""The tuner's, for scripts that wait for it; the command has named the device already."""
-_CONFIRMED = 3
+CONFIRMED = 3
 """The best configurations that are measured again at the end."""
 
 
 def search(tasks: Sequence[Task], options: TuneOptions) -> LayerSearch:
     """Search strategies of one layer until the trials are used up or Ctrl-C; the first task is the default strategy."""
-    builder = autotvm.LocalBuilder(timeout=options.timeout)
-    log = autotvm.callback.log_to_file(options.log)
-    found = [Entrant(task, _search_of(task, options)) for task in tasks]
+    builder = LocalBuilder(timeout=options.timeout)
+    log = RecordLog(options.log)
+    found = [Entrant(task, search_of(task, options)) for task in tasks]
     limits = SearchOptions(
-        options.trials, options.early_stopping, confirm=_CONFIRMED, processes=builder.processes, seconds=options.budget
+        options.trials, options.early_stopping, confirm=CONFIRMED, processes=builder.processes, seconds=options.budget
     )
-    with shown(), session_of(tasks[0].target, builder, runner_of(options), [log]) as session:
-        layer = LayerSearch(found, session, limits, [lambda trial: log(None, [trial.input], [trial.result])])
+    with shown(), open_session(tasks[0].target, builder, runner_of(options), log.regular_file) as session:
+        layer = LayerSearch(found, session, limits, [lambda trial: log.record(trial.input, trial.result)])
         if not is_terminal(sys.stderr):
             layer.listeners.append(_TrialLines(layer))
         if options.resume:
             layer.resume(log.known())
-            for run in layer.runs:
-                run.ask_again(unrecorded(session, run.task, run.strategy))
         layer.go()
     return layer
 
 
-def runner_of(options: TuneOptions) -> autotvm.LocalRunner:
+def runner_of(options: TuneOptions) -> LocalRunner:
     """What runs candidates: this host, or a fleet."""
     how: dict[str, Any] = {
         "timeout": options.timeout,
@@ -62,26 +62,19 @@ def runner_of(options: TuneOptions) -> autotvm.LocalRunner:
         "check_correctness": options.check,
     }
     if options.workers is None:
-        return autotvm.LocalRunner(**how)
-    return autotvm.RPCRunner(options.key, options.workers, insecure=options.insecure, **how)
+        return LocalRunner(**how)
+    return RPCRunner(options.key, options.workers, insecure=options.insecure, **how)
 
 
-def _search_of(task: Task, options: TuneOptions) -> Any:
-    """Return the search strategy of the option `--tuner` for a task."""
-    if options.tuner == "gridsearch":
-        return autotvm.tuner.GridSearchTuner(task).strategy
-    if options.tuner == "auto":
-        return autotvm.tuner.AutoTuner(task, seed=options.seed, least_gain=options.least_gain).strategy
-    kinds = {"xgb": autotvm.tuner.XGBTuner, "ga": autotvm.tuner.GATuner, "random": autotvm.tuner.RandomTuner}
-    return kinds[options.tuner](task, seed=options.seed).strategy
+def search_of(task: Task, options: TuneOptions) -> Strategy:
+    """Return the search that the option `--tuner` names, for a task."""
+    return SEARCHES[options.tuner](task, options.seed, options.least_gain)
 
 
 class _Lines(logging.Handler):
     """Progress on stdout, warnings on stderr: looked up each time, as a live line takes their place meanwhile."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.msg == _GREETING:
-            return
         typer.echo(printable(self.format(record)), err=record.levelno >= logging.WARNING)
 
 

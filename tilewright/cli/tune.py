@@ -10,8 +10,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from .. import autotvm
-from ..autotvm.templates import Packaged
 from ..core.errors import UserError
 from ..core.padding import TEMPLATE_WORDS
 from ..core.target import Target
@@ -19,30 +17,33 @@ from ..fleet.addresses import checked, joined
 from ..fleet.security import check_installed
 from ..runtime.device import Device
 from ..runtime.program import resolve_target
+from ..topi import templates
 from ..topi.templates import named
-from ..topi.templates.template import ALL, PackagedTemplate, default_first
+from ..topi.templates.template import PackagedTemplate, default_first
 from ..topi.templates.workload import Convolution
 from ..tune.records.curve import curves
 from ..tune.records.history import applies
 from ..tune.records.log import load_from_file
 from ..tune.session.layer import LayerSearch
+from ..tune.session.run import UNLIMITED_TRIALS
 from ..tune.task import Task
 from .console import heading, print_lines
 from .devices import choose_device
 from .log import draw
 from .search import search, strategy_name, strategy_table
-from .tune_options import UNLIMITED, TuneOptions
+from .tune_options import TuneOptions
 from .verdict import verdict
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
 """Exit statuses: all is well; nothing could be measured, or the best is wrong; Ctrl-C."""
-OPERATORS: Mapping[str, Packaged[Any]] = {
-    "conv1d": autotvm.templates.conv1d,
-    "conv2d": autotvm.templates.conv2d,
-    "depthwise": autotvm.templates.depthwise,
-    "dense": autotvm.templates.dense,
-    "batch_matmul": autotvm.templates.batch_matmul,
+OPERATORS: Mapping[str, PackagedTemplate[Any]] = {
+    "conv1d": templates.CONV1D,
+    "conv2d": templates.CONV2D,
+    "depthwise": templates.DEPTHWISE,
+    "dense": templates.DENSE,
+    "batch_matmul": templates.BATCH_MATMUL,
 }
+"""The general strategy of each operator."""
 _MOST_ELEMENTS = 1 << 40
 
 
@@ -77,15 +78,15 @@ def place(options: TuneOptions) -> tuple[Target, Device | None, str]:
     return Target(kind), None, f"target {kind}, on the workers of {address}{those}"
 
 
-def workload_of(packaged: Packaged[Any], sizes: Mapping[str, str | None]) -> Convolution:
+def workload_of(template: PackagedTemplate[Any], sizes: Mapping[str, str | None]) -> Convolution:
     """The workload that options in words mean; UserError, which names the option, where they mean none."""
     if not sizes["shape"]:
         examples = {"conv1d": "16384", "dense": "64x1024", "batch_matmul": "12x197x64"}
-        example = examples.get(packaged.template.kind.name, "1x64x56x56")
+        example = examples.get(template.kind.name, "1x64x56x56")
         raise UserError("--shape is missing", fix=f"give the input's: --shape {example}", where="")
     given = {name: _parsed(name, text) for name, text in sizes.items() if text is not None}
     try:
-        made: Convolution = packaged.template.kind.of(**given)
+        made: Convolution = template.kind.of(**given)
     except UserError as error:  # its message begins with the option
         raise UserError(f"--{error.message}", fix=error.fix, where="") from None
     if prod(made.shape) > _MOST_ELEMENTS or any(_elements(t) > _MOST_ELEMENTS for t in made.declare()):
@@ -99,15 +100,14 @@ def workload_of(packaged: Packaged[Any], sizes: Mapping[str, str | None]) -> Con
 
 def strategy_names(operator: str) -> list[str]:
     """The names of all strategies of an operator, as `--strategy` takes them."""
-    kind = OPERATORS[operator].template.kind
-    return [template.strategy_name for template in ALL if template.kind is kind]
+    return list(templates.strategies_by_name(OPERATORS[operator]))
 
 
 def named_strategies(operator: str, names: str | None) -> list[PackagedTemplate[Any]]:
     """The strategies of an operator that `--strategy` names; UserError, which lists all, for an unknown one."""
     found = dict.fromkeys(names.split(",")) if names is not None else ()
     try:
-        return [OPERATORS[operator].by(name).template for name in found]
+        return [templates.strategy_named(OPERATORS[operator], name) for name in found]
     except UserError as error:
         raise UserError(f"--strategy: {error.message}", fix=error.fix, where="") from None
 
@@ -119,7 +119,7 @@ def searched_strategies(
 
     UserError if a chosen strategy does not cover it.
     """
-    template = OPERATORS[workload.name].template
+    template = OPERATORS[workload.name]
     if not chosen:
         return template.able(workload, target)
     refused = next((each for each in chosen if not each.covers(workload, target)), None)
@@ -161,7 +161,7 @@ def _extent(tasks: Sequence[Task], options: TuneOptions) -> str:
     early = f", fewer after {options.early_stopping} without a better one" if options.early_stopping else ""
     poorer = options.tuner == "xgb" and find_spec("xgboost") is None
     model = " with the small model, as xgboost is not installed (pip install 'tilewright[tune]')" if poorer else ""
-    extent = f"{options.trials} trials" if options.trials < UNLIMITED else ""
+    extent = f"{options.trials} trials" if options.trials < UNLIMITED_TRIALS else ""
     within = f"{options.budget:g} s" if options.budget is not None else ""
     much = " within ".join(filter(None, (extent, within)))
     names = ", ".join(strategy_name(task) for task in tasks)
@@ -234,7 +234,7 @@ def _conclude(
 
 def _usage(template: str, workload: Convolution, target: Target, log: Path) -> list[str]:
     """A program that builds the best, which is a configuration of `template`."""
-    known = OPERATORS[workload.name].template.strategies
+    known = OPERATORS[workload.name].strategies
     by = "" if template in [each.name for each in known] else f".by({json.dumps(named(template).strategy_name)})"
     options = ", ".join(f"{name}={value!r}" for name, value in workload.shortest.items())
     return [

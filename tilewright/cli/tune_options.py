@@ -7,12 +7,9 @@ from pathlib import Path
 
 from ..core.errors import UserError
 from ..tune.records.log import RecordLog
+from ..tune.search.by_name import SEARCHES
 from ..tune.session.budget import duration
 from .log import check_figure
-
-_TUNERS = ("auto", "xgb", "ga", "random", "gridsearch")
-UNLIMITED = 1_000_000
-"""The number of trials if only the budget of seconds ends a search."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,8 @@ class TuneOptions:
             raise UserError(
                 f"--timeout {self.timeout:g} is not a positive time", fix="give seconds, such as 10", where=""
             )
-        if self.tuner not in _TUNERS:
-            raise UserError(f"--tuner {self.tuner} is unknown", fix=f"use {', '.join(_TUNERS)}", where="")
+        if self.tuner not in SEARCHES:
+            raise UserError(f"--tuner {self.tuner} is unknown", fix=f"use {', '.join(SEARCHES)}", where="")
         if not 0 <= self.least_gain < 1:
             raise UserError(
                 f"--least-gain {self.least_gain:g} is not a fraction",

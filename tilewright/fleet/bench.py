@@ -27,7 +27,7 @@ from ..measure.outcome import Outcome, RunFailed, shorten
 from ..measure.session import MeasureSession
 from .protocol import Begins, Broken, Done, Measure, Opened, PickledCandidate, Proceed
 
-_TEMPLATES = "..autotvm"
+_TEMPLATES = "..topi.templates"
 """The module of most candidates' templates. Builders are forked after it is imported, as the import takes as long as
 several builds.
 """

@@ -12,7 +12,7 @@ from ..measure.session import MeasureSession
 from ..tune.records.format import mean_cost
 from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
-from ..tune.session.run import SearchOptions
+from ..tune.session.run import UNLIMITED_TRIALS, SearchOptions
 from .compiler import KernelNotes, Selection, candidate, compiled, described, strategies_of
 from .plans import OURS, THEIRS, Decision
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .executable import Executable
     from .problem import Problem
 
-_MOST_TRIALS = 100_000
-"""More trials than fit any budget of time."""
 _CONFIRMED = 2
 """The best configurations that are measured again at the end, beside the choice without measurements."""
 TIMEOUT = 10.0
@@ -121,7 +119,7 @@ def _searched(begun: Sequence[Sequence[Selection]], target: Target, budget: floa
         entrants.append(Entrant(task, automatic(task), [index for index in reversed(indices) if index is not None]))
     runner = LocalRunner(timeout=TIMEOUT, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
     builder = LocalBuilder(timeout=TIMEOUT)
-    limits = SearchOptions(_MOST_TRIALS, confirm=_CONFIRMED, processes=builder.processes, seconds=budget)
+    limits = SearchOptions(UNLIMITED_TRIALS, confirm=_CONFIRMED, processes=builder.processes, seconds=budget)
     with MeasureSession(target, builder, runner) as session:
         layer = LayerSearch(entrants, session, limits)
         try:

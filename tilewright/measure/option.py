@@ -146,3 +146,18 @@ def measure_option(builder: str | LocalBuilder = "local", runner: Any = "local",
         fix = "give autotvm.LocalRunner(...) or autotvm.RPCRunner(...)"
         raise UserError(f"runner={runner!r} is not a runner", primitive="measure_option", fix=fix)
     return {"builder": made_builder, "runner": made_runner}
+
+
+def builder_and_runner(option: Any) -> tuple[LocalBuilder, LocalRunner | Runner]:
+    """Return the builder and the runner of a `measure_option`; UserError if it has none."""
+    try:
+        builder, runner = option["builder"], option["runner"]
+    except (IndexError, KeyError, TypeError):
+        builder = runner = None
+    if not isinstance(builder, LocalBuilder) or not (isinstance(runner, LocalRunner) or is_own_runner(runner)):
+        raise UserError(
+            f"measure_option is {option!r}, which is not what autotvm.measure_option returns",
+            primitive="tune",
+            fix="give autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner())",
+        )
+    return builder, runner

@@ -10,22 +10,23 @@ from ...core.refusals import old_name as _old_name
 from ...measure.custom import BuildResult as BuildResult
 from ...measure.custom import Runner as Runner
 from ...measure.job import Job
+from ...measure.option import builder_and_runner
 from ...measure.option import measure_option as measure_option
 from ...measure.outcome import MeasureErrorNo as MeasureErrorNo
 from ...measure.outcome import MeasureResult as MeasureResult
 from ...measure.outcome import to_result
 from ...tune.records.format import MeasureInput as MeasureInput
+from ...tune.session.measurers import open_session
 from ...tune.task import Candidate, Task
-from ..tuner.tuner import checked_options, session_of
 
 
 class MeasureBatch:
     """Measures lists of inputs of one task; `n_parallel` is how many are built at a time."""
 
     def __init__(self, task: Task, option: Any) -> None:
-        builder, runner = checked_options(option)
+        builder, runner = builder_and_runner(option)
         self.n_parallel = builder.processes
-        self._session = session_of(task.target, builder, runner, ())
+        self._session = open_session(task.target, builder, runner)
 
     def __call__(self, measure_inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """Build and run configurations; returns the result of each, in their order."""

@@ -10,16 +10,12 @@ import numpy as np
 
 from ...core.errors import UserAttributeError, UserError
 from ...core.log import logger
-from ...fleet.option import RPCRunner
-from ...fleet.session import FleetSession
-from ...measure.custom import Runner, is_own_runner
-from ...measure.option import LocalBuilder, LocalRunner
+from ...measure.option import builder_and_runner
 from ...measure.outcome import MeasureResult
-from ...measure.session import MeasureSession
 from ...tune.records.format import MeasureInput, Pair, pairs_of
 from ...tune.search.strategy import Seen, Strategy
 from ...tune.search.subclass import SubclassSearch
-from ...tune.session.own_runner import OwnRunnerSession
+from ...tune.session.measurers import Session, open_session
 from ...tune.session.run import Run, SearchOptions
 from ...tune.session.show import scale_of, warn_of_nothing, warn_of_nothing_new
 from ...tune.session.trials import Trial, flops_of
@@ -99,9 +95,9 @@ class Tuner:
         if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
             raise UserError(f"seconds={seconds!r} is not a duration", primitive="tune", fix="seconds=15")
         called = checked_callbacks(callbacks)
-        builder, runner = checked_options(measure_option)
+        builder, _ = builder_and_runner(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
-        with session_of(self.task.target, builder, runner, called) as session:
+        with open_session_of(self.task.target, measure_option, called) as session:
             options = SearchOptions(
                 n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix, seconds
             )
@@ -112,9 +108,8 @@ class Tuner:
             logger.info("Get devices for measurement successfully!")
             bars = [c for c in called if isinstance(c, callback.ProgressBar)]
             if resume:
-                run.resume(pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known())
+                run.resume(known_to(called))
                 self.follow(run)
-                run.ask_again(unrecorded(session, self.task, self.strategy))
                 for bar in bars:
                     bar.count += run.tally.resumed
             GLOBAL_SCOPE.in_tuning = True
@@ -252,48 +247,16 @@ def checked_callbacks(given: Any) -> list[Callback]:
     return called
 
 
-Session = MeasureSession | FleetSession | OwnRunnerSession
+def open_session_of(target: Any, option: Any, called: Sequence[Callback]) -> Session:
+    """Open the session of a `measure_option`. A fleet keeps its ledger beside the first log of the callbacks."""
+    builder, runner = builder_and_runner(option)
+    logs = (c.path for c in called if isinstance(c, callback.LogToFile))
+    return open_session(target, builder, runner, next(filter(None, logs), None))
 
 
-def session_of(target: Any, builder: LocalBuilder, runner: LocalRunner | Runner, called: Sequence[Callback]) -> Session:
-    """What measures: this host, a fleet, or a runner of the script's own."""
-    if isinstance(runner, Runner):
-        return OwnRunnerSession(target, builder, runner)
-    if not isinstance(runner, RPCRunner):
-        return MeasureSession(target, builder, runner)
-    logs = [c.path for c in called if isinstance(c, callback.LogToFile)]
-    return FleetSession(target, builder, runner, next(filter(None, logs), None))
-
-
-def unrecorded(session: Session, task: Task, strategy: Strategy) -> list[int]:
-    """The configurations of a task that an earlier session sent to a fleet, and of which no log has a record."""
-    found: list[int] = []
-    if not isinstance(session, FleetSession):
-        return found
-    for identity in session.outstanding:
-        index = task.index_of(identity)
-        if index is None:
-            continue
-        if index in strategy.tried:
-            session.abandon(identity)
-        else:
-            found.append(index)
-    return found
-
-
-def checked_options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner | Runner]:
-    """Return the builder and the runner of a `measure_option`; UserError where it has none."""
-    try:
-        builder, runner = measure_option["builder"], measure_option["runner"]
-    except (IndexError, KeyError, TypeError):
-        builder = runner = None
-    if not isinstance(builder, LocalBuilder) or not (isinstance(runner, LocalRunner) or is_own_runner(runner)):
-        raise UserError(
-            f"measure_option is {measure_option!r}, which is not what autotvm.measure_option returns",
-            primitive="tune",
-            fix="give autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner())",
-        )
-    return builder, runner
+def known_to(called: Sequence[Callback]) -> list[Pair]:
+    """Return the measurements that the logs of the callbacks hold."""
+    return [pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known()]
 
 
 def space_of(task: Any) -> Space:

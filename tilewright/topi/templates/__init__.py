@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...core.errors import name_lines_of
+from ...core.errors import UserError, name_lines_of
 from ...core.target import Target
 from ...tune.task import Template, lookup, register
 from . import (
@@ -219,6 +219,24 @@ for _template in _registered:
 def named(name: str) -> Any:
     """Return a packaged template by its name."""
     return lookup(name)
+
+
+def strategies_by_name(template: PackagedTemplate[Any]) -> dict[str, PackagedTemplate[Any]]:
+    """Return all strategies of a template's operator by the last parts of their names in a log."""
+    return {each.strategy_name: each for each in ALL if each.kind is template.kind}
+
+
+def strategy_named(template: PackagedTemplate[Any], strategy: str) -> PackagedTemplate[Any]:
+    """Return a strategy of a template's operator; UserError, which lists all, if none has the name."""
+    found = strategies_by_name(template)
+    if not isinstance(strategy, str) or strategy not in found:
+        known = ", ".join(map(repr, found))
+        raise UserError(
+            f"{strategy!r} is not a strategy of {template.kind.name}",
+            primitive=template.kind.name,
+            fix=f"give one of {known}" if len(found) > 1 else "leave it out: there is only one",
+        )
+    return found[strategy]
 
 
 def _by_name(template: Any) -> tuple[Any, ...]:

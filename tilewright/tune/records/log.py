@@ -18,8 +18,8 @@ from typing import IO, Any
 from ...core.errors import UserError
 from ...core.log import logger
 from ...core.paths import file_path
-from ...measure.outcome import shorten
-from .format import Pair, decode
+from ...measure.outcome import MeasureResult, shorten
+from .format import MeasureInput, Pair, decode, encode
 
 _SYNC_SECONDS = 1.0  # between two requests to the disk: power may fail too, but records come by the hundred
 
@@ -57,6 +57,20 @@ class RecordLog:
                 primitive="log_to_file",
                 fix="give a file in a folder that can be written",
             ) from error
+
+    @property
+    def regular_file(self) -> Path | None:
+        """The path, unless it is a pipe or a terminal, which keeps nothing that could be read."""
+        return self.path if self.path.is_file() else None
+
+    def known(self) -> Iterator[Pair]:
+        """The measurements that the log holds already."""
+        path = self.regular_file
+        return load_from_file(path) if path is not None else iter(())
+
+    def record(self, inp: MeasureInput, result: MeasureResult) -> None:
+        """Append one measurement."""
+        self.append(encode(inp, result))
 
     def append(self, *lines: str) -> None:
         """Write lines at the end of the file, each in one piece; UserError where that fails, as on a full disk."""

@@ -16,6 +16,7 @@ from .confirmation import confirm
 from .overview import Overview
 from .prefilter import Prefilter
 from .run import Measurer, Run
+from .show import say, warn_of_nothing_new
 from .trials import Trial
 
 _LARGEST_SLICE = 32
@@ -102,6 +103,12 @@ class Campaign:
                 for run in self.runs:
                     run.interrupted = True
                 logger.warning("Interrupted after %d trials; the best so far is kept", self.done)
+
+    def conclude(self) -> None:
+        """Log a line for each task, and a warning if nothing new was measured."""
+        say(lines(self.runs))
+        if not self.interrupted:
+            warn_of_nothing_new(*(run.tally for run in self.runs))
 
     @property
     def done(self) -> int:

@@ -16,11 +16,9 @@ from ..records.format import Pair, mean_cost
 from ..search.strategy import Strategy
 from ..task import Task
 from .campaign import Campaign
-from .run import Listener, Measurer, Run, SearchOptions
+from .run import UNLIMITED_TRIALS, Listener, Measurer, Run, SearchOptions
 from .show import Display, say, summary
 from .trials import Tally, Trial
-
-_UNLIMITED = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class LayerSearch:
         self.tally = Tally(options.trials)
         self.interrupted = False
         self.listeners = list(listeners)
-        each = replace(options, trials=_UNLIMITED)
+        each = replace(options, trials=UNLIMITED_TRIALS)
         self.runs = [Run(entrant.task, entrant.search, measurer, each, [self._hear]) for entrant in entrants]
         for run, entrant in zip(self.runs, entrants, strict=True):
             if entrant.first is not None:

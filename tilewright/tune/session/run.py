@@ -1,6 +1,6 @@
 """The loop of tuning: propose, inspect, measure, remember, learn.
 
-The run passes each trial to its listeners; one of them, in `autotvm/tuner/tuner.py`, calls the callbacks of users.
+The run passes each trial to its listeners.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..search.strategy import Seen, Strategy
 from ..space.moves import nearest
 from ..task import Candidate, Task
 from .confirmation import confirm
+from .measurers import unrecorded
 from .prefilter import Prefilter
 from .show import Display, say, summary, trial_line
 from .trials import Tally, Trial, flops_of
@@ -32,6 +33,8 @@ _FIRST_BATCH = 8
 _LARGEST_BATCH = 32
 _TRANSFERRED = 4
 """Configurations of other workloads that are tried first."""
+UNLIMITED_TRIALS = 1_000_000
+"""More trials than any budget of time allows."""
 _HOPELESS = 2000
 """The search ends after so many rejected candidates in a row, before they are built or by the compiler."""
 
@@ -108,8 +111,8 @@ class Run:
     def resume(self, known: Iterable[Pair]) -> None:
         """Take over the records of this task in a log: they count as trials and are not measured again.
 
-        Records of another device or compiler are only advice. Configurations like the best of the template's other
-        workloads are tried first.
+        Records of another device or compiler are only advice. Configurations that an earlier session sent to a fleet
+        and has no record of are measured first, then configurations like the best of the template's other workloads.
         """
         known = list(known)
         self.strategy.suggest(self._transferred(known))
@@ -141,6 +144,7 @@ class Run:
         self.strategy.advise(advice)
         self.strategy.learn([seen[i] for i in sorted(seen)])
         self.choose_best()
+        self._ask_again(unrecorded(self.measurer, self.task, self.strategy))
 
     def begin_with(self, indices: Sequence[int]) -> None:
         """Measure these configurations first, the first of which is the default, in place of the task's own default."""
@@ -151,8 +155,7 @@ class Run:
         """The index of the configuration that a call without measurements uses; None if there is none."""
         return self.task.default if self.first is None else next(iter(self.first), None)
 
-    def ask_again(self, indices: Iterable[int]) -> None:
-        """Begin with the configurations that an earlier session sent to be measured and has no record of."""
+    def _ask_again(self, indices: Iterable[int]) -> None:
         valid = filter(self.task.config_space.is_index_valid, dict.fromkeys(indices))  # of the space as it is now
         self._outstanding = [index for index in valid if index not in self.strategy.tried]
         self.strategy.skip(self._outstanding)
