@@ -9,14 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import InspectLoader, Loader
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import find_spec
 from types import CodeType, ModuleType
 from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
-MOVED = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{name}" for path, name in {"legacy": "legacy"}.items()}
+MOVED = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{path}" for path in ("contrib", "legacy", "testing")}
 """Packages by the paths that scripts use, with their own paths."""
 _PATHS = {home: path for path, home in MOVED.items()}
 
@@ -41,10 +40,10 @@ class OtherPath(Loader):
         """Put the other module in place: the import system takes the one that stands in `sys.modules`."""
         sys.modules[module.__name__] = import_module(self.name)
 
-    def get_code(self, fullname: str) -> CodeType | None:
-        """Return the code of the other module, for `python -m`."""
-        spec = find_spec(self.name)
-        return spec.loader.get_code(self.name) if spec and isinstance(spec.loader, InspectLoader) else None
+    def get_code(self, fullname: str) -> CodeType:
+        """Return code for `python -m` that runs the other module, whose relative imports need its own path."""
+        text = f"__import__('runpy').run_module({self.name!r}, run_name='__main__', alter_sys=True)"
+        return compile(text, f"<{fullname}>", "exec")
 
 
 class _MovedPackages:

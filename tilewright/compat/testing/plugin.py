@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ..core.target import Target
-from ..runtime.device import Device, device
+from ...core.target import Target
+from ...runtime.device import Device, device
 from .checks import enabled_targets
 from .parameters import EXCLUDED, FAILING, named, of_kind
 

@@ -12,12 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import UserError
-from ..core.text import one_line
-from ..report.files import write_text
-from ..schedule.handle import ScheduleHandle
-from ..schedule.value import At, Inlined, Schedule, Stage
-from ..tensor.axis import IterVar
+from ...core.errors import UserError
+from ...core.text import one_line
+from ...report.files import write_text
+from ...schedule.handle import ScheduleHandle
+from ...schedule.value import At, Inlined, Schedule, Stage
+from ...tensor.axis import IterVar
 
 _EDGE = "  {} -> {}{};"
 

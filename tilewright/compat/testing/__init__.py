@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.refusals import old_name as _old_name
+from ...core.refusals import old_name as _old_name
 from .checks import assert_allclose as assert_allclose
 from .checks import assert_prim_expr_equal as assert_prim_expr_equal
 from .checks import check_bool_expr_is_true as check_bool_expr_is_true

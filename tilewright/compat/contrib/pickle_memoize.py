@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import UserError
+from ...core.errors import UserError
 
 _kept: dict[str, dict[Any, Any]] = {}
 

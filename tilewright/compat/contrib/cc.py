@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..codegen.c_compiler import c_compiler
-from ..codegen.exported.linker import compiler_words, required_compiler, run_compiler
-from ..core.errors import UserError
+from ...codegen.c_compiler import c_compiler
+from ...codegen.exported.linker import compiler_words, required_compiler, run_compiler
+from ...core.errors import UserError
 
 
 def get_cc() -> str | None:

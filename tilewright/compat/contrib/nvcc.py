@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..codegen.exported.linker import compiler_words
-from ..codegen.nvrtc import architectures, compile_users, version
-from ..core.errors import UserError
-from ..core.paths import file_path
-from ..core.target import Target
-from ..report.files import write
+from ...codegen.exported.linker import compiler_words
+from ...codegen.nvrtc import architectures, compile_users, version
+from ...core.errors import UserError
+from ...core.paths import file_path
+from ...core.target import Target
+from ...report.files import write
 
 
 def have_tensorcore(compute_version: Any = None, target: Any = None) -> bool:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arith import Analyzer, IntConstraints, IntConstraintsTransform
-from ..core.errors import UserError
-from ..core.target import KINDS
-from ..expr.evaluate import UndefinedValueError, evaluate
-from ..expr.operators import all_of, as_expr
-from ..expr.traverse import substitute
-from ..runtime.device import Device, device, enabled
+from ...arith import Analyzer, IntConstraints, IntConstraintsTransform
+from ...core.errors import UserError
+from ...core.target import KINDS
+from ...expr.evaluate import UndefinedValueError, evaluate
+from ...expr.operators import all_of, as_expr
+from ...expr.traverse import substitute
+from ...runtime.device import Device, device, enabled
 
 device_enabled = enabled
 

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..codegen.c_compiler import CSource, c_compiler, language, text_of
-from ..codegen.exported.linker import compiler_words, run_compiler
-from ..core.errors import UserError
+from ...codegen.c_compiler import CSource, c_compiler, language, text_of
+from ...codegen.exported.linker import compiler_words, run_compiler
+from ...core.errors import UserError
 
 
 def find_clang(required: bool = True) -> list[str]:

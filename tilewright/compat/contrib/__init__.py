@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ..core.refusals import old_name as _old_name
+from ...core.refusals import old_name as _old_name
 
 _MODULES = {**{name: name for name in ("cblas", "cc", "clang", "nvcc", "sort", "tedd", "utils")}, "util": "utils"}
 

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from ..core.errors import UserError
-from ..core.paths import file_path
+from ...core.errors import UserError
+from ...core.paths import file_path
 
 
 class TempDirectory:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import UserError
-from ..loops.calls import call_packed
-from ..runtime.packed import register_func
-from ..te.extern import extern
-from ..tensor.tensor import Tensor
+from ...core.errors import UserError
+from ...loops.calls import call_packed
+from ...runtime.packed import register_func
+from ...te.extern import extern
+from ...tensor.tensor import Tensor
 
 MATMUL, BATCH_MATMUL = "tvm.contrib.cblas.matmul", "tvm.contrib.cblas.batch_matmul"
 

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from itertools import count
 from typing import Any, NoReturn
 
-from ..core.errors import UserError
-from ..core.target import Target
-from ..runtime.device import enabled
+from ...core.errors import UserError
+from ...core.target import Target
+from ...runtime.device import enabled
 
 Test = Callable[..., Any]
 EXCLUDED, FAILING = "tilewright_excluded_targets", "tilewright_failing_targets"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtype import DType
-from ..runtime.packed import register_func
+from ...core.dtype import DType
+from ...runtime.packed import register_func
 
 
 def argsort(data: Any, out: Any, axis: int = -1, is_ascend: bool = True) -> None:
