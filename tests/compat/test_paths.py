@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import walk_packages
+from types import ModuleType
 
 import pytest
 
@@ -20,10 +21,11 @@ ROOT = Path(__file__).parents[2]
 
 def test_each_module_is_one_object_under_both_paths() -> None:
     for found in walk_packages(compat.__path__, "tilewright.compat."):
-        path = found.name.replace("tilewright.compat.", "tilewright.")
+        path = found.name.replace(".compat.hybrid", ".te.hybrid").replace(".compat.", ".")
         assert find_spec(path) is not None, path
         assert import_module(path) is import_module(found.name) is sys.modules[path]
     assert tilewright.testing.checks is import_module("tilewright.testing.checks")
+    assert not isinstance(tilewright.testing.parameters, ModuleType), "the function stays"
 
 
 def test_modules_that_are_not_there_are_not_found() -> None:

@@ -60,6 +60,12 @@ def test_every_way_to_import_gives_the_same() -> None:
     assert compute is tvm.compute is te.compute
 
 
+def test_old_names_that_were_imported_before_change_nothing() -> None:
+    program = "import tilewright._ffi, tilewright.legacy; tilewright.legacy.install(); import tvm; tvm.relay"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "tvm.relay is not part of Tilewright: it covers" in done.stderr
+
+
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("part", ["relay", "relax", "meta_schedule"])
 def test_a_missing_part_is_named_however_it_is_asked_for(part: str) -> None:

@@ -143,7 +143,7 @@ for path, home in MODULES.items():
     name = f"tilewright.{path}"
     assert importlib.util.find_spec(name) is not None, name
     found = importlib.import_module(name)
-    stands = found.__name__.replace(".compat.", ".")
+    stands = found.__name__.replace(".compat.hybrid", ".te.hybrid").replace(".compat.", ".")
     assert home == "tir.ir_builder" or stands in (name, f"tilewright.{home}".rstrip(".")), name
 from tilewright.driver.build_module import schedule_to_module
 from tilewright.topi.cuda.conv2d import conv2d_nchw

@@ -15,8 +15,9 @@ from types import CodeType, ModuleType
 from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
-MOVED = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{path}" for path in ("contrib", "legacy", "testing")}
-"""Packages by the paths that scripts use, with their own paths."""
+_DOORS = {"contrib": "contrib", "hybrid": "hybrid", "legacy": "legacy", "te.hybrid": "hybrid", "testing": "testing"}
+MOVED = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{name}" for path, name in _DOORS.items()}
+"""Packages of the legacy API by the paths that scripts use, with their own paths."""
 _PATHS = {home: path for path, home in MOVED.items()}
 
 
@@ -24,6 +25,15 @@ def path_in_scripts(module: str) -> str:
     """Return the path by which scripts import a module of this package: "tilewright.legacy" of its module in compat."""
     head = ".".join(module.split(".")[:3])
     return _PATHS[head] + module.removeprefix(head) if head in _PATHS else module
+
+
+class KeepingModule(ModuleType):
+    """A module that keeps a function, `topi.nn.softmax`, when a module of its name is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kept = vars(self).get(name)
+        if not isinstance(value, ModuleType) or kept is None or isinstance(kept, ModuleType):
+            super().__setattr__(name, value)
 
 
 class OtherPath(Loader):
@@ -37,11 +47,21 @@ class OtherPath(Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the other module in place: the import system takes the one that stands in `sys.modules`."""
-        sys.modules[module.__name__] = import_module(self.name)
+        """Put the other module in place: the import system takes the one that stands in `sys.modules`.
+
+        It then makes that an attribute of the module above, which may have a function of this name.
+        """
+        sys.modules[module.__name__] = self.other()
+        parent = sys.modules.get(module.__name__.rpartition(".")[0])
+        if type(parent) is ModuleType:
+            parent.__class__ = KeepingModule
+
+    def other(self) -> ModuleType:
+        """Return the other module."""
+        return import_module(self.name)
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return code for `python -m` that runs the other module, whose relative imports need its own path."""
+        """Return code for `python -m`: it runs the other module by its own path, for the sake of relative imports."""
         text = f"__import__('runpy').run_module({self.name!r}, run_name='__main__', alter_sys=True)"
         return compile(text, f"<{fullname}>", "exec")
 

@@ -5,6 +5,7 @@ B = te.compute((n,), lambda i: A[i] + 1, name="B")
 s = te.create_schedule(B.op)
 """
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import old_name as _old_name
@@ -38,7 +39,6 @@ from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 from ..tensor.scan import ScanOp, scan
 from ..tensor.script import ScriptOp as HybridOp
 from ..tensor.tag_scope import tag_scope
-from . import hybrid as hybrid
 from . import operation as operation
 from . import schedule as schedule
 from . import tensor as tensor
@@ -64,9 +64,13 @@ erf, sigmoid, atan2, copysign = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["atan2"
 floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "trunc", "round", "nearbyint"))
 abs, isnan, isinf, isfinite, popcount = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite", "popcount"))
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [*(name for name in dir() if not name.startswith("_")), "hybrid"]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if _TYPE_CHECKING:
+    from ..compat import hybrid as hybrid
+else:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
+        if name == "hybrid":
+            return _import_module(f"{__name__}.{name}")
         return _old_name(__name__, name, __all__)

@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ...core.other_paths import PACKAGE, OtherPath
+from ...core.other_paths import PACKAGE, KeepingModule, OtherPath
 from .missing import GRAPHS, LEGACY, OPERATORS, MissingAttribute, MissingModule, legacy_name, misspelt
 from .spellings import MODULES, module_of
 
@@ -27,20 +27,11 @@ def install(override: bool = False) -> None:
     # First, since Python's own finder would load a file of ours again, under the other name.
     sys.meta_path[:] = [_Alias(override), *others, _Absent()]
     package = sys.modules[PACKAGE]
-    if type(package) is ModuleType:
+    if type(package) in (ModuleType, KeepingModule):
         package.__class__ = _Package
 
 
-class _Face(ModuleType):
-    """A module whose functions stay when a module of the same name is imported: `topi.nn.softmax`."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        kept = vars(self).get(name)
-        if not isinstance(value, ModuleType) or kept is None or isinstance(kept, ModuleType):
-            super().__setattr__(name, value)
-
-
-class _Package(_Face):
+class _Package(KeepingModule):
     """Tilewright as `tvm`: what it lacks says so when asked for (`tvm.relay`)."""
 
     def __getattr__(self, name: str) -> Any:
@@ -76,18 +67,15 @@ class _Alias(MetaPathFinder):
 class _SameModule(OtherPath):
     """Loads a module of the legacy package by putting the one that has its names in its place."""
 
-    def exec_module(self, module: ModuleType) -> None:
-        # The import system then takes what stands in sys.modules, and leaves the other module's spec alone.
+    def other(self) -> ModuleType:
+        """Return the module that has these names today."""
         path = self.name.partition(".")[2]
         found = module_of(MODULES.get(path, path))
-        sys.modules[module.__name__] = found
         if not hasattr(found, "__path__") and any(old.startswith(f"{path}.") for old in MODULES):
             found.__path__ = []  # old modules below it are in it here
         if path == _DRIVER:
             vars(found).setdefault("build_module", found)
-        parent = sys.modules.get(module.__name__.rpartition(".")[0])
-        if type(parent) is ModuleType:
-            parent.__class__ = _Face
+        return found
 
 
 def folded_module(fullname: str) -> ModuleSpec | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...te.hybrid.words import python_words
+from ..hybrid.words import python_words
 
 HYBRID_GLOBALS: dict[str, Any] = python_words(np.dtype)
 """The meaning of each word when a script runs as Python."""
