@@ -38,9 +38,9 @@ from .tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class LoweredFunction:
-    """One lowered function: the passes that made it, and what it is made from.
+    """One lowered function: the passes that made it, and its source.
 
-    `target` is what it is refined for; without one, its loops are those of the schedule.
+    `target` is the target it is refined for; without one, it has the loops of the schedule.
     """
 
     function: Function
@@ -53,7 +53,7 @@ class LoweredFunction:
         return self if self.target == target else self.recipe.lowered(target)
 
     def explain(self, target: Target | None, lines: int) -> str:
-        """What each pass changed, and its time."""
+        """The changes and the time of each pass."""
         made = self if target is None else self.compiled_for(target)
         records = list(made.records)
         if target is not None:
@@ -64,7 +64,7 @@ class LoweredFunction:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """What a function is made from."""
+    """The source of a function."""
 
     schedule: Schedule
     bounds: Bounds
@@ -83,7 +83,7 @@ class _Recipe:
         records: list[PassRecord] = []
         start = time.perf_counter()
         scheduled = Refined(self.bounds)
-        around = PassContext.current().options  # as for finishing passes: those of the build, not those of `lower`
+        around = PassContext.current().options  # as for finishing passes: the options of the build, not of `lower`
         refined = scheduled if target is None else refine(self.schedule, self.bounds, target, around)
         crowded = () if target is None else register_remarks(self.schedule, refined.bounds, target, self.steps)
         for each in (*refined.remarks, *crowded):
@@ -111,7 +111,7 @@ class LoweredModule(Program):
 
     @property
     def records(self) -> tuple[PassRecord, ...]:
-        """The passes that ran, those of the first function first."""
+        """The passes that ran, beginning with the first function's passes."""
         return tuple(record for part in self.parts for record in part.records)
 
     def script(self) -> str:
@@ -124,7 +124,7 @@ class LoweredModule(Program):
 
     @deep
     def explain(self, target: Any = None, lines: int = LINES) -> str:
-        """What each pass changed, and its time; for a `target`, the passes on the way to its code as well.
+        """The changes and the time of each pass; with a `target`, its finishing passes as well.
 
         At most `lines` changed lines per pass are shown.
         """
@@ -153,12 +153,11 @@ def lower(
 ) -> Program:
     """The loop program of a schedule, as a readable module.
 
-    `args`: tensors and size variables in the order of the entry point's parameters. Outputs that are
-    not among them are allocated within the program, which is then one to look at. A function or a program of `tir`
-    takes no arguments. `binds` maps tensors to buffers
-    declared by `tir.decl_buffer`, for arrays that are not simply row-major. `simple_mode` is accepted for old
-    scripts: the program prints the same either way. `explain` prints what each pass changed. Raises UserError for
-    a schedule that cannot be built, naming the primitive and the fix.
+    `args`: tensors and size variables in the order of the entry point's parameters. Outputs that are not among them are
+    allocated within the program, which is then one to look at. A function or a program of `tir` takes no arguments.
+    `binds` maps tensors to buffers declared by `tir.decl_buffer`, for arrays that are not simply row-major.
+    `simple_mode` is accepted for old scripts: the program prints the same either way. `explain` prints the changes of
+    each pass. Raises UserError for a schedule that cannot be built, naming the primitive and the fix.
     """
     if isinstance(inputs, (Function, Program)):
         given = inputs if isinstance(inputs, Program) else Program((inputs,))
@@ -172,7 +171,7 @@ def lower(
 def schedule_to_module(
     sch: ScheduleHandle, args: Sequence[Any] | None = None, name: str = "main", binds: Any = None
 ) -> Program:
-    """The loop nest of a schedule as a program, before any pass: what `lower` begins with."""
+    """The loop nest of a schedule as a program, before any pass: the input of `lower`."""
     recipe = _recipe(sch, args, name, binds)
     return Program((recipe.nest(recipe.bounds),))
 
@@ -206,7 +205,7 @@ def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any] | None, name:
 
 
 def _steps_of(inputs: Any) -> tuple[Step, ...]:
-    """The steps of the schedules in whatever `build` was given."""
+    """The steps of the schedules among the arguments of `build`."""
     if isinstance(inputs, ScheduleHandle):
         return tuple(inputs.steps)
     if isinstance(inputs, LoweredModule):
@@ -276,7 +275,7 @@ def _tell(what: str, text: str) -> None:
 
 
 def _functions(inputs: Any, target: Target, args: Sequence[Any] | None, name: str, binds: Any) -> tuple[Function, ...]:
-    """The functions of whatever `build` was given, lowered for the target."""
+    """The functions among the arguments of `build`, lowered for the target."""
     if isinstance(inputs, LoweredModule):
         return tuple(part.compiled_for(target).function for part in inputs.parts)
     if isinstance(inputs, Function):
@@ -295,7 +294,7 @@ def _functions(inputs: Any, target: Target, args: Sequence[Any] | None, name: st
 
 
 def _lowered_by_hand(program: Program, target: Target) -> Program:
-    """A program that users made of statements, lowered; what is lowered already stays as it is."""
+    """Lower a program that users made of statements; a lowered program stays as it is."""
     options = PassContext.current().options
     for f in program.functions:
         if not any(isinstance(stmt, Launch) for stmt in statements(f.body)):

@@ -38,7 +38,7 @@ def test_texts_of_a_file(tmp_path: Path) -> None:
         ("docstrings", 1, "Where it begins."),
         ("docstrings", 4, "What it limits,\nand where."),
         ("comments", 8, "those that stay\nComments on two lines are one text,\nwhatever they say."),
-        ("messages", 0, "{x} is not what it should be"),
+        ("messages", 0, "{} is not what it should be"),
     ]
 
 

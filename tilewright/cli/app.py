@@ -1,4 +1,4 @@
-"""The commands and their options. What a command needs is imported when it runs, so that help comes at once."""
+"""The commands and their options. Each command imports its own dependencies when it runs, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ app_worker.add_to(app)
 def main() -> None:
     """The entry point: errors of the user's end with status 2 and no traceback."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started us: what is said goes nowhere
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # for the rest of the process
+        if getattr(sys, name) is None:  # closed by the parent process: output is
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # discarded from here on
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # × and µ must not break a narrow terminal
     try:
@@ -78,7 +78,7 @@ def _options(
 
 
 ExplainOption = Annotated[
-    bool, typer.Option("--explain", metavar="", help="Print what each compiler pass changes, and its time, to stderr.")
+    bool, typer.Option("--explain", metavar="", help="Print the changes and the time of each compiler pass to stderr.")
 ]
 
 
@@ -120,7 +120,7 @@ def doctor_command(
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Show what works on this machine (targets, devices, compilers, libraries), and why the rest does not."""
+    """Show what works on this machine (targets, devices, compilers, libraries), and why others do not."""
     from .doctor import calibrated, doctor
 
     if calibrate:
@@ -131,8 +131,8 @@ def doctor_command(
 TargetOption = Annotated[
     str | None,
     typer.Option(
-        "--target", "-t", metavar="cuda|opencl", help="Where to run.",
-        show_default="cuda where there is a GPU, else OpenCL",
+        "--target", "-t", metavar="cuda|opencl", help="The target to run on.",
+        show_default="cuda if there is a GPU, else OpenCL",
     ),
 ]  # fmt: skip
 VariantOption = Annotated[
@@ -218,7 +218,7 @@ def log_show_command(
     path: LogArgument,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, metavar="INT", help="Lines per workload.")] = 30,
 ) -> None:
-    """Show what a log holds: for each workload the fastest configurations, and how often each failure occurred."""
+    """Show the fastest configurations of each workload in a log, and count the failures."""
     from .log import show
 
     raise typer.Exit(show(path, rows))

@@ -18,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_WHAT, _SEARCH, _MEASURE, _FILES, _FLEET = "What to compute", "Search", "Measuring", "Files", "Fleet"
+_WHAT, _SEARCH, _MEASURE, _FILES, _FLEET = "The computation", "Search", "Measuring", "Files", "Fleet"
 
 
 def _option(panel: str, *names: str, metavar: str, what: str, **more: Any) -> Any:
@@ -37,7 +37,7 @@ def _names(ctx: Any, incomplete: str) -> list[str]:
 def _strategy(what: str) -> Any:
     return typer.Option(
         "--strategy", metavar="NAME[,NAME]", help=f"Search these strategies only: {what}.", rich_help_panel=_SEARCH,
-        show_default="all that cover the layer, except those that round float32", autocompletion=_names,
+        show_default="all that cover the layer, except strategies that round float32", autocompletion=_names,
     )  # fmt: skip
 
 
@@ -62,8 +62,8 @@ Padding = Annotated[
 Product = Annotated[
     str | None,
     _strategy(
-        "ordinary arithmetic (general), matrix instructions (mma), those that round float32 (tf32), those of Hopper's "
-        "warpgroups (wgmma) and for float32 (wgmma_tf32)"
+        "ordinary arithmetic (general), matrix instructions (mma; tf32 rounds float32), "
+        "Hopper's warpgroup instructions (wgmma; wgmma_tf32 rounds float32)"
     ),
 ]
 
@@ -77,15 +77,15 @@ Dtype = Annotated[str, _type()]
 Target = Annotated[
     str | None,
     _option(
-        _WHAT, "--target", "-t", metavar="cuda|opencl|llvm", what="Where to run; llvm is the CPU.",
-        show_default="cuda where there is an NVIDIA GPU, else opencl where its device is not a CPU, else llvm",
+        _WHAT, "--target", "-t", metavar="cuda|opencl|llvm", what="The target to run on; llvm is the CPU.",
+        show_default="cuda if there is an NVIDIA GPU, else opencl if its device is not a CPU, else llvm",
     ),
 ]  # fmt: skip
 Trials = Annotated[
     int | None,
     _option(
         _SEARCH, "--trials", "-n", metavar="N", show_default="100, or as many as the budget allows",
-        what="Configurations to measure, those of this workload in the log included.",
+        what="Configurations to measure, including this workload's in the log.",
     ),
 ]  # fmt: skip
 Budget = Annotated[
@@ -226,7 +226,7 @@ def _tune_many(given: dict[str, Any]) -> int:
 
 
 def _tune_options(operator: str, given: dict[str, Any], trials: int) -> Any:
-    """Return the `TuneOptions` of what the command line gives, where `trials` is the default."""
+    """Return the `TuneOptions` of the command line; `trials` is the default."""
     from .tune_options import TuneOptions, seconds_of
 
     check = not given.pop("no_check")
@@ -305,10 +305,10 @@ def conv2d(
     strategy: Annotated[
         str | None,
         _strategy(
-            "the tutorial's for NCHW (general), products of tiles (gemm), by matrix instructions (mma), by those that "
-            "round float32 (tf32), by those of Hopper's warpgroups (wgmma) and for float32 (wgmma_tf32), by matrix "
-            "instructions on a tile of the image (window), of several small groups at once (grouped) or of pairs of "
-            "their rows (grouped_rows), windows in registers (direct)"
+            "the tutorial's for NCHW (general), matrix products of tiles (gemm), matrix instructions (mma; tf32 rounds "
+            "float32), Hopper's warpgroup instructions (wgmma; wgmma_tf32 rounds float32), matrix instructions on a "
+            "tile of the image (window), on several small groups at once (grouped) or on pairs of their rows "
+            "(grouped_rows), windows in registers (direct)"
         ),
     ] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`tilewright cache`: what is kept on disk, and what to do with it."""
+"""`tilewright cache`: show, clear, export and import the kernels on disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def show() -> int:
 
 
 def _described(entry: Entry) -> tuple[str, str, str]:
-    """Return the device, what runs, and the problem, of an entry; an imported one may describe anything."""
+    """Return the device, the kernel and the problem of an entry; an imported entry may hold any text."""
     try:
         choice = entry.description["choice"]
         what = choice["template"] if choice["how"] == "tilewright" else entry.description["rival"]
@@ -59,7 +59,7 @@ def export(path: Path) -> int:
 
 
 def load(path: Path, agreed: bool) -> int:
-    """Take in a file that `export` wrote, if the user agrees; 1 where some entries are damaged or could not be kept."""
+    """Take in a file that `export` wrote, if the user agrees; return 1 if entries are damaged or could not be kept."""
     if not (agreed or _agrees(path)):
         print_lines(["nothing is taken in"])
         return 1
@@ -69,7 +69,7 @@ def load(path: Path, agreed: bool) -> int:
 
 
 def _agrees(path: Path) -> bool:
-    """Ask whether the code in a file may run; UserError where nobody can answer."""
+    """Ask whether the code in a file may run; raise UserError if nobody can answer."""
     print_lines(
         [
             f"{path} holds machine code and Python code. Later calls run them with all rights of your account, "

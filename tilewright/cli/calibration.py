@@ -1,4 +1,4 @@
-"""`tilewright doctor --calibrate`: what the machine model needs to know of a GPU and no data sheet says.
+"""`tilewright doctor --calibrate`: measure GPU rates that no data sheet states.
 
 Eight small kernels, each of which waits for one thing only: an empty launch, loads from memory, from the L2 and the L1
 cache, multiply-adds, chains of dependent loads, barriers, many small blocks.
@@ -135,7 +135,7 @@ def _sum(ib: Any, a: Any, b: Any, block: Any, thread: Any, steps: int, place: Ca
     total = ib.allocate("float32", (1,), "total", scope="local")
     total[0] = 0.0
     with ib.for_range(0, steps // 16, "r") as r:
-        for k in range(16):  # so many loads are under way at once
+        for k in range(16):  # this many loads are in flight at once
             total[0] = total[0] + a[place(r * 16 + k)]
     b[block * _THREADS + thread] = total[0]
 

@@ -20,7 +20,7 @@ class Styled(str):
 
 
 def complain(error: UserError) -> None:
-    """Say on stderr what is wrong and how to put it right; the line where it was raised is one of ours."""
+    """Print an error and its fix to stderr, without the line that raised it, which is the package's own."""
     head = _styled("error:", fg="red", bold=True)
     message = f"{error.primitive}: {error.message}" if error.primitive else error.message
     typer.echo(f"{head} {message}", err=True)
@@ -29,7 +29,7 @@ def complain(error: UserError) -> None:
 
 
 def print_lines(lines: list[str]) -> None:
-    """Lines on stdout, with control characters escaped; nothing where there are none."""
+    """Lines on stdout, with control characters escaped; nothing for an empty list."""
     if lines:
         typer.echo("\n".join(line if isinstance(line, Styled) else printable(line) for line in lines))
 
@@ -40,12 +40,12 @@ def heading(text: str) -> str:
 
 
 def _styled(text: str, **how: Any) -> str:
-    """The text with escapes, which only terminals get to see; none where the terminal knows none."""
+    """The text with escape sequences if the output is a terminal that supports them, else without."""
     return text if os.environ.get("TERM") == "dumb" else typer.style(text, **how)
 
 
 def fitted(line: str) -> str:
-    """A line that fits the terminal, its end left out where it does not; whole where stdout is none."""
+    """The line cut to the width of the terminal; the whole line if stdout is no terminal."""
     line = one_line(line)
     if not is_terminal(sys.stdout):
         return line

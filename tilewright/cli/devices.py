@@ -10,7 +10,7 @@ from ..runtime.device import Device, cpu, cuda, device, opencl
 
 
 def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl")) -> tuple[Device, str]:
-    """The device to run on, and a line that names it; UserError where the wanted kind is unknown or not here."""
+    """The device to run on, and a line that names it; raises UserError if the kind is unknown or absent."""
     if target is not None:
         if target == "llvm" and target not in known:
             raise UserError(
@@ -38,7 +38,7 @@ def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl"))
 
 
 def _present(on: Device, known: Sequence[str]) -> Device:
-    """Return the device; UserError with what a command can be told instead where it is not there."""
+    """Return the device; raise UserError, which names the command's alternatives, if it is absent."""
     reason = on.driver.why_not()
     if on.exist or not reason:
         return on.require()

@@ -1,4 +1,4 @@
-"""`tilewright doctor`: what works on this machine, and why the rest does not.
+"""`tilewright doctor`: the targets and libraries that work on this machine, and reasons for the others.
 
 Each target is tried, not guessed: a process of its own builds a small program, runs it on every device, and checks
 the result. A driver that hangs or crashes takes only that process with it.
@@ -43,7 +43,7 @@ _PACKAGES = (
 
 
 def doctor() -> None:
-    """Print what can be built and run here."""
+    """Print the targets that can be built and run here."""
     found: dict[str, dict[str, Any]] = {}
     with progress(len(TARGETS)) as (say, step):
         for kind in TARGETS:
@@ -111,7 +111,7 @@ def _host() -> list[str]:
 
 
 def _rows(kind: str, found: dict[str, Any]) -> list[list[str]]:
-    """A row for each device; one that says so where there is none."""
+    """A row per device, or one row that reports that there is none."""
     builds = f"{found['build_seconds'] * 1e3:.0f} ms" if "build_seconds" in found else "no"
     devices = found.get("devices", [])
     rows = [
@@ -135,7 +135,7 @@ def _packages() -> list[str]:
 
 
 def _settings() -> list[str]:
-    """What the environment sets."""
+    """The environment variables that are set."""
     names = (
         "TILEWRIGHT_DEBUG", "TILEWRIGHT_NUM_THREADS", "TILEWRIGHT_OPENCL_OPTIONS", "CUDA_VISIBLE_DEVICES",
         "POCL_CACHE_DIR",
@@ -148,8 +148,8 @@ def _settings() -> list[str]:
 
 
 def examine(kind: str) -> dict[str, Any]:
-    """What `probe` says of a target, from a process of its own; or why that one ended without saying anything."""
-    # -P: a file called numpy.py where the caller happens to stand is none of our business.
+    """The output of `probe` for a target, run in its own process; or the reason why that process failed."""
+    # -P: a file called numpy.py in the caller's folder must not be imported.
     command = [sys.executable, "-P", "-c", f"from tilewright.cli.doctor import probe; probe({kind!r})"]
     own = {**os.environ, "PYTHONPATH": package_path()}
     try:
@@ -166,7 +166,7 @@ def examine(kind: str) -> dict[str, Any]:
 
 
 def probe(kind: str) -> None:
-    """Build for a target and run on all its devices; print what came of it as one line of JSON."""
+    """Build for a target and run on all its devices; print the outcome as one line of JSON."""
     found: dict[str, Any] = {"devices": []}
     try:
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""`tilewright ladder`: climb, print the table, save what was asked for."""
+"""`tilewright ladder`: climb, print the table, save the requested files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tilewright log`: what logs of tuning hold, the best of them, several merged, and curves."""
+"""`tilewright log`: show, compare, merge and plot tuning logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _MOST_REASONS = 8
 
 
 def show(path: Path, rows: int = _MOST_ROWS) -> int:
-    """Print a log: its workloads, and the fastest `rows` lines of each; 1 where it holds lines that are not records."""
+    """Print a log: its workloads, and the fastest `rows` lines of each; return 1 if it holds lines that are not
+    records."""
     pairs, problems = read_log(path)
     for workload, own in _by_workload(pairs).items():
         failed = sum(result.error_no != 0 for inp, result in own if not inp.notes.refused)
@@ -49,7 +50,7 @@ def show(path: Path, rows: int = _MOST_ROWS) -> int:
 
 
 def best(path: Path) -> int:
-    """Print the best configuration of each workload, whatever device measured it."""
+    """Print the best configuration of each workload, over all devices."""
     pairs, problems = read_log(path)
     known = _by_workload(History(pairs, lambda _: "").pairs())
     for workload, own in _by_workload(pairs).items():
@@ -72,7 +73,7 @@ def _print_best(inp: MeasureInput, result: MeasureResult) -> None:
 
 
 def merge_logs(out: Path, paths: Sequence[Path]) -> int:
-    """Write the lines of several logs into one; 1 where they hold lines that are not records."""
+    """Write the lines of several logs into one; return 1 if they hold lines that are not records."""
     if os.path.exists(out) and out not in paths:  # unlike `Path.exists`, false for a name that is too long
         raise UserError(f"{out} exists", fix="name a new file, or give it among the logs to merge as well", where="")
     found = [(path, *read_log(path)) for path in paths]
@@ -81,7 +82,7 @@ def merge_logs(out: Path, paths: Sequence[Path]) -> int:
 
 
 def plot(out: Path, paths: Sequence[Path]) -> int:
-    """Draw the best against the number of trials, a line for each log and workload; 1 where a log has no trials."""
+    """Draw the best against the number of trials, a line for each log and workload; return 1 if a log has no trials."""
     check_figure(out)
     found = [(path, *read_log(path)) for path in paths]
     print_lines(draw(out, [(path, pairs) for path, pairs, _ in found]))
@@ -89,7 +90,7 @@ def plot(out: Path, paths: Sequence[Path]) -> int:
 
 
 def check_figure(out: Path) -> None:
-    """UserError where a figure of that name cannot be drawn."""
+    """Raise UserError if no figure of that name can be drawn."""
     if not can_draw():
         raise UserError("charts need matplotlib, which is not installed", fix=WITH_CHARTS, where="")
     if out.suffix not in _FORMATS:
@@ -100,7 +101,7 @@ def check_figure(out: Path) -> None:
 
 
 def draw(out: Path, logs: Sequence[tuple[Path, Sequence[Pair]]]) -> list[str]:
-    """Draw the curves of logs into a file that `check_figure` has passed; returns what to say about it."""
+    """Draw the curves of logs into a file that `check_figure` has passed; return a sentence about it."""
     found = [(path, curve) for path, pairs in logs for curve in curves(pairs)]
     drawn = [(path, curve) for path, curve in found if curve.best[-1] is not None]
     if not drawn:
@@ -122,7 +123,7 @@ def draw(out: Path, logs: Sequence[tuple[Path, Sequence[Pair]]]) -> list[str]:
 
 
 def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each log: that of its file, or the whole path where two files are called the same."""
+    """A name for each log: that of its file, or the whole path if two files have the same name."""
     stems = [path.stem for path in dict.fromkeys(paths)]
     return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
@@ -156,7 +157,7 @@ def _tell(path: Path, pairs: Sequence[Pair], problems: Sequence[SkippedLine]) ->
 
 
 def _fastest(pairs: Sequence[Pair], rows: int) -> list[str]:
-    """The table of the fastest lines of one workload, then how often what went wrong."""
+    """The table of the fastest lines of one workload, then the count of each failure."""
     last = {pair[0].config: pair for pair in pairs if pair[1].error_no == 0}  # the last measurement of each counts
     good = sorted(last.values(), key=lambda pair: mean_cost(pair[1]))
     columns = (Column("time"), Column("GFLOPS"), Column("index"), Column("configuration", right=False))
@@ -173,14 +174,14 @@ def _fastest(pairs: Sequence[Pair], rows: int) -> list[str]:
 
 
 def _brief(choice: Any) -> str:
-    """A choice without blanks: a split's sizes as a product, ? for what is left."""
+    """A choice without blanks: a split's sizes as a product, ? for an inferred size."""
     if isinstance(choice, SplitChoice):
         return "×".join("?" if size < 0 else str(size) for size in choice.sizes)
     return str(choice).replace(" ", "")
 
 
 def _failures(pairs: Sequence[Pair]) -> list[str]:
-    """How often what went wrong, the most frequent first, each with the schedule steps at fault.
+    """The failures with their counts, the most frequent first, each with the schedule steps at fault.
 
     Reasons that differ in their numbers only are one; the first of them stands for all.
     """

@@ -20,7 +20,7 @@ _MOST_REASON = 400
 
 @dataclass(frozen=True)
 class LoggedWorkload:
-    """What one log says about one workload; `bound` is the roofline in seconds, 0 where it is not known."""
+    """One workload's results in one log; `bound` is the roofline in seconds, 0 if unknown."""
 
     log: str
     name: str
@@ -30,7 +30,7 @@ class LoggedWorkload:
 
     @property
     def cost(self) -> float | None:
-        """The seconds of the winner; None where there is none."""
+        """The seconds of the winner; None if there is none."""
         return None if self.found.winner is None else mean_cost(self.found.winner[1])
 
     @property
@@ -122,7 +122,7 @@ def _charts(runs: Sequence[LoggedWorkload], labels: Sequence[str]) -> str:
         )
         note = " Circles: the model’s prediction." if guessed else ""
         figures.append(
-            f"<figure>{step_chart(f'The least time after so many {across}', across, lines)}"
+            f"<figure>{step_chart(f'The least time against {across}', across, lines)}"
             f"<figcaption>Least time against {across}.{note} {keys if len(runs) > 1 else ''}</figcaption></figure>"
         )
     return f'<div class="two">{"".join(figures)}</div>'
@@ -176,7 +176,7 @@ def _compiled(program: CompiledWinner | None) -> str:
             )))
             for name, taken in program.resources.items()
         ]  # fmt: skip
-        parts.append(grid("What the compiler says that each kernel takes", heads, rows))
+        parts.append(grid("The resources of each kernel, from the compiler", heads, rows))
     parts += [
         fold(f"The winner’s {what}", text)
         for what, text in (("program", program.text), ("source", program.source))
@@ -210,7 +210,7 @@ def _time(found: Insight) -> str:
     ]  # fmt: skip
     caption = f"Building and running: {_clock(total)} of all workers, in a session of {_clock(found.seconds)}"
     heads = ("What", Number("Count"), Number("Time"), Number("Share"), "")
-    return f"<h3>Where the time went</h3>{grid(caption, heads, rows)}"
+    return f"<h3>Time by phase</h3>{grid(caption, heads, rows)}"
 
 
 def _knobs(run: LoggedWorkload) -> str:
@@ -226,7 +226,7 @@ def _knobs(run: LoggedWorkload) -> str:
                      Markup(f'<span class="few">{lines}</span>')))  # fmt: skip
     caption = "How much of the differences in log(time) a knob explains alone, and the least time with its best choices"
     heads = ("Knob", Number("Explains"), "", Number("Choices"), "Best choices")
-    return f"<h3>What each knob is worth</h3>{grid(caption, heads, rows)}"
+    return f"<h3>The effect of each knob</h3>{grid(caption, heads, rows)}"
 
 
 def _failed(found: Insight) -> int:

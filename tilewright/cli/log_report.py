@@ -1,4 +1,4 @@
-"""`tilewright log report`: what logs say, as one page for a browser or as JSON."""
+"""`tilewright log report`: logs as one page for a browser or as JSON."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _read(path: Path) -> _Log:
 
 
 def _bound(found: Insight, made: CompiledWinner | None) -> float:
-    """Return the least seconds that the roofline of the device allows for float32; 0 where it is not known."""
+    """Return the least seconds that the roofline of the device allows for float32; 0 if unknown."""
     board = BOARDS.get(found.device)
     if board is None or made is None or not made.moved or not found.flop:
         return 0.0

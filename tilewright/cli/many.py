@@ -48,7 +48,7 @@ _SIZES = {
     "dense": ("shape", "units", "dtype"),
     "batch_matmul": ("shape", "columns", "dtype"),
 }
-"""The options of each operator that say what to compute."""
+"""The options of each operator that describe its workload."""
 _DEFAULTS = {
     "kernel": "3", "stride": "1", "dilation": "1", "groups": "1", "multiplier": "1",
     "dtype": "float32", "layout": "NCHW",
@@ -113,7 +113,7 @@ def _searched(
 
 
 def read(file: Path) -> list[Line]:
-    """Return the workloads of a file; raise UserError, which names the line, where it has others or none."""
+    """Return the workloads of a file; raise UserError, which names the line, if it has others or none."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -22,11 +22,11 @@ _PART, _MOST_BYTES = 1 << 20, 64 << 20
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> int:
-    """Run a file as `__main__`; returns the exit status where the script itself does not exit.
+    """Run a file as `__main__`; return the exit status, unless the script itself exits.
 
-    The script sees `sys.argv` and `sys.path` as under `python`. A mistake that Tilewright explains is printed
-    under the script's own lines; every other exception as Python prints it. Raises UserError where there is
-    no such file, and for what cannot be a script.
+    The script sees `sys.argv` and `sys.path` as under `python`. A mistake that Tilewright explains is printed under the
+    script's own lines; every other exception as Python prints it. Raises UserError if the file does not exist or cannot
+    be a script.
     """
     source = _source(script)
     sys.argv = [str(script), *arguments]
@@ -34,7 +34,7 @@ def run_script(script: Path, arguments: Sequence[str]) -> int:
     legacy.install(override=True)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=str(script), __builtins__=builtins)
-    # It stays there afterwards: what the script left running (threads, exit handlers) still needs its globals.
+    # It stays there afterwards: threads and exit handlers of the script still need its globals.
     sys.modules["__main__"] = main
     try:
         # Not with this file's own `from __future__` imports.
@@ -52,7 +52,7 @@ def _source(script: Path) -> bytes:
     source = bytearray()
     try:
         with open(os.open(script, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
-            part = file.read(_PART)  # of a pipe: empty where nobody writes to it, None where nothing is written yet
+            part = file.read(_PART)  # of a pipe: empty if nobody writes to it, None if nothing is written yet
             if not part and part is not None and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise _no_script(f"{script} is a pipe that nobody writes to")
             os.set_blocking(file.fileno(), True)

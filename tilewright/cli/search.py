@@ -1,4 +1,4 @@
-"""The search of `tilewright tune`: all strategies of a layer, or those that are named, in one log."""
+"""The search of `tilewright tune`: all strategies of a layer, or the named ones, in one log."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _TrialLines:
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Show what the tuner says beside its trials: summaries and warnings."""
+    """Show the tuner's summaries and warnings."""
     handler = _Lines()
     before, passing = logger.level, logger.propagate
     logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""`tilewright tune`: a workload from the options, a search that people can follow, and what came of it."""
+"""`tilewright tune`: a workload from the options, a search with visible progress, and its results."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions, s
     try:
         return _conclude(strategies, workload, target, on, search(tasks, options), options)
     except KeyboardInterrupt:
-        print_lines(["", f"interrupted; what was measured is in {options.log}"])
+        print_lines(["", f"interrupted; the measurements are in {options.log}"])
         return INTERRUPTED
 
 
 def place(options: TuneOptions) -> tuple[Target, Device | None, str]:
-    """What to tune for, the device of this host that measures (None: a fleet does), and a line that says so."""
+    """The target, the device of this host that measures (None: a fleet does), and a line that describes both."""
     if options.workers is None:
         on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
         return resolve_target(Target({"cpu": "llvm"}.get(on.kind, on.kind)), on), on, line
@@ -138,7 +138,7 @@ def _elements(tensor: Any) -> int:
 
 
 def _parsed(name: str, text: str) -> Any:
-    """An option's value: a word where words stand, else a number or several, joined by x."""
+    """An option's value: a word if words are allowed, else a number or several, joined by x."""
     if name in ("dtype", "layout") or (name == "padding" and text in TEMPLATE_WORDS):
         return text
     if re.fullmatch(r"\d{1,18}(x\d{1,18})*", text) is None:
@@ -185,7 +185,7 @@ def _known(task: Task, log: Path, on: Device | None) -> int:
 
 
 def _about_log(known: int, options: TuneOptions) -> list[str]:
-    """What the log means for this run."""
+    """Describe the effect of the log on this run."""
     if not known:
         return [f"log: {options.log}"]
     if not options.resume:
@@ -196,7 +196,7 @@ def _about_log(known: int, options: TuneOptions) -> list[str]:
     return [line, f"nothing is left to measure: for more, give --trials above {known}, or --no-resume"]
 
 
-# What came of it
+# The results
 
 
 def _conclude(
@@ -218,7 +218,7 @@ def _conclude(
         if layer.interrupted:
             print_lines(["", "interrupted before a configuration was measured"])
             return INTERRUPTED
-        print_lines(["", f"log: {options.log}; what went wrong: tilewright log show {options.log}"])
+        print_lines(["", f"log: {options.log}; failures: tilewright log show {options.log}"])
         return FAILED
     print_lines(["", *lines] if (lines := strategy_table(layer)) else [])
     right = True

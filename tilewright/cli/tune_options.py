@@ -38,7 +38,7 @@ class TuneOptions:
     least_gain: float = 0.0
 
     def examined(self) -> None:
-        """UserError where an option makes no sense: now rather than in the middle of the work."""
+        """Raise UserError for an invalid option now rather than in the middle of the work."""
         least = {"trials": 1, "early_stopping": 1, "number": 1, "repeat": 1, "min_repeat_ms": 0, "seed": 0}
         for name, smallest in least.items():
             value = getattr(self, name)
@@ -73,7 +73,7 @@ class TuneOptions:
 
 
 def seconds_of(text: str | None) -> float | None:
-    """Seconds of a budget such as 15s, 2m or 1h; UserError where it is none."""
+    """Seconds of a budget such as 15s, 2m or 1h; raises UserError if it is none."""
     if text is None:
         return None
     found = duration(text)

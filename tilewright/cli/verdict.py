@@ -1,4 +1,4 @@
-"""What tuning was worth: the best configuration beside the untuned one, PyTorch and NumPy, checked and timed anew."""
+"""The gain of tuning: the best configuration beside the untuned one, PyTorch and NumPy, checked and timed anew."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def verdict(
     """Return a table of times, and whether the best computes the same as NumPy, in float64 and on poisoned output.
 
     The table has the default configuration as well, and the libraries. The times of a search that has just confirmed
-    them are those of the confirmation, which decided; others are measured here.
+    them come from the confirmation, which decided; others are measured here.
     """
     best, first = layer.winner, layer.runs[0]
     if best is None or best.tally.best is None:
@@ -99,7 +99,7 @@ def compare(
 
 @dataclass
 class _Candidate:
-    """A row in the making; `once` runs the program so many times and returns the seconds of one run."""
+    """A row before it is timed; `once` runs the program a given number of times and returns the seconds of one run."""
 
     row: Outcome
     once: Callable[[int], float] | None = None
@@ -124,7 +124,7 @@ def _candidate(name: str, program: Program, target: Target, on: Device, trial: T
 
 
 def _time_in_turns(candidates: Sequence[_Candidate]) -> list[Outcome]:
-    """Time the programs in turns, so that whatever else the machine does is in all of them."""
+    """Time the programs in turns, so that other load on the machine affects all of them."""
     able = [(c.row.name, c.once, *plan(c.once(1), _REPEAT)) for c in candidates if c.once is not None]
     seconds: dict[str, list[float]] = {name: [] for name, *_ in able}
     for turn in range(_REPEAT):

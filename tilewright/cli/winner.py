@@ -1,7 +1,7 @@
-"""The winner of a log, compiled for the report: its loops, its source, and what its kernels take.
+"""The winner of a log, compiled for the report: its loops, its source, and the resources of its kernels.
 
 A child process does it, so that a kernel that keeps the compiler busy for long costs no more than the time it is given.
-It sends what it has at once: the loops, then the source, then the compiled form.
+It sends each part as soon as it is ready: the loops, then the source, then the compiled form.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MOST_TEXT = 60_000
 
 @dataclass(frozen=True)
 class CompiledWinner:
-    """A winner, compiled: its loop program, its source, the bytes of its arguments, and what each kernel takes.
+    """A winner, compiled: its loop program, its source, the bytes of its arguments, and the resources of each kernel.
 
-    `missing` says why it is not compiled, `remarks` what the compiler warns of.
+    `missing` says why it is not compiled, `remarks` the compiler's warnings.
     """
 
     text: str = ""
@@ -41,7 +41,7 @@ class CompiledWinner:
 
 
 class Winners:
-    """Compiles winners, in at most so many seconds all together."""
+    """Compiles winners, within one time limit for all of them."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = self.left = seconds

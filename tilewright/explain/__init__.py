@@ -1,4 +1,4 @@
-"""What a schedule leads to, before anything runs: regions, work, accesses, occupancy, and pictures of them."""
+"""Static analysis of a schedule, before anything runs: regions, work, accesses, occupancy, and pictures of them."""
 
 from ..core.views import hook_in
 

@@ -1,4 +1,4 @@
-"""What a kernel does, counted over a sample of its warps: accesses, sectors, bank conflicts, operations, guards.
+"""The work of a kernel, counted over a sample of its warps: accesses, sectors, bank conflicts, operations, guards.
 
 The kernel is the finished one, of which the source is written. A load that is invariant in the innermost loops around
 it counts once for all of their iterations, since compilers hoist it. An element that a loop keeps in a register is
@@ -104,7 +104,7 @@ class AccessCount:
 
 
 class Origin(enum.Enum):
-    """Where a condition comes from: a split or a tile, the expression of a stage, or a tile that is loaded ahead."""
+    """The origin of a condition: a split or a tile, the expression of a stage, or a tile that is loaded ahead."""
 
     LOOPS = "loops"
     DECLARED = "declared"
@@ -124,7 +124,7 @@ class Guard:
 
 @dataclass
 class Counts:
-    """What all threads of one kernel do."""
+    """The work of all threads of one kernel."""
 
     accesses: dict[tuple[str, MemoryScope, bool, int], AccessCount] = field(default_factory=dict)
     guards: dict[tuple[str, tuple[str, ...]], Guard] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class _Evaluated:
     tested: frozenset[Var]
 
     def joined(self, other: _Evaluated) -> _Evaluated:
-        """Where one of two expressions has the part."""
+        """The lanes in which one of two expressions has the part."""
         lanes = self.lanes if self.lanes is other.lanes else self.lanes | other.lanes
         return _Evaluated(lanes, self.stage or other.stage, self.tested & other.tested)
 
@@ -183,7 +183,7 @@ class Counter:
         self._tested: frozenset[Var] = frozenset()
         """The variables of the conditions around."""
         self._stored: dict[Buffer, tuple[Expr, ...]] = {}
-        """The element of each array in global memory that this thread has stored last, where it is certain."""
+        """The element of each array in global memory that this thread has stored last, if that is certain."""
 
     def walk(self, stmt: Stmt) -> None:
         """Count a statement."""
@@ -271,7 +271,7 @@ class Counter:
     def _value(self, e: Expr, stage: str, into: Buffer | None = None) -> None:
         """Count the evaluation of an expression; arithmetic counts only if it is that of a stage.
 
-        What several parts share is evaluated once, in all lanes in which one of these is.
+        A subexpression that several parts share is evaluated once, in all lanes in which one of these is.
         """
         before, around, nodes = self.points.active, self._tested, list(post_order(e))
         found: dict[Any, _Evaluated] = {e: _Evaluated(before, stage, around)}
@@ -439,7 +439,7 @@ def _is_function(e: Any) -> bool:
 
 
 def _stores(stmt: Stmt) -> list[Store]:
-    """The stores in a statement, those of matrix instructions included."""
+    """The stores in a statement, including stores of matrix instructions."""
     if isinstance(stmt, Store):
         return [stmt]
     return [store for child in stmt.children() if isinstance(child, Stmt) for store in _stores(child)]

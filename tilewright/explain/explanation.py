@@ -62,7 +62,7 @@ def explain(
     args: Sequence[Any] | None = None,
     sizes: Mapping[Any, int] | None = None,
 ) -> Explanation:
-    """Explain what a schedule leads to on a target; see `Schedule.explain`."""
+    """Explain the program of a schedule on a target; see `Schedule.explain`."""
     return Explanation(**vars(findings(handle, chosen_target(target), args, sizes, compiled=True)))
 
 
@@ -74,7 +74,7 @@ def chosen_target(target: Any) -> Target:
 def findings(
     handle: ScheduleHandle, target: Target, args: Sequence[Any] | None, sizes: Mapping[Any, int] | None, compiled: bool
 ) -> Findings:
-    """Return what is known of a schedule; if `compiled`, with the registers that NVIDIA's compiler allocates."""
+    """Return the explanation of a schedule; if `compiled`, with the registers that NVIDIA's compiler allocates."""
     schedule = handle.value
     if args is not None and not isinstance(args, (list, tuple)):
         raise UserError(f"args are {args!r}", primitive="explain", fix="give a list of tensors and variables")

@@ -1,4 +1,5 @@
-"""What an explanation holds: the loops of a schedule, and for each kernel its work, buffers, accesses and occupancy."""
+"""The contents of an explanation: the loops of a schedule, and for each kernel its work, buffers, accesses and
+occupancy."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class BufferUse:
 
 @dataclass(frozen=True)
 class KernelExplanation:
-    """What one kernel does; on a CPU, what the function does.
+    """The work of one kernel; on a CPU, of the function.
 
     `resources` come from NVIDIA's compiler; None if it was not asked. `occupancy` is None on targets without warps.
     """
@@ -47,7 +48,7 @@ class KernelExplanation:
     processor: ProcessorUse | None = None
     """The loops of the function, on a processor."""
     launches: int = 1
-    """How often a call launches it; the counts are those of one launch."""
+    """How often a call launches it; the counts are per launch."""
 
     @property
     def threads(self) -> int:
@@ -72,7 +73,7 @@ class KernelExplanation:
 
 @dataclass(frozen=True)
 class Findings:
-    """What is known of a schedule on a target.
+    """The explanation of a schedule on a target.
 
     `tree` has the loops as they are compiled, `reasons` says for each stage why its guards are there, `kernels` has one
     part for each kernel. `board` is the device that the roofline is drawn for; None if none is known.

@@ -70,7 +70,7 @@ def _covered(size: int, steps: Sequence[Step], offsets: Sequence[int], line: int
 def _levels(run: int, steps: Sequence[Step], line: int) -> tuple[int, list[Step]]:
     """Return the bytes of a piece that steps leave without a gap of a line, and the steps that repeat it farther away.
 
-    Steps of which one is a multiple of another, within its reach, are joined: ten rows, where three overlap eight.
+    Steps of which one is a multiple of another, within its reach, are joined: ten rows, if three rows overlap eight.
     """
     far: list[Step] = []
     for stride, extent in sorted(steps):

@@ -35,8 +35,8 @@ class Part:
 class Node:
     """A stage (`loop` is empty) or one of its loops.
 
-    `parts` are what is computed: of a stage, all of what its place in the tree computes; of a loop, what one iteration
-    of it computes, together with all loops inside. `terms` are the same for the axes of a reduction.
+    `parts` are the computed regions: of a stage, all that is computed at its place in the tree; of a loop, the results
+    of one iteration, including all loops inside. `terms` are the same for the axes of a reduction.
     """
 
     depth: int
@@ -55,7 +55,7 @@ class Node:
         return ", ".join("?" if part.extent is None else str(part.extent) for part in self.parts)
 
     def starts(self) -> str:
-        """Where the region begins; empty if that text would be too long."""
+        """The beginning of the region; empty if that text would be too long."""
         written = ["?" if part.start is None else _show(part.start) for part in self.parts]
         text = ", ".join(written)
         return "" if len(text) > _LONGEST_START or set(written) <= {"0"} else text
@@ -80,7 +80,7 @@ def loop_tree(schedule: Schedule, bounds: Bounds) -> list[Node]:
     Returns
     -------
     list of Node
-        A node's children are those of greater depth behind it.
+        A node's children follow it, at greater depth.
     """
     roots = [found for found in reversed(list(bounds.values())) if not isinstance(found.stage.placement, At)]
     attached: dict[tuple[int, IterVar], list[StageBounds]] = {}
@@ -136,7 +136,7 @@ def _scattered(found: StageBounds, fixed: Sequence[Loop], parts: Sequence[Part])
 def _region(found: StageBounds, fixed: Sequence[Loop], kind: AxisKind) -> tuple[Part, ...]:
     """Return the range of each axis of a stage while its `fixed` loops, and the loops around it, stay at one iteration.
 
-    It is not known what the loops of a statement compute.
+    The regions that the loops of a statement compute are unknown.
     """
     if isinstance(found.stage.op, ExternOp):
         return ()

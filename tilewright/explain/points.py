@@ -1,4 +1,4 @@
-"""A sample of what the warps of a kernel do: points in its grid and its loops, and the values of expressions there.
+"""A sample of the warps of a kernel: points in its grid and its loops, and the values of expressions there.
 
 A point is one warp at one iteration of all loops around a statement. Every loop distributes its iterations evenly over
 the points, in an order of its own; the weight of a point is the product of the extents that it saw. If extents are

@@ -1,4 +1,4 @@
-"""What the loops of a function do on a processor: vectors, orders of accesses, and the memory each loop touches."""
+"""The loops of a function on a processor: vectors, orders of accesses, and the memory each loop touches."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class ProcessorAccess:
 
 @dataclass(frozen=True)
 class LoopFootprint:
-    """All iterations of a loop, for one iteration of those around it: the bytes that they touch, and the operations.
+    """All iterations of a loop, for one iteration of the loops around it: the bytes that they touch, and the
+    operations.
 
     `cache` is the smallest cache that holds these bytes; None if none does.
     """
@@ -87,7 +88,7 @@ class ProcessorUse:
 
 
 def processor_use(function: Function, hardware: Hardware, sizes: Mapping[Var, int]) -> ProcessorUse:
-    """Return what a finished function does on a processor; `sizes` are the values of its parameters."""
+    """Return the analysis of a finished function on a processor; `sizes` are the values of its parameters."""
     walk = _Walk(hardware, sizes)
     walk.statement(function.body, 0)
     return ProcessorUse(hardware, tuple(walk.loops), tuple(dict.fromkeys(walk.accesses)))
@@ -104,7 +105,7 @@ class _Access:
 
 @dataclass
 class _Body:
-    """What one execution of a statement does."""
+    """The work of one execution of a statement."""
 
     accesses: list[_Access]
     operations: float = 0.0
@@ -128,7 +129,7 @@ class _Walk:
         self._sizes: dict[Buffer, int] = {}
 
     def statement(self, stmt: Stmt, depth: int) -> _Body:
-        """Return what one execution of a statement does, and note its loops."""
+        """Return the work of one execution of a statement, and note its loops."""
         if isinstance(stmt, For):
             return self._loop(stmt, depth)
         if isinstance(stmt, Let):
@@ -223,7 +224,7 @@ class _Walk:
         return _Body([_Access(touched, base, element)])
 
     def _lanes(self, index: Expr) -> tuple[Expr | None, int | None]:
-        """The position of the first lane, and the distance of lanes; None for what is data or uneven."""
+        """The position of the first lane, and the distance of lanes; None if they depend on data or are uneven."""
         if any(isinstance(at, Load) for at in post_order(index)):
             return None, None
         if index.dtype.lanes == 1:

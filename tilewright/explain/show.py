@@ -152,7 +152,7 @@ def _why(it: Findings, guard: Guard) -> list[str]:
     if guard.origin is Origin.DECLARED:
         return [f"a condition of {', '.join(guard.stages)}, as declared"]
     if guard.origin is Origin.AHEAD:
-        return [f"{', '.join(guard.stages)}: the next tile is loaded ahead, where there is one"]
+        return [f"{', '.join(guard.stages)}: the next tile is loaded ahead, if there is one"]
     return [f"{stage}: {why}" for stage in guard.stages for why in it.reasons.get(stage, ())]
 
 

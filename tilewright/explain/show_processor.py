@@ -1,4 +1,5 @@
-"""The part of an explanation on a processor as text: threads, vectors, and the caches that hold what loops touch."""
+"""The part of an explanation on a processor as text: threads, vectors, and the caches that hold the data of each
+loop."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ _PART = 1 << 20
 
 
 def _refuse_pipes(path: Path) -> None:
-    """OSError for what is not a file on a disk: opening a pipe waits for its other end, and a device may never end."""
+    """Raise OSError unless it is a file on a disk: opening a pipe waits for its other end, and a device may never
+    end."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file")
 
@@ -48,7 +49,7 @@ def export(held: Store, target: Path) -> int:
 
 
 class _Bounded:
-    """What a compressed file inflates to, up to so many bytes: OSError beyond, since it may be endless."""
+    """Return the inflated bytes of a compressed file; raise OSError beyond a limit, since it may be endless."""
 
     def __init__(self, source: gzip.GzipFile, limit: int) -> None:
         self._source, self._left = source, limit
@@ -63,10 +64,10 @@ class _Bounded:
 
 
 def load(held: Store, source: Path) -> tuple[int, int]:
-    """Load what `export` wrote; returns how many entries were accepted and how many were rejected.
+    """Load a file written by `export`; return how many entries were accepted and how many were rejected.
 
     Only the bytes of entries are taken from the archive: regular files with the name of an entry. Nothing is unpacked
-    to a path that it names. It may inflate to what the store may hold, and the headers of that.
+    to a path that it names. It may inflate to the limit of the store, plus headers.
     """
     taken = refused = 0
     try:

@@ -60,7 +60,7 @@ LIBRARIES = {
 
 
 def library_of(array: Any) -> Library:
-    """The library of an array; UserError for what is not an array."""
+    """The library of an array; raises UserError for anything else."""
     name = type(array).__module__.partition(".")[0]
     found = LIBRARIES.get(name)
     if found is not None and found.name == "jax" and isinstance(array, sys.modules["jax"].core.Tracer):
@@ -90,7 +90,7 @@ def shared(array: Any) -> NDArray:
 
 
 def described(array: Any) -> Described:
-    """What a call needs to know of an array of ours."""
+    """The properties of one of our arrays that a call needs."""
     return Described(tuple(array.shape), str(array.dtype), (array.device.kind, array.device.index))
 
 

@@ -1,6 +1,6 @@
 """Making a plan: which template computes a problem, with which configuration, and the kernel that follows.
 
-A tuned record of the workload comes first, then the record of its nearest neighbour where it suits this one, then the
+A tuned record of the workload comes first, then the record of its nearest neighbour if that suits this one, then the
 configuration that suits most sizes. If a library's own kernel was measured to be faster, the plan is to run that one.
 """
 
@@ -57,7 +57,7 @@ class Selection:
 
 @dataclass
 class KernelNotes:
-    """What the compiler says of a kernel: bytes that a thread spills to memory, and remarks on its schedule."""
+    """The compiler's report on a kernel: bytes that a thread spills to memory, and remarks on its schedule."""
 
     spilled: int = 0
     remarks: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def _lazily(others: Callable[[], Iterable[Selection]]) -> Iterator[Selection]:
 
 
 def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
-    """Selections beside `first`: what models expect to be nearly as fast, by its own strategy, then by others."""
+    """Selections beside `first` that models expect to be nearly as fast, by its own strategy, then by others."""
     why = "the choice of the model whose threads keep all in registers"
     strategy, workload = first.template.strategy(target), first.workload
     space = strategy.space(workload)
@@ -180,7 +180,7 @@ def in_words(config: Config) -> str:
 
 
 def _choice_in_words(choice: Choice) -> str:
-    """A split by the extents of its loops, outermost first, without the one for what is left."""
+    """A split by the extents of its loops, outermost first, without the factor for the remaining loop."""
     if isinstance(choice, SplitChoice):
         return "×".join(str(size) for size in choice.sizes if size > 0) or "whole"
     data = choice.data
@@ -190,7 +190,7 @@ def _choice_in_words(choice: Choice) -> str:
 
 
 def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: KernelNotes | None = None) -> Executable:
-    """The kernel of a candidate; what the compiler says of it goes into `notes`, for the schedule is not the user's."""
+    """The kernel of a candidate. Compiler warnings go into `notes`, because the schedule is not the user's."""
     with keeping_remarks() as remarks:
         schedule, args = found.template.program(found.config, found.workload, target, epilogue)
         program = build(schedule, args, target, name=found.workload.name).program
@@ -201,7 +201,7 @@ def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: Kernel
 
 
 def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
-    """Return the epilogue of a problem: what follows its sums."""
+    """Return the epilogue of a problem: the operations after its sums."""
     named: Any = problem.activation or None
     if named is not None and named.startswith("custom:"):
         if activation is None:
@@ -271,10 +271,10 @@ def candidate(problem: Problem, target: Target) -> Selection:
 def recorded(
     able: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target, fused: bool = False
 ) -> Selection | None:
-    """Return what the records say of a workload: of the nearest layer, the strategy that was fastest.
+    """Return the strategy that was fastest for the nearest layer in the records.
 
-    The configuration of a near layer is none where its tiles divide this one badly. With `fused`, those of kernels with
-    an epilogue come first.
+    The configuration of a near layer is not used if its tiles divide this one badly. With `fused`, those of kernels
+    with an epilogue come first.
     """
     known = [(template, shipped.recorded(template, workload, target, fused=True)) for template in able if fused]
     if not any(found for _, found in known):

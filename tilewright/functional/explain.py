@@ -31,7 +31,7 @@ _EXTRAS = ("weight", "bias", "residual", "out")
 
 
 def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -> str:
-    """Say what a call would run, without running it.
+    """Describe the kernel that a call would run, without running it.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     Raises
     ------
     UserError
-        Where the call itself would raise it, and for a function that is not one of the operators.
+        If the call itself would raise it, or if the function is not one of the operators.
     """
     name = function if isinstance(function, str) else getattr(function, "__name__", "")
     if name not in OPERATORS:

@@ -1,4 +1,4 @@
-"""What a kept kernel depends on: the problem, the device, the compilers, and the source of this package."""
+"""The dependencies of a stored kernel: the problem, the device, the compilers, and the source of this package."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def compiler(kind: str) -> str:
 
 
 def _version(distribution: str) -> str:
-    """The version of an installed distribution, by the folder in which installers describe it; "" where there is none.
+    """The version of an installed distribution, by the folder in which installers describe it; "" if there is none.
 
     `importlib.metadata` reads the same off that folder, and takes longer to import than a kernel to load.
     """
@@ -86,7 +86,7 @@ def _version(distribution: str) -> str:
 
 @cache
 def machine(on: Device) -> str:
-    """What code for a device depends on: its architecture, or the CPU with its features; and the device's name.
+    """The dependencies of code for a device: its architecture, or the CPU with its features; and the device's name.
 
     The name is part of it because decisions were measured on that device. Linux names no Arm CPU; `_cpu` does.
     """
@@ -112,7 +112,7 @@ def _cpu() -> str:
             for line in file:
                 if line.startswith(("flags", *_OF_ARM)):
                     listed.add(line)
-                if line.startswith("flags"):  # of x86, where all cores have the same ones
+                if line.startswith("flags"):  # x86 only: all cores have the same features there
                     break
     except OSError:
         return os.uname().machine
@@ -133,8 +133,8 @@ def threads(on: Device, rival: str) -> int:
 def key(problem: Problem, on: Device, rivals: str, measured_with: int = 0) -> str:
     """The key of a call's entry.
 
-    `rivals` says what else could compute it: decisions depend on that. `measured_with` is the number of threads of a
-    measured decision on a CPU, else 0.
+    `rivals` names the alternatives that could compute it: decisions depend on them. `measured_with` is the number of
+    threads of a measured decision on a CPU, else 0.
     """
     facts = [FORMAT, problem.described(), machine(on), compiler(on.kind), package(), rivals, measured_with]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:40]

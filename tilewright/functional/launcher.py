@@ -62,7 +62,7 @@ bad:
 }
 """
 
-# `{name}`: of the entry; `{find}`: how an argument becomes an address; `{body}`: what is done with the addresses.
+# `{name}`: of the entry; `{find}`: how an argument becomes an address; `{body}`: the use of the addresses.
 _ENTRY = """
 define ptr @{name}(ptr %self, ptr %args, i64 %given) {{
   %record = getelementptr i8, ptr %self, i64 {header}
@@ -232,14 +232,14 @@ def _record(
 
 
 def fits(arguments: int) -> bool:
-    """Whether the record has room for so many arguments, scratch included."""
+    """Whether the record has room for this many arguments, including scratch."""
     return arguments < _MOST
 
 
 def on_cpu(code: int, alignment: tuple[int, ...], arrays: bool) -> Start:
     """Return a start that calls the packed function at address `code`, with addresses or (`arrays`) NumPy arrays.
 
-    The last array must be writable; those before it need not.
+    The last array must be writable; the others need not.
     """
     readable = _CONTIGUOUS | _ALIGNED
     flags = [readable] * (len(alignment) - 1) + [readable | _WRITEABLE]

@@ -68,7 +68,7 @@ def call_on_subclass(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, 
 
 def _check_unmasked(name: str, what: str, array: np.ndarray) -> None:
     if is_masked(array):
-        filled = f"say what stands in the masked places: {what}.filled(0)"
+        filled = f"give the masked places a value: {what}.filled(0)"
         raise UserError(
             f"{what} is a masked array, whose mask a call does not see",
             primitive=name,
@@ -102,7 +102,7 @@ def signed(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> t
 
 
 def _prepared(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Run:
-    """What computes every call of these shapes, types and options."""
+    """Return the executor of all calls with these shapes, types and options."""
     checked, function = signed(name, x, extras, given)
     shape, dtype = checked.shape, x.dtype
     if 0 in shape:

@@ -83,9 +83,9 @@ def conv1d(
         Added before the activation; of the result's shape.
     layout : "NCW" or "NWC"
     out : array, optional
-        Where the result is written.
+        Array that receives the result.
     tune : "quick" or float, optional
-        Measure configurations for five seconds ("quick"), or for so many seconds, unless done before; the result is
+        Measure configurations for five seconds ("quick"), or for a number of seconds, unless done before; the result is
         kept.
     precision : "fp32", "ieee" or "tf32"
         Applies to float32. "ieee" multiplies and adds in float32. "fp32" is as exact, but may use matrix instructions:
@@ -99,7 +99,7 @@ def conv1d(
     Raises
     ------
     UserError
-        If an argument does not fit the others; the message names it, and says what to give.
+        If an argument does not fit the others; the message names it, and a fix.
     """
     if named:
         x = named_input(conv1d, x, named)
@@ -145,9 +145,9 @@ def conv2d(
         Added before the activation; of the result's shape.
     layout : "NCHW" or "NHWC"
     out : array, optional
-        Where the result is written.
+        Array that receives the result.
     tune : "quick" or float, optional
-        Measure configurations for five seconds ("quick"), or for so many seconds, unless done before; the result is
+        Measure configurations for five seconds ("quick"), or for a number of seconds, unless done before; the result is
         kept.
     precision : "fp32", "ieee" or "tf32"
         Applies to float32; see `conv1d`.
@@ -160,7 +160,7 @@ def conv2d(
     Raises
     ------
     UserError
-        If an argument does not fit the others; the message names it, and says what to give.
+        If an argument does not fit the others; the message names it, and a fix.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def depthwise_conv2d(
 
     Notes
     -----
-    The other arguments are those of `conv2d`.
+    See `conv2d` for the other arguments.
     """
     if named:
         x = named_input(depthwise_conv2d, x, named)
@@ -235,7 +235,7 @@ def conv_transpose1d(
 
     Notes
     -----
-    The other arguments are those of `conv1d`.
+    See `conv1d` for the other arguments.
     """
     if named:
         x = named_input(conv_transpose1d, x, named)
@@ -270,7 +270,7 @@ def conv_transpose2d(
 
     Notes
     -----
-    The other arguments are those of `conv2d`.
+    See `conv2d` for the other arguments.
     """
     if named:
         x = named_input(conv_transpose2d, x, named)
@@ -307,7 +307,7 @@ def max_pool2d(
 
     Notes
     -----
-    The other arguments are those of `conv2d`.
+    See `conv2d` for the other arguments.
     """
     if named:
         x = named_input(max_pool2d, x, named)
@@ -339,7 +339,7 @@ def avg_pool2d(
 
     Notes
     -----
-    The other arguments are those of `max_pool2d`.
+    See `max_pool2d` for the other arguments.
     """
     if named:
         x = named_input(avg_pool2d, x, named)

@@ -26,7 +26,7 @@ Tune = str | float | None
 
 
 class Decision(NamedTuple):
-    """What computes a problem, and why.
+    """The kernel chosen for a problem, and the reason.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Decision(NamedTuple):
     why : str
         The reason, as one clause for users.
     seconds : float
-        The measured time of one run, 0 where it was not measured here.
+        The measured time of one run, 0 if it was not measured here.
     rival_seconds : float
         The same for the framework's own kernel.
     tuned : int
@@ -47,7 +47,7 @@ class Decision(NamedTuple):
     config_index : int, optional
         The place of the configuration in the space of the template.
     remark : str
-        What the compiler remarks on our kernel, such as sums that do not fit into registers.
+        The compiler's remarks on our kernel, such as sums that do not fit into registers.
     """
 
     how: str
@@ -63,19 +63,19 @@ class Decision(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A problem, the choice made for it, and the compiled kernel where the choice is ours."""
+    """A problem, the choice made for it, and the compiled kernel if ours was chosen."""
 
     problem: Problem
     on: Device
     choice: Decision
     executable: Executable | None
     origin: str
-    """Where the kernel came from: "disk" or "compiled"."""
+    """The origin of the kernel: "disk" or "compiled"."""
     threads: int = 0
     """The number of threads that the choice was measured with; 0 if it was not measured, or on a GPU."""
 
     def is_settled(self, threads: int) -> bool:
-        """Whether a search with so many threads has had all of its time."""
+        """Whether a search with this number of threads used all of its time."""
         return self.choice.tuned > 0 and not self.choice.interrupted and self.threads == threads
 
 
@@ -97,7 +97,7 @@ def plan_for(
     activation : callable, optional
         The function behind a problem's "custom:" activation.
     tune : None, "quick" or float
-        None takes a known or usual configuration. "quick" measures a few; a number measures for so many seconds.
+        None takes a known or usual configuration. "quick" measures a few; a number measures for that many seconds.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def seconds_of(tune: Tune) -> float:
 
 
 def forget() -> None:
-    """Drop the plans in memory, and what was prepared by them; those on disk stay."""
+    """Drop the plans in memory, and the calls prepared by them; plans on disk stay."""
     _plans.clear()
     drop_all()
 
@@ -161,7 +161,7 @@ def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
 
 
 def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> Plan | None:
-    """A plan that was measured with so many threads; else one that was not measured."""
+    """A plan measured with this number of threads, else an unmeasured one."""
     for number in dict.fromkeys((threads, 0)):
         entry = store().get(fingerprint.key(problem, on, rival, number))
         if entry is not None:

@@ -1,4 +1,4 @@
-"""What computes calls, kept by their shapes, types and options until a search or a measurement decides anew."""
+"""Executors of calls, kept by shapes, types and options until a search or a measurement decides anew."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PreparedCalls(dict[Any, Any]):
                 self[key] = call
 
     def drop(self) -> None:
-        """Drop all calls, and those that are being prepared."""
+        """Drop all calls, including calls in preparation."""
         with self._lock:
             self.version += 1
             self.clear()

@@ -1,4 +1,4 @@
-"""What one call computes: sizes, options and types as a value, independent of arrays, frameworks and schedules.
+"""The computation of one call: sizes, options and types as a value, independent of arrays, frameworks and schedules.
 
 One-dimensional data are images of one row, so that every operator has two spatial dimensions here.
 """
@@ -24,7 +24,7 @@ class Problem(NamedTuple):
     op : str
         "conv", "conv_transpose", "max_pool" or "avg_pool".
     shape : tuple of int
-        Batch, channels, height and width of the input, whatever its layout.
+        Batch, channels, height and width of the input, in any layout.
     filters : int
         Channels of the result.
     kernel, stride, dilation, output_padding : pair of int
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
     activation : str
         A name, "" for none, or "custom:" and the text of a user-defined expression.
     count_border : bool
-        Whether an average divides by the whole window where it reaches into the padding.
+        Whether an average divides by the whole window even if it reaches into the padding.
     precision : str
         "ieee", "fp32" or "tf32" for a float32 convolution; "fp32" for everything else.
     weights : str
@@ -136,7 +136,7 @@ class Problem(NamedTuple):
 
     @property
     def with_filters_last(self) -> Problem:
-        """The same with weights in the order OHWI, where kernels on GPUs take them so; else itself."""
+        """The same with weights in the order OHWI, if kernels on GPUs take that order; else itself."""
         takes = self.op == CONV and self.layout == "NHWC" and self.groups == 1
         return self._replace(weights="OHWI") if takes and self.terms >= _TERMS and self.filters >= _FILTERS else self
 

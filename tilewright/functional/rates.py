@@ -1,7 +1,7 @@
 """Times of convolutions on CPUs by rates: FLOP/s, bytes/s and the overhead of a call, of our kernels and PyTorch's.
 
 `records/cpu_rates.json` has them for each instruction set, type and kind of layer, as `python -m benchmarks.fit_rates`
-fits them to measured layers. Those that `tilewright doctor --calibrate` measures on this machine come first.
+fits them to measured layers. Rates that `tilewright doctor --calibrate` measures on this machine take precedence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ Table = dict[str, dict[str, dict[str, dict[str, list[float]]]]]
 
 
 class Rates(NamedTuple):
-    """What a kernel needs: seconds of a call, and the seconds of a floating-point operation and of a byte, inverted."""
+    """The costs of a kernel: seconds of a call, and the seconds of a floating-point operation and of a byte,
+    inverted."""
 
     overhead: float
     flop_per_second: float
@@ -92,13 +93,13 @@ def rates(instructions: str, dtype: str, of: str, table: Table | None = None) ->
 
 
 def calibration_file() -> Path | None:
-    """Where the rates of this machine are kept; None if the cache is off."""
+    """The file of this machine's rates; None if the cache is off."""
     folder = cache_folder()
     return None if folder is None else Path(folder) / _FILE
 
 
 def keep(table: Table) -> Path | None:
-    """Keep the rates of this machine, and return where; None if the cache is off."""
+    """Store the rates of this machine, and return the path; None if the cache is off."""
     path = calibration_file()
     if path is None:
         return None

@@ -18,11 +18,11 @@ measured."""
 _FEWEST, _STEPS, _OUTLIER = 3, 40, 2.0
 """Layers of a kind that have rates of their own; steps of the fit; the logarithm of an error that counts no more."""
 _TRUST = 2.0
-"""How many layers it takes to move the rates of a kind halfway from those of all kinds to its own."""
+"""The number of layers that moves a kind's rates halfway from the rates of all kinds to its own."""
 
 
 def fit(layers: Sequence[Layer]) -> dict[str, dict[str, dict[str, list[float]]]]:
-    """Return the rates of each type, kind and side; those of all kinds are called "any"."""
+    """Return the rates of each type, kind and side; the key "any" covers all kinds."""
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
     for place, side in enumerate((OURS, THEIRS), 1):
         needs = np.array([(1.0, *work(layer[0], side)) for layer in layers])
@@ -56,7 +56,7 @@ def _level(
     times: Any,
     before: Callable[[tuple[str, str]], Any],
 ) -> dict[Any, Any]:
-    """The rates of each group of layers that is large enough, beginning with those that `before` returns."""
+    """The rates of each group of layers that is large enough, beginning with the rates that `before` returns."""
     groups = np.array([hash(group(key)) for key in keys])
     found = {}
     for key in dict.fromkeys(keys):

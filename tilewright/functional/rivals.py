@@ -4,7 +4,8 @@ On a CPU, the rates of its instruction set (`rates.py`) are the estimate, and kn
 
 `records/rivals.jsonl` has the times of both sides, as `python -m benchmarks.one_call layers` writes them. The estimate
 for a layer is the geometric mean of the ratios of known layers, each weighted by its similarity. Similarity compares
-what decides which kernel a library takes (window, step, multiplier, channels per group, type), and the amount of work.
+the properties that decide a library's choice of kernel (window, step, multiplier, channels per group, type), and the
+amount of work.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ _OTHER_TYPE, _OTHER_HALF = 2.0, 0.7
 _SHARPNESS = 1.5
 """How quickly the weight of a layer falls with its distance."""
 _DENSE_TERMS, _DENSE_CHANNELS = 64, 16
-"""Sums over so many products, of so many channels of a group, are matrix products, which libraries compute with matrix
+"""Sums of at least this many products and channels per group are matrix products, which libraries compute with matrix
 units."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A layer that was measured: where, and the seconds of both sides."""
+    """A measured layer: the processor, and the seconds of both sides."""
 
     problem: Problem
     device: str
@@ -135,7 +136,7 @@ def _verdict_on_cpu(problem: Problem, found: Estimate) -> str:
 
 
 def estimate_on_cpu(problem: Problem, known: Sequence[Measured], by_rates: Callable[[Problem], float]) -> Estimate:
-    """Estimate a problem by the rates of an instruction set, corrected by what they miss of known layers like it."""
+    """Estimate a problem by the rates of an instruction set, corrected by their error for similar known layers."""
     near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FAR]
     away, nearest = min(near, key=lambda pair: pair[0], default=(inf, None))
     if nearest is not None and not away:
@@ -161,7 +162,7 @@ def known_on_cpu(dtype: str, instructions: str) -> list[Measured]:
 
 
 def cpu_device(instructions: str) -> str:
-    """The name of a processor in the table: what kernels of either library depend on most."""
+    """The name of a processor in the table: kernels of both libraries depend on it most."""
     return f"cpu, {instructions}"
 
 
@@ -196,7 +197,7 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float:
 
 
 def distance(a: Problem, b: Problem) -> float:
-    """How much two layers differ; infinitely where they have nothing in common."""
+    """How much two layers differ; infinitely if they have nothing in common."""
     if _kind(a) != _kind(b):
         return inf
     found = 0.0 if a.dtype == b.dtype else _OTHER_TYPE if "float32" in (a.dtype, b.dtype) else _OTHER_HALF
@@ -205,14 +206,15 @@ def distance(a: Problem, b: Problem) -> float:
 
 def _kind(of: Problem) -> tuple[Any, ...]:
     dense = of.groups == 1
-    # Tiles of matrix products load weights of one order as they lie; to gather those of the other takes far longer.
+    # Tiles of matrix products load weights of one order as they lie; gathering weights of the other order takes far
+    # longer.
     order = of.weights if dense and of.kernel != (1, 1) else ""
     return of.op, of.layout, of.precision, dense, order
 
 
 @lru_cache(maxsize=4096)
 def _features(of: Problem) -> tuple[float, ...]:
-    """What `_WEIGHTS` weigh: extents in doublings, and whether something is so."""
+    """The features that `_WEIGHTS` weigh: extents in doublings, and flags."""
     batch, channels, height, _ = of.shape
     rows, columns = of.places
     return (

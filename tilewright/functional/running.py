@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Threads(Protocol):
-    """Threads that run parallel loops: those of `runtime/thread_pool.py`, or another library's."""
+    """Threads that run parallel loops: the pool of `runtime/thread_pool.py`, or another library's."""
 
     ready: bool
 
@@ -81,7 +81,7 @@ class CpuProgram:
 
 
 class _Piece(NamedTuple):
-    """Scratch memory on the CPU: its bytes, its address, and what keeps it."""
+    """Scratch memory on the CPU: its bytes, its address, and its owner."""
 
     size: int
     address: int
@@ -93,7 +93,7 @@ _spare: list[_Piece] = []
 
 
 def _piece(size: int) -> _Piece:
-    """Return spare memory, or new memory in the place of what is too small.
+    """Return spare memory, or new memory if the spare memory is too small.
 
     There are never more pieces than calls used at once, however many programs there are.
     """
@@ -116,13 +116,13 @@ def _aligned_bytes(size: int, to: int = 64) -> np.ndarray:
 
 
 def failed(status: int) -> None:
-    """Raise what a launch on the CPU reported."""
+    """Raise the error that a launch on the CPU reported."""
     if status == launcher.MISALIGNED:
         raise UserError(
             "an array begins at an address that the kernel cannot load vectors from",
-            fix="pass an array that begins where its memory does: x.copy() instead of a slice of it",
+            fix="pass an array that begins at the start of its memory: x.copy() instead of a slice of it",
         )
-    raise DeviceError("the kernel ran out of memory for what it computes in between", "OUT_OF_MEMORY")
+    raise DeviceError("the kernel ran out of memory for its intermediate results", "OUT_OF_MEMORY")
 
 
 class GpuProgram:

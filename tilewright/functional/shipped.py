@@ -1,8 +1,8 @@
 """Records that come with the package: configurations tuned for known layers.
 
 `records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.convolution_sweep` writes them. A layer that is
-not among them gets the configuration of the nearest recorded one. Those of `*epilogues.log` were tuned with a bias and
-relu, for layers on which an epilogue changes what is fastest.
+not among them gets the configuration of the nearest recorded one. The records of `*epilogues.log` were tuned with a
+bias and relu, for layers on which an epilogue changes the fastest choice.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _fastest(lines: list[str]) -> Pair:
 
 
 def _away(a: tuple[Any, ...], b: tuple[Any, ...]) -> float:
-    """How far apart two workloads are: doublings of the input's extents; infinitely where anything else differs."""
+    """How far apart two workloads are: doublings of the input's extents; infinitely if anything else differs."""
     if len(a) != len(b) or any(v != w for v, w in zip(a[1:], b[1:], strict=True) if not _extent(v, w)):
         return float("inf")
     pairs = [*zip(a[0], b[0], strict=True), *((v, w) for v, w in zip(a[1:], b[1:], strict=True) if _extent(v, w))]

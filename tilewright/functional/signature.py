@@ -48,7 +48,7 @@ _WIDEST_PADDING = 2**30
 
 
 class Described(NamedTuple):
-    """What a call needs to know of an array: its shape, its type, and where it is.
+    """The properties of an array that a call needs: shape, type and device.
 
     `channels_last` says that an array of shape NCHW, NCW, CHW or CW lies in memory with the channels behind the
     spatial dimensions.
@@ -81,7 +81,7 @@ class CallOptions(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """The arrays of a call, described; None where one is not given."""
+    """The arrays of a call, described; None if one is not given."""
 
     x: Described
     weight: Described | None = None
@@ -225,7 +225,7 @@ class _Reader:
         return made.with_filters_last if on_gpu and weight is not None and weight.channels_last else made
 
     def _divisor(self, reach: tuple[int, int]) -> dict[str, Any]:
-        """Return the fields of the problem that say what an average divides by."""
+        """Return the fields of the problem that define an average's divisor."""
         counts, divisor = self._flag("count_include_pad"), self.options.divisor_override
         if divisor is not None and (not is_int(divisor) or divisor == 0):
             raise self.wrong(f"divisor_override is {divisor!r}", "give an int other than 0, or None")
@@ -292,7 +292,7 @@ class _Reader:
         return channels
 
     def _other_reading(self, shape: tuple[int, ...], channels: int, groups: int, want: str) -> str:
-        """Return the fix for a weight of a wrong shape: what it fits, another number of groups or another order."""
+        """Return the fix for a weight of a wrong shape: a number of groups or an order that it fits."""
         first, second, *_ = shape
         if self.operator.op == CONV and not self.operator.depthwise:
             if channels % second == 0 and first % (channels // second) == 0:
@@ -405,7 +405,7 @@ def options_tuple(name: str, options: CallOptions) -> tuple[Any, ...]:
 
 
 def activation_name(name: str, activation: Any) -> str:
-    """The activation of a call by name, "" for none; UserError for what is neither a name nor a function."""
+    """The activation of a call by name, "" for none; raises UserError for anything but a name or a function."""
     if activation is None:
         return ""
     if isinstance(activation, str) and activation in ACTIVATIONS:

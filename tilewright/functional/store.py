@@ -4,8 +4,8 @@ One file per call: a check sum, a description in JSON, and the machine code. A f
 then renamed, so readers see a whole one or none, however many processes write. A damaged file counts as absent. If the
 disk is full or read-only, calls continue without the store, and one warning says so.
 
-Entries are code that calls run. Files are made for their owner alone, and what others may have written is ignored,
-with one warning: `core.cache_folder.distrust`.
+Entries are code that calls run. Files are made for their owner alone, and files that others may have written are
+ignored, with one warning: `core.cache_folder.distrust`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STALE_SECONDS = 3600.0
 
 
 class Entry(NamedTuple):
-    """What one file holds: a description, and machine code that may be empty."""
+    """The contents of one file: a description, and machine code, which may be empty."""
 
     description: dict[str, Any]
     binary: bytes
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> Entry | None:
-        """The entry in such bytes; None where they are damaged or something else."""
+        """The entry in such bytes; None if they are damaged or something else."""
         body = data[_HEAD:]
         if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(body).digest():
             return None
@@ -113,7 +113,7 @@ class Store:
             return False
         try:
             found = os.stat(self.folder)
-        except OSError:  # it does not exist, or cannot be read: what follows finds out
+        except OSError:  # it does not exist, or cannot be read: the code below finds out
             return True
         why = distrust(found)
         if why:
@@ -202,7 +202,7 @@ def usual_folder() -> str | None:
 
 
 def usual_limit() -> int:
-    """How many bytes the environment allows; UserError where that is not a number."""
+    """How many bytes the environment allows; raises UserError if that is not a number."""
     text = os.environ.get(SIZE_VARIABLE, "")
     if not text:
         return USUAL_BYTES

@@ -23,7 +23,7 @@ _current_gpu: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", No
 
 
 def allocator(checked: Signature, x: Any) -> Callable[[], Any]:
-    """Return what allocates the result of a call: like `x` where it has its shape, else as the signature says."""
+    """Return the allocator of a call's result: like `x` if it has the shape of `x`, else as the signature says."""
     model = _model(checked, x)
     sizes, strides, dtype = tuple(model.shape), tuple(model.stride()), x.dtype
     by_operator = partial(torch.empty_strided, sizes, strides, dtype=dtype, device=x.device)

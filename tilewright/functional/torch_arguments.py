@@ -1,4 +1,5 @@
-"""The arguments of public functions in the form that the operators registered with PyTorch take, or what is wrong."""
+"""The arguments of public functions in the form that the operators registered with PyTorch take, or the mistake in
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Have sizes as numbers within it, also where `torch.jit.trace` records what is done to them, as tensors."""
+    """Have sizes as numbers within it, even if `torch.jit.trace` records operations on them as tensors."""
     state = tracing()
     if state is None:
         yield
@@ -53,7 +54,7 @@ def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def type_in_autocast(x: Any) -> Any:
-    """The type that PyTorch's own convolutions take a tensor in: its own, or what `torch.autocast` casts it to."""
+    """The type that PyTorch's own convolutions take a tensor in: its own, or the type of `torch.autocast`."""
     if not autocasts() or x.dtype not in _AUTOCAST or not torch.is_autocast_enabled(x.device.type):
         return x.dtype
     return torch.get_autocast_dtype(x.device.type)
@@ -75,7 +76,7 @@ def padding(name: str, given: Any, covered: Sequence[int], stride: Sequence[int]
 
 
 def activation_text(name: str, activation: Any, x: Any) -> str:
-    """Return what represents an activation in a graph, and remember the function."""
+    """Return the representation of an activation in a graph, and remember the function."""
     if activation is None or isinstance(activation, str):
         return activation_name(name, activation) if activation else ""
     text: str = _remembered(name, activation, NAMES.get(x.dtype, ""))
@@ -94,7 +95,7 @@ def _remembered(name: str, activation: Any, dtype: str) -> str:
 def warn_of_budget(name: str, tune: Tune) -> None:
     """Warn that a budget has no effect in a call that PyTorch only traces: nothing runs that could be measured."""
     warn_caller(
-        f"{name}: tune={tune!r} has no effect where PyTorch traces a call (torch.compile, torch.export, fake tensors), "
+        f"{name}: tune={tune!r} has no effect if PyTorch traces a call (torch.compile, torch.export, fake tensors), "
         "since nothing runs that could be measured; call it with tune= on tensors of these shapes before: compiled "
         "programs run what that call finds",
         UserWarning,
@@ -102,7 +103,7 @@ def warn_of_budget(name: str, tune: Tune) -> None:
 
 
 def written(name: str, made: Any, out: Any) -> Any:
-    """Return `out` with a result in it, which `copy_` alone would stretch and convert to what `out` is.
+    """Return `out` with a result in it, which `copy_` alone would broadcast and convert to fit `out`.
 
     Under autocast, it may have a type other than the result's.
     """
@@ -124,7 +125,7 @@ def written(name: str, made: Any, out: Any) -> Any:
 
 
 def mistake(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> UserError | None:
-    """Return what is wrong with a call, in the words of calls that need no gradient; None if nothing is."""
+    """Return the error of a call, in the words of calls without gradients; None if it is valid."""
     out = None if autocasts() else extras[3]  # under autocast, it may have another type: see `written`
     try:
         check_types(name, x, extras)

@@ -2,8 +2,8 @@
 
 - On CUDA, the gradient of a padded layer is wrong in channels-last memory (2.11, for one). Such images are copied into
   row-major memory, and the results back.
-- Code compiled by Inductor divides by the whole kernel where `ceil_mode` lets a window reach beyond the padding (2.13,
-  for one). The gradient of such a window is scaled before.
+- Code compiled by Inductor divides by the whole kernel if `ceil_mode` lets a window reach beyond the padding (2.13, for
+  one). The gradient of such a window is scaled before.
 """
 
 from __future__ import annotations

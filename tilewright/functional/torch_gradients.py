@@ -243,7 +243,7 @@ def pooled(
 
 
 def _differentiates() -> bool:
-    """Whether a transform of `torch.func` or a forward gradient is at work: those differentiate no operator of ours."""
+    """Whether a transform of `torch.func` or a forward gradient is active: they do not differentiate our operators."""
     return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
 
 
@@ -265,7 +265,7 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Keep what the gradients need."""
+        """Save the tensors that the gradients need."""
         _save_convolution(ctx, inputs, output)
         ctx.save_for_forward(*inputs[:4])
 

@@ -1,4 +1,4 @@
-"""Compute a problem by PyTorch's own kernels: where these were measured faster, and for gradients."""
+"""Compute a problem by PyTorch's own kernels: if they were measured faster, and for gradients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _aten = torch.ops.aten
 
 
 def _silu_gradient(grad: Any, v: Any) -> Any:
-    """PyTorch's operator, or a formula where the gradient has a gradient: of the operator, PyTorch has none."""
+    """PyTorch's operator, or a formula if a second derivative is needed: PyTorch's operator has none."""
     if not torch.is_grad_enabled() and forward_ad._current_level < 0:
         return _aten.silu_backward(grad, v)
     part = torch.sigmoid(v)
@@ -96,7 +96,7 @@ def from_image(made: Any, dims: int, rank: int, last: bool) -> Any:
 
 
 def _in_precision(problem: Problem, core: Core) -> Core:
-    """On a GPU, run the operator in the requested precision, whatever PyTorch's own settings allow."""
+    """On a GPU, run the operator in the requested precision, regardless of PyTorch's own settings."""
     if problem.op != CONV or problem.dtype != "float32":
         return core
     wanted, cudnn = problem.precision == "tf32", torch.backends.cudnn

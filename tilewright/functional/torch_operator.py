@@ -125,7 +125,7 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
     return made if out is None else written(name, made, out)
 
 
-# What the operators do
+# The implementations of the operators
 
 
 def _given(name: str, **options: Any) -> tuple[Any, ...]:

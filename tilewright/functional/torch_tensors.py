@@ -35,7 +35,7 @@ TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
 _calls = PreparedCalls()
 _recent = PreparedCalls()
-"""By weight and bias: PyTorch's check of the tensors of a call, and what computes it."""
+"""By weight and bias: PyTorch's check of the tensors of a call, and the call's executor."""
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 """PyTorch's check of tensors; None in versions without it, which look up every call."""
 _dispatch: list[Callable[..., Any]] = []
@@ -48,7 +48,7 @@ _wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 transforms = torch._C._are_functorch_transforms_active
 _included, _PRE_DISPATCH = torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
 tracing = torch._C._get_tracing_state
-"""What `torch.jit.trace` is recording; None where it is not. A launch by address would not be recorded."""
+"""The graph that `torch.jit.trace` is recording; None if it is not. A launch by address would not be recorded."""
 _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 
 
@@ -71,9 +71,9 @@ def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
 
 def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Look up a call by shapes, strides, types and options, if it is not like the last one of its weight."""
-    if transforms() or _included(_PRE_DISPATCH):  # what these wrap or record looks like any other tensor
+    if transforms() or _included(_PRE_DISPATCH):  # the tensors that these wrap or record look like any other
         return operator(name, x, extras, given)
-    key: Any = []  # of what is not even a tensor: never remembered
+    key: Any = []  # not a tensor: never remembered
     version = _recent.version
     try:
         grad = _grad_enabled() and _needs_gradient(x, *extras)
@@ -125,7 +125,7 @@ def is_tensor(x: Any) -> bool:
 
 
 def overridden(function: Callable[..., Any], name: str, arrays: Extra, given: tuple[Any, ...]) -> Any:
-    """Let what stands for a tensor handle the call of a public function, by PyTorch's protocol `__torch_function__`."""
+    """Let tensor-like objects handle the call of a public function, by PyTorch's protocol `__torch_function__`."""
     if not hasattr(type(arrays[0]), "__torch_function__"):
         check_types(name, arrays[0], arrays[1:])
     options = options_of(name, given)._asdict()
@@ -183,7 +183,7 @@ def channels_last(a: Any, rank: int) -> bool:
 
 
 def described(a: Any, rank: int) -> Described | None:
-    """What a call with `rank` spatial dimensions needs to know of a tensor."""
+    """The properties of a tensor that a call with `rank` spatial dimensions needs."""
     if a is None:
         return None
     place = (a.device.type, a.get_device() if a.device.type != "cpu" else 0)
@@ -208,7 +208,7 @@ def place(name: str, x: Any) -> Device:
 
 
 def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Run]:
-    """The signature, and what computes every call of these shapes, strides, types and options, without gradients."""
+    """The signature, and the executor of all calls with these shapes, strides, types and options, without gradients."""
     checked, function = signed(name, x, extras, given)
     return checked, _run_of(name, x, extras, given, checked, function)
 

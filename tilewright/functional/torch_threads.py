@@ -23,7 +23,7 @@ _anyhow = nullcontext()
 
 @cache
 def threads() -> running.Threads:
-    """PyTorch's threads; our own where it was built without OpenMP."""
+    """PyTorch's threads; our own if it was built without OpenMP."""
     library = os.path.join(os.path.dirname(getattr(torch, "__file__", "")), "lib", "libtorch_cpu.so")
     try:
         team = OpenMpTeam(ctypes.CDLL(library), _NUMBER, _revive)
@@ -62,7 +62,7 @@ def lost() -> bool:
 
 
 def by_pytorch() -> AbstractContextManager[None]:
-    """Return what surrounds PyTorch's own kernels on the CPU: where they would hang, they run in one thread."""
+    """Return the context for PyTorch's own kernels on the CPU: if they would hang, they run in one thread."""
     return _in_one_thread() if lost() else _anyhow
 
 

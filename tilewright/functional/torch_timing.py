@@ -55,15 +55,15 @@ def _both(problem: Problem, on: Device, executable: Executable) -> tuple[float, 
 
     name = "conv_transpose2d" if problem.op == TRANSPOSED else "conv2d"
     compute = torch_native.computed(problem, name, None, 4, on.kind == "cuda")
-    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):  # which would cast what PyTorch's gets
+    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):  # which would cast the arguments of PyTorch's
         works: list[Work] = [ours, lambda: compute(x, weight, bias, residual)]
-        # Other programs on a CPU only make times longer, so the least one is nearest to what the kernel takes.
+        # Other programs on a CPU only make times longer, so the least one is nearest to the kernel's own.
         times = in_turns(works, True) if on.kind == "cuda" else in_turns(works, False, chosen=min)
     return times[0], times[1]
 
 
 def tensors(problem: Problem, on: Device) -> list[Any]:
-    """Return random x, weight, bias and residual of a problem; None for those that it lacks."""
+    """Return random x, weight, bias and residual of a problem; None for absent arguments."""
     place = f"cuda:{on.index}" if on.kind == "cuda" else "cpu"
     dtype = getattr(torch, problem.dtype)
     own = torch.Generator(place)  # a call that times kernels leaves the random numbers of its caller alone
@@ -91,7 +91,7 @@ def in_turns(
     rounds: int = ROUNDS,
     chosen: Callable[[list[float]], float] = statistics.median,
 ) -> list[float]:
-    """The median seconds of one run of each piece of work, or what is `chosen` of all rounds, measured in turns.
+    """The median seconds of one run of each piece of work, or the `chosen` statistic of all rounds, measured in turns.
 
     On a GPU, runs are recorded in a graph, which excludes the host's time; `eager` includes it. The context that
     `around` has for a piece of work is entered for each of its measurements, and not timed.

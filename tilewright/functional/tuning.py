@@ -108,7 +108,7 @@ def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision
 def _searched(begun: Sequence[Sequence[Selection]], target: Target, budget: float) -> SearchResult:
     """Search strategies within a budget of seconds, each beginning with its configurations of `begun`.
 
-    The best of these is returned as it was given: it may say what to do with a bias, which the search leaves out.
+    The best of these is returned as it was given: it may have a knob for the bias, which the search leaves out.
     """
     entrants: list[Entrant] = []
     given: dict[tuple[int, int | None], Config] = {}

@@ -1,7 +1,7 @@
-"""What users who come from Python, NumPy or the legacy API are told, and what they can write instead.
+"""Messages for users who come from Python, NumPy or the legacy API, with replacements.
 
-Floors say what was asked of them (`core/refusals.py`); here are the words, one module for each subject. A module is
-imported when its subject is first refused, so that `import tilewright` stays quick.
+Floors report the request (`core/refusals.py`); here are the words, one module per subject. A module is imported when
+its subject is first refused, so that `import tilewright` stays quick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What NumPy arrays do and arrays on a device do not, with the way to do it on the host."""
+"""Operations of NumPy arrays that arrays on a device lack, and how to do them on the host."""
 
 from __future__ import annotations
 

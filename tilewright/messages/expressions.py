@@ -1,4 +1,4 @@
-"""What Python and NumPy ask of a number and an expression cannot answer, with what to write instead.
+"""Requests of Python and NumPy that a number fulfils and an expression cannot, with replacements.
 
 The value of an expression is known only when the program runs.
 """
@@ -19,7 +19,7 @@ _OPERATORS = {
     "divmod": ("divmod({x}, {y})", "divmod()", "write a // b and a % b"),
     "rdivmod": ("divmod({y}, {x})", "divmod()", "write a // b and a % b"),
 }
-"""Operators that expressions lack: how each is written, its name, and what to do instead."""
+"""Operators that expressions lack: spelling, name and replacement."""
 _VALUES = {
     "abs": ("abs()", "te.abs(x)"),
     "round": ("round()", "te.round(x)"),
@@ -36,7 +36,7 @@ _VALUES = {
         "the axes of te.compute, or te.reduce_axis((0, n)), for a loop, and a te.placeholder for the list",
     ),
 }
-"""What needs the value now: who asks for it, and what to use instead."""
+"""Uses that need the value now: the user, and a replacement."""
 _SAME_NAME = (
     "exp exp2 log log2 log10 log1p sqrt tanh sin cos tan sinh cosh floor ceil trunc power fmod hypot copysign isnan "
     "isinf isfinite"
@@ -88,7 +88,7 @@ def _of_lists(x: str, asked: str, operands: tuple[Any, ...]) -> UserTypeError:
 
 def _of_numpy(x: str, asked: str, about: Any) -> UserTypeError:
     if asked == "array":
-        return _unknown(x, f"a NumPy array of {about}", "a te.placeholder for what the call brings")
+        return _unknown(x, f"a NumPy array of {about}", "a te.placeholder for values that the call passes")
     name = about.__name__
     others = "such as te.exp(x)" if asked == "array_ufunc" else "element by element"
     return _unknown(x, f"np.{name}()", _FACES.get(name, f"the functions of te, {others}"))

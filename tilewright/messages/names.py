@@ -108,7 +108,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("tvm_stack_alloca", "tvm_stack_make_shape", "tvm_stack_make_array", "tvm_tuple"), _BY_BUILD),
         **dict.fromkeys(("tvm_struct_get", "tvm_struct_set", "lookup_param", "type_annotation"), _BY_BUILD),
         **dict.fromkeys(("tvm_check_return", "tvm_throw_last_error"), _BY_BUILD),
-        **dict.fromkeys(("assume", "undef", "ignore_loop_partition"), "nothing: ranges are proven where they can be"),
+        **dict.fromkeys(("assume", "undef", "ignore_loop_partition"), "nothing: ranges are proven if possible"),
         **dict.fromkeys(("isnullptr", "DataProducer", "BufferRegion"), _STATEMENTS),
         "tvm_access_ptr": 'buffer.access_ptr("r")',
         "start_profile_intrinsic": "module.time_evaluator(module.entry_name, dev), or a profiler of the device",
@@ -132,7 +132,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "PassContext": "tw.transform.PassContext(config={...})",
         "instrument": _INSTRUMENTS,
         **dict.fromkeys(("datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
-        **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it says what works on this machine"),
+        **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it lists what works on this machine"),
         "infinity": "tir.infinity(dtype)",
     },
     "tir.transform": {
@@ -201,7 +201,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "instrument": _INSTRUMENTS,
     },
     "codegen": {
-        "llvm_version_major": "call `tilewright doctor`: it says what works on this machine",
+        "llvm_version_major": "call `tilewright doctor`: it lists what works on this machine",
     },
     "arith": {
         "domain_touched": "te.schedule.InferBound(s): ranges of loops",
@@ -260,7 +260,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "enter_constraint_context": "with analyzer.constraint_scope(condition):",
     },
 }  # fmt: skip
-"""What to use in place of names of the legacy API, by what holds them."""
+"""Replacements of names of the legacy API, by the object that holds them."""
 
 OTHERWISE: dict[str, str] = {
     "arith": "tw.arith.Analyzer, which simplifies and proves, or te.schedule.InferBound(s): the ranges of loops",
@@ -298,11 +298,11 @@ OTHERWISE: dict[str, str] = {
     "intrin": _TENSORIZE,
     "ir.container": _OBJECTS,
 }
-"""What to use in place of any other name, where one answer does for all."""
+"""The replacement of all other names of a holder, if one answer fits all."""
 
 
 def instead_of(holder: str, name: str) -> str:
-    """What to use in place of `holder.name`; "" where nothing is known."""
+    """The replacement of `holder.name`; "" if none is known."""
     return _by_name(holder, name) or OTHERWISE.get(holder, "")
 
 
@@ -313,7 +313,7 @@ def _by_name(holder: str, name: str) -> str:
 
 
 def explain(holder: str, name: str, known: Iterable[str]) -> UserAttributeError | None:
-    """Make the error for `holder.name`, where only the names `known` are there; None where there is nothing to say."""
+    """Make the error for `holder.name`, which has only the names `known`; None if there is nothing to say."""
     found = _by_name(holder, name)
     if not found and not name.startswith("_"):
         if near := nearly(holder, name, known):
@@ -327,7 +327,7 @@ def explain(holder: str, name: str, known: Iterable[str]) -> UserAttributeError 
 
 
 def _home_of(name: str) -> str:
-    """The path of an object of that name in a module that users import; "" where no module has one that is loaded."""
+    """The path of an object of that name in a module that users import; "" if no loaded module has one."""
     for home in _HOMES:
         if not isinstance(vars(sys.modules.get(f"{_PACKAGE}.{home}", sys)).get(name, sys), ModuleType):
             return f"{home}.{name}"
@@ -335,7 +335,7 @@ def _home_of(name: str) -> str:
 
 
 def nearly(holder: str, name: str, known: Iterable[str]) -> UserAttributeError | None:
-    """Make the error for a name that is nearly one of `known`; None where none is near."""
+    """Make the error for a name that is nearly one of `known`; None if none is near."""
     near = get_close_matches(name, [each for each in known if not each.startswith("_")], n=3, cutoff=0.75)
     return UserAttributeError(f"{holder} has no {name!r}", fix=f"did you mean {' or '.join(near)}?") if near else None
 

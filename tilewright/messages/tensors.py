@@ -1,4 +1,4 @@
-"""Uses of a whole tensor where one element of it is meant, with the way to write it."""
+"""Uses of a whole tensor that mean one element of it, with the way to write it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _iterated(tensor: Tensor) -> UserTypeError:
     """Without it Python would index 0, 1, 2 ... without end."""
     return UserTypeError(
         f"tensor {tensor.name!r} is used as a list of its elements",
-        fix="read one element with A[i, j]; where several tensors are expected, give [A, B]",
+        fix="read one element with A[i, j]; if several tensors are expected, give [A, B]",
     )
 
 

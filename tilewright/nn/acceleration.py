@@ -1,4 +1,4 @@
-"""`accelerate(model, sample)`: the convolutions of a model by Tilewright, where that is faster."""
+"""`accelerate(model, sample)`: the convolutions of a model by Tilewright, if that is faster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _GAIN = 1.02
 _BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1}
 """By type: how far results may differ, in the relative L2 norm; 1e-3 for all others."""
 _NOISE = 1.01
-"""How much longer a run without a graph may seem to take: it is as long where the host has less to do than the GPU."""
+"""How much longer a run without a graph may seem to take: it takes the same time if the host has less to do than the
+GPU."""
 _MORE_ROUNDS, _LONGEST = 5 * ROUNDS, 4.0
 """Rounds, and seconds that they may take, of a second measurement, before a model is given back as it was."""
 
@@ -44,7 +45,7 @@ _MORE_ROUNDS, _LONGEST = 5 * ROUNDS, 4.0
 class Row:
     """A layer of the model: both times of one run, in seconds, and whether it was replaced.
 
-    Where the times are 0, the layer was not measured, for the reason in `why`.
+    If the times are 0, the layer was not measured, for the reason in `why`.
     """
 
     name: str
@@ -56,15 +57,15 @@ class Row:
 
 
 class Acceleration:
-    """What `accelerate` did to a model. Printing it shows the table; `undo()` takes everything back.
+    """The changes of `accelerate` to a model. Printing it shows the table; `undo()` takes everything back.
 
     Attributes
     ----------
     rows : list of Row
         A row per layer that was measured.
     before, after : float
-        Seconds of one run of the whole model on the sample, as it was and as it is; 0 where nothing was replaced. On a
-        GPU in a CUDA graph, without the host's time.
+        Seconds of one run of the whole model on the sample, as it was and as it is; 0 if nothing was replaced. On a GPU
+        in a CUDA graph, without the host's time.
     eager_before, eager_after : float
         The same with the host's time, as the model runs without a graph.
     """
@@ -81,7 +82,7 @@ class Acceleration:
         layer.__class__ = kind
 
     def undo(self) -> None:
-        """Make the layers PyTorch's again, with everything as it is now; those that left the model stay away."""
+        """Make the layers PyTorch's again, with their present state; layers that left the model stay away."""
         while self._replaced:
             layer, own, kind = self._replaced.pop()
             if type(layer) is kind:
@@ -128,12 +129,12 @@ def _times(row: Row) -> list[str]:
 
 
 def _what(row: Row) -> str:
-    """What became of a layer."""
+    """The outcome of a layer."""
     return "replaced" if row.replaced else f"kept: {row.why}" if row.why else "kept"
 
 
 def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
-    """Replace the convolutions of a model by Tilewright's where those are faster, as measured on a sample.
+    """Replace the convolutions of a model by Tilewright's if these are faster, as measured on a sample.
 
     Parameters
     ----------
@@ -149,14 +150,13 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     Returns
     -------
     Acceleration
-        A table of the layers; its `undo()` makes them PyTorch's modules again. Where the whole model does not become
+        A table of the layers; its `undo()` makes them PyTorch's modules again. If the whole model does not become
         faster, or becomes slower without a CUDA graph, nothing stays replaced.
 
     Raises
     ------
     UserError
-        Where the model is not a module, cannot run on the sample, or computes something else every time. The model is
-        then as it was.
+        If the model is not a module, cannot run on the sample, or is not deterministic. The model is then as it was.
     """
     if not isinstance(model, torch.nn.Module):
         raise UserError(f"model is {kind_of(model)}", primitive="accelerate", fix="give a torch.nn.Module")
@@ -179,7 +179,7 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
                 say("the whole model")
                 run = (lambda: model(*_copies(given))) if writes else lambda: model(*given)
                 _prove(done, run, on_gpu=gpu >= 0)
-        except BaseException:  # nobody gets what could take the replacements back
+        except BaseException:  # nobody gets the object that could undo the replacements
             done.undo()
             raise
     return done
@@ -196,7 +196,7 @@ def _copies(value: Any) -> Any:
 
 @contextmanager
 def _state_kept(model: Any) -> Iterator[None]:
-    """Give back what runs of the model change in it: running statistics of layers in training mode, and counters."""
+    """Restore the state that runs of the model change: running statistics of layers in training mode, and counters."""
     kept = [
         (module, name, buffer, buffer.clone())
         for module in model.modules()
@@ -209,7 +209,7 @@ def _state_kept(model: Any) -> Iterator[None]:
         for module, name, buffer, before in kept:
             if name in module._buffers:
                 module._buffers[name] = buffer
-            if not torch.equal(buffer, before):  # what was made in inference mode, and stayed, cannot be written
+            if not torch.equal(buffer, before):  # tensors created in inference mode that remain cannot be written
                 buffer.copy_(before)
 
 
@@ -251,7 +251,7 @@ def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, Layer]:
 
 
 def problem_of(module: Any, x: Any, dtype: str = "") -> Problem:
-    """What a convolution of PyTorch's computes on an input, if need be cast to another type."""
+    """The problem that a PyTorch convolution computes on an input, cast to another type if necessary."""
     _, operator = _KINDS[type(module)]
     options = CallOptions(module.stride, module.padding, module.dilation, module.groups)
     if "transpose" in operator:
@@ -277,7 +277,7 @@ def _measure(
     if plan.executable is None and problem.groups == 1:
         done.rows.append(Row(name, problem, 0.0, 0.0, False, plan.choice.why))
         return
-    if plan.executable is None:  # by an estimate, or by what was measured elsewhere: here it is measured
+    if plan.executable is None:  # by an estimate, or by measurements from elsewhere: here it is measured
         try:
             plan = plan_for(problem, on, "")
         except UserError as refused:  # none of our kernels computes it
@@ -295,7 +295,7 @@ def _measure(
 
 
 def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
-    """Have calls of this problem do from now on what was faster here."""
+    """Make later calls of this problem use the kernel that was faster here."""
     how = OURS if wins else THEIRS
     why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"
     choice = plan.choice._replace(how=how, why=why, seconds=mine, rival_seconds=theirs)
@@ -303,7 +303,7 @@ def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
 
 
 def _prove(done: Acceleration, run: Callable[[], Any], on_gpu: bool) -> None:
-    """Compare the results and the times of the whole model with those before; undo what did not help."""
+    """Compare the results and the times of the whole model with the original; undo replacements that did not help."""
     if not any(row.replaced for row in done.rows):
         return
     mine = run()

@@ -1,4 +1,4 @@
-"""The modules: subclasses of PyTorch's, which call Tilewright where PyTorch's call its own functions."""
+"""The modules: subclasses of PyTorch's, which call Tilewright instead of PyTorch's own functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _activation(module: Any) -> Any:
 
 
 class _Signed:
-    """A module whose `__init__` takes what PyTorch's takes and an activation, and says so."""
+    """A module whose `__init__` takes the parameters of PyTorch's and an activation."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -35,13 +35,13 @@ class _Signed:
 
 
 class _Convolution(_Signed):
-    """What the two convolutions share. `activation` and a `residual` are computed in the same kernel."""
+    """The common part of both convolutions. `activation` and a `residual` are computed in the same kernel."""
 
     _operator: Any = None
 
     def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
         if isinstance(activation, str):
-            activation_name(type(self).__name__, activation)  # a typo is an error here, not where the model runs
+            activation_name(type(self).__name__, activation)  # a typo is an error here, not when the model runs
         super().__init__(*args, **named)
         self.activation = activation
 
@@ -70,7 +70,7 @@ class Conv1d(_Convolution, torch.nn.Conv1d):  # type: ignore[misc]  # PyTorch is
 
     Notes
     -----
-    All other parameters, and the state dict, are those of `torch.nn.Conv1d`.
+    All other parameters, and the state dict, are the same as in `torch.nn.Conv1d`.
     """
 
     _operator = staticmethod(operators.conv1d)
@@ -83,18 +83,18 @@ class Conv2d(_Convolution, torch.nn.Conv2d):  # type: ignore[misc]  # PyTorch is
 
 
 class _Transposed(_Signed):
-    """What the two transposed convolutions share."""
+    """The common part of both transposed convolutions."""
 
     _operator: Any = None
 
     def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
         if isinstance(activation, str):
-            activation_name(type(self).__name__, activation)  # a typo is an error here, not where the model runs
+            activation_name(type(self).__name__, activation)  # a typo is an error here, not when the model runs
         super().__init__(*args, **named)
         self.activation = activation
 
     def forward(self: Any, input: Any, output_size: Any = None) -> Any:
-        """Return `activation(conv_transpose(x) + bias)`, of `output_size` where that is given."""
+        """Return `activation(conv_transpose(x) + bias)`, with `output_size` if given."""
         rank = len(self.kernel_size)
         more = self.output_padding
         if output_size is not None:

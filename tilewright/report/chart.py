@@ -1,4 +1,4 @@
-"""Bar charts, drawn with matplotlib where it is installed."""
+"""Bar charts, drawn with matplotlib if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Line charts of what searches found, drawn with matplotlib where it is installed."""
+"""Line charts of search results, drawn with matplotlib if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a result comes from: the machine, the device, the versions of what matters, the command."""
+"""The origin of a result: the machine, the device, the relevant versions, the command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGES = {
 
 
 def environment(on: Device) -> dict[str, object]:
-    """What a reader needs to judge a measurement on a device, ready for JSON."""
+    """The context of a measurement on a device, ready for JSON."""
     known = on.attributes
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -49,7 +49,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def cpu_name() -> str:
-    """The processor's own name, where the system tells it."""
+    """The processor's own name, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -14,7 +14,7 @@ _ELSEWHERE = "give a place that can be written, such as a folder below your own"
 
 
 def folder(path: Path) -> Path:
-    """The folder, made where it is missing; UserError where that cannot be."""
+    """The folder, created if missing; raises UserError if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -25,7 +25,7 @@ def folder(path: Path) -> Path:
 
 
 def write(path: Path, fill: Callable[[BinaryIO], Any]) -> Path:
-    """Make a file of what `fill` writes; an interruption leaves what was there before, or nothing."""
+    """Create a file with the output of `fill`; an interruption leaves the previous file, or nothing."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:

@@ -45,7 +45,7 @@ summary{padding:8px 14px;cursor:pointer}pre{margin:0;padding:12px 14px;overflow:
 font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;border-top:1px solid var(--rule)}
 """
 
-# Nothing on the page may run or load, whatever a log holds.
+# Nothing on the page may run or load, no matter what a log holds.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
@@ -79,7 +79,7 @@ def page(title: str, body: str) -> str:
 
 
 def facts(items: Sequence[tuple[str, str]]) -> str:
-    """Return figures with what they are, as a list of definitions."""
+    """Return figures with their meaning, as a list of definitions."""
     rows = "".join(f"<div><dt>{html_of(name)}</dt><dd>{html_of(value)}</dd></div>" for name, value in items)
     return f'<dl class="facts">{rows}</dl>'
 
@@ -91,7 +91,7 @@ def grid(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], mark
         number = ' class="n"' if isinstance(text, Number) else ""
         inside = html_of(text)
         if kind == "th" and not isinstance(text, Markup):
-            inside = inside.replace("_", "_<wbr>")  # where names of knobs and kernels may break
+            inside = inside.replace("_", "_<wbr>")  # line breaks allowed in names of knobs and kernels
         return f"<{kind}{scope}{number}>{inside}</{kind}>"
 
     top = "".join(cell("th", head, ' scope="col"') for head in heads)

@@ -1,4 +1,4 @@
-"""Progress of what takes seconds, on a terminal."""
+"""Progress of operations that take seconds, on a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.text import one_line
 
 @contextmanager
 def progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """A line on stderr that says what goes on and vanishes at the end; none where stderr is not a terminal.
+    """A status line on stderr that vanishes at the end; none if stderr is not a terminal.
 
     Gives `say(what)` and `step()`, which counts one of `total` as done.
     """

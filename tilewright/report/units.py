@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 NONE = "–"
-"""What stands where there is no number."""
+"""The placeholder for a missing number."""
 
 
 def duration(seconds: float | None) -> str:

@@ -59,7 +59,7 @@ def bank_pictures(found: Findings) -> list[Picture]:
 
 
 def draw_banks(access: AccessCount, memory: WarpMemory, warp: int) -> Picture:
-    """The banks side by side; what waits for another word of its bank stands below it."""
+    """The banks side by side; accesses that wait for another word of their bank stand below it."""
     found = phases(access.sample, access.width, memory, warp)
     cycles, least = sum(phase.cycles for phase in found), len(found)
     made = Picture()

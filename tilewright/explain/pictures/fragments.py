@@ -12,9 +12,9 @@ Place = Callable[[int, int], tuple[int, int]]
 
 
 def fragments(atom: Atom) -> dict[str, tuple[int, int, Place]]:
-    """For A, B and D: rows, columns, and where each element is held (`core/atoms.py` has the rule).
+    """For A, B and D: rows, columns, and the holder of each element (`core/atoms.py` has the rule).
 
-    For D alone where the hardware reads both operands from shared memory by itself.
+    For D alone if the hardware reads both operands from shared memory by itself.
     """
     per, halves = atom.per_word, atom.halves
 

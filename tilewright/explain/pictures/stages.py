@@ -17,7 +17,7 @@ _LINE, _PAD, _ACROSS, _DOWN = 18.0, 8.0, 70.0, 26.0
 
 @dataclass(frozen=True)
 class _Box:
-    """A stage as it is drawn: its place, and where each of its loops stands."""
+    """A stage as it is drawn: its position, and the positions of its loops."""
 
     x: float
     y: float

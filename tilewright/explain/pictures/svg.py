@@ -64,7 +64,7 @@ class Picture:
     height: float = 0.0
 
     def rect(self, x: float, y: float, w: float, h: float, kind: str, hint: str = "", stroke: float = 0.0) -> None:
-        """A rectangle of a class; a `hint` shows where the pointer rests on it."""
+        """A rectangle of a class; a `hint` appears when the pointer rests on it."""
         line = f' stroke-width="{_n(stroke)}"' if stroke else ""
         head = f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}"{line}'
         self.parts.append(f"{head}><title>{clean(hint)}</title></rect>" if hint else f"{head}/>")

@@ -27,8 +27,9 @@ _ACROSS = 32
 class Tile:
     """The elements that one block computes, as a matrix of two of their dimensions.
 
-    `threads` is for each element the number of its thread, x fastest, and -1 for what the block leaves out; `copies`
-    the number of its virtual thread. `dimensions` are the names of rows and columns; `fixed` are those of the others.
+    `threads` is for each element the number of its thread, x fastest, and -1 for elements that the block leaves out;
+    `copies` the number of its virtual thread. `dimensions` are the names of rows and columns; `fixed` are the names of
+    the others.
     """
 
     stage: str
@@ -68,7 +69,7 @@ def tile_of(found: StageBounds) -> Tile:
         raise UserError(
             f"a block of stage {found.stage.name!r} has {count:,} threads, virtual ones included",
             primitive="draw",
-            fix="bind fewer: no GPU runs so many together",
+            fix="bind fewer: no GPU runs this many together",
         )
     shape = [extents[loop] for loop in inside]
     places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
@@ -158,7 +159,8 @@ def _matrix(
 
 
 def draw_tile(tile: Tile, warp: int) -> Picture:
-    """A picture of a tile: threads side by side in different colours, those of one thread in one, thread 0 marked."""
+    """A picture of a tile: threads side by side in different colours, all elements of a thread in one color, thread 0
+    marked."""
     rows, columns = tile.threads.shape
     cell = max(5.0, min(22.0, 640 / columns, 640 / rows))
     made = Picture()
@@ -243,7 +245,7 @@ def _rectangles(threads: np.ndarray, copies: np.ndarray) -> list[tuple[int, int,
 
 
 def _copies(made: Picture, tile: Tile, left: float, top: float, cell: float) -> None:
-    """Lines where one vthread ends and the next begins."""
+    """Lines between virtual threads."""
     if not tile.vthreads:
         return
     lines = []
@@ -255,7 +257,7 @@ def _copies(made: Picture, tile: Tile, left: float, top: float, cell: float) -> 
 
 
 def _strides(tile: Tile) -> str:
-    """What the first thread computes, in words."""
+    """The elements that the first thread computes, in words."""
     first = int(tile.threads[tile.threads >= 0].min())
     own = tile.threads == first
     found = _rectangles(np.where(own, 0, -1), tile.copies * own)
