@@ -144,7 +144,7 @@ def test_nothing_that_can_be_measured_is_a_failure(monkeypatch, tmp_path):
     assert "no configuration could be measured" in text
     assert "build timeout: 2 (" in text
     assert "trial 1  failed: build timeout\ntrial 2  failed: build timeout\n" in text
-    assert f"what went wrong: tilewright log show {log}" in text
+    assert f"failures: tilewright log show {log}" in text
 
 
 def test_a_budget_of_time_ends_the_search(tmp_path):

@@ -170,7 +170,7 @@ def test_what_a_packed_function_returns(value: Any) -> None:
     register_func("tests.returns", lambda x: value, override=True)
     B = te.compute((8,), lambda i: tir.call_packed("tests.returns", i), name="B")
     f = tw.build(te.create_schedule(B.op), [B], "llvm")
-    with refused("call_packed", "where the program takes a value of type int32", fix="tir.tvm_call_packed"):
+    with refused("call_packed", "but the program expects a value of type int32", fix="tir.tvm_call_packed"):
         f(tw.nd.empty((8,), "int32"))
     remove_global_func("tests.returns")
 

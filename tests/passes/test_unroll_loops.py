@@ -181,10 +181,10 @@ def test_more_copies_than_compile_in_reasonable_time_are_refused() -> None:
     """Counted over all unrolled loops of a function: nested ones, one behind the other, and long vectors."""
     nested = loop(i, 128, loop(j, 64, copy(i), kind=UNROLLED), kind=UNROLLED)
     unrolled(nested)
-    with pytest.raises(UserError, match=r"16,384 stores, more than the 8,192.*those of the loop 'i' of stage 'B'"):
+    with pytest.raises(UserError, match=r"16,384 stores, more than the 8,192.*come from the loop 'i' of stage 'B'"):
         unrolled(loop(i, 256, loop(j, 64, copy(i), kind=UNROLLED), kind=UNROLLED))
     again = loop(k, 4096, copy(k), kind=UNROLLED)
-    with pytest.raises(UserError, match=r"12,288 stores.*8,192 of them are those of the loop 'i'"):
+    with pytest.raises(UserError, match=r"12,288 stores.*8,192 of them come from the loop 'i'"):
         unrolled(seq(nested, again))
     unrolled(loop(Var("t"), 100_000, again))  # a loop that stays makes no copies
     with pytest.raises(UserError, match="lower auto_unroll_max_step"):

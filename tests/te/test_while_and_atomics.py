@@ -332,5 +332,5 @@ def test_what_is_refused() -> None:
 
     A = te.placeholder((8,), "int32", "A")
     B = te.extern((8,), [A], divergent, name="B", dtype="int32")
-    with refused("barrier", "a barrier is needed within `while", fix="move what one thread stores"):
+    with refused("barrier", "a barrier is needed within `while", fix="move the data exchanged between threads"):
         tw.build(te.create_schedule(B.op), [A, B], "opencl")

@@ -1,11 +1,11 @@
 """The hardware that Tilewright knows, one row per architecture.
 
-NVIDIA's numbers are those of the CUDA Programming Guide, "Technical Specifications per Compute Capability", and how
-memory and registers are given out is that of `cuda_occupancy.h` (CUDA 13.0); matrix shapes are those of the PTX ISA
-(`mma.sync`, `wgmma.mma_async`, `tcgen05.mma`). Operations per cycle are those of the table "Throughput of Native
-Arithmetic Instructions" (CUDA C++ Programming Guide, and Best Practices Guide 13), with the rates of 16-bit floats that
-NVIDIA's white papers give. Intel's are those of the Software Developer's Manual. To add an architecture, add a row;
-nothing else names one.
+NVIDIA's numbers are from the CUDA Programming Guide, "Technical Specifications per Compute Capability", and the
+allocation rules of memory and registers are from `cuda_occupancy.h` (CUDA 13.0). Matrix shapes are from the PTX ISA
+(`mma.sync`, `wgmma.mma_async`, `tcgen05.mma`). Operations per cycle are from the table "Throughput of Native Arithmetic
+Instructions" (CUDA C++ Programming Guide, and Best Practices Guide 13), with the rates of 16-bit floats from NVIDIA's
+white papers. Intel's are from the Software Developer's Manual. To add an architecture, add a row; nothing else names
+one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KB = 1024
 _LARGEST = 2**31 - 1
 
 
-# NVIDIA: what all architectures have, and what came when.
+# NVIDIA: features of all architectures, and when others appeared.
 
 _F16, _BF16, _TF32, _F64, _S8, _U8 = "float16", "bfloat16", "tfloat32", "float64", "int8", "uint8"
 _F32, _S32 = "float32", "int32"
@@ -120,7 +120,7 @@ def _peaks(number: int, lanes: int) -> tuple[tuple[str, float], ...]:
 
 
 def _pieces(number: int) -> tuple[int, int]:
-    """The pieces in which shared memory is given out, and what the system takes of each block's, in bytes."""
+    """The allocation granularity of shared memory, and the bytes that the system reserves per block."""
     return (256 if number < 80 else 128), (_KB if number >= 80 else 0)
 
 
@@ -194,7 +194,7 @@ NVIDIA: dict[str, Hardware] = {
 }
 
 
-# OpenCL: what every current device meets.
+# OpenCL: limits that every current device meets.
 
 _OPENCL_GPU = Hardware(
     "opencl gpu",
@@ -215,9 +215,9 @@ _OPENCL_GPU = Hardware(
 
 # By the device that the spelling names (`opencl -device=gpu`); other names of GPUs (mali, adreno) take the row "gpu".
 OPENCL: dict[str, Hardware] = {
-    # The threads of a block may be loops here. What is held over a barrier goes to memory and back, so no registers
-    # are to be spent on it; unrolling by thousands takes the compiler a minute, and gains nothing. There are no
-    # warps: the loads of one thread, not those of neighbouring threads, should be neighbours.
+    # The threads of a block may be loops here. Values live across a barrier go to memory and back, so they should use
+    # no registers; unrolling by thousands takes the compiler a minute, and gains nothing. There are no warps: loads of
+    # one thread, not of neighbouring threads, should be adjacent.
     "cpu": replace(
         _OPENCL_GPU,
         name="opencl cpu",
@@ -234,7 +234,7 @@ OPENCL: dict[str, Hardware] = {
 # Processors.
 
 LLVM_UNROLLED_STORES = 256
-"""Vectors that LLVM's copies of a loop store: enough for neighbouring copies to share what they load."""
+"""Vectors that LLVM's copies of a loop store: enough for neighbouring copies to share their loads."""
 
 _PLAIN_LEVELS = (
     Level("grid", _LARGEST, (_LARGEST, _LARGEST, _LARGEST)),
@@ -281,7 +281,7 @@ X86: dict[str, Hardware] = {
     "x86-64-v4+vnni+bf16": _x86("x86-64-v4+vnni+bf16", 64, 32, 1024, (_VNNI, _AVX512_BF16)),
 }
 
-# What LLVM's names of processors (`-mcpu`) mean; names that are not here count as x86-64.
+# The meanings of LLVM's processor names (`-mcpu`); other names count as x86-64.
 PROCESSORS: dict[str, str] = {
     **dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3"), "x86-64-v3"),
     **dict.fromkeys(("skylake-avx512",), "x86-64-v4"),
@@ -299,8 +299,8 @@ def opencl_hardware(device: str) -> Hardware:
 def x86_hardware(cpu: str | None, features: str) -> Hardware:
     """The row of a processor as LLVM names it, with features such as "+avx512f,+avx512vnni".
 
-    Where neither is named, the program is for the processor that it is built on, and the row is that of AVX-512:
-    on narrower units, a vector of it is two or four of theirs.
+    If neither is named, the program is for the processor that it is built on, with the row of AVX-512: narrower units
+    split each of its vectors into two or four.
     """
     if cpu is None and not features:
         return X86["x86-64-v4"]

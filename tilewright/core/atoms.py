@@ -2,21 +2,21 @@
 
 An atom multiplies a tile A (m×k) by a tile B (k×n) and adds the result to a tile of sums D (m×n).
 
-`ATOMS` are those that a warp executes together. The operands lie in shared memory; the sums are *distributed*: every
-lane keeps some of them in its registers. `DOTS` are those that one thread executes: sums of four products each, whose
-operands and sums lie where the schedule keeps them.
+`ATOMS` are executed by a warp together. The operands lie in shared memory; the sums are *distributed*: every lane keeps
+some of them in its registers. `DOTS` are executed by one thread: sums of four products each, with operands and sums in
+the places that the schedule chooses.
 
-The shapes and fragment layouts are those of the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". With
-group = lane // 4 and member = lane % 4, they read as follows for every type, in words of `word` bytes (8 for float64,
-else 4) of which each holds one or more neighbours along k:
+The shapes and fragment layouts are from the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". With group =
+lane // 4 and member = lane % 4, they read as follows for every type, in words of `word` bytes (8 for float64, else 4)
+of which each holds one or more neighbours along k:
 
 - a lane holds the words of A at row group + 8 * (r % halves) and word member + 4 * (r // halves) of that row;
 - it holds the words of B at column group and word member + 4 * r of that column;
 - it holds the sums at row group + 8 * h and columns 2 * member and 2 * member + 1, for h < halves.
 
-`WARPGROUP_ATOMS` are those that four warps execute together ("Asynchronous Warpgroup Level Matrix Instructions"). Of
-64 rows, warp w computes rows 16 * w and on, whose sums are distributed over its lanes as above, for every 8 columns; it
-loads no fragments, since the hardware reads both operands from shared memory by itself.
+`WARPGROUP_ATOMS` are executed by four warps together ("Asynchronous Warpgroup Level Matrix Instructions"). Of 64 rows,
+warp w computes rows 16 * w and on, whose sums are distributed over its lanes as above, for every 8 columns; it loads no
+fragments, since the hardware reads both operands from shared memory by itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LETTERS |= {"int8": "s8", "uint8": "u8", "int32": "s32"}
 """How PTX spells a type."""
 
 _PARTIAL_TERMS = {1: 32, 2: 64}
-"""Tensor cores truncate sums, so few terms are summed by themselves: fewer in one set, where low parts add to them."""
+"""Tensor cores truncate sums, so few terms are summed by themselves: fewer in one set if low parts add to them."""
 
 _SHORTENED = {"tfloat32": 2.0**-10}
 """The distance from 1 to the next number of a type that operands are shortened to."""
@@ -49,9 +49,9 @@ class Atom:
     """One way to multiply small matrices.
 
     `operands` and `accumulator` are the types in memory; `shape` is the instruction that the hardware must have.
-    `instruction` is its spelling in PTX, or in assembly. `products` is how many of them one step takes: 3 where the
-    operands are split into a high and a low part, 6 where they are split into three. `second` is the type of the
-    other operand where the two differ; either may come first.
+    `instruction` is its spelling in PTX, or in assembly. `products` is their number per step: 3 if the operands are
+    split into a high and a low part, 6 if they are split into three. `second` is the type of the other operand if the
+    two differ; either may come first.
     """
 
     name: str
@@ -84,12 +84,12 @@ class Atom:
 
     @property
     def rounding(self) -> float:
-        """How much of itself an operand may lose where the hardware multiplies a shorter number; 0 elsewhere."""
+        """The relative rounding error of an operand if the hardware multiplies a shorter number; else 0."""
         return _SHORTENED.get(self.shape.operands, 0.0) if self.converts and self.products == 1 else 0.0
 
     @property
     def partial_sums(self) -> int:
-        """Sums of a few terms that several products are added to, beside those of the tile, for each of its sums."""
+        """Partial sums of a few terms that receive several products, beside each sum of the tile."""
         return 0 if self.products == 1 else 1 if self.name == "3xtf32_one" else 2
 
     @property
@@ -99,7 +99,7 @@ class Atom:
 
     @property
     def per_part(self) -> int:
-        """Words of a fragment, as it is loaded, that make a word of what is multiplied."""
+        """Loaded words of a fragment per word of the multiplied operand."""
         return 2 if self.converts and self.shape.operands == "bfloat16" else 1
 
     @property
@@ -109,7 +109,7 @@ class Atom:
 
     @property
     def m(self) -> int:
-        """Rows of A and D: of those that a warpgroup computes, the part of one of its warps."""
+        """Rows of A and D: one warp's part of the rows that a warpgroup computes."""
         return self.shape.m // WARPGROUP if self.by_warpgroup else self.shape.m
 
     @property
@@ -124,7 +124,7 @@ class Atom:
 
     @property
     def halves(self) -> int:
-        """Groups of 8 rows in D: each lane holds sums of so many rows."""
+        """Groups of 8 rows in D: each lane holds sums of this many rows."""
         return self.m // 8
 
     @property
@@ -145,7 +145,7 @@ class Atom:
     def draw(self) -> str:
         """Return a drawing of how the sums of one piece are distributed: for each of them, lane and register.
 
-        Of an instruction of one thread, it shows where the terms of each column lie among the bytes of that operand.
+        Of an instruction of one thread, it shows the positions of each column's terms among the bytes of that operand.
         """
         if self.by_thread:
             return self._draw_bytes()
@@ -162,7 +162,7 @@ class Atom:
         return "\n".join([head, *(f"term {term}:{row}" for term, row in enumerate(rows))])
 
     def width(self, columns: int) -> int:
-        """The most columns that one instruction computes of a tile of so many; 0 where no width divides them."""
+        """The most columns of a tile that one instruction computes; 0 if no width divides the tile."""
         if isinstance(columns, bool) or not isinstance(columns, int):
             raise UserError(
                 f"columns={columns!r} is not a number of columns", primitive="width", fix="give an int: 256"

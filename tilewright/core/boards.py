@@ -1,7 +1,7 @@
 """The GPU boards whose peaks are known, one row per name that the driver reports.
 
-Numbers of multiprocessors, boost clocks and memory bandwidths are those of NVIDIA's data sheets; what one
-multiprocessor computes per cycle is in `core/architectures.py`.
+Numbers of multiprocessors, boost clocks and memory bandwidths are from NVIDIA's data sheets; the rates of one
+multiprocessor per cycle are in `core/architectures.py`.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ BOARDS: dict[str, Board] = {
 
 
 def board_of(architecture: str) -> Board | None:
-    """The last known board of an architecture, None where none is known."""
+    """The last known board of an architecture, None if none is known."""
     return next((board for board in reversed(BOARDS.values()) if board.architecture == architecture), None)

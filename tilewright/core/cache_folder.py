@@ -1,4 +1,4 @@
-"""The folder for what is kept between processes, and who may have written in it.
+"""The folder for data kept between processes, and the check of its owners.
 
 Kept kernels are code: whoever can put a file there runs programs as the user. A folder or a file therefore counts only
 if this user or the superuser owns it and not everybody may write to it.
@@ -15,7 +15,7 @@ _OFF = ("", "0", "off")
 
 
 def cache_folder() -> str | None:
-    """The folder that the environment names, or the usual one; None where it says to keep nothing.
+    """The folder that the environment names, or the usual one; None if it says to keep nothing.
 
     It is text: importing `pathlib` takes a tenth of the time in which a process starts a known kernel.
     """
@@ -28,7 +28,7 @@ def cache_folder() -> str | None:
 
 
 def private_folder(path: str) -> None:
-    """Make a folder, and those above it that are missing, for this user alone."""
+    """Create a folder and its missing parents for this user alone."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)
@@ -44,7 +44,7 @@ def private_folder(path: str) -> None:
 def distrust(found: os.stat_result) -> str:
     """Why code in a file or folder of this status is not to be run, as the end of a sentence; "" if it may be.
 
-    In a folder with the sticky bit, such as `/tmp`, everybody makes files, and nobody replaces those of others.
+    In a folder with the sticky bit, such as `/tmp`, everybody creates files, and nobody replaces other users' files.
     """
     owner, user = found.st_uid, os.geteuid()
     if owner not in (user, 0):
@@ -56,7 +56,7 @@ def distrust(found: os.stat_result) -> str:
 
 
 def remedy(path: str, found: os.stat_result) -> str:
-    """What makes a distrusted folder of kernels, or one with a distrusted file, usable."""
+    """The fix for a distrusted folder of kernels, or a folder with a distrusted file."""
     if found.st_uid not in (os.geteuid(), 0):
         return f"set {DIRECTORY_VARIABLE} to a folder of this user, or to 0 to keep none"
     return f"chmod -R go-w {path}, after a look at who wrote in it, or empty it"

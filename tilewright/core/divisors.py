@@ -6,8 +6,8 @@ from __future__ import annotations
 def divisors(number: int) -> list[int]:
     """Return all divisors of a positive number, ascending.
 
-    Trial division, by odd numbers up to the square root of what no smaller prime divides: extents are products of small
-    primes, however large they are.
+    Trial division, by odd numbers up to the square root of the remaining factor: extents are products of small primes,
+    however large they are.
     """
     found, rest, prime = [1], number, 2
     while prime * prime <= rest:

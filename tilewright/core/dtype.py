@@ -1,7 +1,7 @@
 """Scalar and vector data types.
 
-A `DType` is a string (`"float32"`, `"int8x4"`, `"bool"`, `"handle"`) that knows its parts, so it compares
-with what users write and goes straight into NumPy.
+A `DType` is a string (`"float32"`, `"int8x4"`, `"bool"`, `"handle"`) that knows its parts, so it compares with users'
+strings and goes straight into NumPy.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class DType(str):
 
 
 def _type_name(given: Any) -> str:
-    """The name of a Python or NumPy type; "" for what is none (NumPy takes None for float64)."""
+    """The name of a Python or NumPy type; "" for anything else (NumPy takes None for float64)."""
     try:
         if hasattr(given, "type_name"):  # a type annotation
             return str(given.type_name)

@@ -1,4 +1,4 @@
-"""The two error families, and where in the caller's own code a mistake was made."""
+"""The two error families, and the line of a mistake in the caller's own code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .text import printable
 
 _HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# What is on the stack between the caller and us, and is neither's: generated code, `with` on a generator, imports.
+# Frames between the caller and us that belong to neither: generated code, `with` on a generator, imports.
 _BETWEEN = ("<", contextlib.__file__, importlib.__file__)
 _AS_USERS: set[str] = set()
 
@@ -25,7 +25,8 @@ def name_lines_of(*files: str) -> None:
 
 
 def _others() -> tuple[str, ...]:
-    """Return how the files begin that are not the caller's; PyTorch calls us where a caller uses a module of ours."""
+    """Return the path prefixes of files that are not the caller's; PyTorch calls us if a caller uses a module of
+    ours."""
     pytorch = getattr(sys.modules.get("torch"), "__file__", None)
     return (_HOUSE, *_BETWEEN, *((os.path.dirname(pytorch) + os.sep,) if pytorch else ()))
 
@@ -64,7 +65,7 @@ def keeping_remarks() -> Iterator[list[str]]:
 
 
 def remark(message: str) -> None:
-    """Warn the caller of how a schedule is built, or keep it where remarks are collected."""
+    """Warn the caller of how a schedule is built, or store the remark if remarks are being collected."""
     kept = _remarks.get()
     if kept is None:
         warn_caller(message, UserWarning)
@@ -77,10 +78,10 @@ class TVMError(RuntimeError):
 
 
 class Suspect(NamedTuple):
-    """What a floor knows of the schedule step that an error comes from: its primitive, and what it was applied to.
+    """The schedule step that an error comes from: its primitive, and the objects it was applied to.
 
     `stages` are the names of stages that it was called on, or that it made; `axis` is the name of an axis and `tag` a
-    hardware index among its arguments. What is empty may be any.
+    hardware index among its arguments. Empty fields match anything.
     """
 
     primitives: tuple[str, ...]
@@ -90,7 +91,7 @@ class Suspect(NamedTuple):
 
 
 class UserError(TVMError):
-    """A mistake in the caller's program: says what is wrong, with the values, and how to put it right.
+    """A mistake in the caller's program: states the mistake, the values and the fix.
 
     `primitive` names the operation (`split`), `fix` the way out; `where` is the caller's line, found by
     itself. An error that shows after the schedule is made has `suspects`; `naming` adds the `steps` that they mean.
@@ -135,11 +136,11 @@ class UserError(TVMError):
 
 
 class UserTypeError(UserError, TypeError):
-    """A mistake where Python's own protocols (`int(x)`, `x ** 2`, `for y in x`) have a `TypeError`."""
+    """A mistake for which Python's own protocols (`int(x)`, `x ** 2`, `for y in x`) raise a `TypeError`."""
 
 
 class UserValueError(UserError, ValueError):
-    """A mistake where the legacy API raises a `ValueError`, which scripts catch."""
+    """A mistake for which the legacy API raises a `ValueError`, which scripts catch."""
 
 
 class UserAttributeError(UserError, AttributeError):

@@ -1,8 +1,8 @@
 """Forking while other threads work: nobody forks in the middle of a build, and locks are free in the child.
 
-A forked child has one thread. A lock that another thread holds at that moment is never released in the child: LLVM's,
-NVRTC's, those of Python's own caches, and of modules that are being imported. So `os.fork`, by whomever, waits for the
-builds and imports of other threads to end, and builds that begin meanwhile wait for the fork.
+A forked child has one thread. A lock that another thread holds at that moment is never released in the child: for
+example of LLVM, NVRTC, Python's own caches, and modules that are being imported. So `os.fork`, by whomever, waits for
+the builds and imports of other threads to end, and builds that begin meanwhile wait for the fork.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORKED_WITHOUT_EXEC = 0x40
 
 
 class _Gate:
-    """Any number of threads build; a fork is alone, but for what its own thread is doing."""
+    """Any number of threads build; a fork waits until only its own thread is active."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -41,7 +41,7 @@ class _Gate:
     def enter(self) -> None:
         me = threading.get_ident()
         with self.changed:
-            # A thread that forks may come here too: what it collects as garbage may be code that is unloaded.
+            # A thread that forks may come here too: collecting garbage may unload code.
             if self.forking and me not in self.inside and me not in self.forking:
                 self.changed.wait_for(lambda: not self.forking, _LONGEST)
             self.inside[me] = self.inside.get(me, 0) + 1
@@ -125,7 +125,7 @@ def not_while_forking(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def forked() -> bool:
-    """Whether this process was forked, without starting another program: what it imported may be its parent's."""
+    """Whether this process was forked, without starting another program: its imported modules may be its parent's."""
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -141,7 +141,7 @@ os.register_at_fork(
 
 @functools.cache
 def keep_from_forks() -> None:
-    """From now on, leave what is garbage at the time of a fork to the parent.
+    """From now on, leave garbage that exists at the time of a fork to the parent.
 
     A driver's objects take the driver's locks when they are released. In a fork, a lock may be held by a thread that is
     not there, and the first collection of garbage would wait for it.

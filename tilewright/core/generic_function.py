@@ -59,7 +59,7 @@ class GenericFunc:
         return add if func is None else add(func)
 
     def set_default(self, func: Callable[..., Any], allow_override: bool = False) -> None:
-        """Set the form for all other targets, and where there is no current one."""
+        """Set the form for all other targets, and if there is no current one."""
         if self._default is not None and not allow_override:
             raise UserError(
                 f"the function {self.name!r} has a default already",
@@ -94,7 +94,7 @@ def get_native_generic_func(name: str) -> GenericFunc:
     Raises
     ------
     UserError
-        Where there is none.
+        If there is none.
     """
     if not isinstance(name, str) or name not in _NAMED:
         raise UserValueError(

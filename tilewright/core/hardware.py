@@ -1,8 +1,8 @@
-"""What hardware is made of, as data: levels of threads, memories, ways to wait, matrix instructions, limits.
+"""Descriptions of hardware as data: levels of threads, memories, ways to wait, matrix instructions, limits.
 
-A pass asks the hardware what it needs to know (how many threads a warp has, how much memory a block gets), never
-which hardware it is. One row per architecture stands in `core/architectures.py`; a new GPU is a new row. The names
-that schedules and loops use (memory scopes, thread tags, kinds of loops) stand here as enums.
+A pass reads quantities (threads per warp, memory per block), never the name of the hardware. One row per architecture
+stands in `core/architectures.py`; a new GPU is a new row. The names that schedules and loops use (memory scopes, thread
+tags, kinds of loops) stand here as enums.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .errors import InternalError
 
 
 class MemoryScope(enum.Enum):
-    """Where a buffer lives, and so who sees it: the whole device, one block, or one thread."""
+    """The memory of a buffer, which decides its visibility: the whole device, one block, or one thread."""
 
     GLOBAL = "global"
     SHARED = "shared"
@@ -27,7 +27,7 @@ class MemoryScope(enum.Enum):
 
     @classmethod
     def parse(cls, name: str) -> MemoryScope | None:
-        """The scope of that name, or None where there is no such scope."""
+        """The scope of that name, or None if there is no such scope."""
         return _SCOPES.get(name) if isinstance(name, str) else None
 
 
@@ -37,7 +37,7 @@ _SCOPES = {scope.value: scope for scope in MemoryScope}
 _SCOPES |= {
     "shared.dyn": MemoryScope.SHARED,
     "warp": MemoryScope.SHARED,
-}  # of any size; a warp sees what its block does
+}  # of any size; a warp sees its block's scopes
 _SCOPES |= dict.fromkeys((*OPERAND_SCOPES, "wmma.accumulator"), MemoryScope.LOCAL)
 
 
@@ -114,11 +114,11 @@ class Level:
 class Memory:
     """A memory that programs name: who owns one instance of it, and how much of it there is.
 
-    `scope` is its name in schedules, if it has one. `capacity` is the bytes that an owner gets unasked, `most` those
-    that it gets where the kernel asks for them. `pool` is the bytes that the owners resident on one multiprocessor
-    share, 0 where they share none; it is given out in pieces of `unit` bytes, and each owner takes `reserved` bytes
-    beside what its program asks for. Every buffer starts at a multiple of `alignment` bytes. `layouts` are the orders
-    of elements that the hardware's own instructions accept beside a plain one.
+    `scope` is its name in schedules, if it has one. `capacity` is the bytes of an owner by default, `most` the limit if
+    the kernel asks for more. `pool` is the bytes that the owners resident on one multiprocessor share, 0 if they share
+    none. It is allocated in pieces of `unit` bytes, and each owner takes `reserved` bytes beside its program's. Every
+    buffer starts at a multiple of `alignment` bytes. `layouts` are the orders of elements that the hardware's own
+    instructions accept beside a plain one.
     """
 
     name: str
@@ -137,8 +137,8 @@ class Memory:
 class Synchronization:
     """A way in which threads wait: for each other, or for the end of an asynchronous operation.
 
-    `level` is the group of threads that it joins; `count` is how many of these objects one block has, 0 where memory
-    is the only limit; `awaits` is what it waits for: threads, or a family of operations.
+    `level` is the group of threads that it joins; `count` is the number of these objects per block, 0 if memory is the
+    only limit; `awaits` names its events: threads, or a family of operations.
     """
 
     name: str
@@ -168,7 +168,7 @@ class MatrixShape:
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What one multiprocessor holds: resident blocks and warps, registers of 32 bits for one block.
+    """The capacity of one multiprocessor: resident blocks and warps, registers of 32 bits for one block.
 
     `float_lanes` is how many float32 operations it begins per cycle. Each of its `schedulers` has a share of the warps
     and registers, and gives a warp a multiple of `register_unit` of them. `peaks` are the most operations that it
@@ -196,15 +196,15 @@ class Multiprocessor:
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of one core, of so many bytes."""
+    """A cache of one core, in bytes."""
 
     name: str
     bytes: int
 
 
 SWIZZLE_PIECE, SWIZZLE_LINE = 16, 128
-"""Of the layout "swizzle 128": the bytes that move together, and those of the shortest line in which they change
-places."""
+"""Of the layout "swizzle 128": the bytes that move together, and the bytes of the shortest line within which they are
+exchanged."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class Hardware:
     """Bytes that one thread loads, stores or computes on with one instruction, at most."""
     warp_memory: WarpMemory = WarpMemory()
     copy_bytes: tuple[int, ...] = ()
-    """Sizes of one asynchronous copy from global to shared memory; none where the hardware has no such copies."""
+    """Sizes of one asynchronous copy from global to shared memory; none if the hardware has no such copies."""
     unrolled_stores: int = 4096
     """Stores that one loop may become when it is unrolled; beyond it, compiling takes seconds and code caches miss."""
     most_lanes: int = 256
@@ -257,7 +257,7 @@ class Hardware:
     """Bytes that a cache of a processor loads together."""
 
     def level(self, name: str) -> Level | None:
-        """The level of that name, or None where the hardware has none."""
+        """The level of that name, or None if the hardware has none."""
         for level in self.levels:  # asked for each candidate of a model
             if level.name == name:
                 return level
@@ -299,11 +299,11 @@ class Hardware:
 
     @property
     def registers_per_thread(self) -> int:
-        """Registers of 32 bits that one thread can have; 0 where a thread's arrays live in memory anyway."""
+        """Registers of 32 bits that one thread can have; 0 if a thread's arrays live in memory anyway."""
         return self.memory(MemoryScope.LOCAL).most // 4
 
     def registers_at(self, threads: int) -> int:
-        """Registers that a thread can have where its block has so many threads."""
+        """Registers per thread if its block has `threads` threads."""
         return min(self.registers_per_thread, self.multiprocessor.registers // max(1, threads))
 
     def matrix_shapes_for(self, operands: str, accumulator: str) -> tuple[MatrixShape, ...]:
@@ -318,7 +318,7 @@ class Hardware:
         return replace(self, levels=levels)
 
     def with_warp(self, threads: int) -> Hardware:
-        """This hardware with warps of so many threads; of one: without warps."""
+        """This hardware with warps of the given size; size 1 means no warps."""
         levels = [level for level in self.levels if level.name != "warp"]
         if threads > 1:
             levels.insert(len(levels) - 1, Level("warp", threads))

@@ -18,7 +18,7 @@ HOPELESS = 8
 
 
 class Limit(enum.Enum):
-    """What there is only so much of."""
+    """Limited resources."""
 
     THREADS = "threads of a block"
     EXTENT = "extent of a hardware index"
@@ -28,7 +28,7 @@ class Limit(enum.Enum):
 
 @dataclass(frozen=True)
 class Exceeded:
-    """A limit that a kernel breaks: what it needs, and what the hardware allows. `tag` is the index of an extent."""
+    """A limit that a kernel breaks: the need, and the hardware's limit. `tag` is the index of an extent."""
 
     limit: Limit
     needed: int

@@ -1,4 +1,4 @@
-"""The logger of tuning, under the legacy system's name. What it says is fit for a terminal."""
+"""The logger of tuning, under the legacy system's name. Its output is safe for a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .text import printable
 
 
 class _Printable(logging.Filter):
-    """Escapes control characters in whatever is logged: names, reasons and paths are other people's text."""
+    """Escapes control characters in all logged text: names, reasons and paths are other people's text."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.args:

@@ -38,7 +38,7 @@ class Node:
         return ()
 
     def map_children(self, f: Callable[[Any], Any]) -> Any:
-        """This node with `f` applied to each child; the same object where no child changed."""
+        """This node with `f` applied to each child; the same object if no child changed."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ def _table(root: Node) -> list[Row | Node]:
     """A node and all below it, children first. `pickle` recurses in C, and would overflow the stack on deep nodes."""
     rows: list[Row | Node] = []
     at: dict[Node, int] = {}
-    stack: list[Node | None] = [root]  # None: the children of what lies below it have their rows
+    stack: list[Node | None] = [root]  # None: the children of its subclasses have their rows
     while stack:
         node = stack.pop()
         if node is None:
@@ -118,8 +118,8 @@ _CODE = {
 # For each annotation of a field that holds nodes, how. A launch says of each hardware index its tag, its variable and
 # its extent; of these, the extent is a node that it holds.
 _HOLDS_NODES = {**_BELOW, "tuple[tuple[ThreadTag, Var, Expr], ...]": "extents"}
-# Annotations of fields in which no node is found: data, names that the node defines, and names of what is defined
-# elsewhere (a buffer's extents belong to the statement that allocates it, a reducer's to the reducer).
+# Annotations of fields in which no node is found: data, names that the node defines, and names defined elsewhere (a
+# buffer's extents belong to the statement that allocates it, a reducer's to the reducer).
 _HOLDS_NONE = frozenset(
     (
         *("str", "int", "float", "bool", "Any", "DType", "LoopKind", "ThreadTag | None", "MemoryScope"),
@@ -228,11 +228,11 @@ def node(
 ) -> Callable[[type[T]], type[T]]:
     """Make an annotated class an interned node.
 
-    `keys` maps a field to the expression that identifies it in the intern table where the value itself is
-    not a safe key (floats by their bits). `derived` maps a further slot to the expression that computes it
-    from the fields (a result type). `scope` holds the names that those expressions use. Without `interned` each
-    construction makes another node, as statements with an effect need: two equal effects are two. A class may define
-    `children` and `map_children` itself, where more belongs to it than its fields show.
+    `keys` maps a field to the expression that identifies it in the intern table if the value itself is not a safe key
+    (floats by their bits). `derived` maps a further slot to the expression that computes it from the fields (a result
+    type). `scope` holds the names that those expressions use. Without `interned` each construction makes another node,
+    as statements with an effect need: two equal effects are two. A class may define `children` and `map_children`
+    itself if it has more children than its fields show.
     """
 
     def decorate(cls: type[T]) -> type[T]:

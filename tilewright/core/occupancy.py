@@ -1,6 +1,6 @@
-"""Occupancy: how many blocks of a kernel one multiprocessor holds at a time, and what does not let it hold more.
+"""Occupancy: the resident blocks of a kernel per multiprocessor, and the resource that limits them.
 
-The rules are those of NVIDIA's occupancy calculator: warps, blocks, registers and shared memory are each given out in
+The rules are from NVIDIA's occupancy calculator: warps, blocks, registers and shared memory are each given out in
 pieces, and the scarcest of them decides.
 """
 
@@ -13,7 +13,7 @@ from .hardware import Hardware, MemoryScope
 
 
 class Limiter(enum.Enum):
-    """What a multiprocessor has only so much of."""
+    """A limited resource of a multiprocessor."""
 
     WARPS = "warps"
     BLOCKS = "blocks"
@@ -44,7 +44,7 @@ class Occupancy:
 
     @property
     def share(self) -> float:
-        """Warps at a time, as a part of those that a multiprocessor holds at most."""
+        """Resident warps, as a fraction of a multiprocessor's maximum."""
         return self.warps / self.most_warps
 
     @property
@@ -63,7 +63,7 @@ def occupancy(hardware: Hardware, threads: int, registers: int, shared_bytes: in
     threads : int
         Threads of one block.
     registers : int
-        Registers of 32 bits of one thread; 0 where they are not known.
+        Registers of 32 bits of one thread; 0 if unknown.
     shared_bytes : int
         Shared memory of one block.
 

@@ -1,4 +1,4 @@
-"""What a caller may change about compilation, as a value that every refinement and pass receives."""
+"""The options of compilation, as a value that every refinement and pass receives."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ UserPass = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Options:
-    """What differs from the usual.
+    """The differences from the defaults.
 
-    `unroll_step` and `explicit_unroll` hold where no pragma says otherwise. `disabled` names optional passes to leave
+    `unroll_step` and `explicit_unroll` apply if no pragma says otherwise. `disabled` names optional passes to leave
     out. `added` holds (phase, pass) pairs of the caller's, phases counted as the legacy API does. `check_bounds`: every
     access is checked when it is made.
     """

@@ -10,7 +10,8 @@ from .errors import TVMError, caller_location
 
 @contextmanager
 def calling(what: str) -> Iterator[None]:
-    """Within the block, a function of the user's runs: what it raises keeps its type, with a note that names `what`."""
+    """Within the block, a function of the user's runs: its exceptions keep their type, with a note that names
+    `what`."""
     try:
         yield
     except TVMError:

@@ -10,7 +10,8 @@ from .errors import UserError
 PYTORCH_WORDS = ("same", "valid")
 """PyTorch's words. "same": the result is as large as the input; an odd number of zeros has the additional one after."""
 TEMPLATE_WORDS = (*PYTORCH_WORDS, "full")
-"""The words of workloads. "full": a result wherever the window meets the input, as in `numpy.convolve`."""
+"""The words of workloads. "full": a result at every place at which the window meets the input, as in
+`numpy.convolve`."""
 LEGACY_WORDS = ("SAME", "VALID")
 """The words of the legacy API. "SAME" differs from "same": the additional zero is before, and any stride is allowed."""
 _FORMS = {
@@ -56,7 +57,7 @@ def padding_of(
 
 
 def centred(covered: Sequence[int]) -> tuple[int, ...]:
-    """Return the zeros of "same", before and then after, whatever the stride is."""
+    """Return the zeros of "same", before and then after, for any stride."""
     before = [(c - 1) // 2 for c in covered]
     return (*before, *(c - 1 - b for c, b in zip(covered, before, strict=True)))
 

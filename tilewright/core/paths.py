@@ -10,7 +10,7 @@ from .errors import UserError
 
 
 def file_path(given: Any, primitive: str, example: str) -> Path:
-    """Return `given` as a path; raise UserError where no file can be called that. `example` is one that can."""
+    """Return `given` as a path; raise UserError if no file can have that name. `example` is one that can."""
     if not isinstance(given, (str, bytes, os.PathLike)):
         raise UserError(f"{given!r} is not a file path", primitive=primitive, fix=f'give one, such as "{example}"')
     text = os.fspath(given)

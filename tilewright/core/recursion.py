@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 
 def with_room(walk: Callable[[T], R], root: T) -> R:
-    """Call a walk that may be repeated: again, with room, where the first time shows that it needs that."""
+    """Call a walk that may be repeated: again, with a larger stack, if the first time shows the need."""
     try:
         return walk(root)
     except RecursionError:

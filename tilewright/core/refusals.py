@@ -1,7 +1,7 @@
-"""Refusals: what a floor raises where Python, NumPy or an old script asks for something that is not there.
+"""Refusals: errors that a floor raises if Python, NumPy or an old script asks for something absent.
 
-A floor says what was asked, of what. What users are told about it, and what they can write instead, stands in the
-package `messages/`, which the package's face hooks in. Without it a refusal says only what was asked.
+A floor reports the request and its object. The message and the replacement are in the package `messages/`, which the
+package's face hooks in. Without it, a refusal only names the request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .other_paths import path_in_scripts
 
 T = TypeVar("T", bound=type)
 Explain = Callable[..., Exception]
-"""Makes the error to raise, of what was asked and what it was asked of."""
+"""Makes the error to raise from the request and its object."""
 
 NAME = "name"
 """The subject of a name that is not there; the other subjects are kinds of objects: "expression", "tensor", "array"."""
@@ -28,7 +28,7 @@ def hook_in(subject: str, explain: Explain) -> None:
 
 
 def refusal(subject: str, asked: str, *about: Any) -> Exception:
-    """Make the error for what was `asked` of a `subject`: a protocol of Python's ("pow"), the object, its operands."""
+    """Make the error for a request `asked` of a `subject`: a protocol of Python's ("pow"), the object, its operands."""
     explain = _explains.get(subject)
     return explain(asked, *about) if explain else TypeError(f"this {subject} does not support {asked}")
 
@@ -52,7 +52,7 @@ def _refusing(subject: str, protocol: str) -> Callable[..., NoReturn]:
 
 
 def missing(holder: str, name: str, known: Iterable[str], owner: object = None) -> Exception:
-    """Make the error for `holder.name`, where only the names `known` are there; `owner` is the object asked.
+    """Make the error for `holder.name`, which has only the names `known`; `owner` is the object asked.
 
     It is an `AttributeError` too, so that `hasattr` and `getattr` with a default work.
     """
@@ -80,7 +80,7 @@ _old_names: list[_OldNames] = []
 
 
 def hook_in_old_names(module: str, function: str) -> None:
-    """Let `module.function(holder, name)` find what `holder.name` was; it is imported when first needed."""
+    """Let `module.function(holder, name)` find the value of `holder.name`; it is imported when first needed."""
     _old_names[:] = [_OldNames(module, function)]
 
 
@@ -101,5 +101,5 @@ def old_name(module: str, name: str, known: Iterable[str]) -> Any:
 
 
 def not_made(what: str, fix: str) -> UserError:
-    """Make the error for a class that is public to be asked for by `isinstance`, called with what it is not made of."""
+    """Make the error for a class that is public to be asked for by `isinstance`, called with unsuitable arguments."""
     return UserError(f"{what} is not made of these arguments", primitive=what, fix=fix)

@@ -1,4 +1,4 @@
-"""Targets: what a program is compiled for, and by which hardware's rules.
+"""Targets of compilation, and the rules of their hardware.
 
 `Target("cuda -arch=sm_86")` is an immutable value. Its hardware is a row of `architectures.py`; options in its
 spelling may change some limits. `with Target(...):` makes it the current one; only the faces ask for that.
@@ -93,12 +93,12 @@ _MEANT = {
     **dict.fromkeys(("cpu", "host", "x86", "stackvm"), "llvm"),
     **dict.fromkeys(("rocm", "hip", "amd", "metal", "vulkan", "sycl", "intel", "cl"), "opencl"),
 }
-"""What other names of hardware come down to here."""
+"""Aliases of hardware names."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Target(TargetView):
-    """One kind of hardware and its limits; equal where kind, limits and labels are."""
+    """One kind of hardware and its limits; equal if kind, limits and labels are."""
 
     kind: TargetKind
     arch: str
@@ -107,11 +107,11 @@ class Target(TargetView):
     labels: tuple[tuple[str, str], ...]
     """Further options of the spelling, which set no limit."""
     arch_given: bool
-    """Whether the spelling names the architecture; where not, a device that is there may set it."""
+    """Whether the spelling names the architecture; if not, a present device may set it."""
     hardware: Hardware = field(compare=False)
-    """What programs run on: the row of the architecture, under those limits."""
+    """The hardware that programs run on: the row of the architecture, under the target's limits."""
     host: Target | None = field(compare=False)
-    """The target of the code around kernels, where the caller gave one; that code is Python here."""
+    """The target of the code around kernels, if the caller gave one; here that code is Python."""
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: Any = None) -> None:
         """`target`: "cuda -arch=sm_80", a mapping with a "kind", a tag or a target; `host` is only told again."""
@@ -167,8 +167,8 @@ class Target(TargetView):
     def has_warps(self) -> bool:
         """Whether threads run in warps, whose loads of neighbouring elements go to memory together.
 
-        OpenCL also runs on CPUs, where the threads of a block are loops and the opposite is fast: it counts where the
-        spelling says what it is for, as in "opencl -device=gpu".
+        OpenCL also runs on CPUs, where the threads of a block are loops and the opposite is fast: it counts if the
+        spelling names the device, as in "opencl -device=gpu".
         """
         return self.warp_size > 1
 
@@ -214,7 +214,7 @@ class Target(TargetView):
 
     @property
     def warp_size(self) -> int:
-        """Threads of a warp; 1 where there are none."""
+        """Threads of a warp; 1 if there are none."""
         return self.hardware.warp
 
     @property
@@ -242,7 +242,7 @@ class Target(TargetView):
         return (device, *listed) if device and device not in listed else listed
 
     def _options(self) -> list[tuple[str, str]]:
-        """What the spelling needs to say: the options that differ from the defaults, in a fixed order."""
+        """The options of the spelling: those that differ from the defaults, in a fixed order."""
         arch = [("arch", self.arch)] if self.arch_given else []
         return [*arch, *((option, str(value)) for option, value in self.limits), *self.labels]
 

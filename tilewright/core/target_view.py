@@ -1,4 +1,4 @@
-"""What a target tells under the legacy API's names: its options by name, its libraries, its host."""
+"""The attributes of a target under the legacy API's names: its options by name, its libraries, its host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TargetView:
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """The options by name: the architecture, the limits of a GPU, and what the spelling says besides."""
+        """The options by name: the architecture, the limits of a GPU, and other options of the spelling."""
         found: dict[str, Any] = {"arch": self.arch} if self.arch else {}
         if self.hardware.launches_grids:
             block = self.hardware.block.threads
@@ -29,7 +29,7 @@ class TargetView:
         return found | {name: _value(name, text) for name, text in self.labels}
 
     def get_attr(self, name: str, default: Any = None) -> Any:
-        """An option by name; `default` where the target does not have it."""
+        """An option by name; `default` if the target does not have it."""
         return self.attrs.get(name, default) if isinstance(name, str) else default
 
     @property
@@ -39,12 +39,12 @@ class TargetView:
 
     @property
     def model(self) -> str:
-        """The model that the spelling names, "unknown" where it names none."""
+        """The model that the spelling names, "unknown" if it names none."""
         return dict(self.labels).get("model", "unknown")
 
     @property
     def mcpu(self) -> str:
-        """The processor that the spelling names, "" where it names none."""
+        """The processor that the spelling names, "" if it names none."""
         return dict(self.labels).get("mcpu", "")
 
     @property
@@ -54,12 +54,12 @@ class TargetView:
 
     @property
     def device_name(self) -> str:
-        """The device that the spelling names, "" where it names none."""
+        """The device that the spelling names, "" if it names none."""
         return dict(self.labels).get("device", "")
 
     @property
     def tag(self) -> str:
-        """The tag that the spelling names, "" where it names none."""
+        """The tag that the spelling names, "" if it names none."""
         return dict(self.labels).get("tag", "")
 
     def export(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class TargetView:
 
 
 def _value(name: str, text: str) -> Any:
-    """An option as a list or a number, where it is one."""
+    """An option as a list or a number, if it is one."""
     if name in _LISTS:
         return _listed(text)
     return int(text) if name in _NUMBERS and text.isdecimal() else text

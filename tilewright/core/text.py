@@ -16,7 +16,7 @@ import re
 LONGEST_NAME = 120
 """Characters of a generated identifier: compilers slow down on longer ones, and some abort."""
 LONGEST_REMARK = 160
-_NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers differ in what else they take
+_NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers differ in other characters
 _NOT_IN_A_DOTTED_NAME = re.compile(r"[^\w.]+", re.ASCII)
 # A backslash joins the next line to a comment in C, and `??/` is one; the rest is plain ASCII on one line.
 _NOT_IN_A_REMARK = re.compile(r"[^ -\[\]-~]|\?(?=\?)|\?$")
@@ -27,7 +27,7 @@ def identifier(text: str, dots: bool = False) -> str:
     """Return `text` as a name that Python, C and LLVM accept and none of them reserves by its form.
 
     The result is ASCII, begins with a letter, and is at most `LONGEST_NAME` characters long; with `dots`, which LLVM
-    allows, it keeps those. Different texts may have the same result, and it may be a word of the language:
+    allows, it keeps dots. Different texts may have the same result, and it may be a word of the language:
     `codegen.names.Names` tells names apart.
     """
     made = (_NOT_IN_A_DOTTED_NAME if dots else _NOT_IN_A_NAME).sub("_", text[: 2 * LONGEST_NAME])[:LONGEST_NAME]
@@ -44,7 +44,7 @@ def printable(text: str, layout: str = _LAYOUT) -> str:
     r"""Return `text` with control characters escaped (`\x1b`), so that a terminal obeys none of it.
 
     Line breaks and tabs stay, as do letters of every script. Lone surrogates, which no encoding can write, and
-    characters that reverse the direction of what follows are escaped too.
+    characters that reverse the text direction are escaped too.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -66,7 +66,7 @@ def quantity(count: int, noun: str, plural: str = "") -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return what kind of thing a value is, with its article: "a list", "an int", "a NumPy array", "None"."""
+    """Return the kind of a value, with its article: "a list", "an int", "a NumPy array", "None"."""
     if value is None:
         return "None"
     name = type(value).__name__

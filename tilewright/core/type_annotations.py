@@ -42,9 +42,9 @@ class PointerType:
     Parameters
     ----------
     element_type
-        What it points to.
+        The type of the element.
     storage_scope
-        The memory of that: "global", "shared", "local", or "" if it is not said. A kind of that memory may follow
+        The memory of the element: "global", "shared", "local", or "" if unspecified. A kind of that memory may follow
         ("global.texture"): the type keeps it, and no target here has one.
 
     Raises

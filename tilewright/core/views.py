@@ -1,4 +1,4 @@
-"""Views: what an object of a lower floor shows of itself that only higher floors can make, such as `s.explain()`.
+"""Views: methods of a lower floor's objects that only higher floors can implement, such as `s.explain()`.
 
 The package's face hooks the views in; each is imported on its first use.
 """

@@ -34,20 +34,20 @@ _tokens = itertools.count()
 _ATTEMPTS = 3
 """How often a task is given to a new server after one ended in the middle of it, or a new reference."""
 _AHEAD = 8
-"""Tasks that the server holds for each device, so that it goes on while the caller thinks of what to measure next."""
+"""Tasks that the server holds for each device, so that it continues while the caller chooses the next candidates."""
 _UNKNOWN = 8
-"""Of so many jobs, one may be under way when the next batch is asked for."""
+"""One of this many jobs may still run when the next batch is requested."""
 _NICE = 5
-"""What is added to the nice value of builders of a worker, so that its device is not kept waiting by them."""
+"""The increment of the nice value of a worker's builders, so that its device is not kept waiting by them."""
 _CHUNK = 8
-"""Candidates built per core before they are run, where the same cores do both."""
+"""Candidates built per core before they are run, if the same cores do both."""
 
 
 class Batch:
     """Takes jobs through building, waiting for their reference, and running.
 
-    On a GPU all of that goes on at once. Where the candidates run on the cores that build them, building rests while
-    they do: it would make them look slow.
+    On a GPU all of that goes on at once. If candidates run on the cores that build them, building pauses meanwhile: it
+    would distort their times.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Batch:
         runner: LocalRunner,
         feed: Feed | None = None,
     ) -> None:
-        """`references` are those that are known; it is added to. `feed` is where batches come from, if elsewhere."""
+        """`references` holds the known references and is extended. `feed` supplies the batches, if given."""
         self.connect = connect
         self.folder = folder
         self.references = references
@@ -115,8 +115,7 @@ class Batch:
         """How many jobs to have at hand when asking for more: enough to be busy with until they are there.
 
         The caller learns from results, so it is asked late: the more of the last batch it does not know, the worse
-        simulated searches ended. Where candidates run on the cores that the caller thinks on, it
-        is asked when they are done.
+        simulated searches ended. If candidates run on the caller's cores, the caller is asked after they have finished.
         """
         if self.feed is not None:
             return len(self.jobs)
@@ -136,7 +135,7 @@ class Batch:
         self.since.update(dict.fromkeys(new, time.perf_counter()))
         for target in {self.jobs[index].target for index in new}:
             preload(target)
-        with suppress(OSError):  # before the fork that writes to it, which will say what is wrong
+        with suppress(OSError):  # before the fork that writes to it, which will report errors
             self.folder()
         for index in new:
             reference = self.jobs[index].reference
@@ -145,7 +144,7 @@ class Batch:
         return new
 
     def close(self) -> None:
-        """End what this call started."""
+        """End the processes of this call."""
         self.builders.close()
         self.referee.pool.close()
         if self.running and self.client is not None:
@@ -227,7 +226,7 @@ class Batch:
     # References.
 
     def _workload(self, index: int) -> Any:
-        """What identifies the reference of a job that is built."""
+        """The key of a built job's reference."""
         return self.jobs[index].reference or self.built[index].spec.declaration
 
     def _queue(self, index: int) -> None:
@@ -289,7 +288,7 @@ class Batch:
             self.running[token] = index
 
     def _lost_server(self) -> None:
-        """The server is gone: the next one gets what this one had not done."""
+        """The server is gone: the next one gets its unfinished work."""
         begun = self.client.started if self.client is not None else set()
         for token, index in reversed(self.running.items()):
             self.restarts[index] = self.restarts.get(index, 0) + (token in begun)

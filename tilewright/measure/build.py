@@ -28,9 +28,9 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def preload(target: Target) -> None:
-    """Load what every builder needs before they are forked, so that not each of them has to."""
+    """Load the common modules before builders are forked, so that not each of them has to."""
     if target.kind == "cuda":
-        with suppress(UserError):  # each build will say what is missing
+        with suppress(UserError):  # each build will report the missing part
             nvrtc.architectures()
 
 
@@ -64,7 +64,7 @@ def _compile(lowered: Any, target: Target) -> CompiledProgram:
 
 
 def _explain(error: BaseException, stage: str, handle: Any, seconds: float) -> Outcome:
-    """Why a candidate was not built, and where in its schedule."""
+    """The reason why a candidate was not built, and the schedule step at fault."""
     if isinstance(error, UserError):
         text = f"{error.primitive}: {error.message}" if error.primitive else error.message
         step = _step(error, stage, handle)

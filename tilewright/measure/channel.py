@@ -1,9 +1,8 @@
 """Messages between our own processes: pickles with their length and checksum in front, over a pair of sockets.
 
-Both ends are made by one process before it forks, or handed to a process that it starts, so nobody else can write
-to them, except what a candidate does in the process that runs it. Reading never blocks on half a message: a process
-that dies or hangs in the middle of one must not hold up the one that watches it. What is not a message is read as
-`Garbled`, and never raises.
+Both ends are made by one process before it forks, or handed to a process that it starts, so nobody else can write to
+them, except a candidate in the process that runs it. Reading never blocks on half a message: a process that dies or
+hangs in the middle of one must not hold up the one that watches it. Other data are read as `Garbled`, and never raise.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LARGEST = 1 << 30
 _AT_ONCE = 1 << 26
 """Bytes taken in before messages are cut off: whoever never stops talking is not listened to for ever."""
 LATE = 1.0
-"""Seconds by which a deadline is missed where nobody watched: this process was stopped, or busy with other things."""
+"""Seconds beyond a deadline that mean that nobody watched: this process was stopped, or busy with other things."""
 _LONGEST_WAIT = 3600.0
 """Seconds; system calls know no longer ones than some days, and waking up early costs nothing."""
 
@@ -74,7 +73,7 @@ class Channel:
         return self.socket.fileno()
 
     def send(self, message: Any, seconds: float | None = None) -> None:
-        """Send a message; OSError where the other end is gone, or takes nothing for that many seconds."""
+        """Send a message; raise OSError if the other end is gone, or takes nothing for that many seconds."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         self.socket.settimeout(seconds)
         try:
@@ -84,9 +83,9 @@ class Channel:
             self.socket.settimeout(None)  # a time limit would make reading wait, too
 
     def exchange(self, message: Any) -> None:
-        """As `send`, and take in what arrives meanwhile: two ends that only sent would wait for each other for ever.
+        """As `send`, and receive meanwhile: two ends that only sent would wait for each other forever.
 
-        `holds_message` then tells what the descriptor does not.
+        `holds_message` then reports messages that the descriptor does not.
         """
         if self.closed:
             raise BrokenPipeError(errno.EPIPE, "the channel is closed")
@@ -110,7 +109,7 @@ class Channel:
         return bool(mark != _MARK or len(self._held) >= _HEAD.size + length)
 
     def receive(self) -> Any:
-        """The next message, waited for; EOFError where the other end is gone."""
+        """The next message, waited for; raises EOFError if the other end is gone."""
         while True:
             if (message := self._cut()) is not None:
                 return message
@@ -133,7 +132,7 @@ class Channel:
         self.socket.close()
 
     def _fill(self) -> None:
-        """Take in what has arrived."""
+        """Receive the data that have arrived."""
         while not self.closed and len(self._held) < _AT_ONCE + self._missing:
             try:
                 data = self.socket.recv(1 << 20, socket.MSG_DONTWAIT)
@@ -145,7 +144,7 @@ class Channel:
             self.closed = not data
 
     def _cut(self) -> Any:
-        """The first whole message; None where there is none."""
+        """The first whole message; None if there is none."""
         if len(self._held) < _HEAD.size:
             return None
         mark, check, length = _HEAD.unpack_from(self._held)
@@ -166,7 +165,7 @@ class Channel:
             return Garbled(f"sent what cannot be read: {type(error).__name__}: {error}", final=False)
 
     def _garbled(self, reason: str) -> Garbled:
-        """Where the next message begins, nobody knows."""
+        """The beginning of the next message is unknown."""
         self._held.clear()
         self.close()
         return Garbled(reason, final=True)
@@ -174,7 +173,7 @@ class Channel:
 
 def wait(descriptors: Iterable[int], until: float | None) -> set[int]:
     """Sleep until something can be read from some of the descriptors, or the clock `time.monotonic` says `until`;
-    gives those descriptors."""
+    return those descriptors."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

@@ -1,4 +1,4 @@
-"""Arrays that notice what a kernel writes around them."""
+"""Arrays that detect writes of a kernel around them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALIGN = 4096
 
 
 class GuardedArray:
-    """An array on a device between guard zones, two on each side. `array` is what the kernel gets.
+    """An array on a device between guard zones, two on each side. `array` is passed to the kernel.
 
         far │ near │ array │ near │ far
 
@@ -48,7 +48,7 @@ class GuardedArray:
 
     @staticmethod
     def row(wanted: Sequence[tuple[str, tuple[int, ...], str]], on: Device) -> list[GuardedArray]:
-        """Return arrays of those names, shapes and types, side by side in memory where they are small."""
+        """Return arrays of those names, shapes and types, adjacent in memory if they are small."""
         made = [GuardedArray.__new__(GuardedArray) for _ in wanted]
         for array, each in zip(made, wanted, strict=True):
             array._describe(*each)
@@ -100,7 +100,7 @@ class GuardedArray:
         self._whole.copyfrom(self._content)
 
     def read(self) -> tuple[np.ndarray, str]:
-        """The values in it, and what is wrong with the guards (empty where nothing is).
+        """The values in it, and a description of damaged guards (empty if intact).
 
         The values stay as they are until the array has been read twice more.
         """
@@ -119,7 +119,7 @@ class GuardedArray:
         return values, ""
 
     def stray(self) -> str:
-        """What was written to the far guards (empty: nothing)."""
+        """A description of writes to the far guards (empty: none)."""
         for side, zone in self._zones.items():
             rows = self._held(zone).reshape(-1, GUARD)
             if all(same_bytes(row, _PATTERN) for row in rows):
@@ -133,14 +133,14 @@ class GuardedArray:
         return ""
 
     def _held(self, zone: NDArray) -> np.ndarray:
-        """Return what a zone holds: of the host's memory, in place."""
+        """Return the contents of a zone, in place for host memory."""
         if isinstance(zone.handle, HostMemory):
             return zone.handle.bytes
         zone.device.driver.read(zone.device.index, zone.handle, self._seen)
         return self._seen
 
     def changed(self) -> str:
-        """What a kernel that only reads the array has done to it (empty: nothing)."""
+        """A description of changes to an array that a kernel may only read (empty: none)."""
         values, damage = self.read()
         if damage:
             return damage

@@ -1,8 +1,8 @@
 """Child processes that cannot outlive us: forked, watched and ended.
 
-A child is forked with its end of a channel and runs one function. It ignores Ctrl-C (the parent decides what to
-end), it is killed by the kernel when its parent dies, and it leaves by `os._exit`, so that nothing that belongs to the
-parent (GPU memory, buffered output, files) is released or written twice.
+A child is forked with its end of a channel and runs one function. It ignores Ctrl-C (the parent decides which processes
+to end), it is killed by the kernel when its parent dies, and it leaves by `os._exit`, so that nothing that belongs to
+the parent (GPU memory, buffered output, files) is released or written twice.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .guard import TUNER, WORKER, began, kill_marked
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 _KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
-"""In the environment of processes that measure: what they free, they keep. In a virtual machine, compilers and
-comparisons otherwise spend much of their time on pages that the system takes back and gives again."""
+"""Environment of measuring processes: they keep freed memory. In a virtual machine, compilers and comparisons otherwise
+spend much of their time on pages that the system takes back and gives again."""
 _FATAL = (signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 
 
 def package_path() -> str:
-    """The PYTHONPATH of our processes that are started fresh, whatever folder they are started in."""
+    """The PYTHONPATH of our processes that are started fresh, in any working folder."""
     return os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
 
 
@@ -50,7 +50,7 @@ def start_fresh(module: str, *arguments: str, **variables: str) -> tuple[subproc
     ours, theirs = Channel.pair()
     try:
         process = subprocess.Popen(
-            # -P: a file called numpy.py where the caller happens to stand is none of our business.
+            # -P: a file called numpy.py in the caller's folder must not be imported.
             [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
@@ -75,7 +75,7 @@ def _no_process(error: OSError) -> UserError:
 
 
 def die_with(parent: int) -> None:
-    """End this process when `parent`, which started it, ends in whatever way."""
+    """End this process when `parent`, which started it, ends for any reason."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the request was made
         os._exit(1)
@@ -102,7 +102,7 @@ class Child:
         self._pidfd = open_pidfd(pid)
 
     def descriptors(self) -> list[int]:
-        """What becomes readable when the child says something or ends."""
+        """A descriptor that becomes readable when the child writes or ends."""
         ends = [] if self.channel.closed else [self.channel.fileno()]
         return ends if self._pidfd < 0 else [*ends, self._pidfd]
 
@@ -118,7 +118,7 @@ class Child:
         return self._reaped
 
     def kill(self, idle: bool = False) -> None:
-        """Begin to end the process and those that it started, without waiting; an `idle` one has started none."""
+        """Begin to end the process and its children, without waiting; an `idle` one has none."""
         if not self._reaped and not self._killed:
             self._killed = True
             if idle:
@@ -143,12 +143,12 @@ class Child:
         self.channel.close()
 
     def _reap(self) -> None:
-        """Wait for the end of the process; what is left of its group ends with it."""
+        """Wait for the end of the process; the rest of its group ends with it."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)  # while its number cannot be somebody else's
         _, self._status = os.waitpid(self.pid, 0)
-        if self._status and self._mark and not self._killed:  # it crashed, and nobody has seen what it started
+        if self._status and self._mark and not self._killed:  # it crashed, and nobody has seen its children
             kill_marked(WORKER, self._mark)
         self._gone()
 
@@ -216,7 +216,7 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
     """A child that runs `main` with its end of a channel; it closes its copies of the channels in `close`."""
     ours, theirs = Channel.pair()
     tuner, worker = tuner_mark(), f"{os.getpid()}.{time.monotonic_ns()}"
-    # What stands in Python's buffers would be written by both.
+    # Both would write the contents of Python's buffers.
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # a stream that is closed, or is None, holds nothing
             stream.flush()
@@ -245,12 +245,12 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
     try:
         die_with(parent)
         os.environ.update({TUNER: tuner, WORKER: worker})
-        # A group of its own: what a candidate starts is in it, and a terminal's Ctrl-C and Ctrl-Z are not for it.
+        # A group of its own: a candidate's processes are in it, and a terminal's Ctrl-C and Ctrl-Z are not for it.
         os.setpgid(0, 0)
         adopt_orphans()
         faulthandler.disable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in _FATAL:  # whatever handlers the parent's libraries have, here a crash is a crash
+        for number in _FATAL:  # here a crash is a crash, despite handlers of the parent's libraries
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         gc.freeze()  # objects of the parent are the parent's to finalise

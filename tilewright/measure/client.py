@@ -47,7 +47,7 @@ class Client:
         return any(attributes.on_host for attributes in self.opened.values())
 
     def hear(self) -> list[RunFinished]:
-        """What has come from the server; UserError where no device can be used and every result was heard."""
+        """The server's new results; raises UserError if no device is usable and all results have been returned."""
         finished = []
         for message in self.channel.arrived():
             if isinstance(message, RunFinished):
@@ -64,12 +64,12 @@ class Client:
                     _log.warning("device %d is out of use: %s", message.index, message.reason)
         if len(self.broken) == self.devices and not finished:  # else the next call raises: no result is lost
             raise UserError(
-                next(iter(self.broken.values())), primitive="measure", fix="look at what `tilewright doctor` says"
+                next(iter(self.broken.values())), primitive="measure", fix="look at the output of `tilewright doctor`"
             )
         return finished
 
     def attributes(self) -> DeviceAttributes | None:
-        """The first device's attributes, waited for until it is open; None where the server ends before."""
+        """The first device's attributes, waited for until it is open; None if the server ends before."""
         while not self.opened and not self.channel.closed:
             wait([self.channel.fileno()], None)
             self.hear()

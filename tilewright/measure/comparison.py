@@ -1,8 +1,8 @@
-"""Comparing what a kernel wrote with what it must have written.
+"""Comparison of a kernel's outputs with the expected values.
 
-A runner compares while it has the device, millions of elements per candidate. So what can be known of a reference is
-computed once, and a comparison that finds nothing wrong allocates nothing: in a virtual machine, the first touch of
-each new page costs more than the arithmetic, and more still where several runners share a host.
+A runner compares while it has the device, millions of elements per candidate. So statistics of a reference are computed
+once, and a comparison that finds nothing wrong allocates nothing: in a virtual machine, the first touch of each new
+page costs more than the arithmetic, and more still if several runners share a host.
 """
 
 from __future__ import annotations
@@ -35,19 +35,18 @@ def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> st
 
 
 class Wanted:
-    """The values that an output must have, and what is known of them after the first comparison."""
+    """The expected values of an output, and their statistics after the first comparison."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
 
     def compare(self, name: str, got: np.ndarray, relative: float) -> str:
-        """Where an output differs from the values by more than the tolerance (empty: nowhere).
+        """The elements of an output beyond the tolerance, as text (empty: none).
 
-        Floats may be off by `relative` of their own magnitude and of the output's, which is the root mean square of
-        the wanted values that are not zero: a small sum of large numbers is no more exact than they are. What the
-        output's type cannot hold, the wanted value being of a larger one, must be infinite. Integers are
-        exact; where they come from floats (`relative` is not 0), one in a thousand may have been rounded or chosen
-        differently.
+        Floats may be off by `relative` of their own magnitude and of the output's, which is the root mean square of the
+        wanted values that are not zero: a small sum of large numbers is no more exact than they are. Expected values
+        beyond the range of the output's type must be infinite. Integers are exact; if they come from floats (`relative`
+        is not 0), one in a thousand may have been rounded or chosen differently.
         """
         want = self.values
         if got.shape != want.shape:
@@ -73,7 +72,8 @@ class Wanted:
         return f"{name}{index} {found}, expected {want[at]!s}{room}; {count:,} of {got.size:,} elements are wrong"
 
     def _is_near(self, got: np.ndarray, want: np.ndarray, allowed: float) -> bool:
-        """Whether no element is off by more than what all may be: most kernels are far within their tolerance."""
+        """Whether no element is off by more than the tolerance common to all: most kernels are far within their
+        tolerance."""
         apart = self._memory[: got.size]
         np.copyto(apart, got, casting="unsafe")
         np.subtract(apart, want, out=apart)
@@ -90,20 +90,20 @@ class Wanted:
 
     @cached_property
     def _magnitude(self) -> float:
-        """The root mean square of the values that are finite and not zero; 1 where there are none."""
+        """The root mean square of the values that are finite and not zero; 1 if there are none."""
         norm, count = 0.0, 0
         for _, here in _stretches(self.values):
             values = here.astype(np.float64, copy=False)
             usual = values[np.isfinite(values) & (values != 0)]
             if usual.size:
-                largest = float(np.abs(usual).max())  # squares of what is large would overflow, and anything be right
+                largest = float(np.abs(usual).max())  # squares of large values would overflow: anything would pass
                 usual = usual / largest
                 norm, count = math.hypot(norm, largest * math.sqrt(np.dot(usual, usual))), count + usual.size
         return norm / math.sqrt(count) if count else 1.0
 
 
 def _stretches(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
-    """The place of each stretch, and what the arrays hold there; what is made from it stays in the processor's cache.
+    """Yield each stretch of the arrays, with its position; its temporaries stay in the processor's cache.
 
     Of 58 million elements that makes a comparison five times as quick as whole arrays do.
     """
@@ -113,7 +113,7 @@ def _stretches(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
 
 
 def _is_off(got: np.ndarray, want: np.ndarray, allowed: float, relative: float) -> np.ndarray:
-    """Which elements differ by more than `allowed` and `relative` of the wanted ones; what is not finite must match."""
+    """Which elements differ by more than `allowed` and `relative` of the wanted ones; non-finite values must match."""
     value, exact = got.astype(np.float64), want.astype(np.float64, copy=False)
     largest = float(ml_dtypes.finfo(got.dtype).max)  # type: ignore[no-untyped-call]  # its stubs leave it out
     with np.errstate(invalid="ignore"):

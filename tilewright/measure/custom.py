@@ -9,10 +9,10 @@ from .outcome import MeasureResult
 
 
 class BuildResult(NamedTuple):
-    """What building a candidate came to.
+    """The result of building a candidate.
 
-    `filename` is the module, which `load_module` reads; `arg_info` has the shape and the type of each argument;
-    `error` is None, as what fails to build is not run; `time_cost` is how long it took, in seconds.
+    `filename` is the module, which `load_module` reads; `arg_info` has the shape and the type of each argument; `error`
+    is None, since failed builds are not run; `time_cost` is how long it took, in seconds.
     """
 
     filename: str
@@ -24,8 +24,8 @@ class BuildResult(NamedTuple):
 class Runner:
     """Base of a script's own runner, given as `measure_option(runner=...)`.
 
-    `run` gets what was built, and returns a result of each. Outputs are then compared with no reference: what such a
-    runner measures is recorded as unchecked.
+    `run` receives the built candidates, and returns a result for each. Outputs are then compared with no reference:
+    measurements of such a runner are recorded as unchecked.
     """
 
     def __init__(self, timeout: float = 5, n_parallel: int | None = None) -> None:

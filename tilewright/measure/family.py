@@ -1,7 +1,7 @@
-"""What a candidate leaves behind in the process that ran it: children of its own, and changed surroundings.
+"""Traces of a candidate in the process that ran it: child processes, and changed global state.
 
-A process that runs candidates adopts the orphans below it (it is their "subreaper"), so that whatever a candidate
-starts stays findable, and ends with it. A process whose surroundings a candidate changed runs no other candidate.
+A process that runs candidates adopts the orphans below it (it is their "subreaper"), so that a candidate's processes
+stay findable, and ends with it. A process whose surroundings a candidate changed runs no other candidate.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def descendants(pid: int) -> list[int]:
 def kill_descendants(pid: int) -> None:
     """Kill all processes below one, which must not make more of them meanwhile: it is stopped, or this one."""
     stopped: set[int] = set()
-    for _ in range(_ROUNDS):  # those that are stopped start no others, so the list comes to an end
+    for _ in range(_ROUNDS):  # stopped processes start no others, so the list comes to an end
         fresh = [one for one in descendants(pid) if one not in stopped]
         if not fresh:
             break
@@ -110,10 +110,10 @@ def kill_family(pid: int) -> None:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a process has that outlives a piece of work, and that the next one would find changed.
+    """The state of a process that outlives a piece of work, so that the next one would find it changed.
 
-    What Python keeps per context (targets, pass contexts, NumPy's treatment of floating-point errors) is not here:
-    each piece of work runs in a context of its own. What work replaces in modules is seen in those of `_WATCHED` only.
+    Python's state per context (targets, pass contexts, NumPy's treatment of floating-point errors) is not here: each
+    piece of work runs in a context of its own. Replaced attributes are detected in the modules of `_WATCHED` only.
     """
 
     named: dict[str, object]
@@ -123,7 +123,7 @@ class Surroundings:
 
     @classmethod
     def now(cls) -> Surroundings:
-        """Those of this process."""
+        """The state of this process."""
         status = dict(_STATUS.findall(_read("/proc/self/status")))
         return cls(
             {
@@ -146,7 +146,7 @@ class Surroundings:
         )
 
     def changed(self, strictly: bool = True) -> set[str]:
-        """What is another than it was. `strictly`: threads, open files and memory count as well."""
+        """The names of the changed parts. `strictly`: threads, open files and memory count as well."""
         now = Surroundings.now()
         found = {name for name, value in self.named.items() if now.named[name] != value}
         if strictly:
@@ -170,7 +170,7 @@ def _folder() -> tuple[int, int]:
 
 
 def _identity(descriptor: int) -> tuple[int, int] | None:
-    """What an open file is; None where the descriptor is closed."""
+    """The identity of an open file; None if the descriptor is closed."""
     try:
         found = os.fstat(descriptor)
     except OSError:
@@ -188,7 +188,7 @@ def _environment() -> tuple[bytes, ...]:
 
 
 def _next_descriptor() -> int:
-    """The descriptor that the next file would get, which those that are left open push up."""
+    """The descriptor of the next opened file, which leaked descriptors push up."""
     try:
         found = os.open("/", os.O_PATH)
     except OSError:
@@ -204,12 +204,12 @@ def _watched() -> tuple[tuple[dict[str, object], tuple[str, ...]], ...]:
 
 
 def _modules() -> list[list[int]]:
-    """What the names of modules stand for."""
+    """The values of modules' names."""
     return [list(map(id, map(names.get, known))) for names, known in _watched()]
 
 
 def _interpreter() -> tuple[object, ...]:
-    """What a program may set of the whole interpreter."""
+    """Settings of the whole interpreter that a program may change."""
     return (
         sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), tuple(sys.path),
         sys.stdout, sys.stderr, sys.gettrace(), sys.getprofile(), sys.excepthook,

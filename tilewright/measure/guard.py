@@ -1,7 +1,7 @@
 """Find and end processes that candidates started, after the process that could see them is gone.
 
-Each worker has two marks in its environment: its tuner's, and its own. What a candidate starts inherits them, whatever
-session or parent it chooses; only a program that is started with another environment is not found, nor is a fork of a
+Each worker has two marks in its environment: its tuner's, and its own. A candidate's processes inherit them, in any
+session and with any parent; only a program that is started with another environment is not found, nor is a fork of a
 worker that leaves its group. This file is also a program by itself, without the rest of the package:
 
     python -I -S guard.py PID START MARK FOLDER
@@ -25,7 +25,7 @@ _ROUNDS = 8
 _POLLED = 1.0
 """Seconds between looks, on kernels without descriptors of processes (before Linux 5.3)."""
 _GRACE = 3.0
-"""Seconds that the tuner's own processes have, once it is gone, to end what they started and remove their files."""
+"""Seconds that the tuner's own processes have, once it is gone, to end their children and remove their files."""
 
 
 def marked(name: str, value: str) -> list[int]:
@@ -58,7 +58,7 @@ def kill_marked(name: str, value: str) -> None:
 
 
 def began(pid: int) -> str:
-    """Return when a process began, which tells it from later ones of its number; empty where there is none."""
+    """Return when a process began, which tells it from later ones of its number; empty if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()
@@ -72,7 +72,7 @@ def _send(pid: int, number: int) -> None:
 
 
 def folder_name(mark: str, own: str) -> str:
-    """What the folder of a tuner's session is called, which is removed with its processes."""
+    """The name of a tuner session's folder, which is removed with its processes."""
     return f"tilewright-{mark}-{own}"
 
 
@@ -124,7 +124,7 @@ def main() -> None:
     while marked(TUNER, mark) and time.monotonic() < end:
         time.sleep(_POLLED / 20)
     kill_marked(TUNER, mark)
-    remove_folders(temporary, mark)  # where the machine is busy, whoever should have done so was ended before
+    remove_folders(temporary, mark)  # on a busy machine, the responsible process was ended before
 
 
 if __name__ == "__main__":

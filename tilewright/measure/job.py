@@ -1,4 +1,4 @@
-"""A job from the tuner, and what building it returns.
+"""A job from the tuner, and the result of building it.
 
 `batch.py` takes jobs through `build.py`, `server.py` and `runner.py`, and returns an `Outcome` of each.
 """
@@ -34,7 +34,7 @@ class Job:
 
 
 class Feed(Protocol):
-    """Where batches come from, other than from who calls `measure_all`."""
+    """A source of batches other than the caller of `measure_all`."""
 
     def fileno(self) -> int:
         """A descriptor that can be read from when there are more jobs."""
@@ -49,7 +49,7 @@ class Feed(Protocol):
 
 @dataclass(frozen=True)
 class CheckSpec:
-    """What a kernel computes, as far as checking it needs to know.
+    """The parts of a kernel's computation that its check needs.
 
     `declaration` identifies the graph of tensors. `outputs` are the positions of the arguments that the kernel writes.
     `tolerance` is the error allowed relative to the magnitude of the values.
@@ -64,7 +64,7 @@ class CheckSpec:
 class Built:
     """A candidate that can be run.
 
-    Its `program` stays pickled until it is run: nobody on the way has to understand what a build function made.
+    Its `program` stays pickled until it is run: no process in between has to load the output of a build function.
     """
 
     program: bytes

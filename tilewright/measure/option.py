@@ -16,14 +16,14 @@ from ..core.target import Target
 from .custom import Runner, is_own_runner
 
 BuildFunc = Callable[[Any, list[Any], Target], CompiledProgram]
-"""From what a job instantiates to (schedule and tensors) and the target to a compiled program."""
+"""From a job's schedule and tensors, and the target, to a compiled program."""
 
 
 @dataclass(frozen=True)
 class LocalBuilder:
     """Build on this machine, `n_parallel` candidates at a time (default: one a core), `timeout` seconds each.
 
-    `build_func` replaces the compiler. The other arguments are those of old scripts, and change nothing.
+    `build_func` replaces the compiler. The other arguments exist for old scripts, and have no effect.
     """
 
     timeout: float = 10
@@ -53,7 +53,7 @@ class LocalBuilder:
 
 @dataclass(frozen=True)
 class LocalRunner:
-    """Run on this machine: `repeat` measurements of `number` runs each, more where they take less than `min_repeat_ms`.
+    """Run on this machine: `repeat` measurements of `number` runs each, more if they take less than `min_repeat_ms`.
 
     One candidate may take `timeout` seconds, its measurements all together. `cooldown_interval` is the pause between
     two candidates, in seconds. `enable_cpu_cache_flush` measures every run with cold caches. `n_parallel` is the number
@@ -81,7 +81,7 @@ class LocalRunner:
 
 
 _LONGEST = 10**300
-"""Seconds; what is far above that has no form as a float."""
+"""Seconds; values far above it are not representable as a float."""
 
 
 def _check_positive(who: str, timeout: float, n_parallel: int | None) -> None:
@@ -93,7 +93,7 @@ def _check_positive(who: str, timeout: float, n_parallel: int | None) -> None:
 
 
 def check_count(who: str, name: str, value: Any) -> None:
-    """UserError for what is not a whole number of at least 1."""
+    """Raise UserError unless it is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise UserError(f"{name}={value!r}: a whole number of at least 1 is needed", primitive=who, fix=f"{name}=4")
 
@@ -115,7 +115,7 @@ def _check_seconds(who: str, name: str, value: Any) -> None:
 
 
 class MeasureOption(TypedDict):
-    """What `measure_option` returns."""
+    """The result of `measure_option`."""
 
     builder: LocalBuilder
     runner: LocalRunner | Runner
@@ -126,7 +126,8 @@ def measure_option(builder: str | LocalBuilder = "local", runner: Any = "local",
 
     A runner may be the script's own, a subclass of `autotvm.measure.Runner`.
 
-    There are no `others`: the first scripts gave the runner's options here, and are told where these belong now.
+    There are no `others`: the first scripts gave the runner's options here, and get an error that names their new
+    place.
     """
     if others:
         known = {field.name for field in fields(LocalRunner)}

@@ -1,4 +1,4 @@
-"""What becomes of a candidate, as values; and the same under the legacy API's names."""
+"""The outcome of a candidate, as values; and the same under the legacy API's names."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..core.errors import TVMError
 _LONGEST_REASON = 2000
 _CUT = "\n...\n"
 SWITCHED_OFF = "check_correctness=False"
-"""Why outputs were not compared, where nobody asked for it."""
+"""The reason why outputs were not compared if nobody asked for it."""
 
 
 WAITS = ("wait to build", "wait for the device")
-"""Names of what a candidate waits for, among the stages of its outcome."""
+"""The waiting stages of a candidate's outcome."""
 
 
 class MeasureErrorNo:
-    """The legacy numbers of what went wrong."""
+    """The legacy error numbers."""
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1
@@ -50,11 +50,11 @@ class InstantiationError(TVMError):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of one candidate.
+    """The outcome of one candidate.
 
     `build_seconds` and `run_seconds` are wall-clock time spent on it; `timestamp` is when it was done, in seconds since
-    1970. `stages` says where the time went: in seconds, what it waited for (`WAITS`), the parts of its turn on the
-    device, and its way to a worker of a fleet and back.
+    1970. `stages` has seconds per stage: waiting (`WAITS`), the parts of its turn on the device, and the way to a
+          fleet's worker and back.
     """
 
     build_seconds: float = 0.0
@@ -83,7 +83,7 @@ class Measured(Outcome):
     unchecked: str = ""
     """Why it was not."""
     resources: Mapping[str, Resources] = field(default_factory=dict)
-    """What each kernel takes of the hardware, where the compiler tells."""
+    """The resources of each kernel, if the compiler reports them."""
 
     @property
     def error_no(self) -> int:
@@ -114,7 +114,7 @@ class Failure(Outcome):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildFailed(Failure):
-    """It could not be built; `stage` is "instantiate", "lower", "compile", or "crash" where the process died."""
+    """It could not be built; `stage` is "instantiate", "lower", "compile", or "crash" if the process died."""
 
     stage: str = "instantiate"
     killed: bool = False

@@ -1,7 +1,7 @@
 """A pool of forked workers that are replaced when they die or take too long.
 
-Workers are forked when there is work for them, so they see everything that the caller had defined by then; what travels
-to them is only the number of a piece of work. Where work can travel itself, workers forked before serve as well.
+Workers are forked when there is work for them, so they see everything that the caller had defined by then; only the
+number of a piece of work is sent to them. If work can be pickled, workers forked before serve as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .outcome import shorten
 
 @dataclass(frozen=True)
 class Died:
-    """The worker ended before its work did; `overdue` where it was ended for taking too long."""
+    """The worker ended before its work did; `overdue` if it was ended for taking too long."""
 
     how: str
     killed: bool
@@ -33,7 +33,7 @@ class Died:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a piece of work; `last` where the worker is not fit for another one."""
+    """The result of a piece of work; `last` if the worker is not fit for another one."""
 
     number: int
     result: Any
@@ -50,7 +50,7 @@ class _Work:
     again: bool = False
 
     def overdue(self, timeout: float) -> bool:
-        """Whether its time is over. Where that is noticed late, the worker may have been stopped as well, as by Ctrl-Z:
+        """Whether its time is over. If that is noticed late, the worker may have been stopped as well, as by Ctrl-Z:
         then it gets its time once more."""
         now = time.monotonic()
         if now < self.deadline:
@@ -68,8 +68,8 @@ _SPARE_DESCRIPTORS = 24
 class Pool:
     """Runs `work(number)` in at most `size` processes, each piece for at most `timeout` seconds.
 
-    With `given`, which makes what travels of a number, `work` is called with that. `nice` is added to the workers'
-    nice value.
+    With `given`, which maps a number to a picklable value, `work` is called with that value. `nice` is added to the
+    workers' nice value.
     """
 
     def __init__(
@@ -90,14 +90,15 @@ class Pool:
         """Channels of the caller that workers must not hold open."""
         self._idle: list[Child] = []
         self._busy: dict[Child, _Work] = {}
-        self._outdated: set[Child] = set()  # busy ones that do not know of what is submitted next
+        self._outdated: set[Child] = set()  # busy ones that do not know the work submitted next
 
     def submit(self, numbers: Iterable[int]) -> None:
         """Work to do, in this order."""
         self.waiting.extend(numbers)
 
     def renew(self) -> None:
-        """What is submitted from now on needs what the caller defined only now: workers forked before get no more."""
+        """Work submitted from now on needs definitions that the caller made only now: workers forked before get no
+        more."""
         _end(self._idle, idle=True)
         self._idle.clear()
         self._outdated.update(self._busy)
@@ -108,7 +109,7 @@ class Pool:
         return bool(self.waiting or self._busy)
 
     def descriptors(self) -> list[int]:
-        """What becomes readable when there is something to collect."""
+        """The descriptors that become readable when there are results to collect."""
         return [d for child in self._busy for d in child.descriptors()]
 
     @property
@@ -117,7 +118,7 @@ class Pool:
         return min((work.deadline for work in self._busy.values()), default=None)
 
     def advance(self) -> list[tuple[int, Any]]:
-        """Hand out work, and give what was finished since: (number, result or `Died`)."""
+        """Hand out work, and return results finished since: (number, result or `Died`)."""
         found = [(number, result) for child in list(self._busy) for number, result in self._collect(child)]
         self.start()
         return found
@@ -128,7 +129,7 @@ class Pool:
             self._start(self.waiting.popleft())
 
     def _has_room(self) -> bool:
-        """Whether another worker may be busy: where descriptors are scarce, few are."""
+        """Whether another worker may be busy: if descriptors are scarce, few are."""
         return bool(self._idle) or not self._busy or spare_descriptors() >= _SPARE_DESCRIPTORS
 
     def close(self) -> None:
@@ -158,12 +159,12 @@ class Pool:
 
     def _collect(self, child: Child) -> list[tuple[int, Any]]:
         doing = self._busy[child]
-        gone = child.ended()  # asked first: what it said before it ended is then all there
+        gone = child.ended()  # asked first: everything it wrote before its end has arrived by then
         for message in child.channel.arrived():
             if isinstance(message, Answer) and message.number == doing.number:
                 fit = not (gone or message.last or child in self._outdated or child.channel.closed)
                 if not (fit or gone or child.channel.closed):
-                    child.kill(idle=True)  # it has seen to what it started: nobody need look for that
+                    child.kill(idle=True)  # it has ended its own children: nobody needs to look for them
                 self._release(child, keep=fit)
                 return [(doing.number, message.result)]
             how = message.reason if isinstance(message, Garbled) else "answered for another candidate"
@@ -203,7 +204,7 @@ def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
         if children:
             kill_descendants(me)
         changed = before.changed()
-        if fresh and changed <= {THREADS, FILES}:  # those of a compiler that is first used now, and keeps them
+        if fresh and changed <= {THREADS, FILES}:  # files of a compiler that is first used now, and keeps them
             before, changed = Surroundings.now(), set()
         fresh = False
         last = children or bool(changed) or not fit
@@ -211,11 +212,11 @@ def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
 
 
 def _attempt(work: Callable[[Any], Any], given: Any) -> tuple[Any, bool]:
-    """What comes of a piece of work, in a context of its own, and whether it came to its end."""
+    """The result of a piece of work, run in its own context, and whether it finished."""
     began = time.monotonic()
     try:
         return copy_context().run(work, given), True
-    except BaseException as error:  # work sees to the errors that it expects: this is not one of those
+    except BaseException as error:  # work handles the errors that it expects: this is not one of them
         try:
             said = f"{type(error).__name__}: {error}".removesuffix(": ")
         except BaseException:  # its text, too, is the work's own code

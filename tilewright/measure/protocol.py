@@ -22,7 +22,7 @@ from .outcome import Outcome
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a runner does; `reference` names a file of inputs and expected outputs, or is empty (random inputs, no
+    """The work of a runner; `reference` names a file of inputs and expected outputs, or is empty (random inputs, no
     comparison). The `program` is pickled: only the runner, which may die of it, unpickles it."""
 
     program: bytes
@@ -83,7 +83,7 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class RunFinished:
-    """What became of a request: every submitted one ends with this, unless it is dropped."""
+    """The outcome of a request; every submitted request ends with it, unless dropped."""
 
     token: int
     outcome: Outcome
@@ -104,7 +104,7 @@ class DeviceReady:
 
 @dataclass(frozen=True)
 class OpenFailed:
-    """The device does not open, and the runner ends; `final` where trying again is no use."""
+    """The device does not open, and the runner ends; `final` if trying again is useless."""
 
     reason: str
     final: bool
@@ -112,7 +112,7 @@ class OpenFailed:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The runner has read the request: from here on, whatever happens is the candidate's doing."""
+    """The runner has read the request: from here on, all events are the candidate's doing."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class FirstRunOver:
 
 @dataclass(frozen=True)
 class Completed:
-    """The outcome of the request; the runner ends where it is not `healthy` enough for another one."""
+    """The outcome of the request; the runner ends if it is not `healthy` enough for another one."""
 
     outcome: Outcome
     healthy: bool
@@ -137,12 +137,12 @@ FromRunner = DeviceReady | OpenFailed | Accepted | FirstRunOver | Completed | Co
 
 
 class DeviceState(StrEnum):
-    """What a device is doing, as far as the server knows."""
+    """The state of a device, as far as the server knows."""
 
     STARTING = auto()  # forked, not yet open
     IDLE = auto()
     BUSY = auto()
     COOLING = auto()
     ENDING = auto()  # its process was told or made to end, and is not gone yet
-    RESTING = auto()  # no process: what ran on the device may still be being torn down
+    RESTING = auto()  # no process: the last one's work on the device may still be torn down
     LOST = auto()

@@ -1,7 +1,7 @@
-"""References while candidates are measured: computed once per workload, tried again where that fails.
+"""References while candidates are measured: computed once per workload, tried again if that fails.
 
-A candidate waits for the reference of its workload. Where one configuration yields none, another one is asked; where
-none does, the candidates at hand run unchecked, are recorded so, and later ones ask again.
+A candidate waits for the reference of its workload. If one configuration yields none, another one is tried. If none
+does, the present candidates run unchecked and are recorded so, and later ones try again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .pool import Died, Pool
 _log = logging.getLogger("autotvm")
 _SECONDS = 120.0
 _ATTEMPTS = 3
-"""Computations per round that may fail, each from another configuration where there is one."""
+"""Computations per round that may fail, each from another configuration if there is one."""
 _OVERDUE = 2
 """Computations that may run out of time: a configuration can hang, but two in a row say that the workload is large."""
 _ROUNDS = 4
@@ -45,8 +45,8 @@ class _Failed:
 class References:
     """The file of each workload's reference, or why there is none. Kept from call to call of `measure`.
 
-    The files of a session that lives for long, as a worker's, take no more than half of the space there is for them:
-    beyond that, those go that were not used for longest, and are computed again when their workload returns.
+    The files of a session that lives for long, as a worker's, take no more than half of the available space. Beyond
+    that, the least recently used ones are removed, and computed again when their workload returns.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -56,7 +56,7 @@ class References:
         self._failed: dict[Any, _Failed] = {}
 
     def file(self, workload: Any) -> str:
-        """The file; empty where there is none."""
+        """The file; empty if there is none."""
         path = self._files.pop(workload, "")
         if path:
             self._files[workload] = path
@@ -131,7 +131,7 @@ class _Round:
 class Referee:
     """Has references computed, one at a time. `compute` runs in a child: a file, or why there is none, for a job.
 
-    It is called with the number of the job, or with what `given` makes of it.
+    It is called with the number of the job, or with the value that `given` maps it to.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Referee:
             self._ask(workload, self._rounds.setdefault(workload, _Round()), index)
 
     def hold(self, workload: Any, index: int) -> bool:
-        """Keep a built job until the reference of its workload is there; False where it need not wait."""
+        """Keep a built job until its workload's reference is ready; False if it need not wait."""
         if workload not in self._rounds and not self.references.wanted(workload):
             return False
         one = self._rounds.setdefault(workload, _Round())
@@ -161,7 +161,7 @@ class Referee:
         return True
 
     def advance(self, more_to_come: bool) -> list[int]:
-        """Take in what was computed; the jobs that need not wait any more.
+        """Receive computed references; return the jobs that need not wait any more.
 
         `more_to_come`: whether other configurations are about to be built, which a failed attempt can wait for.
         """
@@ -186,7 +186,7 @@ class Referee:
         return released
 
     def _understood(self, one: _Round, result: tuple[str, str] | Died) -> tuple[str, str]:
-        """What came of an attempt: a file, or why there is none."""
+        """The result of an attempt: a file, or the reason for its absence."""
         if not isinstance(result, Died):
             return result
         one.overdue += result.overdue

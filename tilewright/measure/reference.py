@@ -1,4 +1,4 @@
-"""What a kernel must compute: random inputs, expected outputs, and how far from them is still right.
+"""References: random inputs, expected outputs, and tolerances.
 
 The expected values come from the declaration of the tensors, evaluated by NumPy in float64: no schedule, no loops and
 no generated code stand between. They are computed once a declaration and kept in a file.
@@ -28,13 +28,13 @@ from .job import CheckSpec
 _LOOSEST = 0.1
 _FLOAT_RANGES = ((-1.0, 1.0), (0.5, 1.5))
 _INT_RANGES = ((-8, 9), (0, 2))
-"""The careful ones are for what the first make infinite, undefined or out of bounds."""
+"""The careful ones are for kernels that the first make infinite, undefined or out of bounds."""
 
 
 def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
-    """What checking needs to know of a kernel: some arguments are placeholders, the others outputs.
+    """A kernel's description for its check: some arguments are placeholders, the others outputs.
 
-    `rounding` is what operands lose of themselves on the way into the matrix instructions of its schedule.
+    `rounding` is the relative rounding error of operands in the matrix instructions of its schedule.
     """
     for position, arg in enumerate(args):
         if not isinstance(arg, Tensor):
@@ -54,11 +54,11 @@ def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
 
 
 def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float:
-    """The relative error to allow after sums of so many terms, each in numbers exact to a unit; no terms: no sum.
+    """The relative error to allow after sums of that many terms, each in numbers exact to a unit; no terms: no sum.
 
     Rounding errors add up like a random walk, in the type of each sum; eight of its steps leave room for any order of
-    summation, and one missing term of several thousand is still far outside. What is stored, and operands that lose
-    `rounding` of themselves, are rounded once, however many terms there are.
+    summation, and one missing term of several thousand is still far outside. Stored values, and operands with the
+    relative error `rounding`, are rounded once, however many terms there are.
     """
     largest = max((unit for _, unit in sums), default=0.0)
     walk = math.sqrt(sum(terms * unit**2 for terms, unit in sums))
@@ -79,7 +79,7 @@ class _Fingerprint:
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
-        self.keep: list[Any] = []  # what has a number must not be freed and its address used again
+        self.keep: list[Any] = []  # numbered objects must stay alive, so that no address is reused
         self.hash = hashlib.sha256()
 
     def of(self, args: Sequence[Tensor]) -> str:
@@ -92,7 +92,7 @@ class _Fingerprint:
         return self.hash.hexdigest()
 
     def ref(self, value: Any) -> Any:
-        """A value's number, or its text where it is plain data."""
+        """A value's number, or its text if it is plain data."""
         if isinstance(value, Tensor):
             return "tensor", self.numbers[id(value.op)], value.value_index
         if isinstance(value, IterVar):
@@ -107,7 +107,7 @@ class _Fingerprint:
         return self.numbers[id(value)]
 
     def _parts(self, value: Any) -> tuple[Any, ...]:
-        """What makes a node what it is."""
+        """The identity of a node."""
         if isinstance(value, CommReducer):
             return value.lhs, value.rhs, value.result, value.identity
         if isinstance(value, Var):  # itself; its name means nothing
@@ -124,7 +124,7 @@ class _Fingerprint:
 
 
 def compute(args: Sequence[Tensor], rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Random inputs and what the outputs are for them, in the order of the arguments."""
+    """Random inputs and their expected outputs, in the order of the arguments."""
     inputs = [arg for arg in args if isinstance(arg.op, PlaceholderOp)]
     outputs = [arg for arg in args if not isinstance(arg.op, PlaceholderOp)]
     for careful in (False, True):
@@ -158,7 +158,7 @@ def save(path: str | Path, inputs: Sequence[np.ndarray], expected: Sequence[np.n
 
 
 def load(path: str | Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """What `save` wrote. Arrays of types that NumPy does not know come back as bytes of their size."""
+    """Load the file that `save` wrote. Arrays of types that NumPy does not know come back as bytes of their size."""
     with np.load(path, allow_pickle=False) as file:
         names = list(file.files)
         inputs = [file[f"input{i}"] for i in range(sum(name.startswith("input") for name in names))]

@@ -1,4 +1,4 @@
-"""Replaying recorded measurements: a session that answers from what was measured before, with no device.
+"""Replaying recorded measurements: a session that answers from earlier measurements, with no device.
 
 For tests, and to compare search strategies on equal terms: the time that each measurement took is added up, as if it
 had been spent again.
@@ -17,7 +17,7 @@ KeyFunc = Callable[[Any], Hashable]
 
 
 class Session(Protocol):
-    """What measures jobs: a `MeasureSession`, a replay, or a recorder around either."""
+    """An object that measures jobs: a `MeasureSession`, a replay, or a recorder around either."""
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Each job with its outcome, in the order in which they are done."""
@@ -30,7 +30,7 @@ def _itself(key: Any) -> Hashable:
 
 
 class ReplaySession:
-    """Answers jobs from recorded outcomes, found by `Job.key` (or by what `key` makes of it), in the order given.
+    """Answers jobs from recorded outcomes, found by `Job.key` (or by the result of `key`), in the order given.
 
     A job without a record gets `missing`: by default it is refused, and costs no time.
     """
@@ -45,7 +45,7 @@ class ReplaySession:
         self.key = key
         self.missing = missing or Refused(reason="this candidate was never measured")
         self.seconds = 0.0
-        """What the replayed measurements took to build and run, altogether."""
+        """The total seconds of building and running of the replayed measurements."""
         self.asked = 0
         """How many jobs there were."""
 

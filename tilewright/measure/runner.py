@@ -42,7 +42,7 @@ class _WrongError(Exception):
 
 
 class _OutsideError(Exception):
-    """The kernel wrote where it must not."""
+    """The kernel wrote out of bounds."""
 
 
 class _LostError(Exception):
@@ -65,7 +65,7 @@ def serve(channel: Channel, kind: str, index: int) -> None:
     me, before = os.getpid(), Surroundings.now()
 
     def ran() -> None:
-        if os.getpid() != me:  # a fork that the candidate made: what it says is not this process's word
+        if os.getpid() != me:  # a fork that the candidate made: its messages are not this process's
             os._exit(0)
         channel.send(FirstRunOver())
 
@@ -80,7 +80,7 @@ def serve(channel: Channel, kind: str, index: int) -> None:
         if has_children():
             kill_descendants(me)
             bench.healthy = False
-        bench.healthy &= not before.changed(strictly=False)  # threads and memory are those of the device's driver
+        bench.healthy &= not before.changed(strictly=False)  # threads and memory belong to the device's driver
         channel.send(Completed(outcome, bench.healthy))
         if not bench.healthy:
             return
@@ -226,9 +226,9 @@ class _Bench:
     def _check(
         self, request: RunRequest, arrays: list[GuardedArray], first: list[np.ndarray] | None = None
     ) -> list[np.ndarray]:
-        """Compare the outputs, and give them; `first` has those that were compared before the kernel was timed.
+        """Compare the outputs, and return them; `first` has the outputs compared before the kernel was timed.
 
-        At the end, and where outputs are wrong, see what happened to inputs and guards, too.
+        At the end, and if outputs are wrong, check inputs and guards, too.
         """
         outputs = request.spec.outputs
         expected = self._load(request.reference)[1] if request.reference else []
@@ -266,7 +266,7 @@ def _shape(argument: ArrayArgument) -> tuple[int, ...]:
 
 
 def quiet(log: int) -> None:
-    """Send what this process and the libraries in it print to the file `log`."""
+    """Send the output of this process and its libraries to the file `log`."""
     with suppress(OSError):
         os.dup2(log, 1)
         os.dup2(log, 2)

@@ -1,9 +1,9 @@
 """The server: a small process that has never touched a device, and forks the processes that do.
 
-It is started fresh, as `python -m tilewright.measure`, so it holds nothing of the caller's: no GPU context, no
-threads, none of its modules. For each device it keeps one runner, sends it requests, ends it when a request takes too
-long, replaces it when it dies, and tells the caller what became of each request. It ends when the caller does.
-`protocol.py` lists the messages, `docs/measuring.md` the states of a device.
+It is started fresh, as `python -m tilewright.measure`, so it holds nothing of the caller's: no GPU context, no threads,
+none of its modules. For each device it keeps one runner, sends it requests, ends it when a request takes too long,
+replaces it when it dies, and tells the caller the outcome of each request. It ends when the caller does. `protocol.py`
+lists the messages, `docs/measuring.md` the states of a device.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _ATTEMPTS = 3
 _SEND_SECONDS = 10.0
 _LEAVE_SECONDS = 5.0
 _REST_SECONDS = 1.0
-"""How long a device that did not open is left alone: what ran on it may still be being torn down."""
+"""Seconds before a device that did not open is tried again: earlier work on it may still be torn down."""
 _LOG_TAIL = 600
 
 
 class Slot:
-    """One device: the process that runs on it, and what it is doing."""
+    """One device: the process that runs on it, and its state."""
 
     def __init__(self, kind: str, index: int, report: Any, others: Any) -> None:
         self.kind = kind
@@ -86,7 +86,7 @@ class Slot:
         self._become(DeviceState.STARTING, _START_SECONDS)
 
     def give(self, submitted: Submit) -> bool:
-        """Send a request to the runner, which is idle; False where the runner is gone."""
+        """Send a request to the runner, which is idle; False if the runner is gone."""
         if self.child is None:
             return False
         os.ftruncate(self.log, 0)
@@ -108,7 +108,7 @@ class Slot:
             return None
         gone = self.child.ended()
         for message in self.child.channel.arrived():
-            if isinstance(message, Garbled):  # it wrote over its own memory, and what it says makes no sense
+            if isinstance(message, Garbled):  # it wrote over its own memory, and its messages make no sense
                 self.nonsense = message.reason
                 self.child.kill()
                 break
@@ -116,9 +116,7 @@ class Slot:
         if gone:
             return self._buried()
         if self.deadline is not None and (late := time.monotonic() - self.deadline) >= 0:
-            if (
-                late > LATE and not self.again and self.state is DeviceState.BUSY
-            ):  # as where both were stopped meanwhile
+            if late > LATE and not self.again and self.state is DeviceState.BUSY:  # as when both were stopped meanwhile
                 self.again = True
                 self.deadline = time.monotonic() + self.limit
             else:

@@ -43,7 +43,7 @@ class MeasureSession:
     """Builds and runs candidates for `target` on this machine; a context manager.
 
     The device is opened by a process of its own, which is started at once. Jobs may come in any number of calls of
-    `measure`; what was learned about a workload (its reference) is kept from call to call.
+    `measure`; the reference of a workload is kept from call to call.
     """
 
     def __init__(self, target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None) -> None:
@@ -66,13 +66,13 @@ class MeasureSession:
         self.close()
 
     def close(self) -> None:
-        """End the server and its runners, and remove what was kept in files."""
+        """End the server and its runners, and remove its files."""
         self._disconnect()
         self._tidy()
 
     @property
     def attributes(self) -> DeviceAttributes:
-        """What the device is. UserError where there is none."""
+        """The description of the device. Raises UserError if there is none."""
         while (found := self._connect().attributes()) is None:
             pass
         return found
@@ -85,16 +85,16 @@ class MeasureSession:
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Build and run jobs; each with its outcome, in the order in which they are done.
 
-        UserError where the device cannot be used at all. Whatever a single candidate does costs that candidate only.
+        Raises UserError if the device cannot be used at all. A failing candidate affects only itself.
         """
         return self.measure_all([jobs])
 
     def measure_all(self, batches: Iterable[Sequence[Job]], feed: Feed | None = None) -> Iterator[tuple[Job, Outcome]]:
         """As `measure`; each batch is asked for when the last one runs out, so that nobody waits for anybody.
 
-        It may depend on the outcomes that are known by then: on a GPU those of all but an eighth of the batch before,
-        on the CPU, where thinking would disturb what is measured, those of all of it. With a `feed`, a batch may be
-        empty, and the next one is asked for whenever the feed has more.
+        It may depend on the outcomes that are known by then: on a GPU, of all but an eighth of the batch before; on the
+        CPU, on which the search would disturb measurements, of the whole batch. With a `feed`, a batch may be empty,
+        and the next one is asked for whenever the feed has more.
         """
         self._connect()
         batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, feed)
@@ -111,7 +111,7 @@ class MeasureSession:
                 self._disconnect()
 
     def _connect(self) -> Client:
-        """The server, started anew where it has ended."""
+        """The server, restarted if it has ended."""
         if not self._tidy.alive:
             raise UserError("this session is closed", primitive="measure", fix="make another MeasureSession")
         if self._client is None or self._client.channel.closed:
@@ -127,7 +127,7 @@ class MeasureSession:
 
     def _make_folder(self) -> Path:
         if not self._folder_made or not self._folder.is_dir():  # somebody may tidy the temporary folder
-            self._folder.mkdir(0o700)  # an error where somebody else has made it
+            self._folder.mkdir(0o700)  # an error if somebody else has created it
             self._folder_made = True
         return self._folder
 

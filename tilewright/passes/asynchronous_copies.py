@@ -1,8 +1,8 @@
 """asynchronous_copies: fill rings in shared memory by the hardware's asynchronous copies.
 
-A store that only moves elements of global memory to a ring, or zeros where a condition does not hold (padding), becomes
-a `Copy`: its data bypass the registers, and the thread continues at once. A copy has the largest size that the hardware
-supports and that is provably aligned on both sides. Other stores, such as those of computed values, stay as they are,
+A store that only moves elements of global memory to a ring, or zeros if a condition does not hold (padding), becomes a
+`Copy`: its data bypass the registers, and the thread continues at once. A copy has the largest size that the hardware
+supports and that is provably aligned on both sides. Other stores, such as stores of computed values, stay as they are,
 and `register_prefetch` may run their loads ahead.
 """
 
@@ -42,7 +42,7 @@ from ..loops.walk import statements
 
 
 def asynchronous_copies(function: Function, target: Target, options: Options) -> Function:
-    """Make copies of the stores that fill rings of several stages, where a `Commit` follows them."""
+    """Convert the stores that fill rings of several stages to copies, if a `Commit` follows them."""
     return function.with_body(_host(function.body, target.hardware.copy_bytes))
 
 

@@ -22,7 +22,7 @@ _OPTIONAL = {
 """Optional passes, by our names, our earlier names and the legacy names: disabling one never changes results."""
 
 
-# The legacy configuration: what each key does to the options.
+# The legacy configuration: the effect of each key on the options.
 
 
 def _unrolling(options: Options, value: Any, key: str) -> Options:
@@ -42,7 +42,7 @@ def _unrolling(options: Options, value: Any, key: str) -> Options:
             )
     for name in ("auto_max_depth", "auto_max_extent"):
         if name in value:
-            warn_caller(f"{name} of {key} has no effect: auto_max_step alone says what is unrolled", UserWarning)
+            warn_caller(f"{name} of {key} has no effect: auto_max_step alone decides unrolling", UserWarning)
     given = {"auto_max_step": options.unroll_step, "explicit_unroll": options.explicit_unroll, **dict(value)}
     return replace(options, unroll_step=int(given["auto_max_step"]), explicit_unroll=bool(given["explicit_unroll"]))
 
@@ -90,7 +90,7 @@ def _only(accepted: Any) -> Callable[[Options, Any, str], Options]:
 
 
 _SETTLED = {
-    "tir.LoopPartition": "loops are partitioned wherever that leaves guards out of their bodies",
+    "tir.LoopPartition": "loops are partitioned whenever that removes guards from their bodies",
     "tir.InjectDoubleBuffer": "s[B].double_buffer() and s[B].pipeline(depth) say it of a stage",
     "tir.HoistIfThenElse": "the back end's compiler hoists conditions",
     "tir.RemoveNoOp": "loops without effect are left out",
@@ -100,7 +100,7 @@ _SETTLED = {
     "tir.disable_cse_tir": "common subexpressions are left to the back end's compiler",
     "tir.enable_equiv_terms_in_cse_tir": "common subexpressions are left to the back end's compiler",
     "tir.debug_keep_trivial_loop": "loops of one iteration are written as their bodies",
-    "tir.merge_static_smem": "buffers of shared memory share it where their lifetimes allow",
+    "tir.merge_static_smem": "buffers of shared memory share it if their lifetimes allow",
     "te.keep_schedule_record": "every schedule has its schedule_record and its primitive_record",
 }
 """Keys of the legacy API that change nothing here, and why."""
@@ -136,12 +136,12 @@ _entered: ContextVar[tuple[PassContext, ...]] = ContextVar("PassContext", defaul
 class PassContext:
     """Options of `lower` and `build` for the `with` statement around them, under the legacy names.
 
-    `config` may hold "tir.UnrollLoop" ({"auto_max_step": 16, "explicit_unroll": False}), "tir.add_lower_pass"
-    ([(phase, pass)]: 0 before storage is flattened, 1 after, 2 and 3 at the end of lowering),
-    "tir.disable_vectorize", "tir.instrument_bound_checkers" (every access is checked when it is made, and a call in
-    which one leaves its buffer raises), and "tilewright.explain" (print each pass that changes something).
-    `disabled_pass` leaves out optional passes, which never change results. `opt_level` is accepted: there is one level.
-    Keys of the legacy API that change nothing here draw a warning. Raises UserError for what is unknown, by its name.
+    `config` may hold "tir.UnrollLoop" ({"auto_max_step": 16, "explicit_unroll": False}), "tir.add_lower_pass" ([(phase,
+    pass)]: 0 before storage is flattened, 1 after, 2 and 3 at the end of lowering), "tir.disable_vectorize",
+    "tir.instrument_bound_checkers" (every access is checked when it is made, and a call in which one leaves its buffer
+    raises), and "tilewright.explain" (print each pass that changes something). `disabled_pass` leaves out optional
+    passes, which never change results. `opt_level` is accepted: there is one level. Keys of the legacy API that change
+    nothing here draw a warning. Raises UserError, with the name, for unknown options.
     """
 
     def __init__(

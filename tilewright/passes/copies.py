@@ -1,8 +1,8 @@
 """Specialises the expressions of a loop body for constant values of its variables.
 
-An index that is linear in the variables keeps its other terms; only its constant is new, and the rest of it is
-split off once. Whatever else depends on them (a condition, a quotient) is substituted and simplified again.
-Results are memoised by the values that an expression depends on, since copies of a body share many of them.
+An index that is linear in the variables keeps its other terms; only its constant is new, and the rest of it is split
+off once. Other expressions that depend on them (a condition, a quotient) are substituted and simplified again. Results
+are memoised by the values that an expression depends on, since copies of a body share many of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Copies:
         return found
 
     def expr(self, e: Expr, values: dict[Var, int], facts: Facts) -> Expr:
-        """`e` for the values, simplified where they make a difference."""
+        """`e` with the values substituted, simplified if they occur."""
         used = self.variables(e)
         if not used:
             return e
@@ -89,7 +89,7 @@ class Copies:
         return type(e)(condition, self.expr(e.true_value, values, facts), self.expr(e.false_value, values, facts))
 
     def _split(self, e: Expr, used: tuple[Var, ...]) -> tuple[Affine, tuple[tuple[Var, int], ...]] | None:
-        """The part of an index without the chosen variables, and their coefficients; None where it is not linear."""
+        """The part of an index without the chosen variables, and their coefficients; None if it is not linear."""
         if e in self.splits:
             return self.splits[e]
         form = Affine.of(e)

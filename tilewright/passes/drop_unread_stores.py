@@ -1,13 +1,13 @@
 """drop_unread_stores: dead-store elimination for the shared and local memory of kernels.
 
-Where a split does not divide its axis, `partition_loops` leaves iterations for which the guard of a reader never holds,
+If a split does not divide its axis, `partition_loops` leaves iterations for which the guard of a reader never holds,
 while the fill in front of it stays; and a value that simplifies may stop being read. Such a fill costs its loads, and
 looks like a race between threads that execute it at different times.
 
-Going backwards, a store is dropped where its buffer is not *live*: read further on, or in a later iteration of a loop
-around it, before its contents are given up (`loops/liveness.py`): an iteration may read from an earlier one everything
-that its statements expose. In a sequence, a fill is also dropped where the same elements are filled again before
-anything reads them.
+Going backwards, a store is dropped if its buffer is not *live*: read later, or in a later iteration of a loop around
+it, before its contents are given up (`loops/liveness.py`): an iteration may read from an earlier one everything that
+its statements expose. In a sequence, a fill is also dropped if the same elements are filled again before anything reads
+them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _host(stmt: Stmt) -> Stmt:
     touched = uses.written(stmt.body) | uses.read(stmt.body)
     viewed = frozenset(buffer.memory for buffer in touched if buffer.alias_of is not None)
     before, (body, _) = stmt.body, _Sweep(viewed).back(stmt.body, NO_SOURCES)
-    while body is not before:  # what only a dropped store read need not be stored either
+    while body is not before:  # values that only a dropped store read need not be stored either
         before, (body, _) = body, _Sweep(viewed).back(body, NO_SOURCES)
     return stmt if body is stmt.body else stmt.with_body(_without_unused(body))
 
@@ -74,7 +74,8 @@ class _Sweep:
         return is_own(buffer) and buffer not in self.viewed
 
     def back(self, stmt: Stmt, live: Sources) -> tuple[Stmt, Sources]:
-        """Return `stmt` without its unread stores, and what is live before it; `live` is what is live after it."""
+        """Return `stmt` without its unread stores, and the buffers live before it; `live` are the buffers live after
+        it."""
         if _is_unit(stmt):
             stored = uses.written(stmt)
             if not stored & live and all(map(self.is_own, stored)) and not _acts(stmt):
@@ -92,7 +93,7 @@ class _Sweep:
             return (stmt if body is stmt.body else While(stmt.condition, body)), after | before
         before = heads(stmt) if isinstance(stmt, If) and stmt.orelse is not None else live | heads(stmt)
 
-        # Threads that take the other part of a branch may read what those of the first part store to shared memory.
+        # Threads in the other part of a branch may read shared memory that threads in the first part store.
         other = self.liveness.exposed(stmt.orelse) if isinstance(stmt, If) and stmt.orelse is not None else NO_SOURCES
         shared = frozenset(buffer for buffer in other if buffer.scope is MemoryScope.SHARED)
 
@@ -169,7 +170,7 @@ def _tidy(stmt: Stmt) -> Stmt:
 
 
 def _without_values(stmt: Stmt) -> Stmt | None:
-    """The statement with 0 for every value stored; None where it does anything but store."""
+    """The statement with 0 for every value stored; None if it does anything but store."""
     if isinstance(stmt, Store):
         return Store(stmt.buffer, stmt.indices, _NO_VALUE)
     if not isinstance(stmt, (For, If, Seq)):

@@ -1,8 +1,8 @@
 """expand_virtual_threads: replicates the innermost statements that depend on a virtual thread.
 
-What does not depend on the vthread stays as it is and is shared by the copies: loops, loads into shared
-memory, guards. Storage that is written differently by each vthread grows by their number. Nested vthreads
-expand from the inside out. (The scheme, and the threshold below, are those of the legacy compiler.)
+Statements that do not depend on the vthread stay as they are and are shared by the copies: loops, loads into shared
+memory, guards. Storage that is written differently by each vthread grows by their number. Nested vthreads expand from
+the inside out. (The scheme, and the threshold below, come from the legacy compiler.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_COPIES = 16  # from here on the copies are a loop
 
 
 def expand_virtual_threads(function: Function, target: Target, options: Options) -> Function:
-    """Expand every loop bound to a vthread; raises UserError where its extent is not constant."""
+    """Expand every loop bound to a vthread; raise UserError if its extent is not constant."""
     return function.with_body(_visit(function.body))
 
 
@@ -90,7 +90,7 @@ class _Expansion:
         return buffer.changed(shape=shape)
 
     def statement(self, stmt: Stmt) -> Stmt:
-        """`stmt` for all vthreads: shared where nothing depends on the vthread, else expanded further in."""
+        """`stmt` for all vthreads: shared if nothing depends on the vthread, else expanded further in."""
         if not self._depends(stmt):
             return stmt
         if isinstance(stmt, Seq):
@@ -140,7 +140,7 @@ class _Expansion:
 
 
 def _writes(stmt: Stmt, conditions: tuple[Expr, ...]) -> list[tuple[Sources, tuple[Expr, ...]]]:
-    """The buffers that each statement writes itself, by a store or a call, and what decides the values.
+    """The buffers that each statement writes itself, by a store or a call, and the expressions that decide the values.
 
     These are its own expressions, and the conditions and loop bounds that it stands under.
     """

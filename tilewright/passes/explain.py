@@ -1,4 +1,4 @@
-"""What each pass did to a program, as text: its time, and the lines that it changed."""
+"""The effect of each pass on a program, as text: its time, and the lines that it changed."""
 
 from __future__ import annotations
 

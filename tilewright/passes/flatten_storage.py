@@ -54,7 +54,7 @@ def flatten_storage(function: Function, target: Target, options: Options) -> Fun
 
 
 _OWN_SIZE = 64
-"""Bytes up to which a buffer is aligned to its own size; what an instruction demands beyond that stays."""
+"""Bytes up to which a buffer is aligned to its own size; larger alignments demanded by instructions stay."""
 
 
 def _is_flat(buffer: Buffer) -> bool:

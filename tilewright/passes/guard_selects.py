@@ -1,7 +1,7 @@
 """guard_selects: a Select whose branch might read outside its buffer evaluates only the branch that is taken.
 
-`Select` evaluates both branches, yet the oldest scripts use it for padding, where one branch reads out of bounds. Such
-a Select becomes an IfThenElse. A Select whose reads are safe stays, since it costs no branch and runs on vectors.
+`Select` evaluates both branches, yet the oldest scripts use it for padding, with one branch that reads out of bounds.
+Such a Select becomes an IfThenElse. A Select whose reads are safe stays, since it costs no branch and runs on vectors.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def _expr(root: Expr, facts: Facts) -> Expr:
 
 
 def _safe(e: Select, facts: Facts, clean: dict[Any, bool]) -> bool:
-    """Return whether evaluating both branches is safe: they read only what the condition reads, or in bounds.
+    """Return whether evaluating both branches is safe: they read only elements that the condition reads, or in bounds.
 
-    `clean` holds which expressions are known to have nothing harmful below them, and gains what is found.
+    `clean` caches the expressions without harmful reads below them.
     """
     if _clean(e.true_value, facts, clean) and _clean(e.false_value, facts, clean):
         return True

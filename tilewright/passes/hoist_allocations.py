@@ -16,7 +16,7 @@ def hoist_allocations(function: Function, target: Target, options: Options) -> F
     """Move every allocation of constant size to the outermost thread or parallel loop around it.
 
     Code generators then find all storage of a kernel in one place, in the order of first use. Copies of one allocation
-    (from an unrolled loop) become one. Where an allocation of a kernel stood, a lifetime starts.
+    (from an unrolled loop) become one. A lifetime starts at the former place of a kernel's allocation.
     """
     found: dict[Buffer, None] = {}
     body = _strip(function.body, found)

@@ -3,8 +3,8 @@
 Integer division is the most expensive index arithmetic on a GPU, and fused axes leave several copies of the same
 division in indices and guards. Each division by a constant is bound to a name at the head of the innermost loop (or the
 kernel) whose variable it depends on. That place may be outside of guards, since such a division cannot fault. Divisions
-of what is read from memory stay where they are: behind guards that keep the read inside its buffer, and behind stores
-and barriers that it must see.
+of values read from memory stay in place: behind guards that keep the read inside its buffer, and behind stores and
+barriers that it must see.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _scope(body: Stmt, own: set[Var], known: set[Var], without: set[Any]) -> Stm
         often = [e for e in often if e in kept]
     names: dict[Expr, Var] = {}
     bound: list[tuple[Var, Expr]] = []
-    for e in often:  # inner ones come first: what holds them is then made of their names
+    for e in often:  # inner ones come first: outer ones are then built from their names
         value = e.map_children(lambda child: substitute(child, names))
         names[e] = Var(_name(e), e.dtype)
         bound.append((names[e], value))
@@ -73,7 +73,7 @@ def _inside(stmt: Stmt, known: set[Var], without: set[Any]) -> Stmt:
 
 
 def _count(node: Any, counts: Counter[Expr], without: set[Any], visits: dict[Any, int]) -> bool:
-    """Count the occurrences of divisions, inner ones before those that hold them; a repeated one's parts once.
+    """Count the occurrences of divisions, inner ones before outer ones; the parts of a repeated one count once.
 
     Returns whether `e` contains a division; `without` collects the nodes that contain none. Nodes are shared, and
     nested choices make 2 ** depth occurrences, so a node is not visited more than `MOST_VISITS` times.

@@ -45,9 +45,9 @@ from ..loops.nodes import (
 
 
 def instrument_bound_checkers(function: Function, target: Target, options: Options) -> Function:
-    """Check every index of every access where the options ask for that; vector loops become serial ones.
+    """Check every index of every access if the options ask for that; vector loops become serial ones.
 
-    What `report_access` calls say is kept with the function. `lower_bound_reports` gives them their memory.
+    The texts of `report_access` calls are kept with the function. `lower_bound_reports` gives them their memory.
     """
     instrumenter = _Instrumenter(() if function.checks is None else function.checks.indices)
     body = instrumenter.statement(function.body)
@@ -61,7 +61,7 @@ NOWHERE: Mapping[n.Var, tuple[Expr, Expr]] = {}
 
 
 class _Check(NamedTuple):
-    """An index that must be inside its buffer where `under` holds."""
+    """An index that must be inside its buffer if `under` holds."""
 
     under: Expr
     inside: Expr
@@ -96,13 +96,14 @@ class _Instrumenter:
         return made
 
     def _around(self, stmt: Stmt, stage: str, *parts: Expr) -> Stmt:
-        """`stmt` where all reads of its expressions stay inside; the first that does not is reported."""
+        """`stmt` under the condition that all reads of its expressions stay inside; the first that does not is
+        reported."""
         for check in reversed(self._reads(parts, stage)):
             stmt = If(check.holds, stmt, check.report)
         return stmt
 
     def _repeated(self, stmt: While) -> Stmt:
-        """A loop whose condition reads memory ends where a read leaves its buffer, which is then reported."""
+        """A loop whose condition reads memory ends when a read leaves its buffer, which is then reported."""
         checks = self._reads((stmt.condition,), _stage(stmt))
         if not checks:
             return stmt
@@ -124,7 +125,8 @@ class _Instrumenter:
         return made
 
     def _instruction(self, stmt: Tensorized) -> Stmt:
-        """A matrix instruction where the corners of its tiles are inside; what one lane computes of it stays as it is.
+        """A matrix instruction under the condition that the corners of its tiles are inside; its per-lane body stays as
+        it is.
 
         The lanes of a warp agree on tiles, and so on whether the instruction runs.
         """
@@ -142,7 +144,8 @@ class _Instrumenter:
         return made
 
     def _exchange(self, stmt: Store, value: AllReduce, own: list[_Check], stage: str) -> Stmt:
-        """A store of what threads exchange: all of them take part, with the identity where a read leaves its buffer."""
+        """A store of values that threads exchange: all threads take part, with the identity if a read leaves its
+        buffer."""
         checks = self._reads(value.source, stage)
         reports = [If(logical_not(check.holds), check.report, None) for check in (*checks, *own)]
         source = value.source
@@ -153,7 +156,7 @@ class _Instrumenter:
         return seq(*reports, Store(stmt.buffer, stmt.indices, exchanged))
 
     def _reads(self, parts: tuple[Expr, ...], stage: str) -> list[_Check]:
-        """The checks of all reads in some expressions, each after those of what it depends on itself."""
+        """The checks of all reads in some expressions, each after the checks of its own operands."""
         checks: list[_Check] = []
         done: set[tuple[Expr, Expr]] = set()
         for part in parts:

@@ -3,14 +3,14 @@
     Allocate(C.local[64], Allocate(packed[1048576], body))   ->
     Allocate(packed[1048576], Launch(main_kernel, Allocate(C.local[64], body)))
 
-Large storage at the head of the function stays outside of the launch: the runtime then keeps it from call to
-call, where the kernel would have to get it from the system, page by page, each time.
+Large storage at the head of the function stays outside of the launch: the runtime then keeps it from call to call,
+while the kernel would have to get it from the system, page by page, each time.
 
 A long row of loops becomes several launches, since the time of LLVM's passes grows with the square of the number of
 loops of a function.
 
-Host code calls packed functions. What stands around such a call is host code too, and what stands beside it becomes
-launches of its own:
+Host code calls packed functions. Statements around such a call are host code too; statements beside it become separate
+launches:
 
     For(i, Seq(Evaluate(call_packed), body))   ->   For(i, Seq(Evaluate(call_packed), Launch(main_kernel, body)))
 """
@@ -48,7 +48,7 @@ from ..loops.walk import statements
 
 
 def launch_on_host(function: Function, target: Target, options: Options) -> Function:
-    """Wrap the body in a `Launch`; raises UserError where a loop is bound to a hardware thread."""
+    """Wrap the body in a `Launch`; raise UserError if a loop is bound to a hardware thread."""
     _refuse_threads(function, target)
     stack = target.hardware.memory(MemoryScope.LOCAL).capacity
     body = function.body
@@ -79,7 +79,7 @@ MOST_LOOPS_OF_A_LAUNCH = 128
 
 
 def _runs_of_loops(body: Stmt) -> list[Stmt]:
-    """The statement as parts with at most so many loops beside each other."""
+    """The statement as parts with a limited number of loops beside each other."""
     runs: list[list[Stmt]] = [[]]
     loops = 0
     for stmt in body.stmts if isinstance(body, Seq) else (body,):
@@ -105,14 +105,14 @@ def _calls_packed(stmt: Stmt) -> bool:
 
 
 class _Parts:
-    """Parts a function into what host code does, and launches."""
+    """Splits a function into host code and launches."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = 0
 
     def host(self, stmt: Stmt) -> Stmt:
-        """A statement that calls packed functions, with what does not in launches."""
+        """A statement that calls packed functions; its other parts become launches."""
         if isinstance(stmt, Evaluate) and is_packed(stmt.value):
             return stmt
         if not _calls_packed(stmt):

@@ -1,4 +1,4 @@
-"""lower_divisions: strength reduction of floor division and modulo to truncating ones where nothing is negative.
+"""lower_divisions: strength reduction of floor division and modulo to truncating ones if nothing is negative.
 
 The same walk gives shifts a value for every amount (lower_shifts).
 """
@@ -43,7 +43,7 @@ def _visit(stmt: Stmt, facts: Facts, memos: Memos) -> Stmt:
 
 
 def lower_expression(root: Expr, facts: Facts, memo: dict[Any, Any] | None = None) -> Expr:
-    """One expression with truncating divisions; `memo` holds what is done of others under the same facts."""
+    """One expression with truncating divisions; `memo` caches results under the same facts."""
     memo = {} if memo is None else memo
 
     def visit(e: Any) -> Any:

@@ -11,11 +11,11 @@ from ..expr.op_registry import has_rules, lowered
 from ..loops.nodes import Function
 
 _MOST = 32
-"""Rules that are applied to what other rules returned, one after the other."""
+"""Rules that are applied to the results of other rules, one after the other."""
 
 
 def lower_intrinsics(function: Function, target: Target, options: Options) -> Function:
-    """Every call for which the target has a rule becomes what the rule returns; the rest stays as it is."""
+    """Replace every call for which the target has a rule by the result of the rule; the rest stays as it is."""
     if not has_rules():
         return function
     memo: dict[Any, Any] = {}

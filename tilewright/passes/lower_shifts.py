@@ -1,7 +1,7 @@
 """lower_shifts: shifts that are defined for every amount, as languages and hardware differ beyond the bits of the type.
 
-As in NumPy, an amount that is negative or not below the number of bits shifts every bit out: what is left is 0, or -1
-where a negative integer is shifted to the right.
+As in NumPy, an amount that is negative or not below the number of bits shifts every bit out: the result is 0, or -1 if
+a negative integer is shifted to the right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def is_shift(e: Expr) -> bool:
 
 
 def total_shift(e: Call, facts: Facts) -> Expr:
-    """`e`, a shift, where its amount stays within the word; else a choice that gives it a value for any amount."""
+    """The shift `e` itself if its amount stays within the word, else a choice that is defined for any amount."""
     value, amount = e.args
     bits = e.dtype.bits
     if _stays_within(amount, bits, facts):

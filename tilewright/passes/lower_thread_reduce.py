@@ -1,6 +1,6 @@
 """lower_thread_reduce: cross-thread reduction by warp shuffles, or by a tree in shared memory.
 
-Threads of one group (those that `AllReduce.threads` count) combine their values, and all of them get the result:
+Threads of one group (counted by `AllReduce.threads`) combine their values, and all of them get the result:
 
 - Groups of at most a warp, of a power of two neighbours, exchange registers: log2(n) shuffles down, and one that hands
   the first lane's result to all.
@@ -60,7 +60,7 @@ def _host(stmt: Stmt, warp: int) -> Stmt:
 
 
 def _hoisted(body: Stmt) -> Stmt:
-    """Move the arrays of exchanges to the head of their kernel, where all shared memory is allocated."""
+    """Move the arrays of exchanges to the head of their kernel, the place of all shared allocations."""
     head: list[Buffer] = []
     while isinstance(body, Allocate):
         head.append(body.buffer)
@@ -94,7 +94,7 @@ def _kernel(stmt: Stmt, launch: Launch, warp: int) -> Stmt:
 
 
 def _collective(stmt: Stmt) -> Any:
-    """What neighbouring stores of one exchange have in common; None for any other statement."""
+    """The common key of neighbouring stores of one exchange; None for any other statement."""
     value = stmt.value if isinstance(stmt, Store) else None
     return (value.combiner, value.source, value.threads) if isinstance(value, AllReduce) else None
 
@@ -111,7 +111,7 @@ class _Group:
 
     @property
     def slot(self) -> Expr:
-        """The place of this thread where groups lie one after the other."""
+        """The position of this thread if groups are stored one after the other."""
         return add(multiply(self.number, self.size), self.rank)
 
 
@@ -174,7 +174,7 @@ def _exchange(stores: list[Store], launch: Launch, warp: int) -> Stmt:
 
 
 class _Values:
-    """The values of an exchange, each in a register: those that are stored to, and temporary ones for the rest."""
+    """The values of an exchange, each in a register: its own for stored values, and a temporary one for each other."""
 
     def __init__(self, reduction: AllReduce, stores: list[Store]) -> None:
         self.reduction = reduction

@@ -25,7 +25,7 @@ from .vectorize_loops import on_vectors
 
 
 def mask_guarded_loops(function: Function, target: Target, options: Options) -> Function:
-    """Run short serial loops on vectors where a guard or branch in them depends on their variable.
+    """Run short serial loops on vectors if a guard or branch in them depends on their variable.
 
     Only if no iteration needs the result of another, and memory is accessed in order: LLVM gets all other loops.
     """

@@ -5,8 +5,8 @@
     Allocate(given[1], Seq(given[0] = A[i] + 1,
                            Let(x, given[0], Let(y, call_packed("f", x), B[i] = y * 2 + C[i]))))
 
-Host code reads single elements and computes with integers; what an argument computes otherwise is stored first, by
-compiled code. A choice of which one side calls becomes an `If`, so that only the side that is chosen calls.
+Host code reads single elements and computes with integers; compiled code first stores the other parts of an argument. A
+choice of which one side calls becomes an `If`, so that only the side that is chosen calls.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _named(stmt: Stmt) -> Stmt:
 
 
 def _without(e: Expr, go_on: Callable[[Expr], Stmt]) -> Stmt:
-    """What `go_on` makes of `e` without its calls, whose values have names by then."""
+    """The result of `go_on` for `e` after its calls have been replaced by names."""
     if not _calls(e):
         return go_on(e)
     if isinstance(e, Call) and is_packed(e):
@@ -83,7 +83,7 @@ def _each(parts: tuple[Any, ...], go_on: Callable[[tuple[Any, ...]], Stmt], done
 
 
 def _given(call: Call, go_on: Callable[[Expr], Stmt]) -> Stmt:
-    """What `go_on` makes of a call whose arguments host code knows."""
+    """The result of `go_on` for a call with arguments that host code knows."""
 
     def known(done: tuple[Expr, ...]) -> Stmt:
         if len(done) == len(call.args):
@@ -100,7 +100,7 @@ def _decided(condition: Expr, then: Stmt, orelse: Stmt | None) -> Stmt:
 
 
 def _known(e: Expr, go_on: Callable[[Expr], Stmt]) -> Stmt:
-    """What `go_on` makes of a value that host code knows: `e`, or the name of what compiled code has stored."""
+    """The result of `go_on` for a value that host code knows: `e`, or the name of a value stored by compiled code."""
     if _is_known(e):
         return go_on(e)
     value = Var("given", e.dtype)
@@ -112,7 +112,7 @@ def _known(e: Expr, go_on: Callable[[Expr], Stmt]) -> Stmt:
 
 
 def _is_known(e: Expr) -> bool:
-    """Whether host code evaluates `e` as compiled code does: integers, and what it passes on as it stands."""
+    """Whether host code evaluates `e` as compiled code does: integers, and values that it only passes on."""
     if isinstance(e, (StringImm, AddressOf, Var)) or (isinstance(e, Call) and e.name == ARRAY) or not e.children():
         return True
     return all(at.dtype.is_int or at.dtype.is_bool for at in post_order(e) if isinstance(at, Expr)) and not any(

@@ -1,7 +1,7 @@
 """Passes as objects under the legacy API's names: `tir.transform.UnrollLoop()(module)`.
 
-Each name runs the pass of ours that does its work. Passes take and return programs; `build` runs those that it needs
-by itself, so that scripts apply one of these to look at what it does, or inside a pass of their own.
+Each name runs the pass of ours that does its work. Passes take and return programs; `build` runs the passes that it
+needs by itself, so that scripts apply one of these to look at its effect, or inside a pass of their own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OnProgram = Callable[[Program], Program]
 
 
 class PassInfo(NamedTuple):
-    """What a pass says of itself."""
+    """The description of a pass."""
 
     name: str
     opt_level: int = 0
@@ -72,7 +72,7 @@ class NamedPass:
             raise UserError(
                 f"{mod!r} is not a program",
                 primitive=self.info.name,
-                fix="give what tw.lower or tvm.IRModule returns, or one function of it",
+                fix="give the result of tw.lower or tvm.IRModule, or one function of it",
             )
         return self._run(mod)
 
@@ -81,7 +81,7 @@ class NamedPass:
 
 
 def target_of(function: Function) -> Target:
-    """What a function is for: its attribute "target", the current target, or else what its loops look like."""
+    """The target of a function: its attribute "target", the current target, or else a guess from its loops."""
     named = getattr(function, "attrs", {}).get("target") or Target.current()
     if named is not None:
         return Target.parse(named)
@@ -129,7 +129,7 @@ def _split(function: Function) -> Function:
 
 
 def _without_effects(function: Function) -> Function:
-    """Dead-code elimination: values that are computed for nothing, and what is left empty without them."""
+    """Dead-code elimination: remove unused values, and statements that become empty."""
 
     def visit(stmt: Stmt) -> Stmt:
         done = map_statements(stmt, visit)
@@ -155,7 +155,7 @@ def _synchronised(function: Function) -> Function:
 
 
 class Counterpart(NamedTuple):
-    """What does the work of a pass of the legacy API: its parameters there, and ours."""
+    """The counterpart of a pass of the legacy API: its parameters there, and ours."""
 
     does: str
     """The names of our passes."""
@@ -170,7 +170,7 @@ def _row(*steps: Pass, accepts: str = "") -> Counterpart:
 
 COUNTERPARTS: dict[str, Counterpart] = {
     "Simplify": _row(simplify_program),
-    "RemoveNoOp": Counterpart("simplify_program, and what computes nothing is left out", _without_effects),
+    "RemoveNoOp": Counterpart("simplify_program, and unused computations are removed", _without_effects),
     "StorageFlatten": _row(flatten_storage, accepts="cache_line_size create_bound_attribute"),
     "FlattenBuffer": _row(flatten_storage),
     "RewriteUnsafeSelect": _row(guard_selects),
@@ -194,7 +194,7 @@ COUNTERPARTS: dict[str, Counterpart] = {
     "SkipAssert": Counterpart("(an assertion becomes its body)", without_assertions),
     "ConvertForLoopsToSerial": Counterpart("(a loop of kind parallel becomes a serial one)", _serial),
 }
-"""The passes of the legacy API that have a counterpart, and what does their work here."""
+"""The passes of the legacy API that have a counterpart, and their counterparts here."""
 
 
 def maker_of(name: str) -> Callable[..., NamedPass]:
@@ -219,7 +219,7 @@ def maker_of(name: str) -> Callable[..., NamedPass]:
 
 
 def _unvectorized(function: Function) -> Function:
-    """What `VectorizeLoop(False)` does: vector loops become serial ones."""
+    """The pass `VectorizeLoop(False)`: vector loops become serial ones."""
 
     def visit(stmt: Stmt) -> Stmt:
         done = map_statements(stmt, visit)
@@ -256,7 +256,7 @@ def _verifying(name: str, holds: Callable[[Function], bool], complaint: str, fix
 
 
 def verifying_memory() -> NamedPass:
-    """The pass that raises where host code reads or writes the memory of a GPU."""
+    """The pass that raises if host code reads or writes the memory of a GPU."""
     return _verifying(
         "VerifyMemory",
         verify_memory,
@@ -266,7 +266,7 @@ def verifying_memory() -> NamedPass:
 
 
 def verifying_gpu_code(constraints: Any = None) -> NamedPass:
-    """The pass that raises where a kernel exceeds limits: see `tir.analysis.verify_gpu_code`."""
+    """The pass that raises if a kernel exceeds limits: see `tir.analysis.verify_gpu_code`."""
     if constraints is not None and not isinstance(constraints, Mapping):
         raise UserError(
             f"constraints are {constraints!r}", primitive="VerifyGPUCode", fix='give a dict: {"max_thread_x": 256}'
@@ -280,7 +280,7 @@ def verifying_gpu_code(constraints: Any = None) -> NamedPass:
 
 
 def verifying_ssa() -> NamedPass:
-    """The pass that raises where a variable is defined twice, or not at all."""
+    """The pass that raises if a variable is defined twice, or not at all."""
     return _verifying("VerifySSA", verify_ssa, "a variable is not defined just once", "give each loop its own variable")
 
 

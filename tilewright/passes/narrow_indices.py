@@ -41,7 +41,7 @@ _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 
 
 def narrow_indices(function: Function, target: Target, options: Options) -> Function:
-    """Compute in 32 bits what provably fits them; functions without 64-bit loops stay as they are."""
+    """Compute indices in 32 bits if they provably fit; functions without 64-bit loops stay as they are."""
     if not _counts_wide(function.body):
         return function
     return function.with_body(_visit(function.body, EMPTY))

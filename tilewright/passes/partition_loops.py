@@ -1,7 +1,7 @@
 """partition_loops: loop partitioning. The iterations in which a guard always holds run without it.
 
-A split that does not divide its axis guards every iteration, though only the last ones can fail. A serial loop
-in a kernel is cut where its guards begin to matter: before, they are dropped; after, they stay.
+A split that does not divide its axis guards every iteration, though only the last ones can fail. A serial loop in a
+kernel is cut at the iteration from which its guards matter: before, they are dropped; after, they stay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The passes of each target, in order: up to the program that users read, then to what is compiled."""
+"""The passes of each target, in order: up to the program that users read, then to the compiled one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ READABLE: tuple[Pass, ...] = (
     widen_indices,
     # Before all others, so that later passes see one index per access.
     flatten_storage,
-    # Before vectorisation, since vectors cannot evaluate what only some lanes may evaluate.
+    # Before vectorisation, since vectors cannot evaluate expressions that only some lanes may evaluate.
     guard_selects,
     # Before unrolling, which would otherwise copy the loop for each lane.
     vectorize_loops,
@@ -77,7 +77,7 @@ ON_GRIDS: tuple[Pass, ...] = (
     lower_intrinsics,
     # Needs launches, since groups are counted within a block; before barriers, which its trees need.
     lower_thread_reduce,
-    # Before barriers, which the two parts of a loop then each get where they need them.
+    # Before barriers, which are then placed in each of the two parts as needed.
     partition_loops,
     # After loops are cut, which leaves fills without readers; before registers and barriers are added for fills.
     drop_unread_stores,
@@ -149,7 +149,7 @@ OPTIONAL: frozenset[Pass] = frozenset(
 """Optional passes: disabling one never changes results."""
 
 ON_REQUEST: frozenset[Pass] = frozenset((instrument_bound_checkers,))
-"""Passes that run only where the options ask for them."""
+"""Passes that run only if the options ask for them."""
 
 ESTABLISHES: dict[Pass, Form] = {
     flatten_storage: Form.FLAT,
@@ -161,7 +161,7 @@ ESTABLISHES: dict[Pass, Form] = {
     launch_on_host: Form.FINISHED,
     mask_guarded_loops: Form.MASKED,
 }
-"""What holds of every program from a pass on; `verify` checks it after each."""
+"""The form of every program from a pass on; `verify` checks it after each."""
 
 
 def pipeline_for(target: Target) -> tuple[Pass, ...]:

@@ -1,6 +1,6 @@
-"""pipeline_loops: software pipelining. A loop computes the data of later iterations while it uses those of this one.
+"""pipeline_loops: software pipelining. A loop computes the data of later iterations while it uses the data of this one.
 
-A buffer that the schedule gives several stages becomes a ring of so many copies. The loop around its writer runs the
+A buffer that the schedule gives several stages becomes a ring of that many copies. The loop around its writer runs the
 writer ahead by all but one of them, each iteration into the copy that was read last:
 
     for i in range(n):        for i in range(d - 1): T[i] = load(i)
@@ -14,10 +14,10 @@ last part. Perfectly nested loops become one first, so that the ring does not ru
 
 A ring is not a dimension of its buffer: its copies lie behind each other, and an access gets one more term, the place
 of its copy. Only here is it known which loops are pipelined. A leading dimension from the start would have to be
-taken away again where a loop runs once or reads what it writes, and would stand in every program that `lower` prints.
+removed again if a loop runs once or reads its own writes, and would appear in every program that `lower` prints.
 `loops/overlap.py` proves copies apart by the remainders in their indices, and so does for rings that users write.
 
-Where the target copies to shared memory asynchronously, the loop stays whole, with guards: its fills are a few
+If the target copies to shared memory asynchronously, the loop stays whole, with guards: its fills are a few
 instructions, and its users often thousands. A `Commit` follows the writers of each iteration, even of the last ones,
 which have none, so that in every iteration the data in use were issued the same number of groups ago.
 """
@@ -132,11 +132,11 @@ class _Plan:
         return moved
 
     def group(self) -> Stmt:
-        """What follows the writers of an iteration."""
+        """The statements after the writers of an iteration."""
         return Commit() if self.asynchronous else NOTHING
 
     def where(self, condition: Expr, stmt: Stmt) -> Stmt:
-        """The statement where the condition holds."""
+        """The statement under the condition."""
         if isinstance(condition, IntImm):
             return stmt if condition.value else NOTHING
         # Behind `likely`, the loop would be cut in two, and a copy of the users would stand in the second part.
@@ -172,7 +172,7 @@ class _Plan:
         start: list[Stmt] = []
         fills: list[Stmt] = []
         end = add(loop.min, loop.extent)
-        for depth in sorted({self.depth(writer) for writer in self.writers}):  # what is needed first is loaded first
+        for depth in sorted({self.depth(writer) for writer in self.writers}):  # data needed first is loaded first
             writers = [writer for writer in self.writers if self.depth(writer) == depth]
             for by in range(depth - 1):
                 first = add(loop.min, by)
@@ -192,9 +192,9 @@ class _Plan:
 
 
 def _plan(loop: For, made: set[Buffer], asynchronous: bool) -> _Plan | None:
-    """How to pipeline a loop, where buffers of several stages are allocated at the head of its body; else None.
+    """How to pipeline a loop if buffers of several stages are allocated at the head of its body; else None.
 
-    Those that are `made` are rings already, of a loop further in.
+    The buffers in `made` are rings already, of a loop further in.
     """
     most = loop.extent.value if isinstance(loop.extent, IntImm) else None
     if most is not None and most < 2:
@@ -220,7 +220,7 @@ def _plan(loop: For, made: set[Buffer], asynchronous: bool) -> _Plan | None:
 
 
 def _may_run_ahead(writers: tuple[Stmt, ...], others: list[Stmt], staged: Mapping[Buffer, int]) -> bool:
-    """Whether no writer depends on what stays behind, and none needs another's result before it exists."""
+    """Whether no writer depends on the remaining statements, and none needs another's result before it exists."""
     behind = seq(*others)
     for writer in writers:
         depths = {staged[buffer] for buffer in (uses.written(writer) | uses.read(writer)) & staged.keys()}
@@ -230,7 +230,7 @@ def _may_run_ahead(writers: tuple[Stmt, ...], others: list[Stmt], staged: Mappin
 
 
 def _copies(buffer: Buffer, stages: int) -> Buffer:
-    """The buffer with room for so many copies of it."""
+    """The buffer with room for the given number of copies."""
     shape = (multiply(buffer.shape[0], stages),) if stages > 1 else buffer.shape
     return buffer.changed(shape=shape, stages=stages)
 

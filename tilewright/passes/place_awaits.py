@@ -4,10 +4,10 @@ Copies arrive in groups, in the order in which a thread committed them, and an `
 leaves under way. That number follows from dependences: for each access, and each copy that may have gone to the same
 elements, at least how many groups were committed since the copy's own. A copy of an earlier iteration of a loop lies as
 many groups back as the iterations since have committed, so dependences that a loop carries are looked at distance by
-distance, and those on copies before a loop iteration by iteration, as far as the deepest ring goes.
+distance, and dependences on copies before a loop iteration by iteration, as far as the deepest ring goes.
 
-An `Await` stands in front of the fills that precede the access: the barrier that lets other threads see what arrived
-is then the one that the fills need, since they overwrite what was read an iteration ago.
+An `Await` stands in front of the fills that precede the access: the barrier that makes arrived data visible is then the
+barrier that the fills need anyway, since they overwrite data read an iteration ago.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SHARED = frozenset({MemoryScope.SHARED})
 
 
 def place_awaits(function: Function, target: Target, options: Options) -> Function:
-    """Insert an `Await` before each access to what may be under way. Kernels without copies lose their commits."""
+    """Insert an `Await` before each access to data that may be in flight. Kernels without copies lose their commits."""
     return function.with_body(_kernels(function.body))
 
 
@@ -72,7 +72,7 @@ def _kernels(stmt: Stmt) -> Stmt:
 class _Issued:
     """A copy under way, and at least how many groups were committed since its own; -1 before that is committed.
 
-    Where it was issued before `loop`, or (`carried`) in an earlier iteration of it, that is the number for the first
+    If it was issued before `loop`, or (`carried`) in an earlier iteration of it, that is the number for the first
     iteration, or for the next one, and grows by `groups` with each.
     """
 
@@ -83,7 +83,7 @@ class _Issued:
     carried: bool = False
 
     def needed(self, sink: Access, scene: Scene, far: int) -> int | None:
-        """How many groups may stay under way for the access `sink`; None where it does not depend on the copy."""
+        """How many groups may stay under way for the access `sink`; None if it does not depend on the copy."""
         if not sink.buffer.overlaps(self.access.buffer):
             return None
         if self.loop is None:
@@ -110,7 +110,7 @@ class _State:
     arrived: float = inf
 
     def committed(self, groups: int = 1) -> _State:
-        """Return the state after so many commits."""
+        """Return the state after the given number of commits."""
         return _State(tuple(replace(i, age=i.age + groups) for i in self.issued), self.arrived + groups)
 
     @property
@@ -119,7 +119,7 @@ class _State:
         return tuple(i for i in self.issued if i.age < self.arrived)
 
     def joined(self, other: _State) -> _State:
-        """Return what holds after either of two paths."""
+        """Return the state that holds after either of two paths."""
         return _State((*self.pending, *other.pending), max(self.arrived, other.arrived))
 
 
@@ -150,7 +150,7 @@ class _Placer:
 
     def _sequence(self, parts: Iterable[Stmt], scene: Scene, state: _State) -> tuple[Stmt, _State]:
         made: list[Stmt] = []
-        early, since = 0, 0  # where only fills follow, and the groups committed from there
+        early, since = 0, 0  # the position after which only fills follow, and the groups committed from there
         for part in parts:
             if isinstance(part, Commit):
                 made.append(part)
@@ -184,7 +184,7 @@ class _Placer:
         return found
 
     def _needed(self, found: Accesses, scene: Scene, state: _State) -> int | None:
-        """How many groups may stay under way for the accesses `found`; None where nothing must be waited for."""
+        """How many groups may stay under way for the accesses `found`; None if nothing must be waited for."""
         least: float = state.arrived
         for issued in state.pending:
             for sink in found:
@@ -252,7 +252,7 @@ def _in_iteration(access: Access, loop: For, iteration: Expr) -> Access:
 
 
 def _without_implied(parts: Iterable[Stmt], pending: int) -> Iterator[Stmt]:
-    """The parts without the awaits that are met where all but `pending` groups have arrived before them."""
+    """The parts without the awaits that are redundant if all but `pending` groups have arrived before them."""
     for part in parts:
         pending += isinstance(part, Commit)
         if not (isinstance(part, Await) and part.pending >= pending):

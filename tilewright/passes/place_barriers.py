@@ -1,4 +1,5 @@
-"""place_barriers: block-wide barriers where one thread's shared data reaches another, and nowhere else.
+"""place_barriers: block-wide barriers between stores and accesses of shared data by different threads, and nowhere
+else.
 
 Bottom-up, each statement yields its accesses to shared memory before its first barrier and after its last. Two
 neighbours in a sequence need a barrier between them if an access of the second depends on a pending access of the first
@@ -7,7 +8,7 @@ Barriers stand directly in the sequence or loop that holds both accesses, and so
 pass. Barriers that the program already has count. Data that an `Await` waits for count as stored there.
 
 Global memory that a kernel both stores to and reads is looked at in the same way, since threads of one block may pass
-it on. A buffer that is read only where its elements are updated in place, as reductions do, is left to its updaters.
+it on. A buffer that is read only by in-place updates of its elements, as reductions do, is left to its updaters.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _Placed:
 def place_barriers(function: Function, target: Target, options: Options) -> Function:
     """Insert barriers into every kernel (a `Launch`) with more than one thread per block.
 
-    Raises UserError where one is needed under a condition that differs between the threads of a block.
+    Raises UserError if one is needed under a condition that differs between the threads of a block.
     """
     return function.with_body(_kernels(function.body))
 
@@ -107,7 +108,7 @@ def _passed_on(body: Stmt) -> frozenset[Buffer]:
 
 
 class _Line:
-    """Statements in sequence, with barriers between them where they are needed."""
+    """Statements in sequence, with the necessary barriers between them."""
 
     def __init__(self, scope: MemoryScope, scene: Scene) -> None:
         self.scope = scope
@@ -116,7 +117,7 @@ class _Line:
         self.first, self.pending, self.parted = NONE, NONE, False
 
     def append(self, placed: _Placed, *more: Stmt) -> None:
-        """Add a statement, behind a barrier where it conflicts with what is pending; `more` have its accesses, too."""
+        """Add a statement, behind a barrier if it conflicts with pending accesses; `more` have its accesses, too."""
         if _conflict(self.pending, placed.first, self.scene):
             self.parts.append(Barrier(self.scope))
             self.pending, self.parted = NONE, True
@@ -150,7 +151,7 @@ class _Placer:
             return _Placed(stmt, NONE, NONE, stmt.scope is self.scope)
         if (
             isinstance(stmt, Await) and self.scope is MemoryScope.SHARED
-        ):  # what it waits for has been copied from here on, for whoever accesses it next
+        ):  # its data have arrived from here on, for all later accesses
             arrived = Accesses(Access(buffer, True, None) for buffer in stmt.buffers)
             return _Placed(stmt, NONE, arrived, False)
         if isinstance(stmt, Seq):
@@ -182,13 +183,13 @@ class _Placer:
         return line.placed()
 
     def _stored(self, stmt: Stmt) -> Buffer | bool | None:
-        """What a statement that holds no other ones stores, False if it stores nothing of interest; else None."""
+        """The stores of a statement without nested statements, False if irrelevant; None for nested statements."""
         if isinstance(stmt, Store):
             return stmt.buffer if self.found.counts(stmt.buffer) else False
         return False if isinstance(stmt, (Evaluate, LifetimeStart)) else None
 
     def _run(self, parts: list[Stmt], line: _Line) -> None:
-        """Append statements that hold no other ones: all together where they need no barrier, as most do."""
+        """Append statements that hold no other ones: all together if they need no barrier, as most do."""
         found = self.found.of(*parts)
         if len(parts) > 1 and (_conflict(line.pending, found, line.scene) or _conflict(found, found, line.scene)):
             half = len(parts) // 2
@@ -257,7 +258,7 @@ class _Placer:
                 raise UserError(
                     f"a barrier is needed within `{describe(stmt)}`, but some threads of the block do not reach it",
                     primitive="barrier",
-                    fix="move what one thread stores and another one reads out of the branch or loop, or the barrier",
+                    fix="move the data exchanged between threads out of the branch or loop, or the barrier",
                     suspects=(Suspect(("compute_at", "set_store_predicate"), stored_stages(stmt)),),
                 )
 

@@ -11,8 +11,8 @@ when their turn comes:
 
 Loops with nothing between them become one first, so that the last load of an inner loop is not waited for either.
 
-A ring of several stages has room for later iterations already. What no asynchronous copy brings there is loaded before
-the work of an iteration and stored after it:
+A ring of several stages has room for later iterations already. Data without an asynchronous copy are loaded before the
+work of an iteration and stored after it:
 
     for i: ring[(i + 1) % 2] = global[i + 1]        for i: held = global[i + 1]
            use ring[i % 2]                      ->         use ring[i % 2]
@@ -93,7 +93,7 @@ def _visit(stmt: Stmt, scene: Scene, spare: int) -> Stmt:
 
 
 def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
-    """One loop for the nest, with its fills an iteration ahead; None where it has none, or too large ones."""
+    """One loop for the nest, with its fills an iteration ahead; None if it has none, or too large ones."""
     if not loops:
         return None
     body = loops[-1].body
@@ -126,7 +126,7 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
 
 
 def _stored_late(loop: For, scene: Scene, spare: int) -> Stmt | None:
-    """The loop with what it loads for rings stored behind its other work; None where it loads nothing, or too much."""
+    """The loop, with its loads for rings stored after its other work; None if it loads nothing, or too much."""
     parts = loop.body.stmts if isinstance(loop.body, Seq) else ()
     fills = [part for part in parts if _is_fill(part, loop.body, ring=True)]
     others = [part for part in parts if part not in fills]

@@ -1,4 +1,4 @@
-"""Running passes: which of a target's run under which options, records of what each did, verification after each."""
+"""Running passes: their selection by target and options, records of their effects, verification after each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PassRecord:
 
 
 def lowering(target: Target, options: Options = USUAL) -> tuple[Pass, ...]:
-    """The passes up to the program that users read, those of the caller at their places."""
+    """The passes up to the program that users read, with the caller's passes at their places."""
     passes = pipeline_for(target)[: len(READABLE)]
     if not options.added:
         return _without(passes, options)
@@ -38,7 +38,7 @@ def lowering(target: Target, options: Options = USUAL) -> tuple[Pass, ...]:
 
 
 def finishing(target: Target, options: Options = USUAL) -> tuple[Pass, ...]:
-    """The passes from there to what is compiled for a target."""
+    """The passes from there to the compiled program of a target."""
     return _without(pipeline_for(target)[len(READABLE) :], options)
 
 
@@ -77,7 +77,7 @@ def _checked(step: UserPass, form: Form) -> Pass:
 
 
 def well_formed(function: Function) -> None:
-    """Check a function that a user made of statements. Raises UserError where it is broken."""
+    """Check a function that a user made of statements. Raises UserError if it is broken."""
     try:
         verify(function, Form.BUILT)
     except InternalError as error:
@@ -96,7 +96,7 @@ def run(
     records: list[PassRecord] | None = None,
     check: bool = False,
 ) -> Function:
-    """Apply passes in order; note each in `records`; where `check`, verify the program after each."""
+    """Apply passes in order; note each in `records`; if `check`, verify the program after each."""
     forms = _forms(target) if check else {}
     form = Form.BUILT
     for step in passes:

@@ -6,9 +6,9 @@
                 if jo * 32 + ji < n: ...       else:
                                                    as before
 
-Sizes that are unknown, or that no tile divides, then cost one test per tile. The same goes for what is chosen in
-expressions: tiles that lie inside an image read it without asking whether they meet its border, where padding was
-inlined. The pass is for the CPU: on a GPU a second copy costs registers, and `partition_loops` cuts loops instead.
+Sizes that are unknown, or that no tile divides, then cost one test per tile. The same applies to choices in
+expressions: tiles that lie inside an image read it without asking whether they meet its border, if padding was inlined.
+The pass is for the CPU: on a GPU a second copy costs registers, and `partition_loops` cuts loops instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_STORES = 512
 
 
 def separate_full_tiles(function: Function, target: Target, options: Options) -> Function:
-    """Test all guards within a tile at once, at the outermost place where that can be done for each tile."""
+    """Test all guards within a tile at once, at the outermost place at which each tile has its own test."""
     body = function.body
     if any(map(_is_guard, inner_first(body))):
         body = _visit(body, frozenset(), _without_guards)
@@ -57,7 +57,8 @@ def _visit(stmt: Stmt, around: frozenset[Var], separate: Separate) -> Stmt:
 
 
 def _without_choices(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
-    """Two versions of a statement: where most conditions of the choices in it hold, the first asks for none of them."""
+    """Two versions of a statement: the first is for the case that most conditions of its choices hold, and tests none
+    of them."""
     inside = inner_first(stmt)
     if not _may_be_copied(inside):
         return None
@@ -88,7 +89,7 @@ def _without_choices(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
 
 
 def _by_variables(conditions: Iterable[Expr]) -> list[list[Expr]]:
-    """The distinct conditions, those of the same variables together."""
+    """The distinct conditions, conditions of the same variables together."""
     found: dict[frozenset[Var], dict[Expr, None]] = {}
     for condition in conditions:
         found.setdefault(frozenset(variables(condition)), {})[condition] = None
@@ -96,7 +97,7 @@ def _by_variables(conditions: Iterable[Expr]) -> list[list[Expr]]:
 
 
 def _given(stmt: Stmt, choices: list[IfThenElse], known: Collection[Expr]) -> Stmt:
-    """The statement with the choices, inner ones first, as they are where the known conditions hold."""
+    """The statement with the choices, inner ones first, simplified under the known conditions."""
     made: dict[Expr, Expr] = {}
     for choice in choices:
         value = substitute(choice.true_value, made)
@@ -107,13 +108,13 @@ def _given(stmt: Stmt, choices: list[IfThenElse], known: Collection[Expr]) -> St
 
 
 def _without_guards(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
-    """Two versions of a statement: where all guards in it hold, the first has none of them."""
+    """Two versions of a statement: the first is for the case that all guards in it hold, and has none."""
     nodes = inner_first(stmt)
     guards = [node for node in nodes if _is_guard(node)]
     if not guards or not any(_within_a_loop(stmt, guard) for guard in guards):
         return None
     if any(not uses.written(stmt).isdisjoint(uses.read(guard.condition)) for guard in guards):
-        return None  # what one test in front of the tile finds may be another value by the time a guard asks
+        return None  # the value tested in front of the tile may have changed by the time of a guard
     if not _may_be_copied(nodes):
         return None
     conditions = _all_hold(nodes, guards)
@@ -123,14 +124,14 @@ def _without_guards(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
 
 
 def _may_be_copied(nodes: list[Any]) -> bool:
-    """Whether a second version of these statements is worth the time it takes to compile, and does what they do."""
+    """Whether a second version of these statements is worth its compile time, and is equivalent."""
     return sum(isinstance(n, Store) for n in nodes) <= MAX_STORES and not any(
         isinstance(n, (Allocate, Evaluate)) for n in nodes
     )
 
 
 def _all_hold(nodes: list[Any], guards: list[If]) -> list[Expr]:
-    """Conditions under which all guards hold in all iterations of the loops among `nodes`; none where not known."""
+    """Conditions under which all guards hold in all iterations of the loops among `nodes`; none if unknown."""
     ranges, hidden = _bound(nodes)
     found: dict[Expr, None] = {}
     for guard in guards:

@@ -1,12 +1,11 @@
 """share_storage: storage coalescing. Shared buffers whose live ranges do not overlap occupy the same memory.
 
-A shared buffer is in use where it may hold a value that is read later: it has been stored to since its last lifetime
-started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory where
+A shared buffer is in use while it may hold a value that is read later: it has been stored to since its last lifetime
+started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory if
 neither is stored to while the other is in use. Of two that have one type, the smaller one then becomes a view of the
-larger one. Where that leaves more bytes in use than an arena of bytes needs, in which buffers of any type overlap, they
-all become views of the arena. `place_barriers` keeps the last reader of the one and the writer of the other apart. No
-barrier may stand in a branch or loop that threads of a block pass differently: all that such a statement accesses is in
-use throughout it.
+larger one. If an arena of bytes, in which buffers of any type overlap, needs fewer bytes, they all become views of it.
+`place_barriers` keeps the last reader of the one and the writer of the other apart. No barrier may stand in a branch or
+loop that threads of a block pass differently: all that such a statement accesses is in use throughout it.
 """
 
 from __future__ import annotations
@@ -113,7 +112,8 @@ def _views(shared: list[Buffer], clashes: Clashes) -> dict[Buffer, Buffer]:
 
 
 def arena_offsets(shared: list[Buffer], clashes: Clashes, alignment: int) -> dict[Buffer, int]:
-    """The byte at which each buffer begins: the larger ones first, each as low as those that it clashes with let it."""
+    """The byte at which each buffer begins: the larger ones first, each at the lowest place that conflicting buffers
+    allow."""
     offsets: dict[Buffer, int] = {}
     for buffer in sorted(shared, key=_bytes, reverse=True):
         step = _alignment([buffer], alignment)
@@ -127,7 +127,7 @@ def arena_offsets(shared: list[Buffer], clashes: Clashes, alignment: int) -> dic
 
 
 def _alignment(buffers: list[Buffer], alignment: int) -> int:
-    """What the beginning of each of the buffers is a multiple of, in a memory of such an alignment."""
+    """The alignment of each buffer's beginning, in memory of the given alignment."""
     return lcm(alignment, *(buffer.align for buffer in buffers), *(buffer.dtype.bytes for buffer in buffers))
 
 
@@ -173,7 +173,7 @@ class _Clashes:
     def _walk(self, stmt: Stmt, held: Sources, live: Sources) -> Sources:
         """Walk through a statement; returns the buffers that may hold a value after it.
 
-        `held` are those that may before it, and `live` those that are read after it.
+        `held` may hold a value before it, and `live` are read after it.
         """
         if isinstance(stmt, LifetimeStart):
             return held - {stmt.buffer}
@@ -209,7 +209,7 @@ class _Clashes:
         return any(varies(e, self.threads, self.memory() if uses.read(e) else frozenset()) for e in values)
 
     def _sequence(self, stmt: Seq, held: Sources, live: Sources) -> Sources:
-        behind = [live]  # what is live behind each part, from the last one backwards
+        behind = [live]  # the live buffers after each part, from the last one backwards
         for part in reversed(stmt.stmts[1:]):
             live = behind[-1]
             if isinstance(part, Store) and part.buffer not in self.buffers:

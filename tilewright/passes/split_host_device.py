@@ -41,9 +41,9 @@ _ORDER = {tag: i for i, tag in enumerate(ThreadTag)}
 def split_host_device(function: Function, target: Target, options: Options) -> Function:
     """Turn each outermost thread loop into a `Launch`; all loops of one tag inside are one hardware index.
 
-    Where part of a kernel does not run over a thread index that another part uses, every thread does that
-    part, except for updates of memory that the threads share, which the first thread does alone. Raises
-    UserError where loops of one tag have different extents, and for a loop for CPU threads in a kernel.
+    If part of a kernel does not run over a thread index that another part uses, every thread does that part, except for
+    updates of memory that the threads share, which the first thread does alone. Raises UserError if loops of one tag
+    have different extents, and for a loop for CPU threads in a kernel.
     """
     names = _Names(f"{function.name}_kernel")
     return function.with_body(_host(function.body, names))
@@ -142,11 +142,11 @@ def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozens
 
 
 def _used_by_places(unit: Stmt) -> frozenset[Var]:
-    """The variables that say where a unit stores, directly or through values that it names before."""
+    """The variables in the indices of a unit's stores, directly or through values that it names before."""
     parts = list(statements(unit))
     used = set(variables(*(i for part in parts if isinstance(part, Store) for i in part.indices)))
     named = [part for part in parts if isinstance(part, Let)]
-    for let in reversed(named):  # a value is named before what reads it
+    for let in reversed(named):  # a value is named before its readers
         if let.var in used:
             used |= set(variables(let.value))
     return frozenset(used)
@@ -172,7 +172,8 @@ def _units(stmt: Stmt) -> list[Stmt]:
 
 
 def _updated(unit: Stmt) -> frozenset[Buffer]:
-    """What a unit stores, where it reads one of these buffers and threads share them; a call is every thread's own."""
+    """The buffers that a unit stores, if it reads one of them and threads share them; a call belongs to every
+    thread."""
     if isinstance(unit, (Store, Let)) and has_effect(unit.value):
         return _NONE
     stored = uses.written(unit)

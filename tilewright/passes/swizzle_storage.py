@@ -1,4 +1,4 @@
-"""swizzle_storage: rewrite accesses to swizzled buffers to where the elements lie; see `storage_swizzle`.
+"""swizzle_storage: rewrite accesses to swizzled buffers to the elements' actual places; see `storage_swizzle`.
 
     A.shared[i]     ->     A.shared[i ^ (i >> 5 & 7) << 2]         # of float32, in lines of 128 bytes
 
@@ -27,7 +27,7 @@ from ..loops.storage import AddressOf
 def swizzle_storage(function: Function, target: Target, options: Options) -> Function:
     """Rewrite the indices of swizzled buffers within kernels.
 
-    Raises UserError for a vector that is not within one piece of 16 bytes, and where a function is given an address.
+    Raises UserError for a vector that is not within one piece of 16 bytes, and if a function receives an address.
     """
     # Allocations do not tell: buffers that share memory have none, or lie in an arena of bytes.
     if not any(buffer.layout.swizzle for buffer in uses.written(function.body)):
@@ -92,7 +92,7 @@ def _exchanged(buffer: Buffer, index: Expr) -> Expr:
 def _whole_groups(index: Expr, group: int) -> tuple[Expr, Expr]:
     """The index as whole groups of eight lines, which change no line's number modulo 8, and the rest.
 
-    What moves by whole groups, as the slot of a ring does, then stays outside of the exchange.
+    Terms that move by whole groups, such as the slot of a ring, then stay outside of the exchange.
     """
     form = Affine.of(index)
     moving = {atom: k for atom, k in form.terms.items() if k % group == 0}

@@ -1,8 +1,8 @@
 """unroll_loops: loop unrolling, in the program or by a mark for the back end's compiler.
 
-The pass first decides, from the inside out, which loops to unroll; the policy and its thresholds are those of the
-legacy compiler. It then writes out all chosen nested loops at once. The body is already simplified, so in an index that
-is linear in the loop variables, only the constant changes from copy to copy.
+The pass first decides, from the inside out, which loops to unroll; the policy and its thresholds come from the legacy
+compiler. It then writes out all chosen nested loops at once. The body is already simplified, so in an index that is
+linear in the loop variables, only the constant changes from copy to copy.
 """
 
 from __future__ import annotations
@@ -91,10 +91,9 @@ class _Weight:
 def unroll_loops(function: Function, target: Target, options: Options) -> Function:
     """Write out loops marked UNROLLED, and serial ones that `auto_unroll_max_step` admits.
 
-    Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. Where no pragma says otherwise,
-    the options hold. Works on simplified programs.
-    Raises UserError for a loop whose extent is not constant, and where more stores would be unrolled than
-    `most_unrolled_stores` of the hardware.
+    Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. If no pragma says otherwise, the options
+    apply. Works on simplified programs. Raises UserError for a loop whose extent is not constant, and if more stores
+    would be unrolled than `most_unrolled_stores` of the hardware.
     """
     hardware = target.hardware
     policy = _Policy(
@@ -177,10 +176,10 @@ def _check_size(weight: _Weight, target: Target) -> None:
     name, stage = loop.var.name, _stage(loop.body)
     raise UserError(
         f"the unrolled loops of this function are {weight.copies:,} stores, more than the {most:,} that compile in "
-        f"reasonable time; {weight.longest[0]:,} of them are those of the loop {name!r} of stage {stage!r}, of "
+        f"reasonable time; {weight.longest[0]:,} of them come from the loop {name!r} of stage {stage!r}, of "
         f"{loop.extent} iterations",
         primitive="unroll",
-        fix=f"split {name!r} by a small factor and unroll the inner loop only, or lower auto_unroll_max_step where "
+        fix=f"split {name!r} by a small factor and unroll the inner loop only, or lower auto_unroll_max_step if "
         "that pragma asked for it",
         suspects=(Suspect(("unroll", "pragma", "bind"), (stage,), name), Suspect(("pragma",))),
     )
@@ -193,7 +192,7 @@ def _stage(stmt: Stmt) -> str:
 
 
 def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
-    """`stmt` with the chosen loops written out, for the given values of those around it."""
+    """`stmt` with the chosen loops written out, for the given values of the loops around it."""
     if isinstance(stmt, Store):
         indices = tuple([copies.expr(i, values, facts) for i in stmt.indices])
         return Store(stmt.buffer, indices, copies.expr(stmt.value, values, facts))

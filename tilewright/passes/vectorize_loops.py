@@ -45,9 +45,9 @@ class _StaysScalarError(Exception):
 def vectorize_loops(function: Function, target: Target, options: Options) -> Function:
     """Replace every VECTORIZED loop by statements on vectors of its extent.
 
-    A guard must be the same for all lanes: one that depends on the loop variable is first simplified by what
-    is known there, and where that does not free it of the variable, the loop runs as a serial one instead.
-    Under `options.vectorize=False` all of them run serially. Raises UserError for an extent that is not constant.
+    A guard must be the same for all lanes: one that depends on the loop variable is first simplified under the facts
+    there, and if that does not free it of the variable, the loop runs as a serial one instead. Under
+    `options.vectorize=False` all of them run serially. Raises UserError for an extent that is not constant.
     """
     wanted = any(isinstance(part, For) and part.kind is LoopKind.VECTORIZED for part in statements(function.body))
     if not wanted:
@@ -57,7 +57,7 @@ def vectorize_loops(function: Function, target: Target, options: Options) -> Fun
 
 
 def _serial(stmt: Stmt) -> Stmt:
-    """`stmt` with every vectorised loop running one element after the other, where the caller wants no vectors."""
+    """`stmt` with every vectorised loop running one element after the other, if the caller wants no vectors."""
     made = map_statements(stmt, _serial)
     if isinstance(made, For) and made.kind is LoopKind.VECTORIZED:
         return For(made.var, made.min, made.extent, LoopKind.SERIAL, None, made.pragmas, made.body)
@@ -138,7 +138,7 @@ class _Vectorizer:
         raise _StaysScalarError
 
     def branch(self, stmt: If) -> Stmt:
-        """Both sides of a branch; where lanes differ, one after the other, each under its own mask."""
+        """Both sides of a branch; if lanes differ, one after the other, each under its own mask."""
         condition = self.uniform(stmt.condition)
         then = self.statement(stmt.then)
         if stmt.orelse is None:
@@ -146,12 +146,12 @@ class _Vectorizer:
         orelse = self.statement(stmt.orelse)
         if condition.dtype.lanes == 1:
             return If(condition, then, orelse)
-        if uses.read(condition) & uses.written(then):  # the second mask would see what the first side stored
+        if uses.read(condition) & uses.written(then):  # the second mask would see the stores of the first side
             raise _StaysScalarError
         return seq(If(condition, then, None), If(Not(condition), orelse, None))
 
     def uniform(self, condition: Expr) -> Expr:
-        """A condition that is the same for all lanes, freed of the loop variable; a vector where those may be."""
+        """A condition that is the same for all lanes, freed of the loop variable; a vector if vectors are allowed."""
         if not self.varies(condition):
             return condition
         known = simplify(condition, self.facts)
@@ -166,7 +166,7 @@ class _Vectorizer:
         return e if e.dtype.lanes > 1 else Broadcast(e, self.lanes)
 
     def expr(self, e: Expr) -> Expr:
-        """`e` with a vector wherever it depends on the loop variable."""
+        """`e` with vectors in place of values that depend on the loop variable."""
         done = self.memo.get(e)
         if done is None:
             children = before = e.children()

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 TYPE_CODES = {
     "aocl": 5, "sdaccel": 6, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12, "hexagon": 14, "webgpu": 15,
 }  # fmt: skip
-"""Codes of the legacy API (which are those of DLPack up to `ext_dev`)."""
+"""Codes of the legacy API (equal to DLPack's up to `ext_dev`)."""
 ALIASES = {"mtl": "metal", "aocl_sw_emu": "aocl"}
 
 
 class AbsentDriver(Driver):
-    """A kind of device without a driver: none is there, and whatever needs one raises UserError."""
+    """A kind of device without a driver: none is present, and uses of one raise UserError."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

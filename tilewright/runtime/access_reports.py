@@ -1,4 +1,4 @@
-"""What code says of accesses beyond the ends of a buffer and of failed assertions, as an error of the call."""
+"""Reports of out-of-bounds accesses and failed assertions, as an error of the call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AccessReports:
         self.from_host.add(slot)
 
     def reported(self) -> None:
-        """Raise UserError where the call has reported an index or an assertion."""
+        """Raise UserError if the call has reported an index or an assertion."""
         if self.held is None or self.on.driver.recording(self.on.index):
             return
         found = np.zeros(len(self.entry.indices), np.int64)

@@ -23,7 +23,7 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
     With `read_only`, also one that must not be written: then that is up to the caller.
     """
     if is_masked(source):
-        raise UserError("a masked array cannot share its mask", fix="say what stands in the masked places: x.filled(0)")
+        raise UserError("a masked array cannot share its mask", fix="give the masked places a value: x.filled(0)")
     if not hasattr(source, "__dlpack__"):
         interface = getattr(source, "__cuda_array_interface__", None)
         if interface is None:
@@ -36,7 +36,7 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
             raise not_shared(source, f"its __cuda_array_interface__ is {interface!r}") from error
     try:
         kind, index = map(int, source.__dlpack_device__())
-    except Exception as error:  # whatever the producer raises
+    except Exception as error:  # any exception of the producer
         raise not_shared(source, error) from error
     on = {CPU: cpu(), CUDA_HOST: cpu(), CUDA: cuda(), CUDA_MANAGED: cuda()}.get(kind)
     if on is None:
@@ -69,7 +69,7 @@ def _adopt(on: Device, shared: Shared) -> NDArray:
 
 
 def _from_cuda(source: Any, interface: dict[str, Any], read_only: bool) -> NDArray:
-    """From what describes memory on an NVIDIA GPU to libraries without DLPack."""
+    """From the protocol that describes memory on an NVIDIA GPU to libraries without DLPack."""
     shape, dtype = tuple(interface["shape"]), DType(np.dtype(interface["typestr"]))
     steps, itemsize = interface.get("strides"), dtype.numpy.itemsize
     if steps is not None and any(step < 0 or step % itemsize for step in steps):

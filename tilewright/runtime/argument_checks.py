@@ -1,4 +1,4 @@
-"""What callers give for the values, extents and strides of arrays, checked."""
+"""Checks of the values, extents and strides that callers give for arrays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
 
 
 def flag(given: Any, argument: str, primitive: str, optional: bool = True) -> bool:
-    """Return `given`, which must be True or False, or 1 or 0, as a bool; None is False where it is optional."""
+    """Return `given`, which must be True or False, or 1 or 0, as a bool; None is False if it is optional."""
     known = isinstance(given, (int, np.bool_)) and given in (0, 1)
     if not known and not (given is None and optional):
         raise UserError(f"argument {argument!r} is {given!r}", primitive=primitive, fix="give True or False")
@@ -47,18 +47,18 @@ def flag(given: Any, argument: str, primitive: str, optional: bool = True) -> bo
 
 
 def is_masked(data: Any) -> bool:
-    """Whether it is one of NumPy's masked arrays, whose values alone are not what it says."""
+    """Whether it is one of NumPy's masked arrays, whose values alone lose its mask."""
     masks = sys.modules.get("numpy.ma")  # importing it takes longer than many programs; without it, none is masked
     return masks is not None and isinstance(data, masks.MaskedArray)
 
 
 def host_values(data: Any, primitive: str) -> np.ndarray:
-    """Numbers as a NumPy array; UserError for what holds none."""
+    """Numbers as a NumPy array; raises UserError for other objects."""
     if is_masked(data):
         raise UserError(
             "the values are a masked array, whose mask an array on a device does not have",
             primitive=primitive,
-            fix="say what stands in the masked places: x.filled(0)",
+            fix="give the masked places a value: x.filled(0)",
         )
     try:
         with calling("the values' own __array__"):
@@ -87,7 +87,7 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
 
 
 def converted(values: np.ndarray, dtype: DType, primitive: str) -> np.ndarray:
-    """Values as contiguous ones of a type; UserError where an integer type cannot hold them."""
+    """Values as contiguous ones of a type; raises UserError if an integer type cannot hold them."""
     kind = dtype.numpy
     if dtype.is_int and values.size and not np.can_cast(values.dtype, kind, "safe"):
         numbers = values.astype(np.float32) if values.dtype.kind == "V" else values  # bfloat16

@@ -1,6 +1,6 @@
-"""What is wrong with a call's arguments: the slow path, taken only when something is.
+"""Errors of a call's arguments: the slow path, taken only after a failed check.
 
-Host code compares (`if A.kind is not A_kind: wrong(A, 0)`); what it then calls is a method of `Complaints`.
+Host code compares (`if A.kind is not A_kind: wrong(A, 0)`); it then calls a method of `Complaints`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def explain(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:
-    """Raise the UserError that says what is wrong with a call; return where nothing is."""
+    """Raise the UserError that describes a call's mistake; return if there is none."""
     if len(args) != len(entry.arguments):
         takes = f"{entry.name} takes {quantity(len(entry.arguments), 'argument')} ({_signature(entry)})"
         raise UserError(
@@ -62,7 +62,7 @@ def _who(entry: EntryPoint, position: int) -> str:
 
 
 def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: Device | None) -> None:
-    """Raise where `arg` cannot be the array argument at `position` of a module that runs on `kind`."""
+    """Raise if `arg` cannot be the array argument at `position` of a module that runs on `kind`."""
     want = entry.arguments[position]
     if isinstance(want, ScalarArgument):
         raise InternalError(f"argument {position} of {entry.name} is not an array")
@@ -100,7 +100,7 @@ def _holds_bits(arg: NDArray, want: ArrayArgument) -> bool:
 
 
 def _foreign(arg: Any) -> str:
-    """What an argument is that is none of our arrays."""
+    """A description of an argument that is not one of our arrays."""
     if isinstance(arg, np.ndarray):
         return f"a NumPy array of {arg.dtype}{list(arg.shape)}"
     if hasattr(arg, "__dlpack__"):
@@ -119,7 +119,7 @@ def _shape(want: ArrayArgument) -> str:
 
 
 def scalar(entry: EntryPoint, position: int, arg: Any) -> bool | int | float:
-    """The scalar argument at `position` as a Python number; raises where it is none of that type."""
+    """The scalar argument at `position` as a Python number; raises if it has another type."""
     dtype = DType(entry.arguments[position].dtype)
     who = _who(entry, position)
     accepted: tuple[type, ...] = (bool, np.bool_) if dtype.is_bool else (bool, np.bool_, int, np.integer)
@@ -140,7 +140,8 @@ def scalar(entry: EntryPoint, position: int, arg: Any) -> bool | int | float:
 
 
 class Complaints:
-    """What the host code of one function calls when an argument is wrong; every method raises or returns a value."""
+    """The functions that the host code of one function calls for a wrong argument; every method raises or returns a
+    value."""
 
     def __init__(self, entry: EntryPoint, kind: str, on: Device) -> None:
         self.entry = entry
@@ -182,7 +183,7 @@ class Complaints:
         )
 
     def wrong_size(self, which: int, value: int) -> NoReturn:
-        """A size that breaks what was declared of its variable."""
+        """A size that violates the declaration of its variable."""
         fact = self.entry.facts[which]
         raise UserError(
             f"{fact.name} is {value} ({fact.place}), but it is declared to be {fact.known}",

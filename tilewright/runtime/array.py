@@ -16,7 +16,7 @@ from .device import Device, cpu, device
 from .dlpack import Shared, give
 from .layout import APART, in_one_row, kind_of, layout_of, packed, reach
 
-# What NumPy arrays do with their values; the values of these are on a device, where Python computes nothing.
+# Operators of NumPy arrays; the values of these arrays are on a device, on which Python computes nothing.
 _NOT_ON_A_DEVICE = (
     "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift "
     "radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift "
@@ -28,10 +28,10 @@ _NOT_ON_A_DEVICE = (
 class NDArray:
     """An array on a device: row-major, or a view with strides of its own.
 
-    `handle` is what the device's driver calls its memory; `layout` and `kind` stand for (device, dtype,
-    shape) and (device, dtype, dimensions), so that a call checks an argument by one comparison. `start` and `end`
-    say where the memory is, so that two arrays overlap where these do. `strides` counts elements; None for
-    row-major. `offset` (elements from the handle on) is 0 except for views on devices without pointers.
+    `handle` is the driver's handle of its memory; `layout` and `kind` stand for (device, dtype, shape) and (device,
+    dtype, dimensions), so that a call checks an argument by one comparison. `start` and `end` are the bounds of the
+    memory, so that arrays overlap if these do. `strides` counts elements; None for row-major. `offset` (elements from
+    the handle on) is 0 except for views on devices without pointers.
     """
 
     __slots__ = (
@@ -49,7 +49,7 @@ class NDArray:
         strides: Shape | None = None,
         offset: int = 0,
     ) -> None:
-        """`owner` is what keeps borrowed memory alive; without one, the memory is this array's own."""
+        """`owner` keeps borrowed memory alive; without one, the memory is this array's own."""
         if not (isinstance(on, Device) and isinstance(dtype, DType) and isinstance(shape, tuple)):
             raise not_made("NDArray", "make one with nd.array(values, device) or nd.empty(shape, dtype, device)")
         self.device = on
@@ -109,7 +109,7 @@ class NDArray:
         return self.offset + reach(self.shape, self.strides)
 
     def numpy(self) -> np.ndarray:
-        """A copy as a NumPy array; waits for what is still being computed. A vector adds a dimension of its lanes."""
+        """A copy as a NumPy array; waits for running computations. A vector adds a dimension of its lanes."""
         if self.layout is not APART:
             data = np.empty(self._host_shape(), self.dtype.numpy)
             self.device.driver.read(self.device.index, self.handle, _bytes(data))
@@ -149,7 +149,7 @@ class NDArray:
                 fix="give values of the array's shape; a[:] = 0 fills it with one number",
             )
         data = converted(values, self.dtype, "copyfrom")
-        if self.layout is APART and self.size:  # what lies between the elements stays
+        if self.layout is APART and self.size:  # memory between the elements stays as it is
             whole = self._whole()
             self._elements(whole)[...] = data
             data = whole
@@ -185,7 +185,7 @@ class NDArray:
     def as_strided(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> NDArray:
         """A view of the same memory with its own shape, strides and first element, all counted in elements.
 
-        Programs take it whose buffer is declared with strides (`tir.decl_buffer`, `binds`). UserError where it
+        Programs take it whose buffer is declared with strides (`tir.decl_buffer`, `binds`). Raises UserError if it
         would reach beyond this array.
         """
         extents, steps = whole_numbers(shape, "shape", "as_strided"), whole_numbers(strides, "strides", "as_strided")
@@ -292,7 +292,7 @@ _MOST_DIMENSIONS = 64  # NumPy's own limit
 
 
 class _NotSharedError(UserError, BufferError):
-    """What the DLPack protocol wants raised where an array cannot be exported."""
+    """The exception that the DLPack protocol requires if an array cannot be exported."""
 
 
 def _describe(a: NDArray) -> str:
@@ -300,7 +300,7 @@ def _describe(a: NDArray) -> str:
 
 
 def _bytes(data: np.ndarray) -> np.ndarray:
-    """The memory of a contiguous array, whatever its type."""
+    """The memory of a contiguous array of any type."""
     return data.reshape(-1).view(np.uint8)
 
 

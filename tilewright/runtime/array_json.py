@@ -1,4 +1,4 @@
-"""Arrays as JSON: their type, their shape, and their bytes; what is read lies on the CPU."""
+"""Arrays as JSON: their type, their shape, and their bytes; arrays are read to the CPU."""
 
 from __future__ import annotations
 

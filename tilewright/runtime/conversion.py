@@ -1,4 +1,4 @@
-"""Python values as the legacy API's objects: what `tvm.runtime.convert` returns."""
+"""Python values as the legacy API's objects: the results of `tvm.runtime.convert`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def convert(value: Any, span: Any = None) -> Any:
     Parameters
     ----------
     value
-        Numbers become constants (of type int32, float32 and bool, those of NumPy of their own type), texts text
-        constants, functions packed ones; of lists, tuples and dictionaries, what they hold is converted.
+        Numbers become constants (of type int32, float32 and bool, NumPy's numbers of their own type), texts text
+        constants, functions packed ones; the elements of lists, tuples and dictionaries are converted.
     span
         Accepted for old scripts.
 
     Returns
     -------
-    What `value` became; everything else, such as a tensor, an expression or None, is returned as it is.
+    The converted `value`; everything else, such as a tensor, an expression or None, is returned as it is.
     """
     if isinstance(value, (bool, int, float, np.bool_, np.number)):
         return const(value)

@@ -36,7 +36,7 @@ class HostMemory(int):
 
 
 class CpuDriver(Driver):
-    """Arrays on `cpu(0)` are NumPy arrays; programs are what LLVM compiled."""
+    """Arrays on `cpu(0)` are NumPy arrays; programs are compiled by LLVM."""
 
     kind = "cpu"
 
@@ -102,7 +102,7 @@ class CpuDriver(Driver):
         def apart(number: int) -> float:
             total = 0.0
             for _ in range(number):
-                before()  # type: ignore[misc]  # only used where there is one
+                before()  # type: ignore[misc]  # only used if there is one
                 total += seconds(1)
             return total
 
@@ -110,7 +110,7 @@ class CpuDriver(Driver):
 
 
 def _line(path: str, key: str) -> str:
-    """What a file of the system says after `key` (in its first such line); nothing where there is none."""
+    """The text after `key` in a system file (its first such line); empty if there is none."""
     try:
         with open(path, encoding="utf-8") as file:
             found = next((line for line in file if line.startswith(key)), "")
@@ -120,6 +120,6 @@ def _line(path: str, key: str) -> str:
 
 
 def _kilobytes(text: str) -> int:
-    """The bytes that "2048K" and "16384 kB" mean; 0 where the system does not tell."""
+    """The bytes that "2048K" and "16384 kB" mean; 0 if the system does not tell."""
     digits = text.rstrip("KkB ")
     return int(digits) * 1024 if digits.isdigit() else 0

@@ -19,12 +19,12 @@ def bindings() -> Any:
 
 @cache
 def launch_function() -> Any:
-    """`cuLaunchKernel` without argument types: what it gets are C objects already, or small whole numbers."""
+    """`cuLaunchKernel` without argument types: its arguments are C objects already, or small whole numbers."""
     return ctypes.CDLL("libcuda.so.1").cuLaunchKernel
 
 
 def call(name: str, *args: Any) -> Any:
-    """Call the driver; its result, without the status (a tuple where there are several)."""
+    """Call the driver; its result, without the status (a tuple if there are several)."""
     status, *result = getattr(bindings(), name)(*args)
     if int(status) != 0:
         raise driver_error(name, status)

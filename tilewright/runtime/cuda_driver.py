@@ -168,7 +168,7 @@ class CudaDriver(Driver):
             call("cuMemFree", handle)
 
     def write(self, index: int, handle: Handle, data: np.ndarray) -> None:
-        """Ordered after what the stream has been given, and done when this returns."""
+        """Ordered after earlier work in the stream, and done when this returns."""
         if data.nbytes:
             with self.gpu(index) as gpu:
                 self._quiet(gpu)
@@ -246,7 +246,7 @@ class CudaDriver(Driver):
 
 
 def _order(gpu: _Gpu, first: int, then: int) -> None:
-    """Let what is put into a stream from now on wait for what another one has been given."""
+    """Let future work in a stream wait for the present work of another one."""
     if first == then:
         return
     with gpu:

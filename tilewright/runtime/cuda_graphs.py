@@ -71,7 +71,7 @@ class GraphTimer:
     def _lead(self) -> int:
         """The number of runs of the shortest graph that keeps the GPU busy until the timed ones are there.
 
-        The longest where none does; the shortest where nothing is known yet of how long a run takes.
+        The longest if none does; the shortest if the time of a run is not yet known.
         """
         return min((size for size in self.graphs if size * self.each >= _LEAD), default=max(self.graphs))
 

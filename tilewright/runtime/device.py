@@ -56,7 +56,7 @@ class Device:
         return 0 <= self.index < self.driver.count()
 
     def require(self) -> Device:
-        """This device; UserError that says what is missing where it is not there."""
+        """This device; raises UserError, which names the missing part, if it is absent."""
         if not self.exist:
             reason = self.driver.why_not()
             count = self.driver.count()
@@ -94,7 +94,7 @@ class Device:
             self.driver.set_stream(self.index, before)
 
     def _checked(self, stream: Any, address: int) -> int:
-        """Return the address of a stream; UserError where its library says that it is another GPU's."""
+        """Return the address of a stream; raise UserError if its library says that it is another GPU's."""
         where = next((getattr(stream, name) for name in ("device_index", "device_id") if hasattr(stream, name)), -1)
         if self.kind == "cuda" and where not in (-1, self.index):  # CuPy's -1 is the current GPU
             raise UserError(

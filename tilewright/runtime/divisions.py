@@ -1,4 +1,4 @@
-"""The divisions of host code, which mean what those of kernels do: an integer divided by 0 gives 0."""
+"""The divisions of host code, with the meaning of divisions in kernels: an integer divided by 0 gives 0."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def truncmod(a: int, b: int) -> int:
 
 
 def quotient(a: float, b: float) -> float:
-    """Return a / b of floating-point numbers: infinity or NaN where b is 0."""
+    """Return a / b of floating-point numbers: infinity or NaN if b is 0."""
     if b:
         return a / b
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -45,13 +45,13 @@ _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Managed(ctypes.Structure):
-    """What a capsule named "dltensor" holds."""
+    """The struct in a capsule named "dltensor"."""
 
     _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
 
 
 class _ManagedVersioned(ctypes.Structure):
-    """What a capsule named "dltensor_versioned" holds."""
+    """The struct in a capsule named "dltensor_versioned"."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),
@@ -72,7 +72,7 @@ _USED = {name: b"used_" + name for name in _STRUCTS}
 
 @dataclass(frozen=True)
 class Shared:
-    """Memory of another library: strides in elements (None: row-major), and what keeps it alive."""
+    """Memory of another library: strides in elements (None: row-major), and the object that keeps it alive."""
 
     kind: int
     index: int
@@ -115,14 +115,14 @@ class _Owner:
 
 
 def take(source: Any, stream: int | None = None) -> Shared:
-    """The memory of an array that has `__dlpack__`. `stream` (CUDA) waits for what the producer still computes."""
+    """The memory of an array that has `__dlpack__`. `stream` (CUDA) waits for running work of the producer."""
     options: dict[str, Any] = {} if stream is None else {"stream": stream}
     try:
         try:
             capsule = source.__dlpack__(max_version=_VERSION, **options)
         except TypeError:  # a producer from before version 1
             capsule = source.__dlpack__(**options)
-    except Exception as error:  # whatever the producer raises
+    except Exception as error:  # any exception of the producer
         raise not_shared(source, error) from error
     name = next((name for name in _STRUCTS if _is_valid(capsule, name)), None)
     if name is None:
@@ -144,7 +144,7 @@ def take(source: Any, stream: int | None = None) -> Shared:
 
 
 def not_shared(source: Any, why: object) -> UserError:
-    """The error for an array of another library that gives its memory to nobody, or says wrongly where it is."""
+    """The error for an array of another library that gives its memory to nobody, or misreports its device."""
     return UserError(
         f"the {type(source).__name__} does not share its memory: {why}",
         primitive="from_dlpack",
@@ -168,7 +168,8 @@ def _dtype(given: Any) -> DType:
 # Giving memory out
 
 _given: dict[int, Any] = {}
-"""What consumers still use, by the address of its struct: that, what it points to, and the owner of the memory."""
+"""The exports still in use, by the address of their struct: the struct, the objects it points to, and the owner of the
+memory."""
 
 
 def _forget(address: int) -> None:

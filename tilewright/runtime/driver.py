@@ -1,4 +1,4 @@
-"""What every kind of device can do, whoever drives it."""
+"""The interface of every kind of device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNTS: dict[str, Callable[[], int]] = {}
 
 
 def elsewhere(kind: str) -> str:
-    """What to do where no device of that kind is there: the places that this machine has."""
+    """The fix if no device of that kind is present: the kinds that this machine has."""
     here = (place for other, place in _PLACES.items() if other != kind and COUNTS[other]())
     return "run elsewhere: " + ", or ".join(here)
 
@@ -46,7 +46,7 @@ class DeviceError(TVMError):
 
 
 class DeviceAttributes(NamedTuple):
-    """What a device is and how much it has; 0 or "" where that means nothing for it."""
+    """The name and the sizes of a device; 0 or "" for attributes without meaning for it."""
 
     name: str
     compute_version: str = ""
@@ -73,18 +73,19 @@ class Driver(ABC):
 
     @abstractmethod
     def why_not(self) -> str:
-        """Why no device of this kind is usable here, and what to do; empty where one is."""
+        """Why no device of this kind is usable here, and the fix; empty if one is usable."""
 
     @abstractmethod
     def count(self) -> int:
-        """How many devices there are (0 where the driver is missing)."""
+        """The number of devices (0 if the driver is missing)."""
 
     @abstractmethod
     def attributes(self, index: int) -> DeviceAttributes:
-        """What the device is."""
+        """The attributes of the device."""
 
     def current(self, index: int) -> AbstractContextManager[Any]:
-        """Make a device current within the `with` statement, where libraries read off the thread which one is."""
+        """Make a device current within the `with` statement, for libraries that ask the thread for its current
+        device."""
         return nullcontext()
 
     @abstractmethod
@@ -101,14 +102,14 @@ class Driver(ABC):
 
     @abstractmethod
     def read(self, index: int, handle: Handle, data: np.ndarray) -> None:
-        """Copy device memory to bytes of the host; waits for what runs before."""
+        """Copy device memory to bytes of the host; waits for earlier work."""
 
     @abstractmethod
     def copy(self, index: int, source: Handle, target: Handle, size: int) -> None:
         """Copy within the device."""
 
     def span(self, handle: Handle, size: int) -> tuple[int, int]:
-        """Where memory begins and ends, so that two arrays overlap where these do."""
+        """The bounds of memory, so that arrays overlap if their bounds do."""
         return handle, handle + size
 
     def adopt(self, address: int, size: int) -> Handle:
@@ -130,7 +131,7 @@ class Driver(ABC):
         """Let work that is started here wait for all that another library has put into `stream`."""
 
     def owner(self, address: int) -> int:
-        """The number of the device whose memory an address is in; 0 where nobody knows."""
+        """The number of the device whose memory an address is in; 0 if unknown."""
         return 0
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Modules in files of every kind: what is written is what the name of the file says."""
+"""Export of modules to files; the name of the file selects the format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FORMATS = {
     "cuda": (ARCHIVE, "so", "o", "tar", "h", "c", "cu", "cubin"),
     "opencl": (ARCHIVE, "so", "o", "tar", "h", "c", "cl"),
 }
-"""What a module can be written as, by the kind of its target."""
+"""The formats of a module, by the kind of its target."""
 _PROMISES = frozenset((".dylib", ".dll", ".a", ".lib", ".cc", ".cpp", ".ptx", ".fatbin", ".hsaco", ".spv", ".zip"))
 """Endings of files that no module can be written as: none is written under such a name."""
 
@@ -81,7 +81,7 @@ def _content(program: CompiledProgram, exporter: Any, fmt: str, kind: str, primi
         raise UserError(
             f"a module that was loaded from a file cannot be written as .{fmt}",
             primitive=primitive,
-            fix=f"write that where the module is built: tw.build(...).{primitive}(...)",
+            fix=f"write that on the machine that builds the module: tw.build(...).{primitive}(...)",
         )
     if fmt == "o":
         return bytes(exporter.object_file(archive_of(program)))

@@ -19,8 +19,8 @@ _numbers = itertools.count()
 def _linker() -> Any:
     """The process's own linker of compiled code; it lives as long as the process.
 
-    JITLink puts the sections of an object side by side. The older linker maps each by itself; where a driver has
-    reserved much of the address space they end up more than 2 GiB apart, and relative addresses no longer reach.
+    JITLink puts the sections of an object side by side. The older linker maps each by itself; if a driver has reserved
+    much of the address space they end up more than 2 GiB apart, and relative addresses no longer reach.
     """
     made = orc.linker() or _ByLlvmlite()
     keep_for_ever(made)
@@ -28,7 +28,7 @@ def _linker() -> Any:
 
 
 class _ByLlvmlite:
-    """The linker by llvmlite's own Python, whatever its version."""
+    """The linker by llvmlite's own Python, for any version."""
 
     def __init__(self) -> None:
         self._jit = binding().create_lljit_compiler(use_jit_link=True)
@@ -36,7 +36,7 @@ class _ByLlvmlite:
     def link(
         self, name: str, objects: Sequence[bytes], imports: Mapping[str, int], symbols: Sequence[str]
     ) -> tuple[Any, dict[str, int]]:
-        """What keeps the objects in memory, and the addresses of the symbols."""
+        """The object that keeps the code in memory, and the addresses of the symbols."""
         builder = binding().JITLibraryBuilder().add_current_process()
         for each in objects:
             builder.add_object_img(each)
@@ -57,10 +57,10 @@ def keep_for_ever(thing: Any) -> None:
 def link(
     binary: bytes, symbols: Sequence[str], imports: Mapping[str, int], objects: Sequence[bytes] = ()
 ) -> tuple[Any, dict[str, int]]:
-    """Put an object file into memory: what keeps it there, and the addresses of its `symbols`.
+    """Load an object file into memory; return its owner, and the addresses of its `symbols`.
 
-    `imports` are the addresses of symbols that it may use beside those of the process, and of `objects`: other object
-    files.
+    `imports` are the addresses of symbols that it may use beside the symbols of the process and of `objects`: other
+    object files.
     """
     found: tuple[Any, dict[str, int]] = _linker().link(
         f"tilewright.{next(_numbers)}", (binary, *objects), imports, symbols

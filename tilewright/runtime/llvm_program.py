@@ -43,7 +43,7 @@ def load_program(program: CompiledProgram) -> dict[str, Launcher]:
 
 
 def _missing(program: CompiledProgram, own: Mapping[str, int]) -> UserError | None:
-    """What to say where code was not linked for want of a C function; None where it was for something else."""
+    """The error if code was not linked for want of a C function; None for other causes."""
     process = ctypes.CDLL(None)
     called = [name for name in re.findall(r"^declare .*?@(\w+)\(", program.source, re.MULTILINE) if name not in own]
     lost = [name for name in called if not hasattr(process, name)]
@@ -71,7 +71,7 @@ def _launcher(held: Any, address: int, abi: KernelAbi, parallel: bool) -> Launch
         if parallel and not POOL.ready:
             POOL.start()
         if function(where):
-            raise DeviceError(f"{abi.name} ran out of memory for what it computes in between", "OUT_OF_MEMORY")
+            raise DeviceError(f"{abi.name} ran out of memory for its intermediate results", "OUT_OF_MEMORY")
 
-    launch.held = held  # type: ignore[attr-defined]  # the code lives as long as what calls it
+    launch.held = held  # type: ignore[attr-defined]  # the code lives as long as its callers
     return launch

@@ -104,7 +104,7 @@ class Entry:
             run = self._runs[args[self._first_array].device]  # type: ignore[index]  # None takes the slow path
         except (KeyError, TypeError, IndexError, AttributeError):
             run = None
-        if run is None:  # outside of the handler, so that what is wrong comes without that KeyError
+        if run is None:  # outside of the handler, so that the error comes without that KeyError
             run = self._prepare(args)
         try:
             with self._lock:
@@ -125,7 +125,7 @@ class Entry:
             self._running_in = 0
 
     def _prepare(self, args: tuple[Any, ...]) -> Callable[..., Any]:
-        """The host function for the device that the arguments are on; raises where they are wrong."""
+        """The host function for the device that the arguments are on; raises if they are wrong."""
         arguments.explain(self._entry, self._kind, args)
         on = self._on(args)
         with self._lock:
@@ -188,7 +188,7 @@ class Entry:
         )
 
     def timed(self, on: Any, options: TimingOptions, before: str = "") -> Evaluator:
-        """What times this function on a device; UserError for one that it does not run on."""
+        """The timer of this function on a device; raises UserError for a device that it does not run on."""
         if isinstance(on, Device) and on.kind != self._kind:
             raise UserError(
                 f"dev={on} is of another kind than the module, which is for {self._program.target}",
@@ -217,9 +217,9 @@ def _watched(name: str, launch: Launcher, on: Device) -> Launcher:
 
 
 class _Scratch:
-    """Global memory between the kernels of one function: kept from call to call, doubled where more is needed.
+    """Global memory between the kernels of one function: kept from call to call, doubled if more is needed.
 
-    What was outgrown stays: a CUDA graph that was recorded earlier may still use it.
+    Outgrown memory stays allocated: a CUDA graph that was recorded earlier may still use it.
     """
 
     def __init__(self, on: Device) -> None:
@@ -244,7 +244,7 @@ def _load(program: CompiledProgram, on: Device) -> Launchers:
 
 
 class DeviceModule:
-    """The kernels of a module: what `module.imported_modules[0]` returns."""
+    """The kernels of a module: the value of `module.imported_modules[0]`."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
@@ -318,16 +318,18 @@ class Module:
         """Let `module[name]` find the functions of another module, too."""
         if not isinstance(module, Module):
             raise UserError(
-                f"{module!r} is not a module", primitive="import_module", fix="give what tw.build or load_module made"
+                f"{module!r} is not a module",
+                primitive="import_module",
+                fix="give the result of tw.build or load_module",
             )
         self.imported_modules.append(module)
 
     def get_source(self, fmt: str = "") -> str:
         """The host code, as text; the kernels' source is `imported_modules[0].get_source()`.
 
-        A module for the CPU is one whole: `fmt` is "ll" (or "") for its LLVM IR, "opt" for that after LLVM's
-        passes, "asm" for the machine code, "host" for the host code. "h" is the C header of what `save("x.o")` and
-        `export_library("x.so")` define, and for a GPU "c" the launcher that they hold.
+        A module for the CPU is one whole: `fmt` is "ll" (or "") for its LLVM IR, "opt" for that after LLVM's passes,
+        "asm" for the machine code, "host" for the host code. "h" is the C header of the functions that `save("x.o")`
+        and `export_library("x.so")` define, and for a GPU "c" the launcher that they hold.
         """
         if isinstance(fmt, str) and fmt in ("h", "c") and self._exporter is not None:
             return str(self._exporter.header() if fmt == "h" else self._exporter.c_source())
@@ -341,7 +343,7 @@ class Module:
 
     @property
     def resources(self) -> Mapping[str, Resources]:
-        """Registers, spills and shared memory of each kernel, where the compiler tells (CUDA)."""
+        """Registers, spills and shared memory of each kernel, if the compiler reports them (CUDA)."""
         return self.program.resources
 
     def time_evaluator(
@@ -359,9 +361,9 @@ class Module:
     ) -> Evaluator:
         """A function that runs `func_name` with its arguments and returns a `BenchmarkResult` in seconds.
 
-        Each of `repeat` measurements times `number` runs on the device, after one that does not count. The
-        number grows until a measurement takes `min_repeat_ms`. `cache_flush_bytes` of other memory are
-        written before every single run, where given.
+        Each of `repeat` measurements times `number` runs on the device, after one that does not count. The number grows
+        until a measurement takes `min_repeat_ms`. `cache_flush_bytes` of other memory are written before every single
+        run, if given.
         """
         options = TimingOptions(
             number,
@@ -394,7 +396,7 @@ class Module:
         write_module(self.program, self._exporter, file_name, fmt, "save")
 
     def export_library(self, file_name: str | os.PathLike[str], fcompile: Any = None, **legacy: Any) -> None:
-        """Write the module as a library: a shared one (".so"), or what else the ending of the name says.
+        """Write the module as a library: a shared one (".so"), or another format that the ending of the name selects.
 
         Parameters
         ----------

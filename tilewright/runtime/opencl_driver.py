@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _building, _opening = new_lock(), new_reentrant_lock()
 _QUIET = ["-w"]
-"""Without remarks about generated code: PoCL counts them on stderr, where no user can do anything about them."""
+"""Without remarks about generated code: PoCL counts them on stderr, which helps no user."""
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 """The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
 _MOST_OPTIMISED = 66_000
@@ -41,7 +41,7 @@ _NOTHING = "__kernel void nothing(__global int* a) { a[0] = 0; }"
 
 @cache
 def load_pyopencl() -> Any:
-    """The package; PoCL's cache of compiled kernels goes to a temporary folder where the home cannot be written."""
+    """The package; PoCL's cache of compiled kernels goes to a temporary folder if the home cannot be written."""
     there = os.path.abspath(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     while not os.path.exists(there) and there != os.path.dirname(there):
         there = os.path.dirname(there)
@@ -78,7 +78,7 @@ class _Once(Generic[T]):
 
     def __get__(self, instance: Any, owner: type) -> T:
         with _opening:
-            if self._name not in vars(instance):  # where Python looks first from now on
+            if self._name not in vars(instance):  # the place that Python searches first from now on
                 vars(instance)[self._name] = self._make(instance)
             found: T = vars(instance)[self._name]
             return found
@@ -208,7 +208,7 @@ class OpenClDriver(Driver):
                 at.cl.enqueue_copy(at.queue, target, source, byte_count=size)
 
     def span(self, handle: Any, size: int) -> tuple[int, int]:
-        """Objects, not addresses: arrays share memory where they have the same one."""
+        """Objects, not addresses: arrays share memory if they have the same object."""
         number = int(handle.int_ptr)
         return number, number + 1
 
@@ -286,14 +286,14 @@ def _failures(at: _Device, what: str) -> Iterator[None]:
 
 
 def _built(at: _Device, source: str, options: list[str]) -> Any:
-    """A program, compiled; for PoCL, with declarations of what it calls in place of those of all functions."""
+    """A program, compiled; for PoCL, with declarations of the called functions only."""
     if at.declares_all and max(map(len, re.split("[{}]", source))) > _MOST_OPTIMISED:
         options = [*options, "-cl-opt-disable"]
     declared = declarations(source) if at.declares_all else None
     if declared is not None and not any(option.startswith("-cl-std") for option in options):
         try:
             return at.cl.Program(at.context, declared + source).build(options=[*_QUIET, WITHOUT_HEADER, *options])
-        except at.cl.Error:  # what is wrong is said of the source as it is, below
+        except at.cl.Error:  # errors are reported for the unchanged source, below
             pass
     return at.cl.Program(at.context, source).build(options=[*_QUIET, *options])
 
@@ -337,7 +337,7 @@ def _launcher(at: _Device, kernel: Any, abi: KernelAbi) -> Launcher:
 
 
 def _broken_limits(at: _Device, kernel: Any, block: tuple[int, int, int]) -> Iterator[str]:
-    """What this device allows of what a launch asked for too much of; targets only know what most devices allow."""
+    """This device's limit that a launch exceeded; targets only know the limits of most devices."""
     info = at.cl.kernel_work_group_info
     threads = kernel.get_work_group_info(info.WORK_GROUP_SIZE, at.device)
     if math.prod(block) > threads:

@@ -20,7 +20,7 @@ _UNKNOWN = "unknown"
 
 
 def function_of(library: ctypes.CDLL, name: str) -> int:
-    """The address of a function of a library or of those that it has loaded; 0 if there is none."""
+    """The address of a function of a library or its dependencies; 0 if there is none."""
     try:
         return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
     except AttributeError:
@@ -37,7 +37,7 @@ def loaded_before_fork(library: ctypes.CDLL) -> bool:
 
 
 def _place_of(path: str, owner: str) -> str:
-    """The address at which a process has a library in its memory; "" where it has it nowhere."""
+    """The address at which a process has a library in its memory; "" if it is not loaded."""
     try:
         with open(f"/proc/{owner}/maps", encoding="utf-8", errors="replace") as file:
             return next((line.partition("-")[0] for line in file if line.rstrip().endswith(path)), "")
@@ -66,9 +66,9 @@ class OpenMpTeam:
         ----------
         library : ctypes.CDLL
         number : str
-            Its function that returns how many threads run a loop.
+            Its function that returns the number of threads of a loop.
         revive : callable, optional
-            What has the library ready in a fork: several threads may call `number` at once after it.
+            A function that prepares the library after a fork: several threads may call `number` at once after it.
         """
         names = ("GOMP_parallel", "omp_get_thread_num", number, "omp_in_parallel")
         self._functions = [function_of(library, name) for name in names]

@@ -1,7 +1,7 @@
 """LLVM's linker straight from the library that llvmlite brings, without llvmlite's Python.
 
 Importing llvmlite takes 20 ms, a third of the time from the start of a process to the result of a known kernel. Its
-library has a C interface, which may differ between versions: other versions than those known here are left to llvmlite.
+library has a C interface, which may differ between versions: unknown versions are left to llvmlite.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..core.forking import new_reentrant_lock, not_while_forking
 KNOWN = ("0.50.",)
 """Versions of llvmlite whose interface is the one that is called here."""
 _OBJECT, _PROCESS = 2, 3
-"""Kinds of what is linked: an object file, and a library; the one without a name is the process."""
+"""Kinds of link inputs: an object file, and a library; the one without a name is the process."""
 _FAILED = b"LLVM gives no reason"
 LINKS_OF_A_SESSION = 256
 """Links after which a new session begins: a session keeps 10 KiB for each library, also when its code is unloaded."""
@@ -33,7 +33,7 @@ class _Symbol(ctypes.Structure):
 
 
 def linker() -> Linker | None:
-    """The linker of this process; None where llvmlite is not of a known version."""
+    """The linker of this process; None if llvmlite is not of a known version."""
     spec = find_spec("llvmlite")
     folder = os.path.dirname(spec.origin) if spec is not None and spec.origin is not None else ""
     try:
@@ -77,7 +77,7 @@ class Linker:
     def link(
         self, name: str, objects: Sequence[bytes], imports: Mapping[str, int], symbols: Sequence[str]
     ) -> tuple[Any, dict[str, int]]:
-        """What keeps the objects in memory, and the addresses of the symbols."""
+        """The object that keeps the code in memory, and the addresses of the symbols."""
         linked = [(_PROCESS, b""), *((_OBJECT, each) for each in objects)]
         elements = (_Element * len(linked))(*(_Element(kind, value, len(value)) for kind, value in linked))
         given = (_Symbol * len(imports))(*(_Symbol(symbol.encode(), address) for symbol, address in imports.items()))
@@ -105,7 +105,7 @@ class Linker:
                 self._text(said)  # which nobody can do anything about
 
     def _text(self, said: ctypes.c_void_p) -> str:
-        """What LLVM said, whose memory it leaves to the caller."""
+        """LLVM's error message; the caller owns its memory."""
         found = ctypes.string_at(said.value) if said.value else _FAILED
         if said.value:
             self._free(said)

@@ -1,4 +1,5 @@
-"""Python functions that programs call by name: `register_func`, `get_global_func`, and what generated code uses."""
+"""Python functions that programs call by name: `register_func`, `get_global_func`, and the functions that generated
+code uses."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def register_func(func_name: Any, f: Callable[..., Any] | None = None, override:
     func_name
         The name by which `tir.call_packed` calls it; or the function itself, which then goes by its own name.
     f
-        The function. It is called with what the program passes: buffers as `tvm.nd` arrays over the same memory,
+        The function. It is called with the program's arguments: buffers as `tvm.nd` arrays over the same memory,
         numbers and texts as such. Its result, if any, is the value of the call.
     override
         Whether it may take the place of another one of that name.
@@ -85,12 +86,12 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     name
         The name.
     allow_missing
-        Whether to return None where there is none.
+        Whether to return None if there is none.
 
     Raises
     ------
     UserError
-        Where no function has that name.
+        If no function has that name.
     """
     found = _found(name) if isinstance(name, str) else None
     if found is None and not allow_missing:
@@ -104,13 +105,13 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
 
 
 def _printed(*values: Any) -> Any:
-    """What traced values become unless a program says otherwise: they are printed."""
+    """The default handler of traced values: it prints them."""
     print(*values)
     return values[-1]
 
 
 def _traced(name: str, *values: Any) -> Any:
-    """What the function of that name makes of traced values: the last one where it returns nothing."""
+    """The result of the function of that name for traced values: the last value if it returns nothing."""
     found = _registered(name).function(*values)
     return values[-1] if found is None else found
 
@@ -155,7 +156,7 @@ def _registered(name: str) -> PackedFunc:
 
 
 def returned(dtype: str, value: Any) -> Any:
-    """What a packed function returned, as a number of the type that the program takes it for."""
+    """The result of a packed function, as a number of the type that the program expects."""
     kind = DType(dtype)
     try:
         number = np.asarray(value).astype(kind.numpy, casting="same_kind" if kind.is_float else "unsafe")
@@ -163,7 +164,7 @@ def returned(dtype: str, value: Any) -> Any:
             raise TypeError
     except (TypeError, ValueError, OverflowError):
         raise UserError(
-            f"the packed function returned {value!r}, where the program takes a value of type {dtype}",
+            f"the packed function returned {value!r}, but the program expects a value of type {dtype}",
             primitive="call_packed",
             fix='return such a number, or name another type: tir.call_intrin("float32", "tir.tvm_call_packed", ...)',
         ) from None
@@ -171,7 +172,7 @@ def returned(dtype: str, value: Any) -> Any:
 
 
 def element_reader(on: Device) -> Callable[..., Any]:
-    """What reads one element of the memory that host code of a device names."""
+    """The function that reads one element of the memory that host code of a device names."""
     make = array_maker(on)
 
     def read(handle: Any, dtype: str, at: int) -> Any:
@@ -181,7 +182,7 @@ def element_reader(on: Device) -> Callable[..., Any]:
 
 
 def array_maker(on: Device) -> Callable[..., NDArray]:
-    """What makes arrays of the memory that host code of a device names."""
+    """The function that makes arrays of the memory that host code of a device names."""
 
     def make(handle: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, offset: int) -> NDArray:
         kind = DType(dtype)

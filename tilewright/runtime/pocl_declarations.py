@@ -5,7 +5,7 @@ build and parses at each build that its cache does not know. Generated code call
 declared here and the header left out, a build of a small kernel takes a seventh of the processor time.
 
 Each name is declared as the header declares it, for every type that it has there, so that no call can mean something
-else. A program that calls any other function, computes in `half`, or asks the preprocessor what there is gets the
+else. A program that calls any other function, computes in `half`, or uses the preprocessor's feature tests gets the
 header.
 """
 
@@ -74,7 +74,7 @@ _ASKS = re.compile(
 
 
 def declarations(source: str) -> str | None:
-    """Return the declarations to put before a program that does without the header; None where it needs that.
+    """Return the declarations to put before a program that does without the header; None if it needs the header.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def declarations(source: str) -> str | None:
 
 
 def _declare(name: str) -> Iterator[str]:
-    """Every declaration of a function; none where it is not known here."""
+    """Every declaration of a function; none if it is not known here."""
     attribute, forms = _table().get(name, ("", ()))
     marks = f"overloadable, {attribute}" if attribute else "overloadable"
     for form in forms:

@@ -19,9 +19,9 @@ from typing import Any
 POCL = "Portable Computing Language"
 """The name of its platform."""
 UNKNOWN = "generic"
-"""What its compiler calls a processor that it does not know."""
+"""The compiler's name for an unknown processor."""
 REFUSAL = "unknown target CPU"
-"""What its compiler says of that."""
+"""The compiler's message about that."""
 _TRIPLE = "x86_64-unknown-linux-gnu"
 _AVX2 = {"avx", "avx2", "cx16", "popcnt", "lzcnt", "f16c", "fma", "bmi", "bmi2"}
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -36,7 +36,7 @@ def name_processor(device: Any) -> bool:
     """Give the processor a name that PoCL's compiler knows, if it has none; say whether it has one then.
 
     `device` is one of pyopencl's. The one pointer to "generic" that follows one to the triple of this machine in PoCL's
-    description of the device is replaced; nothing is, where there is no such pair or there are several.
+    description of the device is replaced; nothing is replaced if there is no such pair or there are several.
     """
     if str(device.platform.name).strip() != POCL or not str(device.version).strip().endswith(f"-{UNKNOWN}"):
         return True
@@ -55,7 +55,7 @@ def name_processor(device: Any) -> bool:
 
 
 def processor(features: Mapping[str, bool]) -> str | None:
-    """Return the processor for which PoCL compiled the library that it links where these features are; None if unknown.
+    """Return the processor for which PoCL compiled the library that it links for these features; None if unknown.
 
     The names of features are LLVM's.
     """
@@ -64,7 +64,7 @@ def processor(features: Mapping[str, bool]) -> str | None:
 
 
 def _places(record: int, texts: tuple[str, ...]) -> Iterator[int]:
-    """The addresses in a record where pointers to these texts follow one another."""
+    """The addresses in a record at which pointers to these texts follow one another."""
     wanted = [text.encode() + b"\0" for text in texts]
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:
@@ -79,7 +79,7 @@ def _places(record: int, texts: tuple[str, ...]) -> Iterator[int]:
 
 
 def _read(memory: int, address: int, size: int) -> bytes:
-    """Bytes of this process; none where nothing is mapped."""
+    """Bytes of this process; none if nothing is mapped."""
     try:
         return os.pread(memory, size, address)
     except (OSError, OverflowError):

@@ -1,8 +1,8 @@
 """Modules in archives: `module.save(path)`, and `load_module(path)` in a process that never imports the compiler.
 
-An archive is a zip file: `module.json` describes functions and kernels, beside it stand the kernels' source and,
-where there is one, their machine code. Nothing in it is pickled. It holds code, Python's for the host among it: load
-only files that you trust. Its digest finds damage and edits by accident; it is not a signature.
+An archive is a zip file: `module.json` describes functions and kernels, beside it stand the kernels' source and their
+machine code, if any. Nothing in it is pickled. It holds code, Python's for the host among it: load only files that you
+trust. Its digest finds damage and edits by accident; it is not a signature.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from ..core.target import Target
 from ..core.version import __version__
 
 FORMAT = 2
-"""Counts up where files change so that older versions could not read them rightly."""
+"""Incremented when files change so that older versions could not read them correctly."""
 _DESCRIPTION = "module.json"
 _SOURCES = {"c": "kernels.c", "cuda": "kernels.cu", "opencl": "kernels.cl", "llvm": "kernels.ll"}
 _BINARIES = {"c": "kernels.o", "cuda": "kernels.cubin", "llvm": "kernels.o"}
 _OBJECT = "imported."
-"""What the names of object files begin with that came with the program."""
+"""The prefix of the names of object files that came with the program."""
 _MOST_BYTES = 256 * 2**20
 """Bytes of one member: a small archive may unpack to any size."""
 _LONGEST_REASON = 300
@@ -104,7 +104,7 @@ def _entry(entry: EntryPoint) -> dict[str, Any]:
 
 
 def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
-    """The program in a file. UserError where there is none that this version can run."""
+    """The program in a file. Raise UserError if there is none that this version can run."""
     return load_programs(path)[0]
 
 
@@ -176,7 +176,7 @@ def _section(content: bytes) -> bytes:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """One member, unpacked; an error where that would take more memory than any module."""
+    """One member, unpacked; raises an error if that would take more memory than any module."""
     if archive.getinfo(name).file_size > _MOST_BYTES:  # zipfile never unpacks more than it is told here
         raise ValueError(f"{name} unpacks to more than {_MOST_BYTES:,} bytes")
     return archive.read(name)
@@ -220,7 +220,7 @@ def _program(archive: zipfile.ZipFile, described: dict[str, Any]) -> CompiledPro
 
 
 def _for_this_cpu(program: CompiledProgram, needed: list[str]) -> CompiledProgram:
-    """The program, compiled anew where its machine code uses what this processor lacks."""
+    """The program, compiled anew if its machine code uses features that this processor lacks."""
     if not needed or set(needed) <= set(_needed(host_processor().features)):
         return program
     code = compile_ir(program.source, host_processor())
@@ -228,7 +228,7 @@ def _for_this_cpu(program: CompiledProgram, needed: list[str]) -> CompiledProgra
 
 
 def _needed(features: str) -> list[str]:
-    """What a processor has, as LLVM names it."""
+    """The features of a processor, as LLVM names them."""
     return sorted(name[1:] for name in features.split(",") if name.startswith("+"))
 
 

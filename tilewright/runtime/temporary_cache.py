@@ -1,4 +1,4 @@
-"""A folder for PoCL's compiled kernels where the home cannot be written."""
+"""A folder for PoCL's compiled kernels if the home cannot be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PREFIX = "tilewright-pocl-"
 
 
 def temporary_cache() -> str:
-    """A folder that goes with this process; those of processes that were killed go now."""
+    """A folder that goes with this process; folders of killed processes are removed now."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         owner = left.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():

@@ -27,9 +27,9 @@ SPIN_CYCLES = 50_000
 CHUNK_CYCLES = 2_500
 """The shortest piece of a loop that a thread claims, about 1 µs: a claim takes a fiftieth of that."""
 DEAL_CYCLES = 650
-"""What it takes to deal out a loop, per thread that looks for its share: an empty loop on 16 threads takes 4 µs."""
+"""The cost of distributing a loop, per thread that looks for its share: an empty loop on 16 threads takes 4 µs."""
 _COSTS_AT, _POOL_BYTES, _TICKET_BYTES = 1024, 2048, 128
-"""Where the costs of loops stand in a pool; the bytes of a pool without its tickets, and of one ticket."""
+"""The offset of the costs of loops in a pool; the bytes of a pool without its tickets, and of one ticket."""
 _BY_TEAM = "tilewright_parallel_for_by_team"
 _NAMES = ("tilewright_worker", "tilewright_end_pool", "tilewright_pool", "tilewright_team", _BY_TEAM)
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
@@ -48,7 +48,7 @@ class Cost(ctypes.Structure):
 
 def compiled_now(text: str) -> bytes:
     """The object file of some LLVM IR for this machine, from LLVM."""
-    compiler = import_module("..codegen.llvm.compile", __package__)  # not needed where all code is known
+    compiler = import_module("..codegen.llvm.compile", __package__)  # not needed if all code is known
     binary: bytes = compiler.compile_ir(text, compiler.host_processor()).binary
     return binary
 
@@ -130,7 +130,7 @@ class ThreadPool:
 
     @property
     def costs(self) -> list[Cost]:
-        """The costs of loops that have run, where the pool keeps them: changing one changes how the loop runs next."""
+        """The costs of loops that have run, as stored in the pool: changing one changes how the loop runs next."""
         pool = _code().current.value if self.ready else None
         kept = (Cost * _LOOPS).from_address(pool + _COSTS_AT) if pool else ()
         return [cost for cost in kept if cost.body]
@@ -169,13 +169,13 @@ class ThreadPool:
         self._kept.append(memory)
         libc = ctypes.CDLL(None)
         started = 0
-        # Signals are for Python's own threads, which know what to do with them.
+        # Signals are for Python's own threads, which can handle them.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             for _ in range(workers):
                 thread = ctypes.c_ulong()
                 if libc.pthread_create(ctypes.byref(thread), None, compiled.worker, ctypes.c_void_p(address)):
-                    break  # the system has no more threads for us: use what there is
+                    break  # the system has no more threads for us: use the existing ones
                 libc.pthread_detach(thread)
                 started += 1
         finally:
@@ -214,7 +214,7 @@ POOL = ThreadPool()
 def set_num_threads(number: int | None) -> None:
     """Run parallel loops of CPU code on `number` threads, the caller's included.
 
-    None (the start) means what the environment variable TILEWRIGHT_NUM_THREADS says, or one per processor.
+    None (the default) means the value of the environment variable TILEWRIGHT_NUM_THREADS, or one per processor.
     """
     POOL.set_number(number)
 

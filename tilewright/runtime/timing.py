@@ -17,7 +17,7 @@ _MARGIN = 1.03
 _MOST = 10**12
 """The largest option that means something: beyond that, a measurement would not end."""
 _NOTHING = 1_000
-"""So many times the number of runs in no time at all: the clock is not coarse, the function starts no kernel."""
+"""A run time of 0 for this multiple of `number` means that the function starts no kernel; the clock is fine enough."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> Benc
 
 
 def _more(number: int, seconds: float, wanted: float) -> int:
-    """How many runs to try next, where `number` took `seconds` instead of `wanted`.
+    """How many runs to try next, if `number` runs took `seconds` instead of `wanted`.
 
-    A little more than would do: as a processor warms up, runs get faster. What is far off is no good estimate; then,
-    and where nothing could be measured, the number grows at least as the legacy system lets it.
+    A little more than would do: as a processor warms up, runs get faster. A time far off is no good estimate; then, and
+    if nothing could be measured, the number grows at least as the legacy system lets it.
     """
     enough = int(number * wanted / seconds * _MARGIN) + 1 if seconds else 0
     return enough if 2 * seconds > wanted else max(enough, int(number * 1.618 + 1))
