@@ -1,7 +1,7 @@
 """How compiled code is called, as plain data: all that the runtime needs, and all that a saved module contains.
 
-Nothing here knows the compiler: a saved module is loaded without it. What a kernel looks like while it is being
-compiled is in `kernel.py`.
+Nothing here knows the compiler: a saved module is loaded without it. A kernel during compilation is described in
+`kernel.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..core.errors import UserError
 
 @dataclass(frozen=True)
 class KernelAbi:
-    """What a launch needs: for each parameter "buffer" or its scalar type."""
+    """The signature of a launch: for each parameter "buffer" or its scalar type."""
 
     name: str
     params: tuple[str, ...]
@@ -23,7 +23,7 @@ class KernelAbi:
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """A parameter that takes an array; extents are numbers, or text where they depend on other arguments."""
+    """A parameter that takes an array; extents are numbers, or text if they depend on other arguments."""
 
     name: str
     dtype: str
@@ -44,7 +44,7 @@ class ScalarArgument:
 
 @dataclass(frozen=True)
 class SizeFact:
-    """What is declared of a size, and where its value comes from; for the error of a call that breaks it."""
+    """The declaration of a size, and the origin of its value; for the error of a call that violates it."""
 
     name: str
     known: str
@@ -67,7 +67,7 @@ class ReadFact:
 
 @dataclass(frozen=True)
 class IndexFact:
-    """An index that is checked when its access is made, as text: what is accessed, and the last index there is."""
+    """An index that is checked when its access is made, as text: the accessed buffer, and its last index."""
 
     access: str
     buffer: str
@@ -87,8 +87,8 @@ class AssertionFact:
 class LaunchFact:
     """A limit of a launch whose extents are known only at the call, under the `name` that host code compares with.
 
-    `what` says what is limited; `stages` are those that the kernel computes, for the error of a call that goes beyond.
-    `registers` is how many a thread takes, where they set the limit.
+    `what` names the limited quantity; `stages` are the stages that the kernel computes, for the error of a call beyond
+    the limit. `registers` is the registers of a thread, if they set the limit.
     """
 
     name: str
@@ -107,7 +107,7 @@ class EntryPoint:
     arguments: tuple[ArrayArgument | ScalarArgument, ...]
     source: str
     symbol: str
-    """What the function is called in its source."""
+    """The name of the function in its source."""
     facts: tuple[SizeFact, ...] = ()
     reads: tuple[ReadFact, ...] = ()
     indices: tuple[IndexFact | AssertionFact, ...] = ()
@@ -148,7 +148,7 @@ _LONGEST_LOG = 1_000
 
 
 def unknown_functions(program: CompiledProgram, error: Exception) -> UserError | None:
-    """What to say where source that calls functions of the user's does not compile; None for other source."""
+    """The error for source that calls the user's functions and does not compile; None for other source."""
     if not program.called:
         return None
     said = str(error).partition("\n\n")[0]

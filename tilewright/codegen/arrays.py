@@ -1,4 +1,4 @@
-"""Shared and local arrays of a kernel: how large they are, and what is said of them."""
+"""Shared and local arrays of a kernel: their sizes and declarations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .kernel import product
 
 
 def array_size(buffer: Buffer) -> int:
-    """Elements of a shared or local array: a number, or the most that it can be by what is declared of sizes."""
+    """Elements of a shared or local array: a number, or its upper bound by the declarations of sizes."""
     size = product(buffer.shape)
     if size is None:
         most = interval(reduce(op.multiply, buffer.shape)).hi

@@ -1,4 +1,4 @@
-"""Atomic updates in CUDA and OpenCL C; those without an instruction are compare-and-exchange loops.
+"""Atomic updates in CUDA and OpenCL C; updates without an instruction are compare-and-exchange loops.
 
 The templates take the address and the value; a helper's name stands for a call of it.
 """
@@ -26,7 +26,7 @@ _UNSIGNED = "unsigned long long"
 
 
 def cuda_atomic(name: str, dtype: str) -> str | None:
-    """The template of an atomic update of elements in global or shared memory; None where CUDA has none."""
+    """The template of an atomic update of elements in global or shared memory; None if CUDA has none."""
     function, types = _CUDA[name]
     if dtype in types.split():
         return f"{function}({{0}}, {{1}})"
@@ -38,7 +38,7 @@ def cuda_atomic(name: str, dtype: str) -> str | None:
 
 
 def opencl_atomic(name: str, dtype: str, space: str) -> str | None:
-    """The template of an atomic update of elements in `__global` or `__local` memory; None where OpenCL C has none."""
+    """The template of an atomic update of elements in `__global` or `__local` memory; None if OpenCL C has none."""
     if dtype in ("int32", "uint32") or (dtype == "float32" and name == "atomic_exchange"):
         return f"{name.replace('exchange', 'xchg')}({{0}}, {{1}})"
     helper = f"{name}_{dtype}_{space.strip(' _')}"

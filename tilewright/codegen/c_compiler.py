@@ -23,14 +23,14 @@ class CSource(str):
 
 
 def c_compiler() -> str | None:
-    """The path of the system's C compiler, or of what the variable CC names; None where there is none."""
+    """The path of the system's C compiler, or the one named by the variable CC; None if there is none."""
     wanted = os.environ.get("CC", "").split(" ")[0]
     found = (shutil.which(name) for name in (*([wanted] if wanted else []), *_COMPILERS))
     return next((path for path in found if path is not None), None)
 
 
 def surroundings() -> dict[str, str]:
-    """Return the environment of a compiler, whose temporary files go where ours do: TMPDIR may have no room."""
+    """Return the environment of a compiler, with our folder for temporary files: TMPDIR may have no room."""
     with suppress(OSError):
         return {**os.environ, "TMPDIR": tempfile.gettempdir()}
     return dict(os.environ)
@@ -64,12 +64,12 @@ def merged(objects: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def llvm_ir(code: str) -> str:
-    """LLVM IR, or what a file of it holds."""
+    """LLVM IR, or the contents of a file of it."""
     return text_of(code, (".ll",))
 
 
 def text_of(code: str, endings: tuple[str, ...]) -> str:
-    """The code itself; what a file holds, where it is the path of one."""
+    """The code itself, or the contents of the file if it is a path."""
     try:
         code.encode()
     except UnicodeEncodeError as error:
@@ -89,7 +89,7 @@ def text_of(code: str, endings: tuple[str, ...]) -> str:
 
 
 def language(source: str) -> str:
-    """Return the language of a source: C++ if it declares functions as those of C."""
+    """Return the language of a source: C++ if it declares functions as extern "C"."""
     return "c++" if 'extern "C"' in source else "c"
 
 

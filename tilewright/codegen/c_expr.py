@@ -30,13 +30,13 @@ MOST_CHARACTERS = 4_096
 MOST_CHOICES = 8
 """Choices in one C expression: NVRTC's time grows much faster than their number, which doubles likewise."""
 MOST_UNDER = 128
-"""Largest depth of what one C expression evaluates only under a condition: deeper, the condition gets a variable."""
+"""Largest depth of a conditionally evaluated part of a C expression: deeper, the condition gets a variable."""
 MOST_WRITTEN = 30_000
 """Nodes of the same, as often as they are written out."""
-# What the hardware leaves open, or traps on, is settled: a division by 0 gives 0, as in NumPy, and the least
-# integer divided by -1 wraps. Min and max of floats give NaN where an operand is one, as in NumPy and PyTorch (C's
-# fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see). Floats
-# beyond an integer type's range become its nearest end, and NaN becomes 0.
+# Cases that the hardware leaves undefined, or traps on, are defined: a division by 0 gives 0, as in NumPy, and the
+# least integer divided by -1 wraps. Min and max of floats give NaN if an operand is NaN, as in NumPy and PyTorch (C's
+# fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see). Floats beyond an
+# integer type's range become its nearest end, and NaN becomes 0.
 _HELPERS = {
     "floordiv": "  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));",
     "floormod": "  {0} r = a % b;\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;",
@@ -86,7 +86,7 @@ class ExprWriter:
         self.helpers: dict[str, str] = {}
         self.dtypes: set[DType] = set()
         self.positive: frozenset[n.Expr] = frozenset()
-        """What is not 0 wherever something is divided by it: extents of arrays and of the grid."""
+        """Divisors known to be nonzero: extents of arrays and of the grid."""
         self._memo: ScopedTable[n.Expr, Text] = ScopedTable()
         self._heights: dict[n.Expr, int] = {}
         self._sizes: dict[n.Expr, int] = {}
@@ -102,12 +102,12 @@ class ExprWriter:
         """Parts of the expression at hand that get a variable, since it reads them often."""
 
     def __call__(self, e: n.Expr, at_least: int = 0) -> str:
-        """The text of `e`, in parentheses where it binds less tightly than `at_least`."""
+        """The text of `e`, in parentheses if it binds less tightly than `at_least`."""
         text, level = self._whole(e)
         return text if level >= at_least else f"({text})"
 
     def _whole(self, e: n.Expr) -> Text:
-        """`_text` of a whole expression: what it reads often gets variables."""
+        """`_text` of a whole expression: parts that it reads often get variables."""
         if self._shared or e in self._memo:
             return self._text(e)
         self._shared = set(read_often(e, self._sizes))
@@ -116,7 +116,7 @@ class ExprWriter:
         return text
 
     def write(self, e: n.Expr, at_least: int = 0) -> str:
-        """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
+        """`__call__`, on the way down: calls of methods take no C stack, calls of objects do."""
         text, level = self._text(e)
         return text if level >= at_least else f"({text})"
 
@@ -124,7 +124,7 @@ class ExprWriter:
         found = self._memo.get(e)
         if found is None:
             if e.dtype.lanes != 1 and not isinstance(e, n.StringImm):
-                raise InternalError(f"a vector where a scalar belongs: {e}")
+                raise InternalError(f"a vector instead of a scalar: {e}")
             write = _WRITE.get(type(e))
             if write is None:
                 raise InternalError(f"code generation does not know {type(e).__name__}: {e}")
@@ -143,7 +143,7 @@ class ExprWriter:
         return self._kept(e, text[0]), ATOM
 
     def _kept(self, e: n.Expr, text: str) -> str:
-        """The variable that holds the value of an expression, computed only where the path to it is taken."""
+        """The variable that holds the value of an expression, computed only if the path to it is taken."""
         if self._path:
             text = f"{' && '.join(self._path)} ? {text} : {self.write(zero(e.dtype))}"
         return self._variable(e, text)
@@ -157,7 +157,7 @@ class ExprWriter:
 
     @contextmanager
     def _under(self, condition: str, e: n.Expr) -> Iterator[None]:
-        """Write what is evaluated only under a condition, whose type is that of `e`; the rest does not know of it."""
+        """Write a conditionally evaluated expression with the type of `e`; its variables are unknown to the rest."""
         around = self._path
         self._path = (*around, condition)
         if len(self._path) >= MOST_NESTED:
@@ -214,7 +214,7 @@ class ExprWriter:
         return self._narrowed(f"{left} {sign} {right}", level, e.dtype)
 
     def _deep_junction(self, e: n.And | n.Or, sign: str, level: int) -> Text:
-        """Write `a && b` or `a || b` where b is deep."""
+        """Write `a && b` or `a || b` for a deep b."""
         left = self.write(e.a, EQUAL)
         matters = left if isinstance(e, n.And) else f"!({left})"
         return f"{left} {sign} {self._arm(e.b, matters, e.a, EQUAL)}", level
@@ -227,7 +227,7 @@ class ExprWriter:
         return f"{condition} ? {yes} : {no}", TERNARY
 
     def _arm(self, e: n.Expr, condition: str, like: n.Expr, at_least: int) -> str:
-        """What is evaluated only under a condition."""
+        """The conditionally evaluated operands."""
         if not self._is_deep(e):
             with self._branch():
                 return self.write(e, at_least)
@@ -254,7 +254,7 @@ class ExprWriter:
         return never_zero(divisor, self.positive)
 
     def _floor_division(self, e: n.FloorDiv | n.FloorMod) -> Text:
-        """Shift and mask where the divisor is a power of two."""
+        """Shift and mask if the divisor is a power of two."""
         divisor = e.b.value if isinstance(e.b, n.IntImm) else 0
         quotient = isinstance(e, n.FloorDiv)
         if e.dtype.kind == "uint":
@@ -271,7 +271,7 @@ class ExprWriter:
         return self._narrowed(f"{self.helper(f'{name}_{wide}')}({self.write(e.a)}, {self.write(e.b)})", ATOM, e.dtype)
 
     def helper(self, name: str) -> str:
-        """The helper function of that name (what it does, then the type), which the source will define."""
+        """The helper function of that name (operation, then type), which the source will define."""
         if name not in self.helpers:
             what, _, rest = name.partition("_")
             own = self.dialect.helpers.get(name)
@@ -394,7 +394,7 @@ class ExprWriter:
         return f"{self.helper(f'{dtype.scalar}_bits')}({self.unrounded(value, dtype)})"
 
     def unrounded(self, value: n.Expr, dtype: DType) -> str:
-        """The value of a 16-bit float where it is rounded to one next."""
+        """The value of a 16-bit float if it is rounded to one next."""
         text, level = self._whole(value)
         rounded = f"{dtype.scalar}_round("
         return text[len(rounded) : -1] if level == ATOM and text.startswith(rounded) else text

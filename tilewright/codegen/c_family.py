@@ -309,7 +309,7 @@ class KernelWriter:
         return self._unmerged(e, self._access(e.source, self.vectors.index(e)))
 
     def _unmerged(self, load: n.Load, text: str) -> str:
-        """The load as `text`, or kept apart from others where the compiler would merge them wrongly."""
+        """The load as `text`, or kept apart from others if the compiler would merge them wrongly."""
         apart = root(load.source) in self.at_risk and "unmerged" in self.dialect.helpers
         return f"{self.expr.helper('unmerged')}({text})" if apart else text
 

@@ -17,7 +17,7 @@ from .vectors import lane_of
 
 
 class Writer(Protocol):
-    """What calls need of the writer of expressions."""
+    """The interface of the expression writer that calls use."""
 
     dialect: Dialect
     dtypes: set[DType]
@@ -77,14 +77,14 @@ def write_call(writer: Writer, e: n.Call) -> str:
         raise UserError(
             f"{e.name} of {address.buffer.name!r} in local memory, which each thread has of its own",
             primitive="call_intrin",
-            fix="load and store it: no other thread sees it; or keep what threads share in shared or global memory",
+            fix="load and store it: no other thread sees it; or keep data of several threads in shared or global memory",
         )
     name = writer.dialect.atomic(e.name, element, scope)
     if name is None:
         raise UserError(
             f"{e.name} of {element} in {scope.value} memory, which {writer.dialect.name} does not have",
             primitive="call_intrin",
-            fix="keep what is updated as int32, or build for another target",
+            fix="keep the updated elements as int32, or build for another target",
         )
     place, new = writer.write(address), writer.write(value)
     return name.format(place, new) if "{0}" in name else f"{writer.helper(name)}({place}, {new})"

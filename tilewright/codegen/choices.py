@@ -1,7 +1,8 @@
-"""Code hoisting of choices: what both branches of a choice compute is computed before it (a very busy expression).
+"""Code hoisting of choices: an expression that both branches of a choice compute is computed before it (a very busy
+expression).
 
-Code of a branch runs under a condition, and what it computes is not known outside of it. A chain in which each choice
-reads the one below in both of its branches would be written twice at every level, 2 ** depth times in all.
+Code of a branch runs under a condition, and its values are not known outside of it. A chain in which each choice reads
+the one below in both of its branches would be written twice at every level, 2 ** depth times in all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def made_by_both(e: Choice) -> list[Choice]:
 
 
 def _certain(e: n.Expr) -> Iterator[Choice]:
-    """The outermost choices that are made wherever `e` is evaluated."""
+    """The outermost choices that every evaluation of `e` makes."""
     seen, waiting = {e}, [e]
     while waiting:
         at = waiting.pop()

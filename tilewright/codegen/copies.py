@@ -29,7 +29,7 @@ class Pieces:
 
 
 class Writer(Protocol):
-    """What is needed of the writer of a kernel."""
+    """The interface of the kernel writer used here."""
 
     names: Any
     expr: Any
@@ -85,7 +85,7 @@ def take_held_back(writer: Writer) -> list[Stmt]:
 
 
 def shares_copies(product: Tensorized) -> bool:
-    """Whether steps share copies that test borders: where several instructions make a product, and steps are many."""
+    """Whether steps share copies that test borders: if several instructions make a product, and steps are many."""
     atom = product.atom
     return atom.products > 1 and atom.partial_sums != 1 and product.extents[2] // atom.k >= _MANY_STEPS
 
@@ -176,13 +176,14 @@ def write_copy_loop(writer: Writer, s: For) -> bool:
 
 
 def _write(writer: Writer, copy: Copy, loops: tuple[For, ...], names: tuple[Let, ...]) -> None:
-    """Write the instructions of a copy in all iterations of the loops around it; `names` are what its guard reads.
+    """Write the instructions of a copy in all iterations of the loops around it; `names` are the variables its guard
+    reads.
 
-    The hardware does not look at the address of what is not there.
+    The hardware ignores the address of absent elements.
     """
     load = copied_load(copy.value)
     if load is None:
-        raise InternalError(f"a copy to {copy.buffer.name} stores what is not a load")
+        raise InternalError(f"a copy to {copy.buffer.name} stores a value that is not a load")
     source: Any = load.source
     element = copy.buffer.dtype.bytes
     for buffer in (copy.buffer, source) if copy.size > element else ():
@@ -237,7 +238,7 @@ def _distance(form: Affine, loops: tuple[For, ...], iteration: tuple[int, ...]) 
 
 @contextmanager
 def _piece(writer: Writer) -> Iterator[None]:
-    """Put the lines that are written meanwhile aside, as one piece, where pieces are gathered at this depth."""
+    """Collect the lines written meanwhile as one piece, if pieces are gathered at this depth."""
     before = len(writer.lines)
     yield
     if writer.pieces is not None and writer.pieces.indent == writer.indent:
@@ -246,7 +247,7 @@ def _piece(writer: Writer) -> Iterator[None]:
 
 
 def gathered(writer: Writer, stmts: Sequence[Stmt]) -> list[list[str]]:
-    """Write what statements that issue copies begin with, such as addresses; return the instructions, in pieces.
+    """Write the preparation of statements that issue copies, such as addresses; return the instructions, in pieces.
 
     The pieces are to be written in that order, in the scope in which they were gathered.
     """
@@ -262,13 +263,13 @@ def gathered(writer: Writer, stmts: Sequence[Stmt]) -> list[list[str]]:
 
 
 def write_pieces(writer: Writer, pieces: Sequence[list[str]], deeper: int) -> None:
-    """Write pieces, in a scope so many levels deeper than where they were gathered."""
+    """Write pieces in a scope `deeper` levels deeper than they were gathered in."""
     for piece in pieces:
         writer.lines += ["  " * deeper + line for line in piece]
 
 
 def _places(copy: Copy) -> tuple[n.Expr, n.Expr]:
-    """The positions of what is copied, in the order: to, from."""
+    """The positions of the copied elements, in the order: to, from."""
     load: Any = copied_load(copy.value)
     return flat_index(copy.buffer, copy.indices), flat_index(load.source, load.indices)
 

@@ -56,7 +56,7 @@ def _intrinsics() -> dict[str, str]:
 
 
 def _extremes() -> dict[str, str]:
-    """Min and max that give NaN where an operand is one: an instruction of its own since sm_80."""
+    """Min and max that give NaN if an operand is NaN: an instruction of its own since sm_80."""
     made = {}
     for name, sign in (("min", "<"), ("max", ">")):
         made[f"{name}_float32"] = (
@@ -98,7 +98,7 @@ def _pair(kind: str, letters: str) -> str:
 
 
 def _copies() -> dict[str, str]:
-    """Asynchronous copies; those of 16 bytes go past the first-level cache, which keeps what is read again.
+    """Asynchronous copies; copies of 16 bytes bypass the first-level cache, which keeps data that is read again.
 
     Distances in bytes from the two addresses are part of the instruction, so that several share the addresses. The
     conditional ones are predicated, since the compiler makes no predicates of branches around assembly.
@@ -139,7 +139,7 @@ _UNMERGED = f"""template <typename T>
 
 
 class Cuda(Dialect):
-    """What NVRTC compiles."""
+    """The dialect of NVRTC."""
 
     name: ClassVar[str] = "cuda"
     types: ClassVar[dict[str, str]] = {

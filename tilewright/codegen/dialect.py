@@ -1,4 +1,4 @@
-"""What distinguishes one C-like language from another: types, qualifiers, literals, intrinsics, vectors.
+"""The differences between C-like languages: types, qualifiers, literals, intrinsics, vectors.
 
 A `Dialect` holds data and a few one-line spellings; how a kernel is written down is in `c_family.py`.
 """
@@ -68,7 +68,7 @@ class Dialect(ABC):
     owned: ClassVar[re.Pattern[str]]
     """Families of such words."""
     helper_prefix: ClassVar[str]
-    """What stands before a helper function's return type."""
+    """The qualifiers before a helper function's return type."""
     helpers: ClassVar[Mapping[str, str]]
     """Bodies of helper functions that differ from language to language, by name."""
     overloads: ClassVar[bool] = False
@@ -140,7 +140,7 @@ class Dialect(ABC):
         raise self._no_vectors()
 
     def lane(self, vector: str, lane: int, dtype: DType, lanes: int) -> str:
-        """One element, as memory holds it, of a vector variable of so many lanes."""
+        """One element, as memory holds it, of a vector variable of `lanes` lanes."""
         raise self._no_vectors()
 
     def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:
@@ -157,7 +157,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def bits(self, dtype: DType, text: str) -> str:
-        """The bits of a float of 32 or 64 bits as a signed integer, or those of such an integer as a float."""
+        """The bits of a float of 32 or 64 bits as a signed integer, or the bits of such an integer as a float."""
 
     def rounding_to_odd(self, name: str) -> str:
         """A function: a float64 as a float32 that rounds on to a float16 as the float64 itself would.
@@ -189,15 +189,15 @@ class Dialect(ABC):
         """The statement at which all threads of a block wait."""
 
     def copy(self, size: int, guarded: bool, conditional: bool) -> str:
-        """The helper function of an asynchronous copy of so many bytes.
+        """The helper function of an asynchronous copy of `size` bytes.
 
-        A guarded one may bring zeros instead; a conditional one is made only where its first argument holds.
+        A guarded one may bring zeros instead; a conditional one is made only if its first argument holds.
         """
         raise InternalError(f"{self.name} has no asynchronous copies")
 
     @abstractmethod
     def atomic(self, name: str, dtype: DType, scope: MemoryScope) -> str | None:
-        """How an element is updated atomically: a template of address and value, or a helper; None where it cannot."""
+        """How an element is updated atomically: a template of address and value, or a helper; None if it cannot be."""
 
     def commit(self) -> str:
         """The statement that makes the copies issued since the last one a group."""
@@ -213,14 +213,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
-        """The kernel's signature, up to its opening brace; so many `resident` blocks are to fit a multiprocessor."""
+        """The kernel's signature, up to its opening brace; `resident` blocks should fit a multiprocessor."""
 
     @abstractmethod
     def preamble(self, dtypes: frozenset[DType]) -> list[str]:
         """Return the lines at the top of a source that uses those types."""
 
     def intrinsic(self, name: str, dtype: DType, args: Sequence[str]) -> str | None:
-        """The call of an intrinsic whose first argument has type `dtype`; None where there is none."""
+        """The call of an intrinsic whose first argument has type `dtype`; None if there is none."""
         scalar = FLOAT32 if is_half(dtype) else dtype.scalar
         found = self.intrinsics.get(f"{name}:{scalar}") or self.intrinsics.get(f"{name}:{scalar.kind}")
         found = found or self.intrinsics.get(name)
@@ -230,7 +230,7 @@ class Dialect(ABC):
 
 
 class PlainC(Dialect):
-    """What C and OpenCL C spell alike, and CUDA C++ without headers does not."""
+    """Spellings that C and OpenCL C share, unlike CUDA C++ without headers."""
 
     helper_prefix: ClassVar[str] = "static inline"
 

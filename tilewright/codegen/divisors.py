@@ -1,4 +1,4 @@
-"""Divisors of which a kernel need not ask whether they are 0, because it does not run where they are."""
+"""Divisors of which a kernel need not ask whether they are 0, because it does not run if they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .kernel import Kernel
 
 
 def positive_in(kernel: Kernel) -> frozenset[n.Expr]:
-    """Return what is positive wherever a kernel computes: extents of its grid and of all that it stores to.
+    """Return the expressions that are positive in every launch of a kernel: extents of its grid and of the buffers it
+    stores to.
 
     Among them are the sizes whose being 0 would make such an extent 0. An array that it only reads may be empty.
     """
@@ -20,20 +21,20 @@ def positive_in(kernel: Kernel) -> frozenset[n.Expr]:
 
 
 def _positive(extents: tuple[n.Expr, ...]) -> frozenset[n.Expr]:
-    """Symbolic extents, and sizes without which there are none, where the product of the extents is positive."""
+    """Symbolic extents, and the sizes they depend on, given that the product of the extents is positive."""
     symbolic = [extent for extent in extents if not isinstance(extent, n.IntImm)]
     sizes = {size for extent in symbolic for size in variables(extent) if _vanishes(extent, size)}
     return frozenset((*symbolic, *sizes))
 
 
 def _vanishes(extent: n.Expr, size: n.Var) -> bool:
-    """Whether an extent is not positive where a size is 0."""
+    """Whether an extent is not positive if a size is 0."""
     left = simplify(substitute(extent, {size: n.IntImm(0, size.dtype)}))
     return isinstance(left, n.IntImm) and left.value <= 0
 
 
 def never_zero(divisor: n.Expr, positive: frozenset[n.Expr]) -> bool:
-    """Whether the hardware's own division by this is always defined, where these expressions are positive."""
+    """Whether the hardware's own division by this is always defined, given that these expressions are positive."""
     if isinstance(divisor, n.IntImm):
         return divisor.value not in (0, -1)
     least = _least(divisor, positive)
@@ -41,7 +42,7 @@ def never_zero(divisor: n.Expr, positive: frozenset[n.Expr]) -> bool:
 
 
 def _least(e: n.Expr, positive: frozenset[n.Expr]) -> int | None:
-    """A lower bound of an expression; None where none is known."""
+    """A lower bound of an expression; None if none is known."""
     if isinstance(e, n.IntImm):
         return e.value
     if e in positive:

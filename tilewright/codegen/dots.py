@@ -1,4 +1,4 @@
-"""Instructions of one thread as source: sums of four products of bytes, each loaded as one word where that is possible.
+"""Instructions of one thread as source: sums of four products of bytes, each loaded as one word if possible.
 
 A `Tensorized` of such an atom becomes loops of constant extent over rows, columns and words of four terms, unrolled by
 the compiler, around one instruction.
@@ -25,7 +25,7 @@ from .vectors import known_divisor
 
 
 class Writer(Protocol):
-    """What is needed of the writer of a kernel."""
+    """The interface of the kernel writer used here."""
 
     names: Any
     expr: Any
@@ -41,7 +41,7 @@ class Writer(Protocol):
 class DotIndices:
     """The indices of operands and sums, in terms of a row, a column and a word of `k` terms.
 
-    `at` maps the variables of the statement to such positions: fresh variables, or constants where there is only one.
+    `at` maps the variables of the statement to such positions: fresh variables, or constants if there is only one.
     """
 
     def __init__(self, stmt: Tensorized, columns: int = 1) -> None:
@@ -68,7 +68,7 @@ class DotIndices:
         return lower_expression(simplify(substitute(load.indices[0], at), self.facts), self.facts)
 
     def distance(self, load: Expr, further: Mapping[Var, int]) -> int | None:
-        """How far elements are apart that lie `further` steps apart; None where it is not constant."""
+        """The distance of elements that are `further` steps apart; None if it is not constant."""
         form = Affine.of(simplify(subtract(self.of(load, further), self.of(load, {})), self.facts))
         return None if form.terms else form.const
 

@@ -10,8 +10,8 @@ For `A: float32[n, 64]`, `B: float32[n]` the text reads
         blocks_x = (n + 63) // 64
         if blocks_x > 0: main_kernel(blocks_x, 1, 1, 64, 1, 1, A.handle, B.handle, n)
 
-The runtime supplies what is free in it: `A_layout` / `A_kind` (what a right argument's field is), `wrong` and
-its kin (which raise), `allocate`, divisions (`floordiv` ... `quotient`), and one callable per kernel. The checks are
+The runtime supplies its free names: `A_layout` / `A_kind` (the expected value of an argument's field), `wrong` and its
+kin (which raise), `allocate`, divisions (`floordiv` ... `quotient`), and one callable per kernel. The checks are
 written by `host_checks.py`.
 """
 
@@ -63,7 +63,7 @@ HOST_WORDS = frozenset(
 )
 """Names that host code uses, and that neither its variables nor kernels can have."""
 _KIN = ("_kind", "_layout", "_strides")
-"""What the checks of an array append to its name."""
+"""The suffixes of an array's name in its checks."""
 _EXTENTS = ("blocks_x", "blocks_y", "blocks_z", "threads_x", "threads_y", "threads_z")
 
 
@@ -184,7 +184,7 @@ class _HostWriter:
             raise InternalError(f"host code cannot hold the statement {type(s).__name__} of {self.function.name}")
 
     def _value(self, e: n.Expr) -> str:
-        """The text of what a name stands for, which may be an element of memory or the result of a packed function."""
+        """The text of a name's value, which may be an element of memory or the result of a packed function."""
         if is_packed(e):
             return f"returned({str(e.dtype)!r}, {self.expr(e)})"
         if isinstance(e, n.Load):
@@ -192,7 +192,7 @@ class _HostWriter:
         return self.expr(e)
 
     def _result(self, e: n.Expr) -> str:
-        """The text of a returned number, which wraps as those of compiled code do."""
+        """The text of a returned number, which wraps as in compiled code."""
         text = self._value(e)
         return text if not e.dtype.is_int or not e.children() or isinstance(e, n.Load) else wrapped(text, e.dtype)
 

@@ -197,7 +197,7 @@ class ArgumentChecks:
         self.line(f"if {self.expr.operand(_narrow(size))} > {INT32_ELEMENTS}: too_large({name!r}, {text})")
 
     def _reads(self) -> None:
-        """Check that reads stay inside their tensor, where that depends on the arguments of the call."""
+        """Check that reads stay inside their tensor, if that depends on the arguments of the call."""
         for check in self.function.reads:
             arguments = check.arguments
             if not all(v in self.known for v in arguments):  # a size that the program never gets

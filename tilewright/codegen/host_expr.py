@@ -20,14 +20,14 @@ _INFIX: dict[type, str] = {
 _BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
 _DIVISIONS: dict[type, tuple[str, str]] = {n.FloorDiv: ("//", "floordiv"), n.FloorMod: ("%", "floormod")}
-"""Python's operators, and the functions that give 0 where a divisor is 0, as kernels do."""
+"""Python's operators, and the functions that give 0 if a divisor is 0, as kernels do."""
 _CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
 _CHAINS = (n.Add, n.Mul)
 _WRAPPING = (n.Add, n.Sub, n.Mul)
 
 
 def wrapped(text: str, dtype: DType) -> str:
-    """The text of an integer that wraps as those of compiled code do."""
+    """The text of an integer that wraps as in compiled code."""
     half = 1 << (dtype.bits - 1) if dtype.kind == "int" else 0
     return f"(({text} + {half}) % {1 << dtype.bits} - {half})"
 
@@ -46,7 +46,7 @@ class HostExpr:
         return self.write(e)
 
     def write(self, e: Any) -> str:
-        """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
+        """`__call__`, on the way down: calls of methods take no C stack, calls of objects do."""
         if isinstance(e, n.Var):
             return self.names(e)
         if isinstance(e, (n.IntImm, n.FloatImm)):

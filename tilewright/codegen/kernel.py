@@ -24,7 +24,7 @@ ONE = n.IntImm(1, INT32)
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel: parameters in the order in which the launch passes them, and where each buffer lives."""
+    """One kernel: parameters in the order in which the launch passes them, and the memory of each buffer."""
 
     name: str
     params: tuple[Param, ...]
@@ -45,7 +45,7 @@ class Kernel:
 
     @property
     def threads(self) -> int | None:
-        """Threads of one block, where known at compile time."""
+        """Threads of one block, if known at compile time."""
         return product(self.block)
 
 
@@ -71,7 +71,7 @@ def constant(e: n.Expr) -> int | None:
 
 
 def product(extents: tuple[n.Expr, ...]) -> int | None:
-    """The product of constant extents; None where one is not known."""
+    """The product of constant extents; None if one is not known."""
     total = 1
     for extent in extents:
         value = constant(extent)
@@ -133,7 +133,7 @@ def _describe(launch: Launch, name: str, places: Mapping[Param, int]) -> Kernel:
     outside = {b: None for b in {**loaded, **stored} if b not in allocated}
     scalars = {v: None for v in used if v not in bound}
     params: dict[Param, None] = {}
-    for group in (outside, scalars):  # those of the function in its order, then others
+    for group in (outside, scalars):  # the function's parameters in its order, then others
         params |= dict.fromkeys(sorted((p for p in group if p in places), key=places.__getitem__))
         params |= dict.fromkeys(group)
     extents = {tag: extent for tag, _, extent in launch.threads}

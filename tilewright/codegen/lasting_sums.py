@@ -1,8 +1,8 @@
 """Partial sums of a matrix product that last over the loop around it, in registers.
 
-An atom that splits its operands keeps the products with a low part by themselves. Their sums are small: they lose
-nothing that counts where they grow over all slices, and no slice needs to add them to the others. So where nothing else
-in a loop reads or writes the sums of a product, these partial sums are declared in front of it and added behind it.
+An atom that splits its operands keeps the products with a low part by themselves. Their sums are small: they lose no
+relevant precision if they grow over all slices, and no slice needs to add them to the others. So if nothing else in a
+loop reads or writes the sums of a product, these partial sums are declared in front of it and added behind it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .matrix import MatrixWriter, Writer
 class LowSums:
     """The sums of products with a low part in a kernel.
 
-    `names` are those that last, by their product, while its loop is written. `repeated` are the products in loops that
+    `names` are the lasting sums, by their product, while its loop is written. `repeated` are the products in loops that
     add to the same sums in every iteration while others use these.
     """
 
@@ -44,7 +44,7 @@ class LowSums:
 
 
 def write_lasting_sums(writer: Writer, s: For) -> bool:
-    """Write a loop with such partial sums around it; False where there are none to keep."""
+    """Write a loop with such partial sums around it; False if there are none to keep."""
     parts = list(statements(s.body))
     products = [part for part in parts if _has_low_sums(part)]
     held: LowSums = writer.low_sums

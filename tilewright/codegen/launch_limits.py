@@ -26,7 +26,7 @@ class LaunchLimit:
 
 
 def launch_limits(kernel: Kernel, target: Target) -> tuple[LaunchLimit, ...]:
-    """The limits that each launch of a kernel is compared with: those of extents that are not constant."""
+    """The limits that each launch of a kernel is compared with: limits on extents that are not constant."""
     if not target.is_gpu:
         return ()
     hardware, stages = target.hardware, stored_stages(kernel.launch.body)
@@ -47,7 +47,7 @@ def launch_limits(kernel: Kernel, target: Target) -> tuple[LaunchLimit, ...]:
 
 
 def within_registers(entry: EntryPoint, resources: Mapping[str, Resources], hardware: Hardware) -> EntryPoint:
-    """The entry with the limits of its blocks lowered to what the registers of their threads allow."""
+    """The entry with the limits of its blocks lowered to the number that the registers of their threads allow."""
     limits = []
     for fact in entry.limits:
         used = resources[fact.kernel].registers if fact.what == _OF_BLOCK and fact.kernel in resources else 0

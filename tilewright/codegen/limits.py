@@ -1,4 +1,4 @@
-"""Resource limits: what a kernel needs of the hardware, checked against the target before compilation."""
+"""Resource limits: the resources of a kernel, checked against the target before compilation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from .kernel import Kernel, constant
 
 
 def check(kernel: Kernel, target: Target) -> Kernel:
-    """The kernel, with dynamic shared memory where it needs more than the target gives unasked.
+    """The kernel, with dynamic shared memory if it needs more than the target's default.
 
-    Raises UserError where a block has too many threads, a grid too many blocks, or the shared buffers do not
-    fit.
+    Raises UserError if a block has too many threads, a grid too many blocks, or the shared buffers do not fit.
     """
     _, total = shared_offsets(kernel.shared)
     for broken in exceeded(target.hardware, _known_extents(kernel), total):
@@ -66,7 +65,7 @@ def _shared(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
 
 
 _STORING = ("cache_read", "cache_write", "rfactor", "set_scope", "compute_at", "storage_align", "pipeline")
-"""The primitives that decide what is kept in shared memory, and how much of it."""
+"""The primitives that decide the contents of shared memory."""
 
 
 def _binds(kernel: Kernel, tag: ThreadTag) -> Suspect:
@@ -82,7 +81,7 @@ def _largest(kernel: Kernel) -> str:
     return largest.note or largest.name
 
 
-# What a thread keeps goes to device memory where registers do not hold it: slow, and no error.
+# Values of a thread that do not fit registers go to device memory: slow, but no error.
 _ERRORS: dict[Limit, Callable[[Kernel, Target, Exceeded], UserError]] = {
     Limit.THREADS: _threads,
     Limit.EXTENT: _extent,

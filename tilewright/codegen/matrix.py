@@ -24,7 +24,7 @@ from .matrix_helpers import SINGLE
 
 
 class Writer(CopyWriter, Protocol):
-    """What is needed of the writer of a kernel."""
+    """The interface of the kernel writer used here."""
 
     aligned: set[Buffer]
     has_matrices: bool
@@ -70,7 +70,7 @@ class MatrixWriter:
 
     @contextmanager
     def kept_apart(self, inside: Collection[Var] = ()) -> Iterator[None]:
-        """Rename what the statement uses where the names clash with its own loops and arrays.
+        """Rename the statement's variables and arrays if the names clash with its own loops and arrays.
 
         Variables `inside` are still to be declared; others get a second name here.
         """
@@ -185,7 +185,7 @@ class MatrixWriter:
         self._multiply(str(self.steps - 1))
 
     def _start_parts(self) -> None:
-        """Sums of a few terms by themselves: of the products of the high parts, and of those with a low part."""
+        """Sums of a few terms by themselves: of the products of the high parts, and of the products with a low part."""
         shape = f"[{self.pieces[0]}][{self.pieces[1]}][4]"
         parts = _SUMS[: 1 if self.low else self.atom.partial_sums]
         self._line(f"float {', '.join(part + shape for part in parts)};")
@@ -193,14 +193,14 @@ class MatrixWriter:
             self._line(f"{' = '.join(f'{part}[i][j][r]' for part in parts)} = 0.0f;")
 
     def _add_parts(self) -> None:
-        """Add the sums of a few terms to the others; those with a low part later, where they last."""
+        """Add the sums of a few terms to the others; sums with a low part later, if they last."""
         with self._pieces():
             self._line(f"{self.writer.expr.helper('promote')}({self._sums()}, high[i][j]);")
         if not self.low:
             self.add_low("low")
 
     def _loss(self) -> str:
-        """What sums of the products of high parts have lost of themselves, on average."""
+        """The average relative loss of sums of the products of high parts."""
         together = min(self.atom.partial_terms // self.atom.k, self.steps)
         groups = [together] * (self.steps // together) + [self.steps % together]
         lost: float = _TRUNCATED * sum(n * (n + 1) / 2 for n in groups) / self.steps
@@ -215,7 +215,7 @@ class MatrixWriter:
         return name
 
     def add_low(self, name: str) -> None:
-        """Add the sums of the products with a low part, and what the others have lost: behind all of their products."""
+        """Add the sums of the products with a low part, and the loss of the others, after all of their products."""
         loss = self._loss() if self.writer.low_sums.is_last(self.stmt) else "0.0f"
         function = self.writer.expr.helper("add_low")
         with self._pieces():
@@ -224,8 +224,8 @@ class MatrixWriter:
     def _add_group(self, first: str, count: int) -> None:
         """Add the one set of partial sums after a group of steps.
 
-        An infinite operand times a low part may be NaN, or infinite with the wrong sign. Where a sum is not finite, it
-        is computed again, of the products of the high parts alone: a path that finite operands do not take.
+        An infinite operand times a low part may be NaN, or infinite with the wrong sign. If a sum is not finite, it is
+        computed again from the products of the high parts alone: a path that finite operands do not take.
         """
         with self.writer._block(""):
             self._line("bool finite = true;")
@@ -238,7 +238,7 @@ class MatrixWriter:
                 self._line(f"{function}({self._sums()}, high[i][j]);")
 
     def _compute_again(self, first: str, count: int) -> None:
-        """Put the sums of the products of high parts in the place of those that are not finite."""
+        """Put the sums of the products of high parts in the place of non-finite ones."""
         function = self.writer.expr.helper(f"mma_{SINGLE[self.atom.name]}")
         with self._loop("i", self.pieces[0]):
             self._line(f"float again[{self.pieces[1]}][4];")
@@ -319,9 +319,9 @@ class MatrixWriter:
 
 
 _TRUNCATED = 4.3e-8
-"""What a sum loses of itself where tensor cores add to it: they truncate, by half a unit of the last place on average,
+"""The relative loss of a sum when tensor cores add to it: they truncate, by half a unit of the last place on average,
 which for numbers between 1 and 2 is from 6.0e-8 to 3.0e-8 of them. A sum of n steps has grown to k / n of itself when
-step k truncates it. On an H200 that is what sums of random operands lose, of one sign somewhat more, of both somewhat
-less."""
+step k truncates it. On an H200, sums of random operands lose that much: somewhat more with one sign, somewhat less with
+both."""
 _SUMS = ("high", "low")
-"""The sums of a few products: of the high parts, and of those with a low part."""
+"""The sums of a few products: of the high parts, and of the products with a low part."""

@@ -1,7 +1,7 @@
 """Fragments of matrix instructions as source: how the lanes of a warp load an operand, and split it into parts.
 
-Fragments come by `ldmatrix` where 16 bytes of shared memory are neighbours along the depth, or, for 16-bit types, along
-the other dimension (`.trans`); else word by word.
+Fragments are loaded by `ldmatrix` if 16 bytes of shared memory are neighbours along the depth, or, for 16-bit types,
+along the other dimension (`.trans`); else word by word.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..passes.lower_divisions import lower_expression
 
 
 class Product(Protocol):
-    """What is needed of the writer of a product: the statement, its steps along the depth, and its loops."""
+    """The interface of the product writer used here: the statement, its steps along the depth, and its loops."""
 
     writer: Any
     stmt: Tensorized
@@ -50,7 +50,7 @@ class FragmentLoads(enum.Enum):
 
 
 def fragment_loads(stmt: Tensorized, index: Expr, lines: Var, element: int) -> FragmentLoads:
-    """How an operand is loaded, whose `lines` are rows or columns of so many bytes per `element`, at an index."""
+    """How an operand is loaded, whose `lines` are rows or columns with elements of `element` bytes, at an index."""
     wide, atom = 16 // element, stmt.atom
     if atom.word == 4 and stmt.extents[2] * element % 16 == 0 and _lies_in_pieces(index, stmt.depth, wide):
         return FragmentLoads.ALONG
@@ -66,9 +66,9 @@ def _lies_in_pieces(index: Expr, along: Var, wide: int) -> bool:
 
 
 def _within(index: Expr, along: Var, count: int) -> tuple[int | None, list[int]]:
-    """The distance of neighbours within each `count` along a variable, and what the index is the sum of otherwise.
+    """The distance of neighbours within each `count` along a variable, and the other terms of the index.
 
-    None where they are not equally far apart: a variable may count several dimensions, of any extents.
+    None if they are not equally far apart: a variable may count several dimensions, of any extents.
     """
     group, inside = Var("group", "int32", Known(0, None)), Var("inside", "int32", Known(0, count - 1))
     facts = EMPTY.bind(inside, *extent_range(count))
@@ -155,7 +155,7 @@ class Operand:
     def _by_matrix(self, transposed: bool) -> Callable[[str, str], None]:
         """Four matrices of 8 lines of 16 bytes at a time: the words of one piece of A, or of two pieces of B.
 
-        Where a piece has four words, they are two loads of A, and one of B.
+        If a piece has four words, they are two loads of A, and one of B.
         """
         wide = 16 // self.bytes
         self.by.writer.aligned.add(self.source.memory)
@@ -199,7 +199,7 @@ class Operand:
         return var
 
     def _address(self, line: Expr, deep: Expr, lines: int, name: str) -> Callable[[str, str], str]:
-        """The address in shared memory of a piece of so many `lines` and a step, for the lane's line and depth."""
+        """The address in shared memory of a piece of `lines` lines and a step, for the lane's line and depth."""
         index, moves = self._index(line, deep, lines)
         held = self.by.writer.names.fresh(name)
         function = self.by.writer.expr.helper("shared_address")
@@ -216,7 +216,7 @@ class Operand:
         return lambda piece, step: f"{held} + {moves(piece, step, self.bytes)}"
 
     def _index(self, line: Expr, deep: Expr, lines: int) -> tuple[Expr, Callable[[str, str, int], str]]:
-        """The index of piece 0 in step 0, and what is added to it for others."""
+        """The index of piece 0 in step 0, and the increments for others."""
         by, atom = self.by, self.atom
         piece, step = Var("piece", "int32"), Var("step", "int32")
         facts = EMPTY.bind_all(
@@ -242,7 +242,7 @@ class Operand:
     def _by_word(self) -> Callable[[str, str], None]:
         """Every lane loads its own words, one by one; words of several elements, element by element.
 
-        Elements share an address where the terms of a step are equally far apart.
+        Elements share an address if the terms of a step are equally far apart.
         """
         by, per_word, groups = self.by, self.atom.per_word, self.groups
         first = multiply(self._bits("& 3"), per_word)

@@ -8,8 +8,8 @@ Behind the barrier at the head of an iteration, a warp would wait for its first 
                      multiply (k, step)               await; barrier; load (k + 1, 0)
                                                       multiply (k, last)
 
-What is awaited is the same number of groups, since the commit of iteration k stays in front. The last iteration loads
-fragments that nobody uses: from the slot that is next in turn, or its own ones again where none follows.
+The awaited number of groups is the same, since the commit of iteration k stays in front. The last iteration loads
+fragments that nobody uses: from the slot that is next in turn, or its own ones again if none follows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _MOST_SLOTS = 16
 
 @dataclass(frozen=True)
 class _Loop:
-    """The parts of such a loop; `first` and `following` say what names are in the first and in the next iteration."""
+    """The parts of such a loop; `first` and `following` give the values of names in the first and in the next
+    iteration."""
 
     loop: For
     names: tuple[Let, ...]
@@ -124,10 +125,10 @@ def _taken_apart(s: For) -> _Loop | None:
 def _following(
     loop: For, extent: int, names: list[Let], counted: dict[Var, Expr], product: Tensorized
 ) -> dict[Var, Expr]:
-    """What the loop's variable and the names in it are in the next iteration.
+    """The values of the loop's variable and names in the next iteration.
 
-    Behind the last iteration, the indices of a ring come round to those of an earlier one. In a ring with a slot for
-    each iteration they would lead beyond it: there the last iteration follows itself.
+    Behind the last iteration, the indices of a ring wrap around to the indices of an earlier one. In a ring with a slot
+    for each iteration they would lead beyond it: there the last iteration follows itself.
     """
 
     def at(iteration: Expr) -> dict[Var, Expr]:

@@ -1,10 +1,10 @@
 """Loads that NVVM would merge with others and then send through the read-only cache: a fault of that compiler.
 
-NVVM turns `c ? t[i] : a[i]`, and branches that mean the same, into one load from an address that `c` selects. Where the
-kernel never stores to `a`, it loads with `ld.global.nc`, as if that were so of `t` as well: what the kernel has stored
-to `t` is not seen. Found in NVRTC 13.0; neither temporaries nor leaving out `__restrict__` help. An empty assembly
-statement on the value of the load from `t` keeps the two loads apart and costs no instruction. OpenCL, which NVIDIA's
-driver gives to the same compiler, has no such statement: there, arrays that are only read lose their `restrict`.
+NVVM turns `c ? t[i] : a[i]`, and branches that mean the same, into one load from an address that `c` selects. If the
+kernel never stores to `a`, it loads with `ld.global.nc`, as if that were so of `t` as well: stores of the kernel to `t`
+are not seen. Found in NVRTC 13.0; neither temporaries nor leaving out `__restrict__` help. An empty assembly statement
+on the value of the load from `t` keeps the two loads apart and costs no instruction. OpenCL, which NVIDIA's driver
+gives to the same compiler, has no such statement: there, arrays that are only read lose their `restrict`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ def loads_at_risk(kernel: Kernel) -> frozenset[Buffer]:
 
 
 class _Sources:
-    """The arrays of which elements may be part of each value: expressions, variables, and what private memory holds."""
+    """The arrays of which elements may be part of each value: expressions, variables, and the contents of private
+    memory."""
 
     def __init__(self, kernel: Kernel, arrays: _Arrays) -> None:
         self.arrays = arrays
         self.nodes = list(post_order(kernel.launch.body))
         self.held: dict[Any, _Arrays] = {}
-        """Of variables and private memory: what was ever assigned to them."""
+        """Of variables and private memory: all values assigned to them."""
         self.of: dict[Any, _Arrays] = {}
         """Of expressions, and of all expressions in statements."""
         while self._changed():
@@ -63,7 +64,7 @@ class _Sources:
         return self.held != before
 
     def alternatives(self) -> Iterator[tuple[_Arrays, _Arrays]]:
-        """Pairs of values of which only one counts where control flow joins, by the arrays that they come from."""
+        """Pairs of values of which only one counts after control flow joins, by the arrays that they come from."""
         for at in self.nodes:
             if isinstance(at, (n.Select, n.IfThenElse)):
                 yield self.of[at.true_value], self.of[at.false_value]
@@ -72,5 +73,5 @@ class _Sources:
             elif isinstance(at, Store) and at.buffer.memory.scope is MemoryScope.LOCAL:
                 yield self.of[at.value], self.held[at.buffer.memory]
             elif isinstance(at, Store) and isinstance(at.value, (n.Load, n.Var)):
-                # What is read back may be the element copied here or the one that was there before.
+                # The value read back may be the element copied here or the previous one.
                 yield self.of[at.value], self.arrays & {at.buffer.memory}

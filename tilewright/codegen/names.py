@@ -17,8 +17,8 @@ _NOBODYS = re.compile(r"(?!)")
 class Names:
     """Assigns every object (by identity) one name that nothing else in the text has.
 
-    `reserved` are words of the language and of the text around; `owned` matches families of them. `kin` are the
-    endings under which the text derives further names from a name (`A_kind`): those are kept free with it.
+    `reserved` are words of the language and of the text around; `owned` matches families of them. `kin` are the endings
+    under which the text derives further names from a name (`A_kind`): these are reserved with it.
     """
 
     def __init__(

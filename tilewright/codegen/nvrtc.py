@@ -1,6 +1,6 @@
 """CUDA source to machine code through NVRTC: no toolkit, no driver, no GPU.
 
-The result is a cubin for one architecture. The log of `ptxas -v` tells what each kernel takes.
+The result is a cubin for one architecture. The log of `ptxas -v` reports the resources of each kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .abi import Resources
 
 @dataclass(frozen=True)
 class CompiledSource:
-    """A cubin, what its kernels take, the compiler's log, and how long it took."""
+    """A cubin, the resources of its kernels, the compiler's log, and the compile time."""
 
     cubin: bytes = field(repr=False)
     resources: Mapping[str, Resources]
@@ -81,7 +81,7 @@ def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource
             fix="give one of these architectures, or install an NVRTC of the CUDA version that had it",
         )
     began = time.perf_counter()
-    # Without NVRTC's own cache (which is in use where a driver is): its hits come without the log of ptxas.
+    # Without NVRTC's own cache (which is in use if there is a driver): its hits come without the log of ptxas.
     uncached = ["--no-cache"] if version() >= (13, 0) else []
     flags = [f"--gpu-architecture={arch}", "--ptxas-options=-v", "--minimal", *uncached, *options]
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
@@ -103,7 +103,7 @@ def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource
 
 @not_while_forking
 def compile_users(source: str, form: str, arch: str, options: tuple[str, ...]) -> bytes:
-    """Compile CUDA source of a user's to a "cubin" or to "ptx". UserError with NVRTC's log where it is wrong."""
+    """Compile CUDA source of a user's to a "cubin" or to "ptx". Raises UserError with NVRTC's log if it is wrong."""
     nvrtc = _nvrtc()
     real = arch if form == "cubin" else arch.replace("sm_", "compute_")
     status, program = nvrtc.nvrtcCreateProgram(source.encode(errors="replace"), b"source.cu", 0, [], [])
@@ -155,10 +155,10 @@ _CONSTANT = re.compile(r"(\d+) bytes cmem")
 
 
 def parse_log(log: str) -> dict[str, Resources]:
-    """What each kernel takes, by the log of `ptxas -v`.
+    """The resources of each kernel, by the log of `ptxas -v`.
 
-    A kernel's frame line follows its own `Function properties` line; those of device functions that are not
-    inlined (`__internal_trig_reduction_slowpathd`) come too, and count towards no kernel.
+    A kernel's frame line follows its own `Function properties` line; lines of device functions that are not inlined
+    (`__internal_trig_reduction_slowpathd`) appear too, and count towards no kernel.
     """
     found: dict[str, Resources] = {}
     entry = subject = ""

@@ -23,7 +23,7 @@ _WIDEST_VECTOR = 32
 
 
 class OpenCl(PlainC):
-    """What OpenCL drivers compile."""
+    """The dialect of OpenCL drivers."""
 
     name: ClassVar[str] = "opencl"
     types: ClassVar[dict[str, str]] = {
@@ -40,7 +40,8 @@ class OpenCl(PlainC):
         "float64": "double",
     }
     overloads: ClassVar[bool] = True
-    # Of such a branch in a loop, PoCL 3.0 gives all threads what only some of them compute after its last barrier.
+    # Of such a branch in a loop, PoCL 3.0 gives all threads the values that only some of them compute after its last
+    # barrier.
     branches_end_with_barriers: ClassVar[bool] = True
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
     # Bytes, which may alias everything: compilers assume that a ushort and a half never share memory.

@@ -1,13 +1,13 @@
-"""Loads of vectors that are zeros in a border, where several elements lie in one word: 16-bit floats.
+"""Loads of vectors that are zeros in a border, if several elements share one word: 16-bit floats.
 
-A word is loaded where a condition holds, and is zero elsewhere; its halves are taken afterwards. NVVM takes them in the
+A word is loaded if a condition holds, and is zero elsewhere; its halves are taken afterwards. NVVM takes them in the
 branch that loads, so that instructions which wait for the load are predicated; since there are few predicates, ptxas
 issues them before the loads that follow, and a thread waits for memory several times instead of once. An empty assembly
 statement on the word, behind the choice, keeps halves from being taken before it. It costs no instruction. But nothing
-is known of a word behind it: where a condition is constant once loops are unrolled, the choice by it is made outside.
-Or the load is an assembly statement itself, predicated by its condition, over a word of zeros: ptxas gets no branch at
-all, and needs no predicate once the load is issued; but it loads whole words where half of one is read.
-Which form is faster differs from kernel to kernel (0.97 to 1.25 times as fast), so that schedules ask for it.
+is known of a word behind it: if a condition is constant once loops are unrolled, the choice by it is made outside. Or
+the load is an assembly statement itself, predicated by its condition, over a word of zeros: ptxas gets no branch at
+all, and needs no predicate once the load is issued; but it loads whole words even if only half of one is read. Which
+form is faster differs from kernel to kernel (0.97 to 1.25 times as fast), so that schedules ask for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def unrolled_loops(launch: Launch) -> frozenset[n.Var]:
 
 
 class Writer(Protocol):
-    """What padded loads need of the writer of a kernel."""
+    """The interface of the kernel writer that padded loads use."""
 
     dialect: Dialect
     expr: ExprWriter
@@ -42,10 +42,10 @@ class Writer(Protocol):
 
 
 def padded_load(by: Writer, condition: n.Expr, text: str, pointer: str | None, dtype: DType, lanes: int) -> str:
-    """Return the choice between the load `text` of so many lanes, where `condition` holds, and zeros.
+    """Return the choice between the load `text` of `lanes` lanes, if `condition` holds, and zeros.
 
-    `pointer` is the place in memory that no thread writes, and that may be computed where the condition does not hold;
-    None where it is not known to be one.
+    `pointer` is the place in memory that no thread writes, and that may be computed even if the condition does not
+    hold; None if unknown.
     """
     zeros, name = by.dialect.vector_zeros(dtype, lanes), f"settled_{lanes}"
     changing: list[n.Expr] = []

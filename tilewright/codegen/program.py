@@ -61,7 +61,7 @@ def _compiled_cuda(program: CompiledProgram, arch: str) -> CompiledSource:
 
 
 def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledProgram, tuple[Kernel, ...]]:
-    """The program as source only, and its kernels; UserError where one exceeds the target's limits."""
+    """The program as source only, and its kernels; raises UserError if one exceeds the target's limits."""
     dialect = _DIALECTS.get(target.kind)
     if dialect is None:
         raise UserError(f"no code generation for {target.kind} yet", fix=f"use one of {', '.join(_DIALECTS)}")

@@ -1,4 +1,4 @@
-"""Parts of an expression that deserve a variable: those that it reads often, and what is deep under a condition."""
+"""Parts of an expression that deserve a variable: parts that it reads often, and parts deep under a condition."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ MOST_READ = 128
 """Nodes of an expression, written out, from which on parts that it reads often are computed once."""
 OFTEN = 4
 TANGLED = 16, 4_096
-"""How often nodes are written on average, and how many in all, from which on parts that are read twice count, too:
-where each level reads the one below twice, what is written doubles with each, and so does the compiler's work."""
+"""Limits of the average repetition and of the number of written nodes, beyond which parts read twice count, too. If
+each level reads the one below twice, the text doubles with each level, and so does the compiler's work."""
 
 
 def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
     """Return the parts of a large expression that several others in it read: Horner's rule reads its argument.
 
-    The compiler of the target finds them too, unless there are too many; its time grows with what is written out.
-    `sizes` holds what is known of how large expressions are, written out, and gains what is found.
+    The compiler of the target finds them too, unless there are too many; its time grows with the written text. `sizes`
+    caches the written-out sizes of expressions.
     """
     written = written_size(e, sizes)
     if written < MOST_READ:

@@ -1,4 +1,4 @@
-"""A table with nested scopes: what is entered within a scope is forgotten at its end."""
+"""A table with nested scopes: entries of a scope are forgotten at its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ScopedTable(Generic[K, V]):
     def __init__(self) -> None:
         self._values: dict[K, V] = {}
         self._entered: list[K] = []
-        """The keys in the order in which they were entered: those of a scope are the last ones at its end."""
+        """The keys in the order in which they were entered: a scope's keys are the last ones at its end."""
 
     def get(self, key: K) -> V | None:
         """The value of a key, None if it has none."""
@@ -35,7 +35,7 @@ class ScopedTable(Generic[K, V]):
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Forget at its end what is entered within."""
+        """Forget the entries made within at its end."""
         before = len(self._entered)
         yield
         for key in self._entered[before:]:

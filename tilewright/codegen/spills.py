@@ -1,7 +1,7 @@
 """Kernels that spill although registers are left: they are compiled again, with one block per multiprocessor asked for.
 
 ptxas aims at several blocks per multiprocessor, and may give a thread 32 registers and put thousands of bytes of its
-values into memory where more registers were free. A second operand of `__launch_bounds__` takes that aim away.
+values into memory although more registers were free. A second operand of `__launch_bounds__` takes that aim away.
 
 A schedule may have set that operand for a body that needs fewer registers, such as a layer with another activation: a
 limit under which a kernel spills is halved, and then dropped, if that ends the spills.
@@ -27,7 +27,7 @@ _FEW = 0.5
 def without_needless_spills(
     source: str, code: CompiledSource, hardware: Hardware, compiled: Callable[[str], CompiledSource]
 ) -> tuple[str, CompiledSource]:
-    """Compile again where kernels spill needlessly; returns the source and the code that spill less."""
+    """Compile again if kernels spill needlessly; return the source and the code that spill less."""
     source, code = _without_limits(source, code, compiled)
     crowded = {name for name, found in code.resources.items() if found.spill_store_bytes >= _WORTHWHILE}
     if not crowded:
@@ -70,7 +70,7 @@ def _without_limits(
 
 
 def _allowed(threads: int, hardware: Hardware) -> int:
-    """Registers of a thread where a block has a multiprocessor for itself."""
+    """Registers of a thread if a block has a multiprocessor for itself."""
     warps = -(-threads // hardware.warp)
     share = hardware.multiprocessor.registers // (warps * hardware.warp) // 8 * 8
     return min(hardware.registers_per_thread, share)

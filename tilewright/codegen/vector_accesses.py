@@ -19,7 +19,7 @@ from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_o
 
 
 class Writer(Protocol):
-    """What vector accesses need of the writer of a kernel."""
+    """The interface of the kernel writer that vector accesses use."""
 
     dialect: Dialect
     kernel: Kernel
@@ -62,7 +62,7 @@ class VectorAccesses:
         others = [load for load in reads(value, s.buffer, root) if load.indices != s.indices]
         known = self._load_first(value)
         width = self.width(s.buffer, index)
-        if others:  # what is read must be read before any of it is overwritten
+        if others:  # all elements must be read before any of them is overwritten
             value = self._keep_lanes(value, lanes, known)
         for start in range(0, lanes, width):
             if width == 1:

@@ -82,9 +82,9 @@ def lane_offsets(index: n.Expr) -> tuple[n.Expr, tuple[int, ...]] | None:
 
 
 def covering_vectors(span: int, lanes: int) -> tuple[int, list[int]]:
-    """The width of vectors that hold the lanes of one, and where in a span of neighbouring elements each begins.
+    """The width of vectors that hold the lanes of one, and the position of each in a span of neighbouring elements.
 
-    The last one ends with the span. There are none where lanes are best fetched one by one.
+    The last one ends with the span. There are none if lanes are best fetched one by one.
     """
     width = min(lanes, 1 << span.bit_length() - 1)
     starts = [*range(0, span - width, width), span - width]
@@ -94,7 +94,7 @@ def covering_vectors(span: int, lanes: int) -> tuple[int, list[int]]:
 def _scaled(
     kind: type[n.Binary], base: n.Expr, offsets: tuple[int, ...], by: n.IntImm
 ) -> tuple[n.Expr, tuple[int, ...]] | None:
-    """The product, the quotient or the remainder of an index; the latter two, where they are known of each lane."""
+    """The product, the quotient or the remainder of an index; the latter two if they are known for each lane."""
     if kind is n.Mul:
         return n.Mul(base, by), tuple(offset * by.value for offset in offsets)
     if base.dtype.kind != "int" or known_divisor(base) % by.value:
@@ -136,7 +136,7 @@ def guarded_load(e: n.Expr) -> n.Load | None:
 
 
 def strict_loads(e: n.Expr, wanted: Callable[[n.Load], bool]) -> list[n.Expr]:
-    """The wanted vector loads, guarded ones too, that are evaluated whatever the conditions around them in `e` are."""
+    """The wanted vector loads, guarded ones too, that are evaluated regardless of the conditions around them in `e`."""
     found: dict[n.Expr, None] = {}
 
     def visit(at: n.Expr) -> None:

@@ -1,4 +1,4 @@
-"""The helper functions of instructions of a warpgroup in CUDA: products, and what begins and ends a group of them."""
+"""The helper functions of instructions of a warpgroup in CUDA: products, and the begin and end of a group of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MATRIX = f"""unsigned long long wgmma_matrix(const void* p) {{
   const unsigned int at = (unsigned int)__cvta_generic_to_shared(p);
   return 0x4000000000000000ull | {GROUP >> 4}ull << 32 | at >> 4 & 0x3fff;
 }}"""
-"""A matrix in shared memory: where it begins and how far apart groups of eight rows are, in 16 bytes, and how they are
-swizzled."""
+"""A matrix in shared memory: its address and the distance of groups of eight rows, in units of 16 bytes, and their
+swizzle."""
 
 WARPGROUP_HELPERS: Mapping[str, str] = {
     "wgmma_matrix": _MATRIX,
@@ -26,7 +26,7 @@ WARPGROUP_HELPERS: Mapping[str, str] = {
 
 
 def spelling(atom: Atom, columns: int) -> str:
-    """The instruction for so many columns, in PTX."""
+    """The instruction for `columns` columns, in PTX."""
     return atom.instruction.replace("nN", f"n{columns}")
 
 
@@ -36,12 +36,12 @@ def operand_bytes(atom: Atom) -> int:
 
 
 def registers(atom: Atom, columns: int) -> int:
-    """The registers of 32 bits that hold a lane's sums of so many columns."""
+    """The registers of 32 bits that hold a lane's sums of `columns` columns."""
     return columns // 4 if atom.accumulator == "float16" else columns // 2
 
 
 def _sums(atom: Atom, columns: int) -> tuple[str, str, str]:
-    """The type of the sums, a word of them as an operand, and what declares it."""
+    """The type of the sums, a word of them as an operand, and its declaration."""
     count = registers(atom, columns)
     letter, kind = {"float32": ("f", "float"), "int32": ("r", "int"), "float16": ("r", "unsigned short")}[
         atom.accumulator

@@ -6,8 +6,8 @@
     end                          // the sums are there, and the tiles have been read
 
 So a statement is complete when it ends, as its body is: no other pass has to know that the instruction is asynchronous.
-Each thread fences what it stored by itself, or by copies that it awaited, before the barrier behind which a warpgroup
-reads it (`fence_async`), since the instruction reads memory on another way than threads do.
+Each thread fences its own stores, and copies that it awaited, before the barrier behind which a warpgroup reads them
+(`fence_async`), since the instruction reads memory on another way than threads do.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _SERIALIZED = re.compile(r"\(C75(?:08|1[0-7])\)[^\n]*")
 
 
 def architecture(kernels: Sequence[Kernel], target: Target) -> str:
-    """What kernels are compiled for: with instructions that only one generation has, that generation alone."""
+    """The architecture of compilation: with instructions that only one generation has, that generation alone."""
     return (
         f"{target.arch}a" if any(kernel.warpgroups for kernel in kernels) and target.arch[-1].isdigit() else target.arch
     )
 
 
 def check_overlap(log: str) -> None:
-    """Raise UserError where ptxas makes products of a warpgroup wait for each other."""
+    """Raise UserError if ptxas makes products of a warpgroup wait for each other."""
     found = _SERIALIZED.search(log)
     if found:
         raise UserError(
@@ -89,7 +89,7 @@ def _helper(writer: Writer, made: tuple[str, str]) -> str:
 
 
 def _further(matrix: str, distance: int) -> str:
-    """A matrix so many bytes behind another one."""
+    """A matrix at a byte offset from another one."""
     return f"{matrix} + {distance >> 4}" if distance else matrix
 
 

@@ -30,7 +30,7 @@ def naming_steps(steps: Sequence[Step]) -> Iterator[None]:
 
 
 def culprits(steps: Sequence[Step], suspects: Iterable[Suspect]) -> list[Step]:
-    """The steps that are meant, in the order in which they were done: of each suspect those that hold at the end."""
+    """The suspected steps, in the order in which they were done: of each suspect the steps in effect at the end."""
     found: dict[int, Step] = {}
     for suspect in suspects:
         for number in _last_of_each(steps, suspect):
@@ -39,7 +39,7 @@ def culprits(steps: Sequence[Step], suspects: Iterable[Suspect]) -> list[Step]:
 
 
 def _last_of_each(steps: Sequence[Step], suspect: Suspect) -> list[int]:
-    """The last matching step on each axis or stage: a later one takes the place of those before it."""
+    """The last matching step on each axis or stage: a later one replaces earlier ones."""
     found: dict[object, int] = {}
     for number, step in enumerate(steps):
         if matches(step, suspect):

@@ -1,4 +1,4 @@
-"""What a schedule shows of itself; floors above this one make it (`core/views.py`)."""
+"""Views of a schedule; floors above this one implement them (`core/views.py`)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Explained:
     value: Schedule
 
     def explain(self, target: Any = None, args: Any = None, sizes: Any = None) -> Any:
-        """Explain what the schedule leads to on a target, before anything runs.
+        """Explain the program of the schedule on a target, before anything runs.
 
         Parameters
         ----------
         target : Target or str, optional
-            What to compile for; by default the current target, else "cuda". No device is needed.
+            The target; by default the current target, else "cuda". No device is needed.
         args : list of Tensor, optional
             The parameters of the function; by default the inputs, then the outputs.
         sizes : mapping, optional
@@ -29,15 +29,15 @@ class Explained:
         -------
         tilewright.explain.explanation.Explanation
             As text: the loops with the region that each computes, and for each kernel its work per thread, buffers,
-            accesses with their sectors and bank conflicts, guards with their reasons, occupancy with what limits it,
-            and its place under the roofline, by the peak of each type. On a CPU: the vector and the order in memory of
-            each access, the bytes that each loop touches with the cache that holds them, and its operations per byte.
-            As a value: the same numbers.
+            accesses with their sectors and bank conflicts, guards with their reasons, occupancy and its limit, and its
+            place under the roofline, by the peak of each type. On a CPU: the vector and the order in memory of each
+            access, the bytes that each loop touches with the cache that holds them, and its operations per byte. As a
+            value: the same numbers.
 
         Raises
         ------
         UserError
-            Where the schedule cannot be built for the target, and for sizes that are not given.
+            If the schedule cannot be built for the target, or if a size is not given.
         """
         return show("explain", self, target, args, sizes)
 
@@ -51,8 +51,7 @@ class Explained:
         view : str, optional
             "tile": which thread of a block computes which element. "banks": which banks of shared memory a warp asks.
             "fragments": how a matrix instruction deals its operands out to lanes. "schedule": the graph of stages, with
-            their loops and where each is computed. By default the first three, or "schedule" where no loop is bound to
-            threads.
+            their loops and the place of each. By default the first three, or "schedule" if no loop is bound to threads.
         target, args, sizes
             As for `explain`.
 
@@ -64,7 +63,7 @@ class Explained:
         Raises
         ------
         UserError
-            Where there is nothing to draw, and for a file that is not an SVG file.
+            If there is nothing to draw, or if the file is not an SVG file.
         """
         made: str = show("draw", self, path, view, target, args, sizes)
         return made

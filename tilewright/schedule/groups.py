@@ -80,7 +80,7 @@ class StageGroup(Generic[S]):
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Place all stages or none: where one is refused, the schedule is as it was before."""
+        """Place all stages or none: if one is refused, the schedule stays as it was."""
         schedules = [stage.schedule for stage in self.stages[:1]]
         before = [(s, s.value, len(s.steps)) for s in schedules]
         try:
@@ -106,7 +106,7 @@ class StageGroup(Generic[S]):
         return self
 
     def compute_inline(self) -> StageGroup[S]:
-        """Compute each element of the stages wherever it is read."""
+        """Compute each element of the stages in its readers."""
         with self._whole():
             for stage in self.stages:
                 stage.compute_inline()
@@ -144,9 +144,9 @@ def _steps(schedule: Any) -> Iterator[StageGroup[Any]]:
 
 
 def between(schedule: Schedule, inputs: set[int], outputs: set[int], include_inputs: bool) -> list[int]:
-    """The ids of the stages on ways from `inputs` to `outputs`, producers first; inputs only where asked for.
+    """The ids of the stages on ways from `inputs` to `outputs`, producers first; inputs only if requested.
 
-    Warns where there is none.
+    Warns if there is none.
     """
     reached: set[int] = set()
     for i in schedule.order:

@@ -1,8 +1,8 @@
-"""Reads under guards, where a stage asks for them (`guarded_reads`): indices in terms of axes that stay in their range.
+"""Reads under guards, if a stage asks for them (`guarded_reads`): indices in terms of axes that stay in their range.
 
 The loops of an axis that is split unevenly run further than the axis, but guards let only iterations through in which
-it stays within its range. What an index is there shows in terms of the axis: with `f = group * 20 + own` and own < 20,
-`f % 20` is `own`, while nothing follows of the loops that `own` is split into.
+it stays within its range. Index values are best simplified in terms of the axis: with `f = group * 20 + own` and own <
+20, `f % 20` is `own`, which does not follow from the loops that `own` is split into.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Values = Mapping[IterVar, Expr]
 
 
 def guarded_axes(stage: Stage, ranges: Mapping[IterVar, Range]) -> list[IterVar]:
-    """Return the axes that loops run further than; none where the stage does not ask for guarded reads.
+    """Return the axes that loops run further than; none if the stage does not ask for guarded reads.
 
     Kernels were timed with the regions that they have without them.
     """
@@ -43,9 +43,9 @@ def guarded_axes(stage: Stage, ranges: Mapping[IterVar, Range]) -> list[IterVar]
 def guarded_value(
     e: Expr, stage: Stage, above: Values, below: Values, ranges: Mapping[IterVar, Range], facts: Facts
 ) -> Expr:
-    """Return an expression over the axes of a stage's operation in terms of loops, as it is where guards hold.
+    """Return an expression over the axes of a stage's operation in terms of loops, simplified under the guards.
 
-    `above` are the values of axes in terms of guarded ones, `below` those of the guarded axes in terms of loops.
+    `above` are the values of axes in terms of guarded ones, `below` the values of the guarded axes in terms of loops.
     """
     roots = {root.var: cast(root.var.dtype, above[root]) for root in stage.roots}
     within = facts.bind_all({axis.var: (ranges[axis].min, ranges[axis].extent) for axis in below})

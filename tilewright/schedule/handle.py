@@ -1,4 +1,5 @@
-"""What users hold: `s` and `s[B]`, thin recorders over the immutable schedule, under the legacy API's names."""
+"""The objects that users hold: `s` and `s[B]`, thin recorders over the immutable schedule, under the legacy API's
+names."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ _SIGNATURES = {name: inspect.signature(primitive) for name, primitive in PRIMITI
 
 
 class ScheduleHandle(Explained, KeptSteps):
-    """A schedule in the making: `s[B]` gives the handle of a stage, `s.steps` what was done so far.
+    """A schedule in the making: `s[B]` gives the handle of a stage, `s.steps` the steps so far.
 
     `s.value` is the immutable schedule as it stands.
     """
@@ -123,7 +124,7 @@ class ScheduleHandle(Explained, KeptSteps):
             self.apply(name, *args)
 
     def copy(self) -> ScheduleHandle:
-        """A schedule of the same computation that has taken the same steps. What is done to one leaves the other."""
+        """A schedule of the same computation that has taken the same steps. Changes to one leave the other as it is."""
         made = ScheduleHandle(self.value)
         made._begun, made.steps, made._references = self._begun, list(self.steps), self._references.copy()
         made.groups = [StageGroup([StageHandle(made, stage.id) for stage in group.stages]) for group in self.groups]
@@ -241,9 +242,9 @@ class ScheduleHandle(Explained, KeptSteps):
         return list(made) if len(made) > 1 else made[0]
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> StageGroup[StageHandle]:
-        """The stages between `inputs` and `outputs`, to be placed together; outputs included, inputs where asked for.
+        """The stages between `inputs` and `outputs`, to be placed together; outputs included, inputs if requested.
 
-        Where no stage lies between them, the group is empty, with a warning.
+        If no stage lies between them, the group is empty, with a warning.
         """
         ends, starts = (
             {self.stage_id(t, "create_group") for t in (given if isinstance(given, (list, tuple)) else [given])}
@@ -304,7 +305,7 @@ class StageHandle(StageView):
 
     @property
     def scope(self) -> str:
-        """The memory scope given to the stage ("" where none was)."""
+        """The memory scope given to the stage ("" if none was)."""
         return self.value.scope.value if isinstance(self.value.scope, MemoryScope) else ""
 
     @property
@@ -314,7 +315,7 @@ class StageHandle(StageView):
 
     @property
     def placement(self) -> Placement:
-        """Where the stage is computed."""
+        """The place at which the stage is computed."""
         return self.value.placement
 
     def _apply(self, primitive: str, *args: Any) -> Any:
@@ -351,7 +352,7 @@ class StageHandle(StageView):
         return self
 
     def compute_inline(self) -> StageHandle:
-        """Compute each element wherever it is read."""
+        """Compute each element in its readers."""
         self._apply("compute_inline")
         return self
 
@@ -406,12 +407,12 @@ class StageHandle(StageView):
         return self
 
     def prefetch(self, tensor: Tensor, var: IterVar, offset: Any) -> StageHandle:
-        """Fetch what is read of `tensor` into the cache, `offset` iterations of the loop `var` before."""
+        """Fetch the elements read of `tensor` into the cache, `offset` iterations of the loop `var` ahead."""
         self._apply("prefetch", tensor, var, offset)
         return self
 
     def rolling_buffer(self) -> StageHandle:
-        """Keep what the next iteration of the loop around the stage needs again."""
+        """Keep the elements that the next iteration of the loop around the stage needs again."""
         self._apply("rolling_buffer")
         return self
 
@@ -430,7 +431,7 @@ class StageHandle(StageView):
         return self
 
     def set_store_predicate(self, predicate: Any) -> StageHandle:
-        """Store results only where a condition on thread indices holds."""
+        """Store results only if a condition on thread indices holds."""
         self._apply("set_store_predicate", predicate)
         return self
 

@@ -1,4 +1,4 @@
-"""What every primitive checks of its arguments, and how it says what is wrong."""
+"""The common argument checks of primitives, and their errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..tensor.script import ScriptOp
 from .value import At, Inlined, Schedule, Stage
 
 _OF_ORDERED = {AxisKind.ORDERED: ("compute_at", "unroll", "pragma", "prefetch"), AxisKind.THREAD: ("compute_at",)}
-"""The primitives that keep the order of a loop, and what stands inside it."""
+"""The primitives that keep the order of a loop, and its body."""
 
 
 def names(axes: Any) -> str:
@@ -74,7 +74,8 @@ def different(axes: list[IterVar], stage: Stage, primitive: str) -> list[IterVar
 def has_loops(stage: Stage, primitive: str, inlined: bool = False) -> None:
     """Check that `stage` is a computation, whose loops can be scheduled.
 
-    Where `inlined`, those of an inlined stage can be too, which has no effect while it is inlined, and draws a warning.
+    If `inlined`, loops of an inlined stage are accepted, too; that has no effect while it is inlined, and draws a
+    warning.
     """
     if stage.is_placeholder:
         raise UserError(
@@ -141,7 +142,7 @@ def of_stage(axis: IterVar, stage: Stage) -> str:
 
 
 def positive(value: Any, primitive: str, argument: str, about: str) -> Expr:
-    """`value` as an integer expression, checked to be at least 1 where it is known; `about` says whose it is."""
+    """`value` as an integer expression, checked to be at least 1 if it is known; `about` names its owner."""
     given = int(value) if isinstance(value, np.integer) else value  # whose 64 bits would widen all indices
     e = as_expr(given) if isinstance(given, (int, Operand)) and not isinstance(given, bool) else None
     if e is None or not e.dtype.is_int:
@@ -162,7 +163,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def no_output(schedule: Schedule, stage: Stage, primitive: str, why: str, fix: str = "") -> None:
-    """Check that `stage` is not an output; `fix` says what to do instead ("": take a stage in between)."""
+    """Check that `stage` is not an output; `fix` names an alternative ("": take a stage in between)."""
     if stage.is_output:
         between = [s.name for s in schedule.in_order() if not s.is_output and not s.is_placeholder]
         raise UserError(

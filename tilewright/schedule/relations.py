@@ -40,19 +40,20 @@ class Relation:
     def ranges_down(
         self, ranges: Mapping[IterVar, Range], fixed: Callable[[IterVar], bool], simplify: Simplify
     ) -> dict[IterVar, Range]:
-        """The ranges of the axes below from those above; `fixed(axis)`: its extent must not shrink (a thread's)."""
+        """The ranges of the axes below from the ranges above; `fixed(axis)`: its extent must not shrink (a
+        thread's)."""
         raise NotImplementedError
 
     def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
-        """The values of the axes above, from those of the axes below."""
+        """The values of the axes above, from the values of the axes below."""
         raise NotImplementedError
 
     def values_down(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
-        """The values of the axes below, from those of the axes above."""
+        """The values of the axes below, from the values of the axes above."""
         raise NotImplementedError
 
     def guard(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> Expr | None:
-        """The condition under which the axes below stay inside the ranges above, None where they always do."""
+        """The condition under which the axes below stay inside the ranges above, None if they always do."""
         return None
 
 
@@ -108,14 +109,14 @@ class Split(Relation):
 
 
 def _at_most(wanted: Expr, extent: Expr) -> Expr:
-    """The smaller of the two where both are known: a loop need not be longer than what it covers."""
+    """The smaller of the two if both are known: a loop need not be longer than the range it covers."""
     if not isinstance(wanted, IntImm) or not isinstance(extent, IntImm):
         return wanted
     return minimum(wanted, extent) if extent.value else const(1, extent.dtype)  # tiles of nothing still divide
 
 
 def exact_product(a: Expr, b: Expr) -> Expr:
-    """a * b; of two constants in as many bits as it needs, where it would wrap."""
+    """a * b; constants that would wrap get as many bits as the product needs."""
     if isinstance(a, IntImm) and isinstance(b, IntImm) and a.value * b.value > INT32.max_value // 2:
         return const(a.value * b.value, "int64")
     return multiply(a, b)
@@ -147,7 +148,7 @@ class Fuse(Relation):
 
     def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
         width = ranges[self.inner].extent
-        if is_const(width, 0):  # then nothing runs, whatever stands there
+        if is_const(width, 0):  # then nothing runs, so any value will do
             width = const(1, width.dtype)
         fused, outer, inner = values[self.fused], ranges[self.outer].min, ranges[self.inner].min
         if is_const(ranges[self.outer].extent, 1):  # no wrap: guards keep the fused axis inside its range
@@ -163,7 +164,7 @@ class Fuse(Relation):
 
 @dataclass(frozen=True)
 class Singleton(Relation):
-    """`axis` is an axis of extent 1 made out of nothing: what fusing no axes gives."""
+    """`axis` is a new axis of extent 1, the result of fusing no axes."""
 
     axis: IterVar
 

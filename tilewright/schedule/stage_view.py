@@ -1,4 +1,4 @@
-"""What a stage's handle tells in the legacy API's words: the notes on its loops, and where it is attached."""
+"""Attributes of a stage under the legacy API's names: the notes on its loops, and the place it is attached to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUP_ROOT, _INLINE, _SCOPE, _SCAN_UPDATE = 1, 2, 4, 5
 
 
 class IterVarAttr(NamedTuple):
-    """What a schedule says of a loop: how it runs, its thread, intrinsic and pragmas, and the alignment of its axis."""
+    """The annotations of a loop: how it runs, its thread, intrinsic and pragmas, and the alignment of its axis."""
 
     iter_type: int
     bind_thread: IterVar | None
@@ -47,7 +47,7 @@ class StageView:
 
     @property
     def iter_var_attrs(self) -> dict[IterVar, IterVarAttr]:
-        """What the schedule says of the stage's loops and axes; those of which it says nothing are not listed."""
+        """The annotations of the stage's loops and axes; plain ones are not listed."""
         stage = self.value
         said = [axis for axis in stage.all_axes if axis in stage.notes or axis in stage.aligns]
         said += [axis for axis in (_tensorized(stage),) if axis is not None and axis not in said]
@@ -55,7 +55,7 @@ class StageView:
 
     @property
     def attach_type(self) -> int:
-        """Where it is computed: 1 by itself, 2 inlined, 4 at a loop of another stage, 5 at the loop of its scan."""
+        """Its place: 1 by itself, 2 inlined, 4 at a loop of another stage, 5 at the loop of its scan."""
         placement = self.value.placement
         if isinstance(placement, Inlined):
             return _INLINE
@@ -65,13 +65,13 @@ class StageView:
 
     @property
     def attach_ivar(self) -> IterVar | None:
-        """The loop that the stage is computed at; None where it is computed by itself or inlined."""
+        """The loop that the stage is computed at; None if it is computed by itself or inlined."""
         placement = self.value.placement
         return placement.axis if isinstance(placement, At) else None
 
     @property
     def attach_stage(self) -> Any:
-        """The stage whose loop this one is computed at; None where it is computed by itself or inlined."""
+        """The stage whose loop this one is computed at; None if it is computed by itself or inlined."""
         placement = self.value.placement
         return type(self)(self.schedule, placement.stage) if isinstance(placement, At) else None  # type: ignore[call-arg]
 

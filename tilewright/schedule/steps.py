@@ -1,4 +1,4 @@
-"""Schedule steps as data: what was done, in order, so that it can be written down and replayed.
+"""Schedule steps as data, in order, so that they can be saved and replayed.
 
 A step names its primitive and its arguments. Objects become references: `{"axis": [stage, k]}` is the k-th of
 `Stage.all_axes`, `{"stage": id}` a stage, `{"tensor": [stage, k]}` its k-th output, and `{"thread": n, ...}` the
@@ -30,7 +30,7 @@ from .value import Schedule, Stage
 class Step:
     """One applied primitive. `where` is the caller's line (not part of the record).
 
-    `given` are its arguments as objects, and `made` what it returned; both are for errors that name the step.
+    `given` are its arguments as objects, and `made` its results; both are for errors that name the step.
     """
 
     primitive: str
@@ -147,7 +147,7 @@ class References:
         return {"axis": None, "name": axis.name}
 
     def _places_of(self, stage: Stage) -> _Places:
-        """The places of a stage's axes. What its last relations have added joins those that are known."""
+        """The places of a stage's axes. The additions of its last relations join the known ones."""
         known = self._places.get(stage.id)
         if known is None or not known.begin(stage):
             known = self._places[stage.id] = _Places(stage.op, {axis: i for i, axis in enumerate(stage.roots)})

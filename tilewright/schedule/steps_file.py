@@ -20,7 +20,7 @@ FORMAT = 1
 
 
 def computation(schedule: Schedule) -> list[str]:
-    """The stages of a schedule before any step, a line for each: what steps may be replayed on."""
+    """The stages of a schedule before any step, a line for each: the condition for replaying steps."""
     return [
         f"{stage.op.name}: {type(stage.op).__name__.removesuffix('Op').lower()} "
         + ", ".join(f"{t.dtype}[{', '.join(map(str, t.shape))}]" for t in stage.op.outputs)
@@ -54,7 +54,9 @@ def read_steps(path: Any, begun: Schedule) -> list[Any]:
         data = None
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("steps"), list):
         raise UserError(
-            f"{place} is not a file of schedule steps", primitive="load_steps", fix="give what s.save_steps(path) wrote"
+            f"{place} is not a file of schedule steps",
+            primitive="load_steps",
+            fix="give the file of s.save_steps(path)",
         )
     there, here = data.get("computation"), computation(begun)
     if there != here:
@@ -62,7 +64,7 @@ def read_steps(path: Any, begun: Schedule) -> list[Any]:
         pairs = zip([*listed, *[None] * len(here)], [*here, *[None] * len(listed)], strict=False)
         theirs, ours = next((pair for pair in pairs if pair[0] != pair[1]), (None, None))
         raise UserError(
-            f"{place} is for another computation: it has the stage {theirs!r} where this schedule has {ours!r}",
+            f"{place} is for another computation: it has the stage {theirs!r}, this schedule has {ours!r}",
             primitive="load_steps",
             fix="load it onto a schedule of tensors of the same names, shapes and types",
         )
@@ -71,7 +73,8 @@ def read_steps(path: Any, begun: Schedule) -> list[Any]:
 
 
 def _in_parts(step: list[Any], axes: int) -> list[list[Any]]:
-    """A step as the legacy API counts it: `tile` is two splits, of a stage with so many `axes`, and a reorder."""
+    """A step as the legacy API counts it: `tile` is two splits, of a stage with the given number of `axes`, and a
+    reorder."""
     if step[0] != "tile":
         return [step]
     _, stage, x, y, x_factor, y_factor = step

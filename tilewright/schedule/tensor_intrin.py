@@ -18,11 +18,12 @@ class MatrixIntrin:
 
 @dataclass(frozen=True, eq=False)
 class TensorIntrin:
-    """One that is given by statements: `op` says what they compute, `buffers` (inputs, then outputs) what they access.
+    """One that is given by statements: `op` declares their computation, `buffers` (inputs, then outputs) their
+    accesses.
 
-    `body` computes all of `op`. Where a reduction is only partly inside, `reset` stores the first values and `update`
-    adds to what is there; without a reset, `body` computes the first part. What statements and buffers are is known to
-    the floors above. `scalar_params` are variables that stand for numbers, which differ between uses.
+    `body` computes all of `op`. If a reduction is only partly inside, `reset` stores the first values and `update` adds
+    to the stored ones; without a reset, `body` computes the first part. The types of statements and buffers are known
+    to the floors above. `scalar_params` are variables that stand for numbers, which differ between uses.
     """
 
     name: str
@@ -40,12 +41,12 @@ class TensorIntrin:
 
     @property
     def reduce_init(self) -> Any:
-        """The statement that stores the first values of a reduction; None where there is none."""
+        """The statement that stores the first values of a reduction; None if there is none."""
         return self.reset
 
     @property
     def reduce_update(self) -> Any:
-        """The statement that adds to what is there; None where there is none."""
+        """The statement that adds to the stored values; None if there is none."""
         return self.update
 
     def __call__(self, *args: Any, reduce_axis: Any = None) -> IntrinsicCall:

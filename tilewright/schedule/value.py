@@ -31,7 +31,7 @@ class AtRoot:
 
 @dataclass(frozen=True)
 class Inlined:
-    """Computed anew wherever it is read."""
+    """Computed anew in every reader."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ Placement = AtRoot | Inlined | At
 
 @dataclass(frozen=True)
 class AxisNotes:
-    """What a schedule says of a leaf axis: how its loop runs, its hardware thread, its pragmas."""
+    """The annotations of a leaf axis: how its loop runs, its hardware thread, its pragmas."""
 
     kind: LoopKind = LoopKind.SERIAL
     thread: IterVar | None = None
@@ -58,7 +58,8 @@ PLAIN = AxisNotes()
 
 
 class Prefetch(NamedTuple):
-    """What a stage reads of `tensor` is fetched into the cache `offset` iterations of the loop `axis` before."""
+    """The elements that a stage reads of `tensor` are fetched into the cache `offset` iterations of the loop `axis`
+    ahead."""
 
     tensor: Tensor
     axis: IterVar
@@ -87,15 +88,14 @@ class Loop(NamedTuple):
 class Stage:
     """One operation and how its loops run.
 
-    `leaves` are the axes of its loops, outermost first; `relations` say how they come from the operation's
-    own axes, in the order made. `scope` is None until the user gives one: then the placement decides. `aligns`
-    maps a data axis of the operation to the (factor, offset) of its stride in memory; `stages` is how many
-    copies of its result there are in a loop that computes it ahead of its readers. Results are stored only where
-    `store_predicate` holds. `tensorized` is the outermost of the loops that a matrix instruction replaces, and which;
-    `declared` that of the loops that an intrinsic of the user's replaces.
-    What `is_operand` of such an instruction is loaded by it: its readers read what it copies. A `rolling` stage keeps
-    what the next iteration of the loop around it needs again; `prefetches` are its own. A
-    `transformed` stage has other dimensions than the tensor that was declared.
+    `leaves` are the axes of its loops, outermost first; `relations` say how they come from the operation's own axes, in
+    the order made. `scope` is None until the user gives one: then the placement decides. `aligns` maps a data axis of
+    the operation to the (factor, offset) of its stride in memory; `stages` is how many copies of its result there are
+    in a loop that computes it ahead of its readers. Results are stored only if `store_predicate` holds. `tensorized` is
+    the outermost of the loops that a matrix instruction replaces, and which; `declared` that of the loops that an
+    intrinsic of the user's replaces. A stage that `is_operand` of such an instruction is loaded by it: its readers read
+    the source of the copy. A `rolling` stage keeps the elements that the next iteration of the loop around it needs
+    again; `prefetches` are its own. A `transformed` stage has other dimensions than the tensor that was declared.
     """
 
     id: int
@@ -148,7 +148,7 @@ class Stage:
 
     @cached_property
     def mixed(self) -> frozenset[IterVar]:
-        """The axes that data axes were fused into together with reduction axes, and the parts of those."""
+        """The axes that data axes were fused into together with reduction axes, and the parts of these."""
         data, mixed = set(self.op.axis), set[IterVar]()
         for relation in self.relations:
             if data.intersection(relation.above):
@@ -167,7 +167,7 @@ class Stage:
         return {axis: i for i, axis in enumerate(self.leaves)}
 
     def place_of_loop(self, axis: IterVar) -> int:
-        """The place of an axis in `leaves`, -1 where it is no loop; for a primitive, which asks once.
+        """The place of an axis in `leaves`, -1 if it is not a loop; for a primitive, which asks once.
 
         The last loops are looked at first: splits of splits find theirs at once, however many there are.
         """
@@ -175,11 +175,11 @@ class Stage:
         return next((at for at in range(len(leaves) - 1, -1, -1) if leaves[at] is axis), -1)
 
     def note(self, axis: IterVar) -> AxisNotes:
-        """What the schedule says of `axis`."""
+        """The annotations of `axis`."""
         return self.notes.get(axis, PLAIN)
 
     def moved(self, old: IterVar, new: IterVar) -> tuple[Prefetch, ...]:
-        """The prefetches of the stage, those at the loop `old` moved to the loop `new`."""
+        """The prefetches of the stage, with prefetches at the loop `old` moved to the loop `new`."""
         return tuple(p._replace(axis=new) if p.axis is old else p for p in self.prefetches)
 
     def with_note(self, axis: IterVar, **changes: Any) -> Stage:
@@ -263,7 +263,7 @@ class Schedule:
         made = replace(self, stages={**self.stages, stage.id: stage}, stage_of=stage_of)
         before = self.stages.get(stage.id)
         if before is not None and before.op is stage.op and "_readers" in vars(self):
-            vars(made)["_readers"] = self._readers  # who reads what is as it was
+            vars(made)["_readers"] = self._readers  # the graph of readers is unchanged
         return made
 
     def with_new_stage(
@@ -297,7 +297,7 @@ def create(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
         raise UserError("needs at least one operation", primitive="create_schedule", fix="pass B.op")
     ops_in_order = topological(outputs)
     stage_of = {op: i for i, op in enumerate(ops_in_order)}
-    # What a scan computes anew in each step is computed inside its loop.
+    # Stages that a scan recomputes in each step are computed inside its loop.
     inside = {step: op for op in ops_in_order if isinstance(op, ScanOp) for step in op.steps()}
     placements: dict[Operation, Placement] = {op: At(stage_of[s], s.scan_axis) for op, s in inside.items()}
     stages = {
@@ -317,7 +317,7 @@ def create(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
 
 
 def _loops(op: Operation) -> tuple[IterVar, ...]:
-    """The loops of an operation before any step; those that a called intrinsic computes are innermost."""
+    """The loops of an operation before any step; loops that a called intrinsic computes are innermost."""
     if not isinstance(op, ComputeOp) or op.call is None:
         return op.loop_axes
     inner = len(op.axis) - op.call.dimensions()

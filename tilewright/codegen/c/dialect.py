@@ -39,7 +39,7 @@ def _intrinsics() -> dict[str, str]:
 
 
 class C(PlainC):
-    """What C compilers compile. Lanes are written one by one: the compiler makes vectors of them."""
+    """The dialect of C compilers. Lanes are written one by one: the compiler makes vectors of them."""
 
     name: ClassVar[str] = "c"
     types: ClassVar[dict[str, str]] = {
@@ -54,7 +54,7 @@ class C(PlainC):
     helpers: ClassVar[dict[str, str]] = {
         "saturate_float32": "float saturate_float32(float x) {\n  return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f;\n}",
         "saturate_float64": "double saturate_float64(double x) {\n  return x > 0.0 ? x < 1.0 ? x : 1.0 : 0.0;\n}",
-        # Not by _Float16: what converts it stands in a library of the compiler's, which a process may lack.
+        # Not by _Float16: its conversions are in a library of the compiler's, which a process may lack.
         "float16_value": "float float16_value(uint16_t half) {\n"
         "  const uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;\n"
         "  uint32_t bits = rest >= 0x7c00 ? 0x7f800000 | rest << 13 : (rest << 13) + 0x38000000;\n"

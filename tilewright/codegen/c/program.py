@@ -1,4 +1,5 @@
-"""Programs in C: kernels as functions, an entry point for C per function, and those that the runtime calls."""
+"""Programs in C: kernels as functions, an entry point for C per function, and the entry points that the runtime
+calls."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from .dialect import C
 
 _C = C()
 _STACK_BYTES = 16 * 1024
-"""Largest buffer (bytes) on the stack: larger ones, and those of unknown size, are on the heap."""
+"""Largest buffer (bytes) on the stack: larger ones, and buffers of unknown size, are on the heap."""
 
 
 def compile_c_program(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
@@ -79,7 +80,7 @@ def _source(
 def _entry(signature: Any, kernels: tuple[Kernel, ...]) -> str:
     try:
         return HostEntry(signature, kernels).text()
-    except UserError as error:  # what calls Python has no entry point for C
+    except UserError as error:  # a function that calls Python has no entry point for C
         return f"/* {remark(error.message)} */"
 
 
@@ -117,7 +118,7 @@ def _packed(kernel: Kernel) -> str:
 
 
 class _Writer(KernelWriter):
-    """Writes a kernel as a C function, which returns 1 where memory runs out."""
+    """Writes a kernel as a C function, which returns 1 if memory runs out."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(_C, kernel)
@@ -136,7 +137,7 @@ class _Writer(KernelWriter):
             super()._stmt(s)
 
     def _shared_arrays(self) -> list[str]:
-        return []  # each where it is allocated: a thread of the CPU runs a whole block
+        return []  # each at its own place: a thread of the CPU runs a whole block
 
     def _for(self, s: For) -> None:
         if (named := with_named_range(s)) is not s:

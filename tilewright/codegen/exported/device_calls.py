@@ -1,4 +1,4 @@
-"""What launchers in C share: the calls of the CUDA driver and of OpenCL, which are looked up at run time."""
+"""The common part of launchers in C: the calls of the CUDA driver and of OpenCL, which are looked up at run time."""
 
 from __future__ import annotations
 

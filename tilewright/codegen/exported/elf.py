@@ -1,4 +1,4 @@
-"""Sections of ELF files of 64 bits: where `load_module` finds a module in an object file or a shared library."""
+"""Sections of 64-bit ELF files, in which `load_module` finds a module in an object file or a shared library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NOBITS = 8
 
 
 def section(content: bytes, name: str) -> bytes | None:
-    """The content of the section of that name; None where there is none, ValueError where the file is damaged."""
+    """The content of the section of that name; None if there is none; raises ValueError if the file is damaged."""
     if content[:4] != MAGIC or content[4] != 2 or content[5] != 1:
         raise ValueError("it is not an ELF file of 64 bits, little-endian")
     try:

@@ -20,7 +20,7 @@ from .signature import Signature, signatures
 
 
 class Exporter:
-    """What can be written of a program, besides its archive, while the functions that it was made of are there."""
+    """Export formats of a program besides its archive, available while its functions are in memory."""
 
     def __init__(self, functions: tuple[Function, ...], program: CompiledProgram) -> None:
         self._functions = functions

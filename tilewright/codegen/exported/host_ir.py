@@ -23,7 +23,7 @@ _ALIGN = 64
 
 
 def entry_points(signatures: Sequence[Signature], kernels: Sequence[Sequence[Kernel]], machine: Processor) -> str:
-    """A module that defines the entry points, and declares what they call."""
+    """A module that defines the entry points, and declares the functions they call."""
     module = ModuleWriter(machine)
     library = MathLibrary(module)
     for signature, own in zip(signatures, kernels, strict=True):
@@ -45,7 +45,7 @@ class _Entry:
         self.expr = ExprWriter(self.out, library, _no_memory, False)
         self.values: dict[Buffer | n.Var, LLVMValue] = {}
         self.held: list[LLVMValue] = []
-        """The memory that is given back where the function ends here."""
+        """The memory to free if the function ends here."""
 
     def text(self) -> str:
         """The function."""
@@ -64,7 +64,7 @@ class _Entry:
         return self.out.text(f"define i32 @{self.signature.name}({arguments})")
 
     def _unless(self, holds: LLVMValue, status: int) -> None:
-        """Return a status where a condition does not hold."""
+        """Return a status if a condition does not hold."""
         wrong, right = self.out.label("wrong"), self.out.label("right")
         self.out.branch_if(holds, right, wrong)
         self.out.start(wrong)

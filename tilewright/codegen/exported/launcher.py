@@ -58,7 +58,7 @@ def launcher(
 
 
 def module_bytes(archive: bytes) -> str:
-    """The archive as a constant in the section where `load_module` looks for it."""
+    """The archive as a constant in the section that `load_module` searches."""
     return _bytes("tilewright_module", archive, f'__attribute__((section("{SECTION}"), used, aligned(8))) ')
 
 

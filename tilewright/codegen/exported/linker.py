@@ -18,7 +18,7 @@ _HINT = "install one (apt-get install gcc) or name it in the variable CC"
 
 
 def required_compiler(what: str, primitive: str) -> str:
-    """The system's C compiler; UserError where there is none."""
+    """The system's C compiler; raises UserError if there is none."""
     found = c_compiler()
     if found is None:
         raise UserError(f"{what} needs a C compiler, and none is on the PATH", primitive=primitive, fix=_HINT)
@@ -49,7 +49,7 @@ def _is_word(word: Any) -> bool:
 
 
 def run_compiler(command: Sequence[str], primitive: str, given: bytes = b"") -> bytes:
-    """Run a compiler on what it is `given`, and return what it prints; UserError with what it says where it fails."""
+    """Run a compiler on `given` arguments, and return its output; raise UserError with its messages if it fails."""
     try:
         done = subprocess.run([*command], input=given, env=surroundings(), capture_output=True, check=False)
     except OSError as error:
@@ -59,7 +59,7 @@ def run_compiler(command: Sequence[str], primitive: str, given: bytes = b"") -> 
         raise UserError(
             f"{' '.join(command[:1])} fails: {said or f'status {done.returncode}'}",
             primitive=primitive,
-            fix="correct what it complains of, or give the options that it needs",
+            fix="correct the errors it reports, or give the options that it needs",
         )
     return done.stdout
 

@@ -1,4 +1,4 @@
-"""The C entry point of a function: what it is called, and its parameters."""
+"""The C entry point of a function: its name and its parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..kernel import Kernel
 from ..names import Names
 
 DONE, OUT_OF_MEMORY, WRONG_SIZE, NO_DEVICE = range(4)
-"""What an entry point returns."""
+"""The status codes of an entry point."""
 _TYPES = {"bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float", "float64": "double"}
 
 
@@ -54,7 +54,7 @@ class Signature:
     function: Function
     parameters: tuple[Parameter, ...]
     requires: tuple[n.Expr, ...]
-    """Conditions on the numbers and sizes: where one fails, the entry point returns `WRONG_SIZE`."""
+    """Conditions on the numbers and sizes: if one fails, the entry point returns `WRONG_SIZE`."""
 
     @property
     def sizes(self) -> tuple[n.Var, ...]:
@@ -70,7 +70,7 @@ def signatures(
 ) -> tuple[Signature, ...]:
     """The entry points of some functions, whose kernels and host code these are.
 
-    Raises UserError where two would have one name.
+    Raises UserError if two would have the same name.
     """
     names = [_symbol(function.name) for function in functions]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -82,7 +82,7 @@ def signatures(
 
 
 def _symbol(name: str) -> str:
-    """A function's name in C: its own where that is an identifier, `default_function` for `main`."""
+    """A function's name in C: its own if that is an identifier, `default_function` for `main`."""
     if name == "main":
         return "default_function"
     base = identifier(name)
@@ -115,7 +115,8 @@ def _note(p: Buffer | n.Var) -> str:
 
 
 def _required(function: Function, known: set[n.Var]) -> tuple[n.Expr, ...]:
-    """What a call from Python checks too: declared facts, sizes that are none, indices beyond 32 bits, reads beyond."""
+    """Checks that calls from Python make too: declared facts, sizes that are none, indices beyond 32 bits, reads
+    beyond."""
     found: dict[n.Expr, None] = {}
     extents = [extent for buffer in function.buffers for extent in buffer.shape]
     for size in sorted(known, key=lambda v: v.name):

@@ -1,4 +1,4 @@
-"""What running compiled code needs of LLVM: its library, and the names that code and runtime agree on.
+"""The parts of LLVM that running compiled code needs: its library, and the names that code and runtime agree on.
 
 A process that only runs known kernels imports this, and none of the compiler.
 """
@@ -18,9 +18,9 @@ PARALLEL_FOR = "tilewright_parallel_for"
 LAUNCH = "tilewright_launch"
 """`i32 (i32 body(ptr closure, i64 task, i64 tasks, ptr barrier), ptr closure)`: every thread runs the body once."""
 TASK_BARRIER = "tilewright_task_barrier"
-"""`i32 (ptr barrier)`, at which all tasks wait for each other; not 0 where one of them has failed."""
+"""`i32 (ptr barrier)`, at which all tasks wait for each other; not 0 if one of them has failed."""
 OF_THREADS = (PARALLEL_FOR, LAUNCH, TASK_BARRIER)
-"""What the thread pool supplies."""
+"""The functions that the thread pool supplies."""
 
 
 @cache

@@ -18,7 +18,7 @@ from .writer import FunctionWriter, ModuleWriter
 
 
 class Writer(Protocol):
-    """What calls need of the writer of expressions."""
+    """The interface of the expression writer that calls use."""
 
     out: FunctionWriter
     address: Callable[[n.Load], LLVMValue]
@@ -58,7 +58,7 @@ def _foreign(writer: Writer, e: n.Call) -> LLVMValue:
         return LLVMValue("i32", "0")
     out.module.declare(name, kind, [arg.type for arg in args], effect)
     out.module.imports[name] = None
-    # C's own convention: what is narrower than an int comes widened.
+    # C's own convention: values narrower than an int are passed widened.
     texts = [_widened(value, arg.dtype) for value, arg in zip(args, given, strict=True)]
     made = out.op(kind, f"call {kind} @{name}({', '.join(texts)})", name)
     return out.compare("icmp ne", made, constant(0, DType("uint8")), 1) if e.dtype.is_bool else made
@@ -77,7 +77,7 @@ def _atomic(writer: Writer, e: n.Call) -> LLVMValue:
         raise UserError(
             f"{e.name} of elements of type {kind}, which no processor updates atomically",
             primitive="call_intrin",
-            fix="keep what is updated as int32, int64, float32 or float64",
+            fix="keep the updated elements as int32, int64, float32 or float64",
         )
     if what in ("min", "max") and kind.is_float:
         helper = _float_extreme(writer.out.module, what, kind, value.type)
@@ -90,7 +90,7 @@ def _atomic(writer: Writer, e: n.Call) -> LLVMValue:
 
 
 def _float_extreme(module: ModuleWriter, what: str, kind: DType, value: str) -> str:
-    """The function that stores the least or the greatest of an element and a value, where NaN is neither.
+    """The function that stores the least or the greatest of an element and a value, ignoring NaN.
 
     `atomicrmw fmin` would drop NaN, and `fminimum` is there from LLVM 21 on.
     """

@@ -65,11 +65,11 @@ def host_processor(cpu: str | None = None, features: str | None = None) -> Proce
 
 
 _BUILT_ON = ("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avx512f")
-"""Features of x86 of which later ones need earlier ones: LLVM drops those that need one which is taken away."""
+"""Features of x86; later ones need earlier ones: LLVM drops features whose requirement is removed."""
 
 
 def is_left(name: str, features: str) -> bool:
-    """Whether a processor that has a feature of x86 keeps it where these are changed, such as "+avx,-avx2"."""
+    """Whether a processor that has a feature of x86 keeps it if these are changed, such as "+avx,-avx2"."""
     needed = _BUILT_ON[: _BUILT_ON.index("avx2")] if name == "fma" else _BUILT_ON
     return not any(f"-{each}" in features.split(",") for each in (name, *needed))
 
@@ -101,7 +101,7 @@ def machine_of(target: Target) -> Processor:
 
 
 def _refuse_foreign(target: Target, triple: str | None) -> None:
-    """UserError for `-mtriple=` of processors that are not this machine's: code runs where it was made."""
+    """Raise UserError for `-mtriple=` of other processors: code runs on the machine that compiled it."""
     if triple is None:
         return
     family, here = triple.partition("-")[0], binding().get_process_triple()
@@ -204,7 +204,7 @@ def _optimised(source: str, machine: Processor) -> tuple[Any, Any]:
 
 
 def _dispose(manager: Any) -> None:
-    """Free a pass manager and what its passes keep, 70 KiB for a small module.
+    """Free a pass manager and the memory of its passes, 70 KiB for a small module.
 
     A manager of llvmlite inherits the `_dispose` that does nothing before its own one, so nothing else frees it.
     """

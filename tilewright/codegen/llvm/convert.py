@@ -1,8 +1,7 @@
 """Conversions between data types, as instructions.
 
-Floats to integers truncate towards zero, as in C; what C leaves open is settled: out of range saturates, NaN
-becomes 0. Every 16-bit float operation
-rounds to its 16 bits, as NumPy's do.
+Floats to integers truncate towards zero, as in C; cases that C leaves undefined are defined: out of range saturates,
+NaN becomes 0. Every 16-bit float operation rounds to its 16 bits, as NumPy's do.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def _round_to_odd(out: FunctionWriter, value: LLVMValue, lanes: int) -> LLVMValu
     bits = out.convert("bitcast", nearest, vector("i32", lanes))
     inexact = out.compare("fcmp one", back, value, lanes)
     even = out.compare("icmp eq", out.binary("and", bits, one), constant(0, word), lanes)
-    # Bits count away from 0 for both signs: up where the magnitude was rounded down.
+    # Bits count away from 0 for both signs: up if the magnitude was rounded down.
     positive = out.compare("fcmp ogt", value, constant(0, DType("float64").with_lanes(lanes)), lanes)
     below = out.compare("fcmp olt", back, value, lanes)
     up = out.compare("icmp eq", positive, below, lanes)

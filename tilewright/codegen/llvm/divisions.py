@@ -31,7 +31,7 @@ def divide(out: FunctionWriter, e: Division, dtype: DType, a: LLVMValue, b: LLVM
 def _floored(
     out: FunctionWriter, quotient: bool, dtype: DType, a: LLVMValue, b: LLVMValue, by: int | None
 ) -> LLVMValue:
-    """Division that rounds down: where the remainder is not 0 and has not b's sign, one less."""
+    """Division that rounds down: one less if the remainder is not 0 and its sign differs from b's."""
     zero = constant(0, dtype)
     rest = _guarded(out, "srem", dtype, a, b, by)
     inexact = out.compare("icmp ne", rest, zero, dtype.lanes)
@@ -44,7 +44,7 @@ def _floored(
 
 
 def _guarded(out: FunctionWriter, op: str, dtype: DType, a: LLVMValue, b: LLVMValue, by: int | None) -> LLVMValue:
-    """One division instruction, and what goes before and after it where `by`, the divisor, may be 0 or -1."""
+    """One division instruction, with the code around it if `by`, the divisor, may be 0 or -1."""
     if by not in (None, 0, -1):
         return out.binary(op, a, b)
     zero, one = constant(0, dtype), constant(1, dtype)

@@ -1,7 +1,7 @@
 """VNNI: dot products of four bytes for 16 neighbouring sums, as LLVM's intrinsic of `vpdpbusd`.
 
 The rows, columns and words of a tile are written out, sums outermost, so that each sum is loaded and stored once. LLVM
-keeps what several instructions load in registers.
+keeps data that several instructions load in registers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SUMS = "<16 x i32>"
 
 
 class Writer(Protocol):
-    """What is needed of the writer of a function."""
+    """The interface of the function writer used here."""
 
     out: FunctionWriter
     expr: ExprWriter
 
 
 def write_dots(writer: Writer, stmt: Tensorized) -> bool:
-    """Write the instructions of a statement; False where what they load or store is not neighbouring in memory."""
+    """Write the instructions of a statement; False if their loads or stores are not contiguous in memory."""
     atom = stmt.atom
     indices = DotIndices(stmt, atom.n)
     rows, columns, words = stmt.extents[0], stmt.extents[1] // atom.n, stmt.extents[2] // atom.k

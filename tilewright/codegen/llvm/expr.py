@@ -1,12 +1,12 @@
 """Expressions as instructions.
 
-Indices are computed in 64 bits, whatever their own type: nothing overflows in an array of more than 2³¹
-elements, and LLVM sees addresses that advance by a constant. Everything else has the type it says. (Divisions by
-non-constants keep their type, since they take longer in 64 bits.)
+Indices are computed in 64 bits, for any index type: nothing overflows in an array of more than 2³¹ elements, and LLVM
+sees addresses that advance by a constant. Everything else has the type it says. (Divisions by non-constants keep their
+type, since they take longer in 64 bits.)
 
-`a * b + c` may become one fused multiply-add (the `contract` flag), as in the other back ends; no other
-liberty is taken with floats. `Min` and `Max` of floats give NaN where an operand is one, as in NumPy and PyTorch.
-An integer divided by zero gives 0, as NumPy has it, for an instruction that traps would end the process.
+`a * b + c` may become one fused multiply-add (the `contract` flag), as in the other back ends; no other liberty is
+taken with floats. `Min` and `Max` of floats give NaN if an operand is NaN, as in NumPy and PyTorch. An integer divided
+by zero gives 0, as NumPy has it, for an instruction that traps would end the process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LoadElement = Callable[[n.Load, "LLVMValue | None"], LLVMValue]
 
 
 class ExprWriter:
-    """Writes expressions into a function. Its user sets what is known of variables and buffers."""
+    """Writes expressions into a function. Its user sets the known variables and buffers."""
 
     def __init__(self, out: FunctionWriter, library: MathLibrary, load: LoadElement, contract: bool) -> None:
         self.out = out
@@ -66,9 +66,9 @@ class ExprWriter:
         """Loop variables, in 64 bits."""
         self.pointers: dict[Buffer, LLVMValue] = {}
         self.mask: LLVMValue | None = None
-        """Which lanes of vectors are wanted, where not all are."""
+        """The wanted lanes of vectors, if not all are."""
         self._wider: dict[LLVMValue, LLVMValue | None] = {}
-        """For each mask the one around it: what is known in its lanes is known in fewer of them."""
+        """The enclosing mask of each mask: values known in its lanes are also known in fewer of them."""
         self._known: ScopedTable[Any, LLVMValue] = ScopedTable()
         self._masked: ScopedTable[n.Expr, bool] = ScopedTable()
         """Expressions whose value is known in some lanes."""
@@ -76,7 +76,7 @@ class ExprWriter:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is computed within is forgotten after: it may not have run when other blocks do."""
+        """Forget values computed within: the code may not have run when other blocks do."""
         with self._known.scope(), self._masked.scope():
             yield
 
@@ -106,19 +106,19 @@ class ExprWriter:
         return self.value(e)
 
     def value(self, e: n.Expr) -> LLVMValue:
-        """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
+        """`__call__`, on the way down: calls of methods take no C stack, calls of objects do."""
         found = self._find(e)
         if found is None:
             write = _WRITE.get(type(e))
             if write is None:
                 raise InternalError(f"the llvm target does not know {type(e).__name__}: {e}")
             found = write(self, e)
-            if not (SEEN and acts(e)):  # each use calls again what has an effect
+            if not (SEEN and acts(e)):  # a call with an effect is repeated for each use
                 self._enter(e, found)
         return found
 
     def pointer(self, buffer: Any) -> LLVMValue:
-        """Where a buffer's memory begins."""
+        """The address of a buffer's memory."""
         found = self.pointers.get(root(buffer))
         if found is None:
             raise InternalError(f"{buffer} is neither a parameter nor allocated here")
@@ -166,7 +166,7 @@ class ExprWriter:
         return self.out.binary("add", self.out.splat(base, lanes), steps, "ramp")
 
     def guard(self, e: n.Expr) -> LLVMValue:
-        """The condition of a statement. Where it is one on positions in a loop, nothing overflows in it."""
+        """The condition of a statement. If it is one on positions in a loop, it cannot overflow."""
         if isinstance(e, n.Call) and e.name == "likely":
             return self._positions(e.args[0])
         return self.value(e)
@@ -286,7 +286,7 @@ class ExprWriter:
         return self.out.compare(test, a, b, kind.lanes)
 
     def _both(self, e: n.And | n.Or) -> LLVMValue:
-        """`and`, `or`: the second part only where it matters, if evaluating it could do harm."""
+        """`and`, `or`: the second part only if its value matters, in case evaluating it could do harm."""
         is_and = isinstance(e, n.And)
         if e.dtype.lanes > 1:
             return self._both_lanes(e)
@@ -340,7 +340,7 @@ class ExprWriter:
         return self.out.select(condition, parts[0], parts[1])
 
     def _narrower(self, lanes: LLVMValue) -> LLVMValue:
-        """Those of the lanes that are wanted."""
+        """Restricted to the wanted lanes."""
         made = lanes if self.mask is None else self.out.binary("and", self.mask, lanes, "mask")
         self._wider.setdefault(made, self.mask)
         return made
@@ -354,7 +354,7 @@ class ExprWriter:
     def branches(
         self, condition: LLVMValue, then: Callable[[], LLVMValue], otherwise: Callable[[], LLVMValue]
     ) -> LLVMValue:
-        """One of two values, where only that one is computed."""
+        """One of two values; only that one is computed."""
         out = self.out
         labels = [out.label(wish) for wish in ("then", "else", "joined")]
         out.branch_if(condition, labels[0], labels[1])
@@ -370,7 +370,7 @@ class ExprWriter:
         return out.op(arms[0][0].type, f"phi {arms[0][0].type} {edges}")
 
     def is_harmless(self, e: n.Expr) -> bool:
-        """Whether evaluating `e` where it is not wanted neither faults nor costs much."""
+        """Whether evaluating `e` needlessly neither faults nor costs much."""
         return fold(
             e,
             self._harmless,

@@ -76,7 +76,7 @@ def _log_tail(f: Lanes) -> Lanes:
 
 
 def _log_edges(x: Lanes, result: Lanes) -> Lanes:
-    """The logarithm of 0, infinity and what is negative or NaN, where x is that."""
+    """Insert the logarithm of 0, infinity, negative numbers and NaN for such x."""
     result = select(x.equals(math.inf), math.inf, result)
     result = select(x.equals(0.0), -math.inf, result)
     return select(x.compare("ult", 0.0), math.nan, result)
@@ -91,11 +91,11 @@ def log(x: Lanes) -> Lanes:
 
 
 def log1p(x: Lanes) -> Lanes:
-    """log(1 + x), exact where x is small: at most 1.5 ulp."""
+    """log(1 + x), exact for small x: at most 1.5 ulp."""
     u = x + 1.0
     lost = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0))
     e, m = _split(u)
-    k = select(e > 126.0, 126.0, e).nearest()[1]  # 2**-k is a normal number; there, what was lost is nothing
+    k = select(e > 126.0, 126.0, e).nearest()[1]  # 2**-k is a normal number; there, nothing was lost
     shrink = ((127 - k) << 23).bits("float32")
     f = (m - 1.0) + lost * shrink
     result = fma(e, _LN2_HI, f + fma(e, _LN2_LO, _log_tail(f)))
@@ -103,7 +103,7 @@ def log1p(x: Lanes) -> Lanes:
 
 
 def _log_in_base(x: Lanes, unit: float, high: float, low: float, base: tuple[float, float]) -> Lanes:
-    """log(x) * unit, where unit = high + low; `base`: log(2) * unit in two parts."""
+    """log(x) * unit with unit = high + low; `base`: log(2) * unit in two parts."""
     e, m = _split(x)
     f = m - 1.0
     main = f * high
@@ -180,7 +180,7 @@ def _log2_wide(x: Lanes) -> Lanes:
 
 
 def _power_edges(x: Lanes, y: Lanes, size: Lanes) -> Lanes:
-    """The sign of x**y, and its value where x or y is special, from the power of |x|."""
+    """The sign of x**y, and its value if x or y is special, from the power of |x|."""
     whole = y.rounded().equals(y)
     half = y * 0.5
     odd = whole & half.compare("une", half.rounded())

@@ -1,6 +1,6 @@
 """Arithmetic on registers of any number of lanes, written as arithmetic: for the math functions.
 
-`x * y + c` on `Lanes` emits instructions; Python numbers become constants. `fma(x, y, c)` is one rounding where the
+`x * y + c` on `Lanes` emits instructions; Python numbers become constants. `fma(x, y, c)` is one rounding if the
 processor has the instruction.
 """
 
@@ -84,11 +84,11 @@ class Lanes:
         return self.compare("ogt" if self.dtype.is_float else "sgt", other)
 
     def equals(self, other: Lanes | float) -> Lanes:
-        """Where both are equal."""
+        """The lanes in which both are equal."""
         return self.compare("oeq" if self.dtype.is_float else "eq", other)
 
     def is_nan(self) -> Lanes:
-        """Where it is not a number."""
+        """The lanes in which it is NaN."""
         return self.compare("uno", self)
 
     def cast(self, dtype: str) -> Lanes:
@@ -116,8 +116,8 @@ class Lanes:
     def nearest(self, factor: float = 1.0) -> tuple[Lanes, Lanes]:
         """The integer nearest to self * factor, as a float and as an integer; for at most 22 (50) bits.
 
-        Adding a number so large that a float next to it has no fraction leaves the integer in the low bits. That
-        gives nonsense for what is larger, but never LLVM's poison, as its own conversion does.
+        Adding a number so large that a float next to it has no fraction leaves the integer in the low bits. Larger
+        values give an arbitrary result, but never LLVM's poison, as its own conversion does.
         """
         single = self.dtype.bits == 32
         magic = 1.5 * 2.0 ** (23 if single else 52)
@@ -148,13 +148,13 @@ class Lanes:
 
 
 def fma(a: Lanes, b: Lanes | float, c: Lanes | float) -> Lanes:
-    """a * b + c, in one rounding where the processor has the instruction."""
+    """a * b + c, in one rounding if the processor has the instruction."""
     name = "fma" if a.out.module.machine.has_fma else "fmuladd"
     return a._call(name, b, c)
 
 
 def select(condition: Lanes, a: Lanes | float, b: Lanes | float) -> Lanes:
-    """`a` where the condition holds, else `b`."""
+    """`a` if the condition holds, else `b`."""
     like = a if isinstance(a, Lanes) else b
     if not isinstance(like, Lanes):
         raise TypeError("one of the two must be a register")

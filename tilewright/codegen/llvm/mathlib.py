@@ -1,8 +1,9 @@
-"""Math functions by name: instructions where there are some, own vector functions in float32, else the C library.
+"""Math functions by name: instructions if available, own vector functions in float32, else the C library.
 
 - Instructions: sqrt, floor, ceil, trunc, round, nearbyint, fabs, copysign, popcount, clz, isnan and its kin.
-- float32: those of `float32.py`, a function each and number of lanes, inlined where it is called.
-- float64, and what `float32.py` lacks: the C library's function, one lane at a time; its accuracy is about 1 ulp.
+- float32: `float32.py` has one function per operation and number of lanes, inlined into its callers.
+- float64, and functions that `float32.py` lacks: the C library's function, one lane at a time; its accuracy is about 1
+  ulp.
 - float16 and bfloat16: computed in float32 and rounded.
 """
 
@@ -29,7 +30,7 @@ _PURE = "nounwind willreturn memory(none)"
 
 
 class MathLibrary:
-    """Calls math functions; writes those that are its own into the module when first used."""
+    """Calls math functions; writes its own ones into the module when first used."""
 
     def __init__(self, module: ModuleWriter) -> None:
         self.module = module
@@ -90,7 +91,7 @@ class MathLibrary:
         args: list[LLVMValue],
         body: Callable[[list[Lanes]], Lanes],
     ) -> LLVMValue:
-        """A call of a function of our own, which is written where the module does not have it yet."""
+        """A call of a function of our own, which is written if the module does not have it yet."""
         full = f"tilewright.{name}.{mangled(value_type(dtype))}"
         kind = value_type(dtype)
         if not self.module.has_helper(full):
@@ -102,7 +103,7 @@ class MathLibrary:
         return out.op(kind, f"call {kind} @{full}({', '.join(map(str, args))})", name)
 
     def _angle(self, out: FunctionWriter, name: str, dtype: DType, x: LLVMValue) -> LLVMValue:
-        """A function of an angle: on all lanes, or by the C library where one is too large to be reduced."""
+        """A function of an angle: on all lanes, or by the C library if one is too large to be reduced."""
         value = Lanes(out, dtype, x)
         huge = any_lane(value.magnitude() > float32.ANGLE)
         labels = [out.label(wish) for wish in ("huge", "usual", "joined")]

@@ -29,7 +29,7 @@ class Memory:
     def __init__(self, out: FunctionWriter) -> None:
         self.out = out
         self.past_caches = False
-        """Whether vectors are stored to the memory of arguments past the caches, where their addresses permit it."""
+        """Whether vectors are stored to the memory of arguments past the caches, if their addresses permit it."""
         self.unordered = False
         """Whether there was such a store: other threads see it only behind a fence."""
         self.expr: ExprWriter
@@ -38,7 +38,7 @@ class Memory:
     # Loads
 
     def load(self, e: n.Load, mask: LLVMValue | None) -> LLVMValue:
-        """The element or the vector that a load reads; where there is a mask, its lanes only."""
+        """The element or the vector that a load reads; if there is a mask, its lanes only."""
         source: Any = e.source
         index = flat_index(source, e.indices)
         dtype = e.dtype
@@ -84,12 +84,13 @@ class Memory:
         return loaded[0] if in_order else self._picked(loaded, width, places, dtype)
 
     def _picked(self, loaded: dict[int, LLVMValue], width: int, places: list[int], dtype: DType) -> LLVMValue:
-        """The elements at `places` as a vector of type `dtype`, of vectors of `width` elements, by where they start."""
+        """The elements at `places` as a vector of type `dtype`, from vectors of `width` elements, keyed by their first
+        position."""
         starts, kind = [*loaded], memory_type(dtype)
         numbers = [bisect_right(starts, place) - 1 for place in places]  # of the vector that has the element of a lane
         made, *others = loaded.values()
         for number, piece in enumerate(others or [made], 1):
-            order = [*range(dtype.lanes)]  # what was picked before stays where it is
+            order = [*range(dtype.lanes)]  # lanes picked before stay in place
             for lane, (place, of) in enumerate(zip(places, numbers, strict=True)):
                 if of == number:
                     order[lane] = width + place - starts[of]
@@ -118,7 +119,7 @@ class Memory:
         return self._read(f"llvm.masked.gather.{mangled(kind)}.v{lanes}p0", places, dtype, mask or _all(lanes))
 
     def _narrow(self, value: LLVMValue, dtype: DType) -> LLVMValue:
-        """What memory holds, as a value."""
+        """The contents of memory, as a value."""
         if dtype.is_bool:
             zero = constant(0, DType("uint8").with_lanes(dtype.lanes))
             return self.out.compare("icmp ne", value, zero, dtype.lanes)
@@ -176,7 +177,7 @@ class Memory:
         self.unordered = True
 
     def order(self) -> None:
-        """Have other threads see what was stored past the caches before what follows; x86 has an instruction for it."""
+        """Make stores past the caches visible to other threads before later accesses; x86 has an instruction for it."""
         if self.unordered and platform.machine() in ("x86_64", "AMD64"):
             self.out.module.declare("llvm.x86.sse.sfence", "void", [], "nounwind")
             self.out.do("call void @llvm.x86.sse.sfence()")
@@ -206,7 +207,7 @@ class Memory:
     # Addresses
 
     def address_of(self, e: n.Load) -> LLVMValue:
-        """Where the element is that a load would read."""
+        """The address of the element that a load would read."""
         source: Any = e.source
         return self._address(source, self.expr.index(flat_index(source, e.indices)))
 

@@ -1,8 +1,8 @@
-"""A module for the CPU: its functions as LLVM IR, and what the runtime needs to call them.
+"""A module for the CPU: its functions as LLVM IR, and the runtime's data for calling them.
 
-A finished function holds launches without thread indices (see `passes/launch_on_host.py`). Each becomes an
-LLVM function with one parameter per buffer or number, and one that the runtime calls, which finds those
-parameters in memory, eight bytes each.
+A finished function holds launches without thread indices (see `passes/launch_on_host.py`). Each becomes an LLVM
+function with one parameter per buffer or number, and one that the runtime calls, which finds the parameters in memory,
+eight bytes each.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _kinds(kernel: Kernel) -> tuple[str, ...]:
 
 
 def write_module(kernels: tuple[Kernel, ...], machine: Processor, options: CodeOptions) -> str:
-    """The IR of some kernels, by name: in whatever order functions are given, they make one module."""
+    """The IR of some kernels, by name: any order of functions gives the same module."""
     module = ModuleWriter(machine)
     library = MathLibrary(module)
     for kernel in sorted(kernels, key=lambda kernel: kernel.name):

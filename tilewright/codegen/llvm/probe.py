@@ -19,7 +19,7 @@ target.emit_object(module)
 
 @cache
 def complaint(cpu: str, features: str) -> str:
-    """Return what LLVM reports about a processor with those features ("+avx2,-fma"); "" if it knows them all."""
+    """Return LLVM's warnings about a processor with those features ("+avx2,-fma"); "" if it knows them all."""
     for name in (cpu, features):
         if not (name.isascii() and name.isprintable()):  # no name of LLVM's, and not text that a command line can hold
             return f"{name!r} is not a recognized name"

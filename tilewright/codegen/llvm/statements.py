@@ -78,7 +78,7 @@ class BodyWriter:
         """Blocks that leave the function: the k-th gives back the first k pieces of `heap`."""
         self.arguments: list[str] = []
         self.tasks: Tasks | None = None
-        """Where the function is one that every thread runs."""
+        """If every thread runs the function."""
 
     # The function
 
@@ -171,7 +171,7 @@ class BodyWriter:
         out.start(joined)
 
     def _masked(self, s: If) -> None:
-        """Vector accesses in some lanes only; nothing at all where there are none, for scalars are read there too."""
+        """Vector accesses in some lanes only; nothing at all if there are none, because scalars are read there too."""
         out, outer = self.out, self.expr.mask
         with self.expr.scope():
             mask = self.expr.guard(s.condition)
@@ -312,7 +312,7 @@ class BodyWriter:
         self._free(heap)
 
     def _place(self, buffer: Buffer) -> None:
-        """Memory for a buffer, on the stack where it is small and of a known size."""
+        """Memory for a buffer, on the stack if it is small and of a known size."""
         count = product(buffer.shape)
         kind, size = memory_type(buffer.dtype), buffer.dtype.bytes
         if count is not None and count * size <= self.stack_left:
@@ -389,7 +389,7 @@ def write_trampoline(module: ModuleWriter, name: str, types: list[str], paramete
 
 
 def captures(loop: For) -> list[Param]:
-    """What the body of a loop uses of the function around it: buffers, then variables."""
+    """The captures of a loop body from the function around it: buffers, then variables."""
     used: dict[Param, None] = {}
     own: set[Any] = {loop.var}
     for at in post_order(loop.body):

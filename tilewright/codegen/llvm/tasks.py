@@ -8,8 +8,8 @@
         parallel for i in range(m): ...
 
 Every thread runs the statements beside the parallel loops, in memory of its own. The threads start once, not once per
-parallel loop. A barrier is also placed where none is requested, if later iterations on other threads may use what a
-loop stores, or store what it reads.
+parallel loop. A barrier is also placed where none is requested, if later iterations on other threads may read the
+stores of a loop, or store to its reads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .types import LLVMValue
 
 KEYS = frozenset(TASKS)
 PARAMETERS = (("i64", "task"), ("i64", "tasks"), ("ptr", "barrier"))
-"""What the function of a task takes behind what it captures."""
+"""The parameters of a task's function after its captures."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ def _wait(writer: Any) -> None:
 
 
 def _is_used_elsewhere(loop: For, region: Stmt) -> bool:
-    """Whether other statements of the region, or a later run of the loop, meet what the loop stores and reads."""
+    """Whether other statements of the region, or a later run of the loop, conflict with the loop's stores and reads."""
     stored, read = (frozenset(b.memory for b in found) for found in (uses.written(loop), uses.read(loop)))
     around = (at for at in statements(region) if isinstance(at, (For, While)) and not _same(at, loop))
     if stored & read and any(_holds(at, loop) for at in around):
@@ -128,7 +128,7 @@ def _holds(stmt: Stmt, loop: For) -> bool:
 
 
 def _same(a: Stmt, b: For) -> bool:
-    """Whether a loop is that one, whatever its pragmas."""
+    """Whether a loop is that one, regardless of pragmas."""
     return isinstance(a, For) and a.var is b.var and a.body is b.body
 
 
@@ -137,7 +137,7 @@ def _launch(writer: Any, s: For) -> None:
     _check(s)
     shared = [at.buffer for at in _outside_parallel(s) if isinstance(at, Allocate) and _is_dealt(at.buffer, s)]
     heap = len(writer.heap)
-    for buffer in shared:  # what parallel loops store is one for all
+    for buffer in shared:  # memory that parallel loops store to is shared by all
         writer._place(buffer)
     plain = For(s.var, s.min, s.extent, s.kind, s.thread, tuple(p for p in s.pragmas if p[0] != LAUNCH_POINT), s.body)
     body = _allocated_outside(plain, set(shared))
@@ -159,7 +159,7 @@ def _write_task(inner: Any, body: Stmt) -> None:
 
 
 def _outside_parallel(stmt: Stmt) -> list[Stmt]:
-    """The statements that every task runs: those outside of parallel loops."""
+    """The statements that every task runs: all outside of parallel loops."""
     if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL:
         return [stmt]
     children = [child for child in stmt.children() if isinstance(child, Stmt)]
@@ -173,7 +173,7 @@ def _is_dealt(buffer: Buffer, region: Stmt) -> bool:
 
 
 def _check(region: For) -> None:
-    """Raise UserError where every thread would update memory that all threads share."""
+    """Raise UserError if every thread would update memory that all threads share."""
     own, read = own_memory(region), {buffer.memory for buffer in uses.read(region)}
     for at in _outside_parallel(region):
         if isinstance(at, Store) and at.buffer.memory not in own and at.buffer.memory in read:

@@ -32,7 +32,7 @@ class LLVMValue:
 
 
 def vector(element: str, lanes: int) -> str:
-    """The type of `lanes` elements; the element's own where there is one."""
+    """The type of `lanes` elements; the element's own for one lane."""
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
@@ -89,7 +89,7 @@ def _float_text(value: float, dtype: DType) -> str:
 
 
 def _short_decimal(value: float) -> str:
-    """The value as a decimal, where one of few digits is exact."""
+    """The value as a decimal, if one of few digits is exact."""
     exact = Decimal(value)
     if not exact.is_finite() or len(exact.as_tuple().digits) > 8 or not 1e-6 <= abs(value) < 1e9:
         return "0.0" if value == 0 and not exact.is_signed() else ""

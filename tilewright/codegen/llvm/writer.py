@@ -11,7 +11,7 @@ from .types import LLVMValue, vector
 
 
 class ModuleWriter:
-    """What the functions of a module share: declarations, helper functions, metadata."""
+    """The common part of a module's functions: declarations, helper functions, metadata."""
 
     def __init__(self, machine: Processor) -> None:
         self.machine = machine
@@ -164,11 +164,11 @@ class FunctionWriter:
         return self.op(vector("i1", lanes), f"{op} {a.type} {a.text}, {b.text}", "cmp")
 
     def select(self, condition: LLVMValue, a: LLVMValue, b: LLVMValue) -> LLVMValue:
-        """`a` where the condition holds, else `b`."""
+        """`a` if the condition holds, else `b`."""
         return self.op(a.type, f"select {condition}, {a}, {b}")
 
     def convert(self, op: str, value: LLVMValue, to: str, wish: str = "") -> LLVMValue:
-        """A conversion such as `sext`; nothing where the type is the same."""
+        """A conversion such as `sext`; nothing if the type is the same."""
         return value if value.type == to else self.op(to, f"{op} {value} to {to}", wish)
 
     def call(

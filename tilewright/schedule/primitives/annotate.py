@@ -1,4 +1,4 @@
-"""unroll, vectorize, parallel, pragma: how a loop runs, without changing what it does."""
+"""unroll, vectorize, parallel, pragma: how a loop runs, without changing its meaning."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ LAUNCH_POINT, STRIDE_PATTERN, BARRIER_WHEN_FINISH = TASKS = (
     "parallel_stride_pattern",
     "parallel_barrier_when_finish",
 )
-"""Pragmas of loops that CPU threads run, started once: `codegen/llvm/tasks.py` says what they do."""
+"""Pragmas of loops that CPU threads run, started once: `codegen/llvm/tasks.py` describes them."""
 PRAGMAS = (*NUMBERS, *IMPORTS, *TASKS, "debug_skip_region")
 
 
@@ -89,20 +89,19 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
     `unroll_explicit=0` leaves that to the back end's compiler. `resident_blocks=N`, of a loop bound to a hardware
     index, has CUDA's compiler limit the registers of a thread so that N blocks fit a multiprocessor (the second operand
-    of `__launch_bounds__`), or fewer blocks where a thread would spill 64 bytes; other targets have no such limit.
+    of `__launch_bounds__`), or fewer blocks if a thread would spill 64 bytes; other targets have no such limit.
     `whole_words=1`, of such a loop, has CUDA's compiler choose between memory and a border's zeros before it takes the
     16-bit floats of a word apart: it predicates fewer instructions, so more loads may be under way at a time. With
     `whole_words=2`, words of a tensor that the kernel does not write are loaded by one instruction under that choice.
     `guarded_reads=1`, of any loop of a stage, has the stages that it reads computed only for the iterations that its
-    guards let through, where its loops run further than the axis that they split: of a tile that leaves its group of
-    rows, only rows of that group. `nontemporal_stores=1` has CPUs write whole vectors to memory past their caches, in
-    the loop and below it: for results larger than the caches, which need not be read before they are overwritten then.
-    `import_c` and `import_llvm` bring functions that the program calls, as source or as
-    the path of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and "vectorize" are the primitives
-    of these names; a key that nothing here reads draws a warning, and stays with the loop as an annotation, for passes
-    of one's own.
-    Raises UserError for a key that is not text, and for a value that is not a whole number, or not text, where one is
-    needed.
+    guards let through, if its loops run further than the axis that they split. For example, a tile that reaches beyond
+    its group of rows computes only rows of that group. `nontemporal_stores=1` has CPUs write whole vectors to memory
+    past their caches, in the loop and below it: for results larger than the caches, which need not be read before they
+    are overwritten then. `import_c` and `import_llvm` bring functions that the program calls, as source or as the path
+    of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and "vectorize" are the primitives of these
+    names; a key that nothing here reads draws a warning, and stays with the loop as an annotation, for passes of one's
+    own. Raises UserError for a key that is not text, and for a value that is not a whole number, or not text, if one is
+    required.
     """
     if isinstance(key, str) and key in _PRIMITIVES:
         return _PRIMITIVES[key](schedule, stage, axis)

@@ -23,16 +23,15 @@ from .place import memory_scope
 
 
 def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule, tuple[Tensor, ...]]:
-    """A new stage computes what `stage` did, into `scope` memory; `stage` only copies it out.
+    """A new stage computes the values of `stage` into `scope` memory; `stage` only copies them out.
 
         B[i] = sum(A[i, k])     ->     B.local[i.c] = sum(A[i.c, k])
                                        B[i] = B.local[i]
 
-    `stage` starts over with its own data axes as its loops; the cache has data axes of its own, one for each
-    loop that `stage` had and in their order (so splits made before change the cache's layout), and the same
-    reduction axes; one whose range depends on a data axis is made anew. What was computed inside `stage` is computed
-    inside the cache. Returns the cached tensor(s). Raises UserError for an input, and where a reduction axis has been
-    split already.
+    `stage` starts over with its own data axes as its loops; the cache has data axes of its own, one for each loop that
+    `stage` had and in their order (so splits made before change the cache's layout), and the same reduction axes; one
+    whose range depends on a data axis is made anew. Stages computed inside `stage` are now computed inside the cache.
+    Returns the cached tensor(s). Raises UserError for an input, and if a reduction axis has been split already.
     """
     has_loops(stage, "cache_write")
     if not stage.op.body:
@@ -88,7 +87,8 @@ def loop_layout(stage: Stage) -> tuple[dict[IterVar, Range], dict[IterVar, Expr]
 def _values(
     stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range], alone: Sequence[IterVar] = ()
 ) -> dict[IterVar, Expr]:
-    """The value of each axis of `stage` in terms of the cache's axes, which follow its loops, and of those `alone`."""
+    """The value of each axis of `stage` in terms of the cache's axes, which follow its loops, and of the axes
+    `alone`."""
     values: dict[IterVar, Expr] = {a: as_expr(axes.get(a, a)) for a in stage.leaves}
     for relation in reversed(stage.relations):
         values.update(relation.values_up(values, ranges))
@@ -103,7 +103,7 @@ def _on_axes_of_cache(stage: Stage, values: dict[IterVar, Expr], whole: bool = F
 
 
 def _terms_of_loops(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, IterVar]:
-    """The reduction axis of the cache for each of the stage's: the same where its range depends on no data axis."""
+    """The reduction axis of the cache for each of the stage's: the same if its range depends on no data axis."""
     own = {a.var for a in stage.op.axis}
     found = {a: a for a in stage.leaves if a.kind is AxisKind.REDUCE}
     for a in found:
@@ -121,7 +121,7 @@ def _moved_body(
     terms: dict[IterVar, IterVar],
     ranges: dict[IterVar, Range],
 ) -> Expr:
-    """The body in terms of the cache's axes, which follow the loops of `stage`; guarded where a split is uneven."""
+    """The body in terms of the cache's axes, which follow the loops of `stage`; guarded if a split is uneven."""
     values = _values(stage, axes, ranges)
     guards: list[Expr] = []
     for relation in reversed(stage.relations):

@@ -19,11 +19,11 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
         for i in range(4):          ->   for i.j.fused in range(20)
             for j in range(5)
 
-    With one axis it returns that axis; with none, a new outermost loop of extent 1. Thread bindings and
-    pragmas of the axes are dropped. Stages computed at the axes move to the fused loop, with a warning for those that
-    were not at the innermost of them: they are computed in each of its iterations until they are placed elsewhere. A
-    loop fused from data and reduction axes is one of the reduction: elements get their first values in a loop of its
-    own before it. Raises UserError where the loops are not neighbours.
+    With one axis it returns that axis; with none, a new outermost loop of extent 1. Thread bindings and pragmas of the
+    axes are dropped. Stages computed at the axes move to the fused loop, with a warning for stages that were not at the
+    innermost of them: they are computed in each of its iterations until they are placed elsewhere. A loop fused from
+    data and reduction axes is one of the reduction: elements get their first values in a loop of its own before it.
+    Raises UserError if the loops are not neighbours.
     """
     has_loops(stage, "fuse", inlined=True)
     loops = different([leaf(stage, axis, "fuse") for axis in axes], stage, "fuse")
@@ -78,7 +78,7 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
     for dependant in attached_to(schedule, stage, outer):
         warn_caller(
             f"stage {dependant.name!r} was computed at {outer.name!r}, which is now a part of {fused.name!r}: until it "
-            "is placed elsewhere, each iteration of that computes what it needs",
+            "is placed elsewhere, each of its iterations computes the elements it needs",
             UserWarning,
         )
     for dependant in (*attached_to(schedule, stage, outer), *attached_to(schedule, stage, inner)):

@@ -1,4 +1,5 @@
-"""pipeline, double_buffer: the data of the next iterations are computed while those of this one are used."""
+"""pipeline, double_buffer: software pipelining: compute the data of the next iterations while the data of this one are
+in use."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def pipeline(schedule: Schedule, stage: Stage, depth: Any) -> tuple[Schedule, No
                                                use(T[k % 3])
                                            for k in range(2): use(T[(k + n - 2) % 3])
 
-    Takes effect where the stage is computed inside a serial loop; a depth of 1 is one copy, as without it. Raises
+    Takes effect if the stage is computed inside a serial loop; a depth of 1 is one copy, as without it. Raises
     UserError for an output, for a stage that is not computed inside a loop, or for a depth that is not an int >= 1.
     """
     return _staged(schedule, stage, depth, "pipeline")
@@ -34,7 +35,7 @@ def double_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
                                                use(T[k % 2])
                                            use(T[(n - 1) % 2])
 
-    Takes effect where the stage is computed inside a serial loop. Raises UserError for an output or an input.
+    Takes effect if the stage is computed inside a serial loop. Raises UserError for an output or an input.
     """
     return _staged(schedule, stage, 2, "double_buffer")
 

@@ -1,4 +1,5 @@
-"""compute_at, compute_inline, compute_root, set_scope: where a stage is computed, and where its result lives."""
+"""compute_at, compute_inline, compute_root, set_scope: the place of a stage's computation, and the memory of its
+result."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
                                               C[i] = B[i] * 2
 
     A stage that was inlined is computed there instead. Raises UserError for an output, for an axis that is not a loop
-    of `parent`, and where `parent` does not depend on `stage`.
+    of `parent`, and if `parent` does not depend on `stage`.
     """
     if not isinstance(stage.placement, Inlined):
         has_loops(stage, "compute_at")
     reads = [t.name for t in stage.op.input_tensors if not isinstance(t.op, PlaceholderOp)]
-    instead = f"compute what it reads inside it: s[{reads[0]}].compute_at(s[{stage.name}], axis)" if reads else ""
+    instead = f"compute the stages it reads inside it: s[{reads[0]}].compute_at(s[{stage.name}], axis)" if reads else ""
     no_output(schedule, stage, "compute_at", "cannot be computed inside another stage", instead)
     has_loops(parent, "compute_at")
     loop = leaf(parent, axis, "compute_at", "scope")
@@ -57,10 +58,10 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
     for scan in schedule.in_order():
         if stage.id in _first_rows(schedule, scan) and place != scan.placement:
             raise UserError(
-                f"stage {stage.name!r} computes the first rows of the scan {scan.name!r}, so it is computed where that "
-                "is, before its loop",
+                f"stage {stage.name!r} computes the first rows of the scan {scan.name!r}, so it is computed at the "
+                "scan, before its loop",
                 primitive="compute_at",
-                fix=f"leave {stage.name!r} where it is; s[{scan.name}].compute_at(...) takes it along",
+                fix=f"leave {stage.name!r} in place; s[{scan.name}].compute_at(...) takes it along",
             )
     if not _depends(schedule, parent, stage):
         raise UserError(
@@ -94,7 +95,7 @@ def _depends(schedule: Schedule, consumer: Stage, producer: Stage) -> bool:
 
 
 def compute_inline(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
-    """Compute each element of `stage` anew wherever it is read, and store it nowhere.
+    """Compute each element of `stage` anew in every reader, without storing it.
 
     Raises UserError for an input, an output, and a reduction.
     """

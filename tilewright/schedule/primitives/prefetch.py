@@ -14,16 +14,17 @@ from ..value import Prefetch, Schedule, Stage
 
 
 def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offset: Any) -> tuple[Schedule, None]:
-    """In each iteration of the loop `axis`, fetch into the cache what `stage` reads of `tensor` `offset` iterations on.
+    """In each iteration of the loop `axis`, fetch into the cache the elements that `stage` reads of `tensor` `offset`
+    iterations later.
 
         for i:                             for i:
             B[i] = f(A[i])      ->             prefetch(A[i + offset])
                                                B[i] = f(A[i])
 
-    What stages read that are computed inside the loop counts, too. A hint for the CPU: one instruction per cache line
-    of the region. GPUs run without it. Raises UserError where the stage reads the tensor neither itself nor through
-    others, for an axis that is not a loop of the stage or that runs on threads or as vectors, and for an offset that is
-    not an int of at least 1.
+    Reads of stages that are computed inside the loop count, too. A hint for the CPU: one instruction per cache line of
+    the region. GPUs run without it. Raises UserError if the stage reads the tensor neither itself nor through others,
+    for an axis that is not a loop of the stage or that runs on threads or as vectors, and for an offset that is not an
+    int of at least 1.
     """
     has_loops(stage, "prefetch", inlined=True)
     known = _read(schedule, stage)
@@ -54,7 +55,7 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
 
 
 def _read(schedule: Schedule, stage: Stage) -> list[Tensor]:
-    """The tensors that a stage reads, first those that it reads itself, then those that it reads through others."""
+    """The tensors that a stage reads, direct reads first, then reads through other stages."""
     found: dict[Tensor, None] = {}
     todo = list(stage.op.input_tensors)
     while todo:

@@ -29,10 +29,10 @@ def rfactor(
                                        B[i] = sum(B.rf[k.inner.v, i])                           # over k.inner.v
 
     The new stage has the data axes of `stage` with the factored loop at position `factor_axis`, and the remaining
-    reduction loops of `stage` as its reduction axes; it inherits what the schedule said of these loops, a thread
-    binding of the factored loop included. `stage` starts over with its own data axes and one reduction axis.
-    Returns the partial result(s). Raises UserError where `stage` is not a reduction, where `axis` is not one of its
-    reduction loops, and where `factor_axis` is not a dimension of the partial result.
+    reduction loops of `stage` as its reduction axes; it inherits the annotations of these loops, including a thread
+    binding of the factored loop. `stage` starts over with its own data axes and one reduction axis. Returns the partial
+    result(s). Raises UserError if `stage` is not a reduction, if `axis` is not one of its reduction loops, and if
+    `factor_axis` is not a dimension of the partial result.
     """
     has_loops(stage, "rfactor")
     body = stage.op.body[0] if stage.op.body else None
@@ -93,7 +93,7 @@ def _position(factor_axis: Any, stage: Stage) -> int:
 
 
 def _root_values(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, Expr]:
-    """The values of the operation's own axes in terms of those of the partial result."""
+    """The values of the operation's own axes in terms of the partial result's axes."""
     roots = set(stage.roots)
     values: dict[IterVar, Expr] = {}
     for old, new in axes.items():
@@ -113,7 +113,7 @@ def _partial_body(
     remaining: dict[IterVar, IterVar],
     ranges: dict[IterVar, Range],
 ) -> tuple[Expr, ...]:
-    """One partial result per output, guarded where a split of the reduction is uneven."""
+    """One partial result per output, guarded if a split of the reduction is uneven."""
     mapping: dict[Any, Expr] = {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.roots}
     inside: Expr = n.TRUE
     for relation in stage.relations:
@@ -121,7 +121,7 @@ def _partial_body(
             guard = relation.guard(values, ranges)
             if guard is not None:
                 inside = logical_and(inside, likely(simplify(guard)))
-    # The condition may read what the guard keeps inside its tensor.
+    # The condition may contain reads that only the guard keeps inside their tensor.
     condition: Expr = logical_and(inside, substitute(body.condition, mapping))
     source, combiner = tuple(substitute(e, mapping) for e in body.source), body.combiner.where(mapping)
     if remaining:

@@ -1,4 +1,5 @@
-"""rolling_buffer: a stage keeps what the next iteration of a loop needs again, instead of computing it anew."""
+"""rolling_buffer: a stage keeps the elements that the next iteration of a loop needs again, instead of recomputing
+them."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ def split(
         for i in range(20)   ->   for i.outer in range(5):
                                       for i.inner in range(4)        # split(i, factor=4)
 
-    An extent that the factor does not divide is guarded. A thread binding or pragma of `parent` is dropped;
-    stages computed at `parent` move to the inner loop. Raises UserError where `parent` is not a loop of the
-    stage, or not exactly one of `factor` and `nparts` is given.
+    An extent that the factor does not divide is guarded. A thread binding or pragma of `parent` is dropped; stages
+    computed at `parent` move to the inner loop. Raises UserError if `parent` is not a loop of the stage, or not exactly
+    one of `factor` and `nparts` is given.
     """
     has_loops(stage, "split", inlined=True)
     axis = leaf(stage, parent, "split", "parent")

@@ -54,10 +54,10 @@ def storage_swizzle(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
         piece p of line l lies at p     ->     piece p of line l lies at p xor (l mod 8)
 
     So the same piece of eight lines lies in different banks, without the padding that takes more memory. Lines are rows
-    (the last dimension), or 128 bytes where rows are shorter; rows of a power of two bytes, of at least 16. Programs
-    mean the same, and indices in programs stay as they are: code generation exchanges the pieces. Raises UserError for
-    an output, an input, or a stage with `storage_align`; building raises it outside of shared memory, for other rows,
-    and for vectors that are not within a piece.
+    (the last dimension), or 128 bytes if rows are shorter; rows of a power of two bytes, of at least 16. Programs mean
+    the same, and indices in programs stay as they are: code generation exchanges the pieces. Raises UserError for an
+    output, an input, or a stage with `storage_align`; building raises it outside of shared memory, for other rows, and
+    for vectors that are not within a piece.
     """
     has_loops(stage, "storage_swizzle")
     no_output(schedule, stage, "storage_swizzle", "is memory of the caller's, whose layout is given")
@@ -81,13 +81,14 @@ def _one_layout(stage: Stage, other: bool, primitive: str, given: str) -> None:
 
 
 def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tuple[Schedule, None]:
-    """Store the results of `stage` only where `predicate`, a condition on thread indices and loops, holds.
+    """Store the results of `stage` only if `predicate`, a condition on thread indices and loops, holds.
 
         B[i] = total     ->     if threadIdx.x == 0:         # set_store_predicate(tx.var.equal(0))
                                     B[i] = total
 
     Replaces the condition that a cross-thread reduction puts there by itself (the first thread stores). The caller
-    vouches that every element is stored by some thread. Raises UserError for an input, and for what is not a condition.
+    vouches that every element is stored by some thread. Raises UserError for an input, and if `predicate` is not a
+    condition.
     """
     has_loops(stage, "set_store_predicate", inlined=True)
     if isinstance(stage.op, ExternOp):

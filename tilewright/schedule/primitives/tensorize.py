@@ -16,7 +16,7 @@ from ..tensor_intrin import TensorIntrin
 from ..value import Schedule, Stage
 
 COPIES = {"load": "operands from shared memory", "store": "sums to memory"}
-"""What the intrinsics of legacy programs that copy fragments do; the compiler does so by itself."""
+"""Intrinsics of legacy programs that copy fragments; here the compiler copies by itself."""
 
 
 def _check_copy(stage: Stage, intrin: str) -> None:
@@ -43,7 +43,7 @@ def _declared(schedule: Schedule, stage: Stage, loop: IterVar, intrin: TensorInt
             f"stage {stage.name!r} computes {quantity(stage.op.num_outputs, 'value')} per element, and the intrinsic "
             f"{intrin.name!r} {intrin.op.num_outputs}",
             primitive="tensorize",
-            fix="declare the intrinsic by an operation that computes what the stage does, on a smaller tensor",
+            fix="declare the intrinsic by an operation with the stage's computation, on a smaller tensor",
         )
     return schedule.with_stage(replace(stage, declared=(loop, intrin))), None
 
@@ -55,11 +55,11 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
             D[i, j] += A[i, k] * B[k, j]                             ->      # by mma.sync, 64 x 32 sums in registers
 
     The stage keeps its result in "local" memory: the sums of a tile are distributed over the lanes of a warp, and so
-    are the loops of the stages that read them. An instruction of one thread (`dp4a`, `vnni`) leaves loops and memory
-    as they are. The loops keep their meaning: targets without the instruction run them.
-    An intrinsic of `te.decl_tensor_intrin` puts its statements in the place of the loops, on every target.
-    Raises UserError where the stage is not a reduction, is an output, or where `intrin` is not an instruction;
-    lowering raises it where the loops do not compute what the intrinsic does.
+    are the loops of the stages that read them. An instruction of one thread (`dp4a`, `vnni`) leaves loops and memory as
+    they are. The loops keep their meaning: targets without the instruction run them. An intrinsic of
+    `te.decl_tensor_intrin` puts its statements in the place of the loops, on every target. Raises UserError if the
+    stage is not a reduction or is an output, or if `intrin` is not an instruction. Lowering raises it if the loops do
+    not match the computation of the intrinsic.
     """
     has_loops(stage, "tensorize", inlined=True)
     loop = leaf(stage, axis, "tensorize")

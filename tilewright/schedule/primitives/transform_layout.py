@@ -57,9 +57,9 @@ def transform_layout(schedule: Schedule, stage: Stage, indices: Sequence[Expr]) 
             B[i, j] = A[i, j]      ->          B[j0, i, j1] = A[i, j0 * 4 + j1]
         C[i, j] = B[i, j]                  C[i, j] = B[j // 4, i, j % 4]
 
-    Returns the new data axes, which are the outermost loops; reduction loops stay inside. Raises UserError for an
-    input or an output, whose memory is the caller's, for a stage whose data axes have been split, and where the
-    indices do not give each element one place and each place one element.
+    Returns the new data axes, which are the outermost loops; reduction loops stay inside. Raises UserError for an input
+    or an output, whose memory is the caller's, for a stage whose data axes have been split, and if the indices do not
+    give each element one place and each place one element.
     """
     _check(schedule, stage)
     old, indices = stage.op.axis, [as_expr(e) for e in indices]
