@@ -77,7 +77,7 @@ def write_call(writer: Writer, e: n.Call) -> str:
         raise UserError(
             f"{e.name} of {address.buffer.name!r} in local memory, which each thread has of its own",
             primitive="call_intrin",
-            fix="load and store it: no other thread sees it; or keep data of several threads in shared or global memory",
+            fix="load and store it: no other thread sees it; or keep common data in shared or global memory",
         )
     name = writer.dialect.atomic(e.name, element, scope)
     if name is None:
