@@ -17,8 +17,8 @@ from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, topological
 def count_flop(schedule: Schedule) -> int:
     """Operations of all computations that the outputs depend on, as the legacy API counts them.
 
-    Arithmetic, comparisons and logical operators count one each, those of a padding included; indices, casts
-    and copies count nothing. Raises UserError where it cannot be told, or is 0.
+    Arithmetic, comparisons and logical operators count one each, including the comparisons of a padding; indices, casts
+    and copies count nothing. Raises UserError if it cannot be determined, or is 0.
     """
     outputs = [schedule.stages[i].op for i in schedule.outputs]
     total = sum(_of_operation(op) for op in topological(outputs))
@@ -52,7 +52,7 @@ def _of_value(e: Expr) -> int:
     counts: dict[object, int] = {}
     for at in post_order(e):
         if isinstance(at, n.Load):
-            counts[at] = 0  # what its indices cost is not the computation's
+            counts[at] = 0  # the cost of its indices is not part of the computation
         elif isinstance(at, n.Select):
             counts[at] = counts[at.condition] + max(counts[at.true_value], counts[at.false_value])
         else:

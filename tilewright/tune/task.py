@@ -30,7 +30,7 @@ Workload = tuple[Any, ...]
 
 
 class Expectation(NamedTuple):
-    """What is expected of one configuration: its cycles (infinite: it cannot run), and the kernel that it makes."""
+    """The prediction of one configuration: its cycles (infinite: it cannot run), and the kernel that it makes."""
 
     cycles: float
     threads: int
@@ -39,10 +39,10 @@ class Expectation(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """What a template expects of its configurations, where it knows more of its kernels than their loops tell.
+    """A template's own model of its configurations, if it knows more of its kernels than their loops show.
 
-    `of` says it for the choices of the knobs, by name. `order` returns the indices of so many configurations
-    that it expects to be fastest, the best first.
+    `of` says it for the choices of the knobs, by name. `order` returns the indices of the configurations that it
+    expects to be fastest, the best first.
     """
 
     of: Callable[[Mapping[str, Any]], Expectation]
@@ -50,11 +50,11 @@ class Expected:
 
 
 class Usual(NamedTuple):
-    """A template's rule of thumb: what finds the index of its configuration, and the lead that beats it.
+    """A template's rule of thumb: the function that finds its configuration's index, and the lead that beats it.
 
     The ranking of a space begins with it. Another configuration comes before it if the model expects it to be faster by
-    more than the part `lead`, which is what the model errs by among configurations that are good. Such templates are
-    those whose threads mostly load directly what they need: the model has weights of their own for them.
+    more than the part `lead`, which is the model's error among good configurations. For templates with threads that
+    mostly load their operands directly, the model has separate weights.
     """
 
     find: Callable[[], int]
@@ -63,13 +63,13 @@ class Usual(NamedTuple):
 
 @dataclass(frozen=True)
 class Declared:
-    """What a template declares for a workload: its space, and the operations it counts itself (0: count them).
+    """A template's declaration for a workload: its space, and the operations it counts itself (0: count them).
 
-    `reference` gives random inputs and the outputs that are right for them, in the order of the arguments, where the
-    template knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space where the model
-    of the machine does not cover the template, as with matrix instructions. `usual` is where the ranking begins.
-    `default` returns the configuration that a call without measurements uses, which every search measures first; None
-    if the template has none of its own.
+    `reference` gives random inputs and the correct outputs for them, in the order of the arguments, if the template
+    knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space if the model of the
+    machine does not cover the template, as with matrix instructions. `usual` is the start of the ranking. `default`
+    returns the configuration that a call without measurements uses, which every search measures first; None if the
+    template has none of its own.
     """
 
     space: Space
@@ -85,13 +85,13 @@ class Template(Protocol):
 
     @property
     def name(self) -> str:
-        """What logs call it."""
+        """Its name in logs."""
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
         """The space of a workload."""
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
-        """The schedule of one configuration; raises UserError where it makes none."""
+        """The schedule of one configuration; raises UserError if it makes none."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ def register(template: Template) -> Template:
 
 
 def lookup(name: str) -> Template:
-    """The template of that name; UserError where none is known."""
+    """The template of that name; raises UserError if none is known."""
     found = _templates.get(name)
     if found is None:
         raise UserError(
             f"there is no template {name!r}",
             primitive="task.create",
-            fix=f"import what defines it first; known: {', '.join(map(str, _templates)) or 'none'}",
+            fix=f"import its module first; known: {', '.join(map(str, _templates)) or 'none'}",
         )
     return found
 
@@ -166,14 +166,14 @@ class Task:
 
     @property
     def template(self) -> Template:
-        """The template; UserError where nothing of that name is defined."""
+        """The template; raises UserError if nothing of that name is defined."""
         if self._template is None:
             self._template = lookup(self.name)
         return self._template
 
     @property
     def declared(self) -> Declared:
-        """What the template declares for this workload."""
+        """The template's declaration for this workload."""
         if self._declared is None:
             self._declared = self.template.declare(self.args, self.target)
         return self._declared
@@ -204,7 +204,7 @@ class Task:
         return self._flop
 
     def instantiate(self, config: Config) -> Program:
-        """The schedule of a configuration, and its arguments; raises UserError where it makes none."""
+        """The schedule of a configuration, and its arguments; raises UserError if it makes none."""
         if not isinstance(config, Config):
             raise UserError(
                 f"the configuration is {config!r}, which is not a configuration",
@@ -214,11 +214,11 @@ class Task:
         return self.template.instantiate(config, self.args, self.target)
 
     def identity(self, index: int | None) -> str:
-        """What tells a configuration of this task from all others, as text."""
+        """The identity of a configuration of this task, as text."""
         return json.dumps([self.name, self.args, str(self.target), index], default=str)
 
     def index_of(self, identity: str) -> int | None:
-        """The configuration of this task that an identity names; None where it is another task's."""
+        """The configuration of this task that an identity names; None if it is another task's."""
         try:
             index = json.loads(identity)[-1]
         except (ValueError, LookupError, TypeError):
@@ -241,7 +241,7 @@ class Task:
 def create(
     task_name: str | Callable[..., Any], args: Sequence[Any], target: Any = None, target_host: Any = None
 ) -> Task:
-    """The task of a template at `args` on `target`, its space declared; UserError where that fails.
+    """The task of a template at `args` on `target`, its space declared; raises UserError if that fails.
 
     The template is given by its name or, as in the oldest scripts, as the decorated function; `target_host` is not
     used.
@@ -272,7 +272,7 @@ def create(
 class Candidate:
     """One configuration of a task as a function that returns its schedule. It can be pickled for another host.
 
-    A template that the package brings travels as its name, one of a script's as what it holds.
+    A template that the package brings travels as its name, one of a script's by value.
     """
 
     task: Task
@@ -283,7 +283,7 @@ class Candidate:
 
     @property
     def identity(self) -> str:
-        """What tells it from all others, in other processes too."""
+        """Its identity, valid in other processes too."""
         return self.task.identity(self.config.index)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -330,12 +330,12 @@ def freeze(value: Any, depth: int = 0) -> Any:
 
 
 def freeze_all(args: Any, primitive: str) -> tuple[Any, ...]:
-    """The arguments of a template, frozen; UserError for what is no list of them."""
+    """The arguments of a template, frozen; raises UserError for anything but a list of them."""
     if not isinstance(args, (list, tuple)):
         raise UserError(f"args={args!r} is not a list of arguments", primitive=primitive, fix="give a tuple: (512, 3)")
     return tuple([freeze(arg, 1) for arg in args])
 
 
 def thaw(args: tuple[Any, ...]) -> list[Any]:
-    """Arguments for a template's function: what stands for a tensor becomes a fresh placeholder."""
+    """Arguments for a template's function: descriptions of tensors become fresh placeholders."""
     return [placeholder(a[1], a[2]) if isinstance(a, tuple) and a[:1] == ("TENSOR",) else a for a in args]

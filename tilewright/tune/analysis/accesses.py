@@ -60,7 +60,7 @@ class AffineAccess:
 class Statement:
     """A store: its loops, outermost first, its accesses, and the operations of one execution.
 
-    `arithmetic` counts those on floating-point numbers: additions and subtractions, products, divisions and remainders.
+    `arithmetic` counts floating-point operations: additions and subtractions, products, divisions and remainders.
     """
 
     name: str
@@ -123,7 +123,7 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tupl
 
 
 def _value(e: Expr, at: dict[Var, int], memo: dict[Expr, int]) -> int:
-    """The value of an index where the variables are `at`, the others 0; what is not integer arithmetic counts as 0."""
+    """The value of an index for the variables `at`, the others 0; anything but integer arithmetic counts as 0."""
     if isinstance(e, IntImm):
         return e.value
     if isinstance(e, Var):

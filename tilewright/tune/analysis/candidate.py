@@ -1,4 +1,4 @@
-"""Inspect candidates before measuring them: refuse those that cannot run, and extract features of the others."""
+"""Inspect candidates before measuring them: refuse candidates that cannot run, and extract features of the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .refuse import Refusal, refuse
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the inspection of a candidate found: why it is refused, or its features (none where none were asked for)."""
+    """The result of inspecting a candidate: the reason of its refusal, or its features (none if not requested)."""
 
     refusal: Refusal | None = None
     features: features.Features = field(default_factory=dict)
@@ -33,7 +33,7 @@ def inspect_candidate(task: Task, config: Config, target: Target, kind: str = "k
 
     `kind` says which features are wanted ("knob": none of the loop nest).
 
-    Whatever a template raises becomes a refusal.
+    Any exception of a template becomes a refusal.
     """
     began = time.perf_counter()
     try:

@@ -1,4 +1,4 @@
-"""What a cost model sees of a candidate, as named numbers: of its knobs, its loops, and its memory accesses.
+"""The features of a candidate for a cost model, as named numbers: of its knobs, its loops, and its memory accesses.
 
 Names keep the columns of different candidates apart: a loop that a candidate lacks is one of extent 1.
 """
@@ -25,7 +25,7 @@ _CURVE = tuple(2.0**k for k in range(0, 21, 2))
 
 
 def check_kind(kind: str) -> str:
-    """`kind`, where it is one of KINDS; else UserError."""
+    """`kind` if it is one of KINDS; raises UserError otherwise."""
     if kind not in KINDS:
         raise UserError(f"feature_type {kind!r} is unknown", primitive="tuner", fix=f"use one of {', '.join(KINDS)}")
     return kind
@@ -107,7 +107,7 @@ def _thread_stride(statement: Statement, access: AffineAccess) -> float:
 
 
 class KnobTable:
-    """The numbers of a knob's choices by their places; what a split leaves over is worked out."""
+    """The numbers of a knob's choices by their places; the inferred size of a split is computed."""
 
     def __init__(self, knob: Knob) -> None:
         self._knob = knob
@@ -140,7 +140,7 @@ class Columns:
         self._kept = np.zeros(0, dtype=np.int64)
 
     def learn(self, rows: Sequence[Features]) -> None:
-        """Choose the columns by these rows: without those that never change, or always change as another does."""
+        """Choose the columns by these rows, without columns that are constant or duplicate another one."""
         self._place = {name: i for i, name in enumerate(sorted({name for row in rows for name in row}))}
         whole = self._whole(rows)
         _, first = np.unique(whole, axis=1, return_index=True)
@@ -148,7 +148,7 @@ class Columns:
         self._kept = np.intersect1d(first, changing)
 
     def matrix(self, rows: Sequence[Features]) -> np.ndarray:
-        """One row for each candidate: 0 where it lacks a feature, nothing of features that were unknown."""
+        """One row for each candidate: 0 for a missing feature; unknown features are dropped."""
         chosen: np.ndarray = self._whole(rows)[:, self._kept]
         return chosen
 

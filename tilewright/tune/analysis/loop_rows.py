@@ -1,6 +1,6 @@
-"""The features of loops in the legacy form: one row per loop, with what it does to each access inside.
+"""The features of loops in the legacy form: one row per loop, with its effect on each access inside.
 
-What sets sums to their start is left out, so that a schedule's rows have as many numbers in every order of its loops.
+The initialisation of sums is left out, so that a schedule's rows have as many numbers in every order of its loops.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def loop_rows(statements: Sequence[Statement]) -> list[Row]:
 
 
 def _updates(statements: Sequence[Statement]) -> list[Statement]:
-    """The statements without those that only set what another one adds to."""
+    """The statements without mere initialisations of sums."""
     both = {s.accesses[0].buffer for s in statements if _reads(s)}
     return [s for s in statements if _reads(s) or s.accesses[0].buffer not in both]
 
 
 def _reads(statement: Statement) -> bool:
-    """Whether a statement reads what it writes."""
+    """Whether a statement reads its own destination."""
     written, *read = statement.accesses
     return any(access.buffer is written.buffer for access in read)
 

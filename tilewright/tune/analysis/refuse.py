@@ -30,7 +30,7 @@ class Refusal:
 
 
 def refuse(handle: ScheduleHandle, uses: list[KernelUse], target: Target) -> Refusal | None:
-    """The first limit of `target` that a kernel breaks; None where all hold."""
+    """The first limit of `target` that a kernel breaks; None if all hold."""
     if not target.is_gpu:
         return None
     for use in uses:

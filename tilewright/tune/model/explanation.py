@@ -23,7 +23,7 @@ _MEANINGS = {
     "L1": "sectors of global memory through the L1 cache",
     "L2": "bytes that blocks read and write through the L2 cache",
     "memory": "bytes of all tensors, each once",
-    "latency": "what a block waits for by itself: loads, barriers, sums that depend on each other",
+    "latency": "latencies of a single block: loads, barriers, sums that depend on each other",
     "start": "blocks that begin",
 }
 
@@ -38,7 +38,7 @@ def explain(task: Task, config: Config, machine: Machine | None = None, compiled
     config : Config
         A configuration of the task's space.
     machine : Machine, optional
-        What to predict for; by default the machine of the task's target.
+        The machine to predict for; by default the machine of the task's target.
     compiled : bool
         Whether to compile the configuration, which needs no GPU, and to count with the registers, the spills and the
         shared memory of its kernels in place of predicted ones.
@@ -77,11 +77,11 @@ def explain(task: Task, config: Config, machine: Machine | None = None, compiled
 
 
 def _compiled(task: Task, config: Config) -> Mapping[str, Resources]:
-    """What the kernels of a configuration take of the hardware, as the compiler tells."""
+    """The resources of a configuration's kernels, as the compiler reports them."""
     if task.target is None or task.target.kind != "cuda":
         raise UserError(f"compiled=True: the resources of kernels for {task.target} are not known", primitive="explain",
                         fix='leave it out, or create the task for target="cuda"')  # fmt: skip
-    with warnings.catch_warnings():  # how the schedule could be better is not what was asked
+    with warnings.catch_warnings():  # remarks on the schedule were not requested
         warnings.simplefilter("ignore", UserWarning)
         return dict(build(*task.instantiate(config), target=task.target).program.resources)
 
@@ -92,7 +92,7 @@ def _resources(name: str, found: Resources) -> str:
 
 
 def _own(scorer: Scorer, index: int) -> str:
-    """What a template with a model of its own expects."""
+    """The prediction of a template with its own model."""
     scores = scorer.score(np.array([scorer.task.config_space.point(index)], dtype=np.int64))
     threads, blocks = scores.counts[0, [NAMES.index("threads"), NAMES.index("blocks")]]
     return (

@@ -32,12 +32,12 @@ Form = dict[Var, Number]
 
 
 class NotModelledError(Exception):
-    """The structure contains what the model does not cover: scans, externs, sizes known only at the call."""
+    """The structure contains parts that the model does not cover: scans, externs, sizes known only at the call."""
 
 
 @dataclass
 class StageExtents:
-    """A stored stage: its loops from the outside in, the extents of all axes, its region and where that begins."""
+    """A stored stage: its loops from the outside in, the extents of all axes, its region and the beginning of that."""
 
     stage: Stage
     body: tuple[Expr, ...]
@@ -71,7 +71,8 @@ class StageExtents:
 
 
 def infer(structure: Structure, columns: Columns) -> dict[int, StageExtents]:
-    """The extents of every stored stage, by stage id, readers first; NotModelledError where they are not constant."""
+    """The extents of every stored stage, by stage id, readers first; raises NotModelledError if they are not
+    constant."""
     schedule = structure.schedule
     assert schedule is not None
     found: dict[int, StageExtents] = {}
@@ -89,7 +90,7 @@ def infer(structure: Structure, columns: Columns) -> dict[int, StageExtents]:
 
 
 def _reads(structure: Structure, reader: StageExtents, stage: int) -> list[n.Load]:
-    """What a stage loads of another one."""
+    """The loads of a stage from another one."""
     schedule = structure.schedule
     assert schedule is not None
     stage_of = schedule.stage_of
@@ -239,7 +240,7 @@ def _stays_below(form: Form, width: Number, extents: Mapping[Var, Number]) -> di
     """
     far, ends = _rows(form.values()), _rows([extents.get(var, 1) for var in form])
     far = np.abs(far)
-    small = far[None] <= far[:, None]  # for each loop, those of steps that are not larger
+    small = far[None] <= far[:, None]  # for each loop, the loops with steps that are not larger
     within = np.where(small, (far * (ends - 1))[None], 0).sum(axis=1)
     unit = np.gcd(np.gcd.reduce(np.where(small, 0, far.astype(np.int64)[None]), axis=1), width)
     return dict(zip(form, within < unit, strict=True))
@@ -315,7 +316,7 @@ def _need(
     return sizes, begins
 
 
-# What a kernel uses
+# The resources of a kernel
 
 
 @dataclass

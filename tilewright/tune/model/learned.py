@@ -28,7 +28,7 @@ class Estimate:
 
 
 class Corrections:
-    """Learns the errors of predictions; `estimate` adds what it has learned."""
+    """Learns the errors of predictions; `estimate` adds the learned correction."""
 
     def __init__(self) -> None:
         self._rows = np.zeros((0, 0))
@@ -69,7 +69,7 @@ class Corrections:
                     self._whitening = vectors / np.sqrt(lifted)
 
     def _trusted(self, expected: np.ndarray) -> np.ndarray:
-        """Return logarithms of predicted seconds, contracted where predictions proved unreliable."""
+        """Return logarithms of predicted seconds, contracted if predictions proved unreliable."""
         made: np.ndarray = self._middle + self._trust * (expected - self._middle)
         return made
 

@@ -1,7 +1,7 @@
 """The machine that a model predicts for: figures of its data sheet, and rates measured once.
 
-`Machine.of` takes rates from the board (`core/boards.py`) and the architecture's row; `Rates` holds what no data sheet
-says. Its defaults are those of an H200; `tilewright doctor --calibrate` measures them on the present device.
+`Machine.of` takes rates from the board (`core/boards.py`) and the architecture's row; `Rates` holds the numbers that no
+data sheet states. Its defaults are for an H200; `tilewright doctor --calibrate` measures them on the present device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FILE = "calibration.json"
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of a device. Cycles and bytes per cycle are those of one multiprocessor."""
+    """Measured rates of a device. Cycles and bytes per cycle are per multiprocessor."""
 
     launch_seconds: float = 0.73e-6
     """Seconds of an empty kernel among others in a graph."""
@@ -136,8 +136,8 @@ DIRECT = Weights(
     sharpness=1.64,
     whole=0.775,
 )
-"""Those of kernels whose threads mostly load directly what they need, once: fitted to the packaged templates of 1-D and
-depthwise convolutions, pooling and transposed convolutions."""
+"""Rates of kernels with threads that mostly load their operands directly, once: fitted to the packaged templates of 1-D
+and depthwise convolutions, pooling and transposed convolutions."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ TERMS = ("issue", "shared memory", "L1", "L2", "memory", "latency", "start")
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds per configuration, the terms that make them (seconds each would take alone), and what limits them."""
+    """Seconds per configuration, their terms (the seconds of each alone), and their limit."""
 
     seconds: np.ndarray
     terms: dict[str, np.ndarray]
@@ -32,7 +32,7 @@ class Prediction:
 
 
 def predict(counts: Counts, machine: Machine, compiled: Resources | None = None) -> Prediction:
-    """The predicted time of one kernel for every configuration; `compiled` is what its compiled form takes."""
+    """The predicted time of one kernel for every configuration; `compiled` has the resources of its compiled form."""
     c, rates, w = counts, machine.rates, machine.weights
     warps = np.ceil(c["threads"] / machine.hardware.warp)
     registers, spilled = _registers(c, machine)
@@ -86,13 +86,13 @@ def _instructions(c: Counts, machine: Machine, spills: np.ndarray) -> np.ndarray
 def _traffic(
     c: Counts, machine: Machine, warps: np.ndarray, each: np.ndarray, resident: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cycles of a multiprocessor for what moves through the L1 cache, through the L2 cache, and to and from memory."""
+    """Cycles of a multiprocessor for traffic through the L1 cache, through the L2 cache, and to and from memory."""
     rates, w = machine.rates, machine.weights
     sector = machine.hardware.warp_memory.sector
     sector_bytes = c["ldg_sectors"] * warps * sector
     l1 = each * (sector_bytes + c["stg_sectors"] * warps * sector) / rates.l1_bytes
     filled = c["fill_sectors"] * warps * sector
-    # The L1 cache keeps what threads load directly, as far as it holds that of all blocks.
+    # The L1 cache keeps data that threads load directly, as far as it holds the data of all blocks.
     direct = np.maximum(sector_bytes - filled, 0)
     kept = np.minimum(c["near_bytes"], direct)
     crowd = np.minimum(np.minimum(each, resident) * kept / w.l1_capacity, 1)
@@ -108,7 +108,7 @@ def _traffic(
 
 
 def _alone(c: Counts, machine: Machine, warps: np.ndarray, busy: np.ndarray) -> np.ndarray:
-    """Cycles of a block by itself: `busy` ones, and those in which it waits for loads and barriers."""
+    """Cycles of a block by itself: `busy` ones, and cycles of waiting for loads and barriers."""
     rates, w = machine.rates, machine.weights
     prefetched = _is_prefetched(c, machine)
     waited = c["phases"] * np.where(prefetched, w.prefetched, 1.0) + w.fill_serial * c["fill_serial"]
@@ -142,7 +142,7 @@ def _registers(c: Counts, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     w = machine.weights
     limit = np.minimum(machine.hardware.registers_per_thread, machine.hardware.multiprocessor.registers
                        // np.maximum(c["threads"], 1))  # fmt: skip
-    # Where tiles are filled again and again, values of several steps are alive at once.
+    # If tiles are filled repeatedly, values of several steps are alive at once.
     word = np.where(c["phases"] > 1, w.word, w.word_once)
     wanted = w.registers + word * c["local_words"] + np.minimum(c["held"], 32) * 0.5
     granted = np.ceil(np.clip(wanted, 16, np.maximum(limit, 16)) / 8) * 8

@@ -27,7 +27,7 @@ _SAMPLE, _KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
 _NEAR, _NEAR_KEPT, _NEAR_ROUNDS = 96, 8, 4
 """Configurations that each of the rounds beginning at a rule of thumb scores, and how many a round begins at."""
 _LITTLE = 0.05
-"""The part of `WHOLE` up to which a space is scored completely whatever the effort."""
+"""The part of `WHOLE` up to which a space is scored completely at any effort."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def rank(task: Task, count: int = 1, machine: Machine | None = None, seed: int =
     count : int
         How many of the fastest to return.
     machine : Machine, optional
-        What to predict for; by default the machine of the task's target.
+        The machine to predict for; by default the machine of the task's target.
     seed : int
         The seed of the sample, if the space is too large to be scored completely.
 
@@ -82,7 +82,7 @@ _remembered: dict[tuple[object, ...], int | None] = {}
 class Ranking:
     """Ranks a space by a scorer; `effort` scales the number of configurations that are scored in large spaces.
 
-    With an effort of 0, only what is near the template's rule of thumb is scored.
+    With an effort of 0, only configurations near the template's rule of thumb are scored.
     """
 
     def __init__(self, scorer: Scorer, seed: int = 0, effort: float = 1.0) -> None:

@@ -77,7 +77,7 @@ class Scorer:
     def predictions(self, index: int, compiled: Sequence[Resources] = ()) -> list[tuple[Prediction, Counts]]:
         """Predict each kernel of one configuration; returns an empty list if it cannot be modelled.
 
-        `compiled` has what its kernels take of the hardware, in the order of their launches.
+        `compiled` has the resources of its kernels, in the order of their launches.
         """
         points = np.array([self.task.config_space.point(index)], dtype=np.int64)
         for _, structure, columns in self.structures.groups(points):

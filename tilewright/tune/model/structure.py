@@ -47,14 +47,14 @@ class Structure:
     _known: dict[Hashable, Any] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What does not depend on numbers, made for all configurations at once."""
+        """The parts that do not depend on numbers, made once for all configurations."""
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
         return found
 
     def loads(self, stage: int) -> list[Load]:
-        """What the bodies of a stage load."""
+        """The loads of a stage's bodies."""
         return self.once(("loads", stage), lambda: list(loads(*self.bodies[stage])))
 
     def number(self, of: object, which: str, default: Expr | int | None, columns: Columns) -> Number | None:

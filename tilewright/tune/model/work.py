@@ -31,7 +31,7 @@ from .traced import Columns, Number
 from .unrolled import Unrolled
 
 Counts = dict[str, np.ndarray]
-"""Named numbers, one per configuration. Instructions are those of one thread, so of its warp."""
+"""Named numbers, one per configuration. Instructions are counted per thread, hence per warp."""
 
 NAMES = (
     "threads", "blocks", "shared_bytes", "local_words", "accumulators",
@@ -57,7 +57,7 @@ class _Loops:
     marked: np.ndarray
     """Whether a loop is unrolled because of the schedule's limit of steps."""
     apart: np.ndarray
-    """Whether the back end's compiler must find what the iterations of a loop have in common."""
+    """Whether the back end's compiler must find common subexpressions of a loop's iterations."""
 
     def total(self) -> np.ndarray:
         return _product(self.extents)
@@ -146,7 +146,7 @@ class Work:
     # Stages with loops of their own
 
     def _loops(self, found: StageExtents) -> _Loops:
-        """The loops that one thread runs, without virtual threads that share what the stage computes."""
+        """The loops that one thread runs, without virtual threads that share the stage's results."""
         local = {var for form in self._local_forms(found) for var, step in form.items() if moves(step)}
         loops = [loop for loop in found.path if loop.tag is None or _is_copied(loop, found)]
         extents = [np.broadcast_to(found.loop_extents[loop.var], (self.count,)) for loop in loops]
@@ -175,7 +175,7 @@ class Work:
                     yield {var: step for var, step in form.items() if var in own}
 
     def _source(self, load: n.Load) -> StageExtents | None:
-        """The stage of this kernel that a load reads; None for what lies in global memory."""
+        """The stage of this kernel that a load reads; None for global memory."""
         if not isinstance(load.source, Tensor):
             return None
         found = self.of.get(self.schedule.stage_of[load.source.op])
@@ -380,7 +380,7 @@ class Work:
         self._add("stored_bytes", float(prod(constant(e) for e in found.stage.op.shape) * size))
 
     def _footprint(self, found: StageExtents, load: n.Load, forms: list[Form]) -> None:
-        """The bytes that a block reads, each once, and those that the whole grid reads."""
+        """The bytes that a block reads, each once, and the bytes that the whole grid reads."""
         shape = global_shape(load)
         inside = {loop.var for loop in found.path if loop.tag is None or not loop.tag.is_block}
         ends = zip(forms, shape, strict=True)
@@ -393,7 +393,7 @@ class Work:
 
 
 def _is_copied(loop: Loop, found: StageExtents) -> bool:
-    """Whether a loop is one of virtual threads that each have a copy of what the stage computes."""
+    """Whether a loop is one of virtual threads that each have a copy of the stage's results."""
     return loop.tag is ThreadTag.VTHREAD and (loop.stage == found.stage.id or loop.var in found.moved_by)
 
 
@@ -412,7 +412,7 @@ def global_shape(load: n.Load) -> list[int]:
 
 
 def _uneven(found: StageExtents) -> Number:
-    """Return the ratio of computed to needed elements where tiles extend beyond the result."""
+    """Return the ratio of computed to needed elements if tiles extend beyond the result."""
     computed = _product(found.loop_extents[loop.var] for loop in found.path if loop.axis.kind is not AxisKind.REDUCE)
     return np.maximum(computed / max(1, prod(constant(e) for e in found.stage.op.shape)) - 1, 0)
 

@@ -1,4 +1,4 @@
-"""The one rule of what is best: tuning, `log best`, reports and `apply_history_best` all ask `best_of`.
+"""The one definition of the best record: tuning, `log best`, reports and `apply_history_best` all ask `best_of`.
 
 At its end, a search measures its best few configurations again, beside each other. The least time of a single
 measurement is partly luck, so such a confirmation replaces earlier times of its configuration and outranks all single
@@ -15,10 +15,10 @@ from .format import MeasureInput, Pair, mean_cost
 
 
 def best_of(pairs: Sequence[Pair]) -> Pair | None:
-    """Return the best of the records of one workload on one target; None where nothing was measured.
+    """Return the best of the records of one workload on one target; None if nothing was measured.
 
-    Failures count only where an answer was wrong: against the same configuration unchecked. A checked record comes
-    before all that are not; of two equal ones the earlier is better.
+    Failures count only if an answer was wrong: against the same configuration unchecked. A checked record comes before
+    all that are not; of two equal ones the earlier is better.
     """
     wrong = {inp.config for inp, result in pairs if result.error_no == MeasureErrorNo.WRONG_ANSWER}
     good = [
@@ -43,5 +43,5 @@ def best_of(pairs: Sequence[Pair]) -> Pair | None:
 
 
 def by_target(inp: MeasureInput) -> tuple[str, Workload]:
-    """Return what the records that `best_of` compares have in common."""
+    """Return the common key of records that `best_of` compares."""
     return str(inp.target), inp.task.workload

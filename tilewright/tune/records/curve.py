@@ -14,8 +14,8 @@ from .format import Pair, mean_cost
 class Curve:
     """The trials of one workload in a log, in order; refused configurations and repetitions are none.
 
-    `costs` has the seconds of each (None after a failure), `flop` the operations of one run (0 where the log does
-    not say).
+    `costs` has the seconds of each (None after a failure), `flop` the operations of one run (0 if the log does not
+    say).
     """
 
     workload: Workload

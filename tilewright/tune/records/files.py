@@ -19,7 +19,7 @@ PathLike = str | os.PathLike[str]
 
 def pick_best(in_file: PathLike, out_file: PathLike | IO[str]) -> int:
     """Write the best line of each workload of a log into another one; returns how many there are."""
-    # Whatever device made them: a log is distilled where it may not be used.
+    # Of any device: a log may be distilled on another machine than it is used on.
     best = History(load_from_file(in_file), name_of=lambda _: "").pairs()
     _write(out_file, best)
     return len(best)
@@ -65,7 +65,7 @@ def _write(out_file: Any, pairs: Iterable[Pair]) -> None:
         return
     path = path_of(out_file, "record")
     try:
-        if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null: it stays where it is
+        if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null: it stays as it is
             path.write_text(text, encoding="utf-8")
         else:
             _replace(path.resolve(), text)

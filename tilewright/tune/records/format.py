@@ -3,7 +3,7 @@
 {"input": [target, template, args, kwargs], "config": {"index": i, "code_hash": null, "entity": [[knob, kind,
 value], ...]}, "result": [costs, error_no, all_cost, timestamp], "version": 0.2}
 
-Further keys at the top level hold what the legacy format lacks; legacy readers ignore them.
+Further keys at the top level extend the legacy format; legacy readers ignore them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ COMPILER = f"tilewright {__version__}"
 
 @dataclass(frozen=True)
 class Notes:
-    """What a record says beyond the legacy format; empty where it does not say.
+    """The fields of a record beyond the legacy format; empty if absent.
 
-    `device` is the name of the device that measured, `compiler` what compiled for it. A failure has its
-    `reason` and the schedule `step` at fault; a `refused` one was never compiled, and was not a trial. A
-    `confirmed` measurement was made again at the end, and replaces earlier ones of the same configuration.
-    `default` marks the default configuration, which a call without measurements uses.
-    `flop` is the number of operations of one run, `predicted` the seconds that a model expected.
-    `checked` is False where nobody compared the output with a
-    reference; logs of the legacy system do not say.
+    `device` is the name of the device that measured, `compiler` its compiler. A failure has its `reason` and the
+    schedule `step` at fault; a `refused` one was never compiled, and was not a trial. A `confirmed` measurement was
+    made again at the end, and replaces earlier ones of the same configuration. `default` marks the default
+    configuration, which a call without measurements uses. `flop` is the number of operations of one run, `predicted`
+    the seconds that a model expected. `checked` is False if nobody compared the output with a reference; logs of the
+    legacy system omit it.
     """
 
     device: str = ""
@@ -72,7 +71,7 @@ class _Fields(NamedTuple):
 
 
 class MeasureInput(_Fields):
-    """What was measured: a configuration of a task on a target; `notes` has what else is known of it."""
+    """The measured configuration: a task, a target and a configuration; `notes` has further facts."""
 
     notes: Notes = SILENT
 
@@ -87,7 +86,7 @@ Pair = tuple[MeasureInput, MeasureResult]
 
 
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
-    """The line for a measurement, without the line end; UserError where an argument has no form in JSON."""
+    """The line for a measurement, without the line end; raises UserError if an argument has no form in JSON."""
     only_json(protocol)
     if not isinstance(inp, MeasureInput) or not isinstance(result, MeasureResult):
         raise UserError(
@@ -104,7 +103,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
     }
     try:
         text = json.dumps(line, ensure_ascii=False)
-        # What UTF-8 has no form for, such as half of a pair of surrogates, JSON has one for.
+        # JSON can represent text that UTF-8 cannot, such as half of a pair of surrogates.
         return text if text.isascii() or _is_text(text) else json.dumps(line)
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(
@@ -129,7 +128,7 @@ def _numbers(result: MeasureResult) -> list[Any]:
 
 
 def _seconds(costs: Any, error_no: int) -> tuple[float, ...]:
-    """Costs, where they are some: numbers and, but for a failure, times."""
+    """Costs, if valid: numbers and, but for a failure, times."""
     seconds = tuple(float(c) for c in costs)
     if not seconds or (error_no == MeasureErrorNo.NO_ERROR and not 0 < sum(seconds) < math.inf):
         raise ValueError(f"the costs are {costs!r}")
@@ -137,7 +136,7 @@ def _seconds(costs: Any, error_no: int) -> tuple[float, ...]:
 
 
 def decode(row: str, protocol: str = "json") -> Pair:
-    """The measurement of a line; UserError where it is none."""
+    """The measurement of a line; raises UserError if it is none."""
     only_json(protocol)
     if not isinstance(row, str):
         raise _foreign(f"it is {row!r}, no text")
@@ -164,7 +163,7 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def _is_nested(row: str) -> bool:
-    """Whether the brackets of a line are nested so deep that nobody can walk over what they hold."""
+    """Whether the brackets of a line are nested too deep for a walk over their contents."""
     if row.count("[") + row.count("{") <= _DEEPEST:
         return False
     depth = 0
@@ -285,7 +284,7 @@ def _quickly(row: str) -> Pair | None:
         config = Config(choices, None if index == "null" else int(index))
         return _pair(_known_input(head), config, _result(line), line)
     except (ArithmeticError, AttributeError, KeyError, IndexError, TypeError, ValueError, RecursionError, UserError):
-        return None  # the other way finds what is wrong
+        return None  # the slow path finds the error
 
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,99}|null")
@@ -293,7 +292,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,99}|null")
 
 @functools.lru_cache(maxsize=64)
 def _known_input(text: str) -> tuple[Target, str, tuple[Any, ...]]:
-    """Return what a line says that begins with this text."""
+    """Return the parsed beginning of a line with this text."""
     (given,) = json.loads(text + "}").values()
     if not text.startswith('{"input": '):
         raise ValueError(text)
@@ -324,7 +323,7 @@ def _note(value: Any) -> Any:
 
 
 def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:
-    """The measurements that a caller gives; UserError where they are something else."""
+    """The measurements that a caller gives; raises UserError for other objects."""
     single = isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0
     for one in [given] if single else given:
         if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], MeasureInput)):
@@ -337,7 +336,7 @@ def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
-    """What tells one measured thing from another, as text."""
+    """The identity of a measured configuration, as text."""
     if not isinstance(inp, MeasureInput):
         raise UserError(
             f"{inp!r} is not an input of a measurement", primitive="record.measure_str_key", fix="give a MeasureInput"
@@ -347,6 +346,6 @@ def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
 
 
 def mean_cost(result: MeasureResult) -> float:
-    """Mean seconds of one run; those of `FAILED` after a failure."""
+    """Mean seconds of one run; `FAILED` after a failure."""
     costs = result.costs if result.error_no == MeasureErrorNo.NO_ERROR else FAILED
     return float(sum(costs) / len(costs))

@@ -1,8 +1,8 @@
 """The best that is known for a workload on a target, from the measurements of logs.
 
-A measurement whose output nobody compared with a reference counts only where there is no other.
-A measurement that names no device counts wherever its target's keys fit, as in the legacy API. One that names
-another device than the one at hand, or another compiler, is left to the search as advice.
+A measurement whose output nobody compared with a reference counts only if there is no other. A measurement that names
+no device counts for all targets with matching keys, as in the legacy API. One that names another device than the one at
+hand, or another compiler, is left to the search as advice.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Key = tuple[str, Workload]
 
 
 def model_of(target: Target) -> str:
-    """The model that a target names; "unknown" where it names none."""
+    """The model that a target names; "unknown" if it names none."""
     return dict(target.labels).get("model", "unknown")
 
 
 @functools.cache
 def device_name(kind: str) -> str:
-    """The name of the device of that kind that programs run on here; empty where there is none."""
+    """The name of the device of that kind that programs run on here; empty if there is none."""
     found = device(kind)
     return found.name if found.exist else ""
 
@@ -90,7 +90,7 @@ class History:
                 table[key] = pair
 
     def best(self, target: Target, workload: Workload) -> Pair | None:
-        """The best measurement for a workload: of the target's model where that is known, else of its keys.
+        """The best measurement for a workload: of the target's model if that is known, else of its keys.
 
         One that names its device is not for a target of another kind, though both may have the key "gpu".
         """
@@ -111,5 +111,5 @@ class History:
 
 
 def _rank(pair: Pair) -> tuple[bool, float]:
-    """What is least for the best: a kernel that computes something else may well be faster."""
+    """The rank of an unchecked kernel, below checked ones: a kernel that computes something else may well be faster."""
     return not pair[0].notes.checked, mean_cost(pair[1])

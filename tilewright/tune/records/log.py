@@ -1,7 +1,7 @@
 """Log files: appended line by line so that nothing is lost, and read so that unreadable lines do no harm.
 
-A line is written in one piece under a lock, and is on its way to the disk when `append` returns: killing the
-process loses at most the line being written. What an earlier crash tore stays a line of its own.
+A line is written in one piece under a lock, and is on its way to the disk when `append` returns: killing the process
+loses at most the line being written. A line torn by an earlier crash stays a separate line.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _MOST_WARNINGS = 10  # of one log: that of another system may hold thousands of 
 
 
 def path_of(given: Any, primitive: str) -> Path:
-    """The path of a file; UserError for what can be none."""
+    """The path of a file; raises UserError for an invalid one."""
     return file_path(given, primitive, "conv.log")
 
 
 class RecordLog:
-    """A log file open for appending; it is made where it is missing."""
+    """A log file open for appending; it is created if missing."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path_of(path, "log_to_file")
@@ -73,7 +73,7 @@ class RecordLog:
         self.append(encode(inp, result))
 
     def append(self, *lines: str) -> None:
-        """Write lines at the end of the file, each in one piece; UserError where that fails, as on a full disk."""
+        """Write lines at the end of the file, each in one piece; raises UserError if that fails, as on a full disk."""
         if self._on_disk and os.fstat(self._file).st_nlink == 0:  # deleted or replaced meanwhile
             fresh = self._open()
             os.close(self._file)
@@ -97,7 +97,7 @@ class RecordLog:
             ) from error
 
     def sync(self) -> None:
-        """Flush what was written to the disk."""
+        """Flush written lines to the disk."""
         if self._on_disk:  # a pipe or a terminal keeps nothing
             os.fsync(self._file)
         self._synced = time.monotonic()
@@ -133,7 +133,7 @@ class SkippedLine:
 def read(source: Iterable[bytes | str], name: str, problems: list[SkippedLine] | None = None) -> Iterator[Pair]:
     """The measurements in lines; empty lines and comments are passed over.
 
-    What is not a record is put into `problems`, or reported to the `autotvm` logger, and skipped.
+    A line that is not a record is put into `problems`, or reported to the `autotvm` logger, and skipped.
     """
     skipped = 0
     for number, row in enumerate(_rows(source, name), 1):
@@ -159,7 +159,8 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def _rows(source: Any, name: str) -> Iterator[bytes | str | None]:
-    """The lines of an open file, or those given; None for one that is too long. UserError for text of another kind."""
+    """The lines of an open file, or the given lines; None for a line that is too long. UserError for text of another
+    kind."""
     lines = _lines(source) if hasattr(source, "readline") else iter(source)
     try:
         for number, row in enumerate(lines):
@@ -205,14 +206,14 @@ def _check_is_file(path: Path) -> None:
         raise UserError(
             f"cannot read {path}: it is {_KINDS.get(kind, 'no file')}",
             primitive="load_from_file",
-            fix="give a log that autotvm.callback.log_to_file wrote; what comes through a pipe, write to a file first",
+            fix="give a log of autotvm.callback.log_to_file; write data from a pipe to a file first",
         )
 
 
 def load_from_file(
     filename: str | bytes | os.PathLike[str], problems: list[SkippedLine] | None = None
 ) -> Iterator[Pair]:
-    """The measurements of a log file, in order; see `read` for what happens to lines that are none."""
+    """The measurements of a log file, in order; see `read` for the treatment of invalid lines."""
     path = path_of(filename, "load_from_file")
     try:
         _check_is_file(path)
@@ -239,5 +240,5 @@ def _unreadable(path: Path, error: OSError) -> UserError:
 
 
 def load_from_buffer(file: IO[Any], problems: list[SkippedLine] | None = None) -> Iterator[Pair]:
-    """The measurements of an open file, from where it stands."""
+    """The measurements of an open file, from its present position."""
     return read(file, getattr(file, "name", "<buffer>"), problems)

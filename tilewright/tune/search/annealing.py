@@ -2,7 +2,7 @@
 
 Points walk through the space, one knob per step, and a model of the knobs decides which steps they keep. Such steps are
 cheap, so walks are long. The best points on the way, thinned out so that they differ, are proposed. If a model of the
-loop nest is wanted too, it chooses among those that turned out to be possible.
+loop nest is wanted too, it chooses among the candidates that turned out to be possible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _LOOKED_AT = 4
 
 
 class AnnealingSearch(Strategy):
-    """Random at first, then what the model expects to be fastest, with a part (`explore`) still at random.
+    """Random at first, then the candidates that the model expects to be fastest, with a part (`explore`) still at
+    random.
 
     `feature_kind`: "knob", "itervar" or "curve"; `plan_size`: how many points are planned at a time;
     `chains`, `steps`: how many points walk, and how far.
@@ -106,17 +107,17 @@ class AnnealingSearch(Strategy):
         return make_model(name, int(self.rng.integers(1 << 30)), threads, loss)
 
     def _scores(self) -> dict[int, float]:
-        """Of what was seen, between 0 and 1; none where nothing could run."""
+        """Normalised scores between 0 and 1; none if nothing could run."""
         top = max((seen.score for seen in self._seen.values()), default=0.0)
         return {i: seen.score / top for i, seen in self._seen.items()} if top > 0 else {}
 
     def _refit_knobs(self) -> None:
-        """Learn which choices are good, where there are new results and enough."""
+        """Learn which choices are good, if there are new results and enough of them."""
         if not self._unlearned["knobs"] or not self._tables:
             return
         self._unlearned["knobs"] = False
         scores = self._scores()
-        if len(scores) < _ENOUGH:  # until there is enough of its own, what others found says which way to go
+        if len(scores) < _ENOUGH:  # until there is enough of its own, the results of others give the direction
             scores = {i: seen.score for i, seen in self._advice.items()} | scores
         self._knobs = self._fitted(scores, lambda order: self._rows(np.array([self.space.point(i) for i in order])))
 
@@ -133,7 +134,7 @@ class AnnealingSearch(Strategy):
             self._nest = self._fitted(known, lambda order: self._nest_rows(order, looked))
 
     def _fitted(self, scores: Mapping[int, float], rows: Callable[[list[int]], np.ndarray]) -> Model | None:
-        """A model of `scores`; None where they are too few."""
+        """A model of `scores`; None if they are too few."""
         if len(scores) < _LEAST:
             return None
         # In the order of the indices: results come in the order in which they are done, which is never the same.
@@ -168,7 +169,7 @@ class AnnealingSearch(Strategy):
         return self._thinned(best[: 8 * wanted], wanted)
 
     def _starts(self) -> np.ndarray:
-        """A quarter from the best that is known, the rest at random: what is best so far is but one of many valleys."""
+        """A quarter from the best known ones, the rest at random: the best so far is only one of many local optima."""
         best = sorted(self._seen.values(), key=lambda seen: (-seen.score, seen.index))[: self._chains // 4]
         known = np.array([self.space.point(seen.index) for seen in best if seen.score > 0])
         drawn = self.space.draw(self.rng, self._chains - len(known))
@@ -189,7 +190,7 @@ class AnnealingSearch(Strategy):
                 passed[index] = score
 
     def _thinned(self, best: list[int], wanted: int) -> list[int]:
-        """Of a ranking, those that differ in two knobs or more from each one taken; then the rest."""
+        """The candidates of a ranking that differ in two knobs or more from each selected one; then the rest."""
         taken: list[int] = []
         places = np.zeros((0, len(self.space.dims)), dtype=np.int64)
         rest = []

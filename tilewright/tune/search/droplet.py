@@ -1,4 +1,4 @@
-"""Coordinate descent: measure what lies around the best, move to what is faster, look farther where nothing is.
+"""Coordinate descent: measure the neighbours of the best, move to a faster one, else enlarge the step.
 
 After the tuner of this name (Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling", 2024).
 """
@@ -15,11 +15,11 @@ from ..space.space import Space
 from .strategy import Seen, Strategy
 
 AROUND = 16
-"""Least number of configurations around the best: where there are fewer in line with it, two knobs move at a time."""
+"""Least number of configurations around the best: if there are fewer in line with it, two knobs move at a time."""
 
 
 class DropletSearch(Strategy):
-    """Descends from `start`; ends where nothing around the best is faster, however large the step."""
+    """Descends from `start`; ends if no neighbour of the best is faster at any step."""
 
     def __init__(self, space: Space, start: Sequence[int] | None = None, seed: int | None = None) -> None:
         super().__init__(space, seed)
@@ -36,7 +36,7 @@ class DropletSearch(Strategy):
 
     @property
     def around(self) -> list[int]:
-        """What would be measured next; empty where the search is over."""
+        """The next configurations to measure; empty if the search is over."""
         if not self._begun:
             return [self.space.index(self.start), *self._neighbours()]
         while self.step < max(self.space.dims, default=0):
@@ -61,7 +61,8 @@ class DropletSearch(Strategy):
             self._at, self.step = self.space.point(best), 1
 
     def _neighbours(self) -> Iterator[int]:
-        """The configurations a step away that were not tried: in line with the best, then askew where these are few."""
+        """The configurations a step away that were not tried: in line with the best, then in two knobs at once if these
+        are few."""
         dims = [k for k, size in enumerate(self.space.dims) if size > 1]
         moves: list[tuple[tuple[int, int], ...]] = [((k, by),) for k in dims for by in (self.step, -self.step)]
         if len(moves) < AROUND:
@@ -93,6 +94,6 @@ class DropletSearch(Strategy):
             raise UserError(
                 f"start_position={start!r} is ruled out by a predicate of the space",
                 primitive="DropletTuner",
-                fix="leave it out, or take one of those that the space iterates over",
+                fix="leave it out, or take one of the configurations that the space iterates over",
             )
         return point

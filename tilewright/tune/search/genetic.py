@@ -1,4 +1,4 @@
-"""A genetic strategy: the better of what was tried are crossed, knob by knob, and mutated."""
+"""A genetic strategy: better candidates are crossed, knob by knob, and mutated."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class GeneticSearch(Strategy):
         return self._fittest if len(self._scores) >= self.pop_size and len(self._fittest) >= 2 else []
 
     def _children(self, count: int) -> np.ndarray:
-        """Points of `count` children; those that predicates rule out are left out."""
+        """Points of `count` children; without points that predicates rule out."""
         parents = self._parents()
         points = np.array([self.space.point(i) for i in parents])
         scores = np.array([self._scores[i] for i in parents])

@@ -1,10 +1,10 @@
-"""Guided search: measure next what a model of the machine expects to be fastest, or what may yet be.
+"""Guided search: measure next the candidates that a model of the machine expects to be fastest, or that may yet be.
 
 It begins with the ranking of the space by the model of the machine, so that the first batch is already good. Results
-correct the model (`model/learned.py`). Candidates are neighbours and crossings of an
-elite pool, which holds the best of different kinds, the best of the ranking, and some at random. Of these it takes
-those whose expected time, less some of its uncertainty, is shortest. After a few batches
-without gain, one batch explores elsewhere: away from the elite pool.
+correct the model (`model/learned.py`). Candidates are neighbours and crossings of an elite pool, which holds the best
+of different kinds, the best of the ranking, and some at random. From these it takes the candidates with the shortest
+expected time, less some of its uncertainty. After a few batches without gain, one batch explores elsewhere: away from
+the elite pool.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _PATIENCE = 3
 """Number of batches without gain after which one explores elsewhere."""
 _GAIN = 1.005
 _TRIED, _OWN = (32, 160), 0.94
-"""Configurations that are scored to see whether the model covers a space; the part of them that settles that it does
-not, where so many have structures of their own."""
+"""Configurations that are scored to see whether the model covers a space; the fraction of them with separate structures
+that means that it does not."""
 _LEARNED = 600
 """Number of results to learn from, the fastest first."""
 _FAILED = 8.0
-"""A failure counts as a run so many times slower than predicted."""
+"""A failure counts as a run that is slower than predicted by this factor."""
 
 
 def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> Strategy:
@@ -56,11 +56,11 @@ def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> S
 
 
 class GuidedSearch(Strategy):
-    """Proposes what the model of the machine, corrected by what was measured, expects to be fastest.
+    """Proposes the candidates that the model of the machine, corrected by measurements, expects to be fastest.
 
     `caution` is how many standard deviations of its uncertainty a candidate is given credit for. The search ends by
-    itself where even then no candidate is expected to be faster than the best by the part `least_gain`. `effort` is
-    that of the ranking that it begins with.
+    itself if even then no candidate is expected to be faster than the best by the part `least_gain`. `effort` is that
+    of the ranking that it begins with.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class GuidedSearch(Strategy):
     def is_covered(self) -> bool:
         """Whether the model predicts configurations of the task, and many of them share a structure.
 
-        Where nearly each has a structure of its own, scoring them takes as long as building them.
+        If nearly each has a structure of its own, scoring them takes as long as building them.
         """
         if self.task.declared.expected is not None:
             return True
@@ -201,13 +201,14 @@ class GuidedSearch(Strategy):
         return found
 
     def _chosen(self, pool: list[int], count: int, best: float) -> list[int]:
-        """The most promising of a pool, each unlike those before it."""
+        """The most promising of a pool, each unlike the earlier ones."""
         rows = np.array([self._rows[i] for i in pool])
         estimate = self._corrections.estimate(rows, np.array([self._predicted[i] for i in pool]))
         hope = estimate.mean - self.caution * estimate.deviation
         if self.least_gain and len(self._seconds) > _ELITE and hope.min() > np.log(best * (1 - self.least_gain)):
             return []
-        # Half of a batch is what is most promising; the other half is drawn as likely as it is to be the fastest.
+        # Half of a batch are the most promising candidates; the other half is drawn as likely as it is to be the
+        # fastest.
         drawn = estimate.mean + estimate.deviation * self.rng.normal(size=len(pool))
         orders = [np.argsort(by, kind="stable").tolist() for by in (hope, drawn)]
         order = [place for pair in zip(*orders, strict=True) for place in pair]
@@ -239,5 +240,5 @@ class GuidedSearch(Strategy):
 
 
 def _kind(row: np.ndarray) -> tuple[float, ...]:
-    """What makes two configurations of a kind: their threads and blocks."""
+    """The kind of a configuration: its threads and blocks."""
     return tuple(row[:2].round(2).tolist())

@@ -1,4 +1,4 @@
-"""Models that learn to rank configurations: gradient-boosted trees, XGBoost's where it is installed, else ours."""
+"""Models that learn to rank configurations: gradient-boosted trees, XGBoost's if it is installed, else ours."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Model(Protocol):
         """Learn again, from all known results."""
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
-        """A number for each row, larger for what should be faster; only the order matters."""
+        """A number for each row, larger for candidates that should be faster; only the order matters."""
 
 
 def make_model(name: str = "auto", seed: int = 0, threads: int | None = None, loss: str = "rank") -> Model:
-    """A model by name: "xgboost", "numpy", or "auto", the first where it is installed."""
+    """A model by name: "xgboost", "numpy", or "auto", the first if it is installed."""
     if name not in ("auto", "xgboost", "numpy"):
         raise UserError(f"model {name!r} is unknown", primitive="tuner", fix='use "auto", "xgboost" or "numpy"')
     if loss not in ("rank", "reg"):
@@ -106,7 +106,7 @@ class _Trees:
         )
 
     def values(self, bins: np.ndarray) -> np.ndarray:
-        """Return what each tree, by row, says of each column of `bins`, which has a row for each feature."""
+        """Return the prediction of each tree, by row, for each column of `bins`, which has a row for each feature."""
         trees, count = len(self.value), bins.shape[1]
         flat, place = bins.reshape(-1), np.arange(count)
         node = np.zeros((trees, count), dtype=np.int64)
@@ -135,7 +135,7 @@ class TreeModel:
         quantiles = np.linspace(0, 1, self._bins + 1)[1:-1]
         self._edges = [np.unique(np.quantile(column, quantiles)) for column in rows.T]
         bins = self._binned(rows)
-        # The order is what matters, and a score far above the others must not drown them.
+        # Only the order matters, and a score far above the others must not drown them.
         order = scores.argsort(kind="stable").argsort(kind="stable") / max(len(scores) - 1, 1)
         wanted = np.where(scores > 0, 0.25 + 0.5 * order + 0.25 * scores / max(scores.max(), 1e-30), 0.0)
         wanted = wanted - wanted.mean()
@@ -176,7 +176,7 @@ class TreeModel:
     def _split(
         self, bins: np.ndarray, gradient: np.ndarray, node: np.ndarray, nodes: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best feature and cut of each node: where both sides' means differ most."""
+        """Return the best feature and cut of each node: with the largest difference of both sides' means."""
         shape = (len(bins), nodes, self._bins)
         cells = (((np.arange(len(bins)) * nodes)[:, None] + node) * self._bins + bins).reshape(-1)
         count = np.bincount(cells, minlength=math.prod(shape)).reshape(shape).cumsum(axis=2)

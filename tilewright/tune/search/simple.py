@@ -33,7 +33,7 @@ class GridSearch(Strategy):
 
 
 class RandomSearch(Strategy):
-    """Configurations at random, none twice; only indices from `start` up to and without `stop` where given."""
+    """Configurations at random, none twice; only indices from `start` up to and without `stop` if given."""
 
     def __init__(self, space: Space, seed: int | None = None, start: int = 0, stop: int | None = None) -> None:
         super().__init__(space, seed)

@@ -1,4 +1,4 @@
-"""What every strategy does: propose configurations that were not tried yet, and learn from results.
+"""The interface of strategies: propose configurations that were not tried yet, and learn from results.
 
 `tune/session/run.py` asks for proposals, and has `tune/session/prefilter.py` inspect them before they are measured.
 """
@@ -22,12 +22,12 @@ _ADVISED = 8
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a configuration: its score (operations per second; 0 where it failed or was refused)."""
+    """The result of a configuration: its score (operations per second; 0 if it failed or was refused)."""
 
     index: int
     score: float
     features: Features = field(default_factory=dict)
-    """Of its loop nest, where they were asked for."""
+    """Features of its loop nest, if requested."""
 
 
 class Strategy(ABC):
@@ -61,7 +61,7 @@ class Strategy(ABC):
         """Hear the name of the device that measures, before the first proposal."""
 
     def predicted(self, index: int) -> float:
-        """The seconds that a configuration is expected to take; 0 where nothing is expected."""
+        """The seconds that a configuration is expected to take; 0 if unknown."""
         return 0.0
 
     def learn(self, results: Sequence[Seen]) -> None:  # noqa: B027  # not every strategy learns
@@ -91,7 +91,7 @@ class Strategy(ABC):
             self._listed += indices
 
     def overshoot(self, count: int) -> int:
-        """How many to propose where `count` are wanted: `rank` chooses among them."""
+        """How many to propose if `count` are wanted: `rank` chooses among them."""
         return count
 
     def fresh(self, count: int) -> list[int]:

@@ -15,7 +15,7 @@ from ..task import Task
 from .strategy import Seen, Strategy
 
 _TIMES = 64
-"""Largest length of a batch, as a multiple of what was asked for."""
+"""Largest length of a batch, as a multiple of the requested length."""
 _ATTEMPTS = 1000
 """Number of batches in a row without anything new that ends the search."""
 
@@ -33,7 +33,7 @@ class Searching(Protocol):
 class SubclassSearch(Strategy):
     """Asks a tuner for configurations, and tells it the results in the order in which it gave them, as it may count on.
 
-    What it gives twice is measured once, and told twice.
+    A repeated candidate is measured once, and reported twice.
     """
 
     def __init__(self, tuner: Searching) -> None:
@@ -54,7 +54,7 @@ class SubclassSearch(Strategy):
         return []
 
     def _batch(self, count: int) -> list[Config]:
-        """What the tuner gives next; UserError for what is not a batch, or has no end."""
+        """The next batch of the tuner; raises UserError if it is not a batch, or has no end."""
         most = _TIMES * count + _TIMES
         given: Any = self._tuner.next_batch(count)
         batch = list(islice(given, most + 1)) if isinstance(given, Iterable) else None

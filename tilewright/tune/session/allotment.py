@@ -1,18 +1,18 @@
-"""Decide which of many tasks gets the next slice of a budget: the one where it is expected to gain most.
+"""Decide which of many tasks gets the next slice of a budget: the one with the largest expected gain.
 
-The aim is to minimise f = Σ wᵢ gᵢ, where gᵢ is the least time of task i so far and wᵢ its weight, such as how often a
+The aim is to minimise f = Σ wᵢ gᵢ, with gᵢ the least time of task i so far and wᵢ its weight, such as how often a
 network runs it. The rule is the task scheduler of Ansor (Zheng et al., OSDI 2020, section 6 and appendix A): with tᵢ
 trials of task i,
 
     |∂f/∂tᵢ| ≈ wᵢ (α (gᵢ(tᵢ − Δ) − gᵢ(tᵢ)) / Δ + (1 − α) max(gᵢ(tᵢ) / tᵢ, gᵢ(tᵢ) − β Cᵢ / max Vₖ))
 
-The first term is what the last Δ trials gained. The second is optimism, which shrinks with the number of trials, or
+The first term is the gain of the last Δ trials. The second is optimism, which shrinks with the number of trials, or
 rises if tasks of the same template reach rates Vₖ at which the Cᵢ operations of this one would take less than gᵢ / β.
 Unlike in the paper, trials of different tasks take different times, so gains are compared per second. Each task begins
 with one slice, in order.
 
 Tasks of one layer are rivals: strategies of which the layer uses the fastest, so gᵢ is the least time of all of them.
-With its next slice, a rival is expected to reach its own gᵢ less what the rule above expects it to gain; that counts as
+With its next slice, a rival is expected to reach its own gᵢ less the gain expected by the rule above; that counts as
 far as it lies below the least time of the layer. A strategy far behind thus gets no more trials.
 """
 
@@ -56,7 +56,7 @@ class TaskShare:
         return self.costs[-1] if self.costs else float("inf")
 
     def heard(self, seconds: float | None, spent: float) -> None:
-        """Take in a trial: the seconds of one run, None after a failure, and what building and running it took."""
+        """Add a trial: the seconds of one run, None after a failure, and the time of building and running it."""
         self.costs.append(min(self.best, seconds) if seconds is not None else self.best)
         self.spent += spent
 

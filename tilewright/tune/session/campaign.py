@@ -1,4 +1,4 @@
-"""Tune many tasks in one session: each slice of the budget goes where it is expected to gain most."""
+"""Tune many tasks in one session: each slice of the budget goes to the task with the largest expected gain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LARGEST_SLICE = 32
 
 
 class CampaignDisplay(Protocol):
-    """What shows the progress of a campaign."""
+    """The display of a campaign's progress."""
 
     def shown(self) -> AbstractContextManager[None]: ...
     def update(self) -> None: ...
@@ -37,18 +37,18 @@ class Campaign:
     runs : sequence of Run
         One for each task; their own limits on trials, and their patience, also apply.
     measurer : Measurer
-        What measures: a `MeasureSession`, or a fleet's.
+        The measurer: a `MeasureSession`, or a fleet's.
     weights : sequence of float
         The weight of a second of each task.
     trials : int, optional
         Trials of all tasks together.
     seconds : float, optional
-        After so many seconds, only the winners are measured again.
+        After that many seconds, only the winners are measured again.
     layers : sequence of int, optional
         The layer of each run. Runs of one layer are rival strategies, of which the layer uses the fastest; the first
         one of them is the strategy that a call without measurements takes. By default, each run has its own layer.
     display : CampaignDisplay, optional
-        What shows the progress; by default, a line for each task.
+        The display of the progress; by default, a line for each task.
     """
 
     def __init__(

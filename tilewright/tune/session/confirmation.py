@@ -21,7 +21,7 @@ _NOISY = 1.1
 
 
 class JobMeasurer(Protocol):
-    """What measures jobs."""
+    """An object that measures jobs."""
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]: ...
 
@@ -87,8 +87,7 @@ def _contenders(runs: Sequence[FinishedRun], count: int) -> list[Contender]:
 def _overlooked(runs: Sequence[FinishedRun], confirmed: set[FinishedRun]) -> list[Contender]:
     """The best of each unconfirmed run whose single measurement beats the confirmed winner, and that winner.
 
-    Those who read a log compare strategies by their best records, so a lucky one must not stand against a confirmed
-    one.
+    Readers of a log compare strategies by their best records, so a lucky one must not stand against a confirmed one.
     """
     best = [Contender(run, run.tally.best.input.config.index or 0) for run in runs if run.tally.best is not None]
     winner = max((one for one in best if one.run in confirmed), key=lambda one: one.rank, default=None)

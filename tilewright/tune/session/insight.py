@@ -1,4 +1,4 @@
-"""What a log says about its sessions: progress, failures by cause, the effect of each knob, and where time went."""
+"""Statistics of a log's sessions: progress, failures by cause, the effect of each knob, and time by phase."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..task import Workload
 from .trials import KINDS, gist
 
 _PAUSE = 300.0
-"""A pause of so many seconds between two records, beyond the time of the second, separates sessions."""
+"""A pause of this many seconds between two records, beyond the time of the second, separates sessions."""
 _MOST_CAUSES = 12
 _MOST_CHOICES = 6
 
@@ -66,7 +66,7 @@ class KnobInsight:
 
 @dataclass(frozen=True)
 class Insight:
-    """What a log says about one workload on one target and device. Costs and times are seconds."""
+    """Statistics of one workload on one target and device. Costs and times are seconds."""
 
     workload: Workload
     target: str
@@ -84,7 +84,7 @@ class Insight:
 
 
 def insights(pairs: Iterable[Pair]) -> list[Insight]:
-    """Return what a log says about each workload on each target and device, in order of appearance."""
+    """Return the statistics of each workload on each target and device, in order of appearance."""
     groups: dict[tuple[Workload, str, str], list[Pair]] = {}
     for pair in pairs:
         inp = pair[0]
@@ -167,7 +167,7 @@ def _knobs(pairs: Sequence[Pair]) -> tuple[KnobInsight, ...]:
             last[config if config.index is None else config.index] = config, mean_cost(result)
     same: dict[str, dict[int, tuple[Choice, list[float]]]] = {}
     for config, cost in last.values():
-        for name, choice in config.items():  # most are the same objects, which compares faster than what they hold
+        for name, choice in config.items():  # most are the same objects, which compares faster than their contents
             own = same.setdefault(name, {})
             if (known := own.get(id(choice))) is None:
                 own[id(choice)] = known = (choice, [])

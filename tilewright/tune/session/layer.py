@@ -39,9 +39,9 @@ class LayerSearch:
     Parameters
     ----------
     entrants : sequence of Entrant
-        The strategies, in front the one that a call without measurements takes.
+        The strategies, beginning with the one that a call without measurements takes.
     measurer : Measurer
-        What measures: a `MeasureSession`, or a fleet's.
+        The measurer: a `MeasureSession`, or a fleet's.
     options : SearchOptions
         Limits and options, which apply to all strategies together.
     listeners : sequence of callable

@@ -35,7 +35,7 @@ _WHY = "the runner is the script's own"
 class OwnRunnerSession:
     """Measures as `MeasureSession` does, by a `Runner` that the script brings; a context manager.
 
-    What such a runner measures on is not known: its records name no device.
+    The device of such a runner is unknown: its records name none.
     """
 
     attributes = DeviceAttributes("")
@@ -58,7 +58,7 @@ class OwnRunnerSession:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Build all jobs, then run those that could be built; each with its outcome."""
+        """Build all jobs, then run the built ones; return each with its outcome."""
         jobs = list(jobs)
         ready: list[tuple[Job, Built]] = []
         for job, found in self._built(jobs):
@@ -103,7 +103,7 @@ class OwnRunnerSession:
         return results
 
     def _result(self, built: Built) -> BuildResult:
-        """What the runner gets of a candidate: its module in a file."""
+        """The runner's form of a candidate: its module in a file."""
         program: CompiledProgram = pickle.loads(built.program)
         self._count += 1
         path = self._folder / f"candidate{self._count}.tw"

@@ -1,6 +1,6 @@
 """Inspect many candidates at a time, in forked processes, so that a template can do no harm.
 
-Those that can run become jobs (`measure/job.py`).
+Valid configurations become jobs (`measure/job.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ATTEMPTS = 3
 
 
 class Prefilter:
-    """Inspects configurations of one task and keeps what it found; a context manager."""
+    """Inspects configurations of one task and caches the results; a context manager."""
 
     def __init__(self, task: Task, target: Target, kind: str, processes: int, timeout: float = 10.0) -> None:
         self.task = task

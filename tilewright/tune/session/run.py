@@ -36,11 +36,11 @@ _TRANSFERRED = 4
 UNLIMITED_TRIALS = 1_000_000
 """More trials than any budget of time allows."""
 _HOPELESS = 2000
-"""The search ends after so many rejected candidates in a row, before they are built or by the compiler."""
+"""The search ends after this many rejected candidates in a row, before they are built or by the compiler."""
 
 
 class Measurer(Protocol):
-    """What measures jobs: a `MeasureSession`, or a stand-in."""
+    """An object that measures jobs: a `MeasureSession`, or a stand-in."""
 
     @property
     def attributes(self) -> DeviceAttributes: ...
@@ -54,8 +54,8 @@ class Measurer(Protocol):
 class SearchOptions:
     """Limits and options of a run.
 
-    `trials`: configurations to measure; `seconds`: after so many, no new candidate is measured; `early_stopping`: end
-    after so many trials without a better one; `count_invalid`: a rejected configuration counts as a trial, as in the
+    `trials`: configurations to measure; `seconds`: after that time, no new candidate is measured; `early_stopping`: end
+    after that many trials without a better one; `count_invalid`: a rejected configuration counts as a trial, as in the
     legacy system; `confirm`: how many of the best are measured again at the end, beside the default; `processes`: how
     many candidates are inspected at a time; `si_prefix`: the prefix of displayed rates.
     """
@@ -73,8 +73,8 @@ Listener = Callable[[Trial], None]
 
 
 class Run:
-    """One run of tuning. `listeners` get every result as it comes, those of rejected and repeated candidates
-    included.
+    """One run of tuning. `listeners` get every result as it comes, including results of rejected and repeated
+    candidates.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Run:
                 self.tally.resumed += 1
             seen[index] = one
             if one.score > best and not inp.notes.confirmed:
-                best, self.best_iter = one.score, self.tally.done  # early stopping goes on where it was
+                best, self.best_iter = one.score, self.tally.done  # early stopping continues from its state
             if result.error_no == MeasureErrorNo.WRONG_ANSWER:
                 self._records.append(Trial(0, self._input(index, inp.notes), result, Outcome(), 0.0))
             if one.score > 0:
@@ -161,7 +161,7 @@ class Run:
         self.strategy.skip(self._outstanding)
 
     def _transferred(self, known: Sequence[Pair]) -> list[int]:
-        """Configurations like the best of other workloads of this template, those with the most work first."""
+        """Configurations like the best of other workloads of this template, workloads with the most work first."""
         best: dict[Any, Pair] = {}
         for pair in known:
             task, notes = pair[0].task, pair[0].notes
@@ -193,7 +193,7 @@ class Run:
     # The search
 
     def _search(self, prefilter: Prefilter) -> None:
-        """Measure what the strategy proposes; it proposes the next batch while one is measured."""
+        """Measure the strategy's proposals; it proposes the next batch while one is measured."""
         while self._room > 0 and not self._stopped and not self._late:
             proposed = len(self._features)
             for job, outcome in self.measurer.measure_all(self._batches(prefilter)):
@@ -203,7 +203,7 @@ class Run:
                 return
 
     def _batches(self, prefilter: Prefilter) -> Iterator[list[Job]]:
-        """Each batch with the results of those before it, as far as they are known."""
+        """Each batch, with the results of earlier batches as far as known."""
         size = max(_FIRST_BATCH, min(self.options.processes, _LARGEST_BATCH))
         while self._room > 0 and not self._late:
             jobs = self.next_jobs(prefilter, size)
@@ -222,7 +222,7 @@ class Run:
         return Prefilter(self.task, self._target, self.strategy.feature_kind, self.options.processes)
 
     def next_jobs(self, prefilter: Prefilter, count: int) -> list[Job]:
-        """Return about `count` configurations to measure next; none where nothing is left to try."""
+        """Return about `count` configurations to measure next; none if nothing is left to try."""
         if not self._features:
             self.strategy.meet(self._attributes.name)
             self._begin()
@@ -272,7 +272,7 @@ class Run:
         return self.options.trials - self.tally.done - self._under_way
 
     def _candidates(self, prefilter: Prefilter, count: int) -> list[int]:
-        """Up to `count` configurations that can run; those that cannot are recorded on the way."""
+        """Up to `count` configurations that can run; the others are recorded on the way."""
         possible: dict[int, Features] = {}
         refused_in_a_row = 0
         while len(possible) < (count := min(count, self._room)):  # refusals may take of the room

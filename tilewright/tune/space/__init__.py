@@ -1,1 +1,1 @@
-"""What can be chosen: knobs, their choices, the space they span, and one configuration of it."""
+"""Search spaces: knobs, their choices, the space they span, and one configuration of it."""

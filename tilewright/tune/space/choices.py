@@ -1,7 +1,7 @@
-"""What a configuration holds for each knob: a split, an order, annotations, or a plain value.
+"""The choices of a configuration, one per knob: a split, an order, annotations, or a plain value.
 
-A choice knows how it prints and is written to logs (`data`, and the `TAG` that names its kind there), what
-numbers describe it to a cost model, and how it is applied to a stage of a schedule.
+A choice knows its printed form, its form in logs (`data`, and the `TAG` that names its kind there), its features for a
+cost model, and how to apply itself to a stage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check_schedule(given: Any) -> None:
 
 
 def listed_axes(given: Any) -> list[Any]:
-    """The loops given to `apply` as a list; UserError where they are none."""
+    """The loops given to `apply` as a list; raises UserError for other objects."""
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise UserError(
             f"the loops are given as {given!r}", primitive="apply", fix='give a list: cfg["order"].apply(s, C, [y, x])'
@@ -56,7 +56,7 @@ class Choice:
 
     @property
     def wanted(self) -> Any:
-        """What asks for the choice in the space of another workload."""
+        """The lookup of a choice in the space of another workload."""
         return self.data
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -79,7 +79,7 @@ _HAS = {
 
 @dataclass(frozen=True, repr=False)
 class SplitChoice(Choice):
-    """Extents of the loops that an axis is split into, outermost first; -1 for what is left."""
+    """Extents of the loops that an axis is split into, outermost first; -1 for an inferred size."""
 
     TAG = "sp"
     sizes: tuple[int, ...]
@@ -153,7 +153,7 @@ ANNOTATIONS = ("none", "vec", "unroll", *_BOUND, "fuse")
 
 @dataclass(frozen=True, repr=False)
 class AnnotateChoice(Choice):
-    """What is done to each of several loops, by name; or, to place caches, at which loops."""
+    """The annotations of several loops, by name; or the loops at which caches are placed."""
 
     TAG = "an"
     marks: tuple[str | int, ...]
@@ -190,9 +190,8 @@ class AnnotateChoice(Choice):
     ) -> list[IterVar]:
         """Annotate the loops `axes` of the stage of `op`, or compute the caches `source` at them; returns the loops.
 
-        `axis_lens`: their extents, needed by the limits `max_unroll` (the longest loop to unroll) and
-        `vec_size` (the lengths to vectorize). What exceeds them is registered with `cfg.raise_error`, or
-        raised where no `cfg` is given.
+        `axis_lens`: their extents, needed by the limits `max_unroll` (the longest loop to unroll) and `vec_size` (the
+        lengths to vectorize). Excess is registered with `cfg.raise_error`, or raised if no `cfg` is given.
         """
         check_schedule(sch)
         loops = listed_axes(axes)
@@ -271,7 +270,7 @@ def _json(value: Any) -> Any:
 
 
 def _hashable(data: Any) -> Any:
-    """JSON data as what hashes, equal where the data are."""
+    """JSON data as hashable values, equal if the data are."""
     if isinstance(data, list):
         return tuple(map(_hashable, data))
     return frozenset((key, _hashable(value)) for key, value in data.items()) if isinstance(data, dict) else data
@@ -283,13 +282,13 @@ KINDS: dict[str, Callable[[Any], Choice]] = {
 
 
 def named_choice(row: Any) -> tuple[str, Choice]:
-    """Return the name and the choice of an entry of a log line, [name, tag, data]; ValueError where it is none."""
+    """Return the name and the choice of an entry of a log line, [name, tag, data]; raises ValueError if it is none."""
     name, tag, data = row
     return str(name), KINDS[tag](_checked(tag, data))
 
 
 def _checked(tag: str, data: Any) -> Any:
-    """Return the JSON data of a choice; ValueError where no choice of that kind has it."""
+    """Return the JSON data of a choice; raises ValueError if no choice of that kind has it."""
     if tag == "ot":
         return data
     fits = {

@@ -15,8 +15,8 @@ _LARGEST_INDEX = 10**100
 class Config(Mapping[str, Choice]):
     """Choices by the names of their knobs, in the order of the space.
 
-    `index` is the place in the space (None where the configuration is not from one); two configurations are
-    equal where their choices are. Indexing gives the choice: `config["tile_f"].size[2]`.
+    `index` is the place in the space (None if the configuration is not from one); two configurations are equal if their
+    choices are. Indexing gives the choice: `config["tile_f"].size[2]`.
     """
 
     __slots__ = ("_choices", "code_hash", "index")
@@ -94,7 +94,7 @@ class Config(Mapping[str, Choice]):
 
     @staticmethod
     def from_json_dict(written: Mapping[str, Any], named: Callable[[Any], tuple[str, Choice]] = named_choice) -> Config:
-        """Return the configuration that a log line has; UserError where it has none.
+        """Return the configuration that a log line has; raises UserError if it has none.
 
         `named` makes the choice of one entry, and its name.
         """
@@ -108,5 +108,5 @@ class Config(Mapping[str, Choice]):
             raise UserError(
                 shorten(f"this is not a configuration: {written!r} ({error})"),
                 primitive="from_json_dict",
-                fix="pass what config.to_json_dict() returned",
+                fix="pass the result of config.to_json_dict()",
             ) from error

@@ -1,4 +1,4 @@
-"""What scripts ask of the indices of a space, under the legacy API's names."""
+"""Queries of the indices of a space, under the legacy API's names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRIES = 10_000
 
 
 def _is_place(place: Any, choices: int) -> bool:
-    """Whether one of so many choices stands at that place."""
+    """Whether that place is in range."""
     return isinstance(place, (int, np.integer)) and 0 <= int(place) < choices
 
 
@@ -28,7 +28,7 @@ def whole(primitive: str, name: str, given: Any) -> None:
 
 
 class Indices:
-    """Mixed into spaces: `range_length` indices, of which those are valid that no predicate rules out."""
+    """Mixed into spaces: `range_length` indices, valid unless a predicate rules them out."""
 
     dims: Any
     range_length: Any
@@ -62,7 +62,7 @@ class Indices:
         return sum(1 for _ in self._valid(self._range("subrange_length", start, end)))
 
     def get_next_index(self, index: int, n: int = 1, start: int | None = None, end: int | None = None) -> int | None:
-        """Return the `n`-th valid index after `index`, within `start` and `end`; None where there is none."""
+        """Return the `n`-th valid index after `index`, within `start` and `end`; None if there is none."""
         whole("get_next_index", "index", index)
         whole("get_next_index", "n", n)
         span = self._range("get_next_index", start, end)

@@ -41,7 +41,7 @@ class KnobAxis:
 class Knob:
     """One decision of a space. `label` is how its kind prints, `outputs` how many loops it makes.
 
-    `unsaid` is the place of the choice that configurations without this knob have: those of older logs.
+    `unsaid` is the place of the choice of configurations without this knob, from older logs.
     """
 
     name: str
@@ -85,11 +85,11 @@ class Knob:
         return {choice: i for i, choice in enumerate(self.choices)}
 
     def place_of(self, choice: Choice) -> int | None:
-        """The place of a choice; None where the knob does not offer it."""
+        """The place of a choice; None if the knob does not offer it."""
         return self.choices.place(choice) if isinstance(self.choices, Choices) else self._places.get(choice)
 
     def numbers(self, index: int) -> list[float]:
-        """A choice as numbers for a cost model; its place among the choices where it is a word."""
+        """A choice as numbers for a cost model; its place among the choices if it is a word."""
         return self.choices[index].numbers or [float(index)]
 
 
@@ -144,7 +144,7 @@ def check_name(name: Any, primitive: str) -> None:
 
 
 def listed(values: Any, name: str, what: str, primitive: str) -> list[Any]:
-    """What a knob is to choose among, or applies to, as a list."""
+    """The choices or objects of a knob, as a list."""
     no_list = isinstance(values, np.ndarray) and values.ndim == 0
     if no_list or isinstance(values, (str, Expr)) or not isinstance(values, Iterable):
         raise UserError(
@@ -170,9 +170,9 @@ def split_knob(
 ) -> SplitKnob:
     """Ways to split an axis into `num_outputs` loops.
 
-    `policy`: "factors" (divisors), "power2", "verbose" (both), or "candidate" (those listed in `candidate`, as
-    lists of extents, -1 for what is left). `max_factor` bounds each size, `filter` keeps the choices for which
-    it holds (it gets the choice: `lambda e: e.size[-1] <= 4`), and `no_tail` keeps sizes that divide.
+    `policy`: "factors" (divisors), "power2", "verbose" (both), or "candidate" (the list `candidate` of lists of
+    extents, -1 for an inferred one). `max_factor` bounds each size, `filter` keeps the choices for which it holds (it
+    gets the choice: `lambda e: e.size[-1] <= 4`), and `no_tail` keeps sizes that divide.
     """
     check_name(name, "define_split")
     _check_options(name, num_outputs, max_factor, filter)
@@ -204,7 +204,7 @@ def split_knob(
 
 
 def _check_options(name: str, num_outputs: Any, max_factor: Any, filter: Any) -> None:
-    """UserError for options of a split that are not what they should be."""
+    """Raise UserError for invalid options of a split."""
     if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 0:
         problem, fix = f"has num_outputs={num_outputs!r}", "give 1 or more"
     elif not _is_size(max_factor):
@@ -227,20 +227,20 @@ def _listed_splits(name: str, sizes: list[list[Any]], parts: int) -> tuple[Split
             raise UserError(
                 f"candidate {each} of knob {name!r} has {len(each)} sizes, but num_outputs is {parts}",
                 primitive="define_split",
-                fix=f"give {parts} extents in each candidate, -1 for what is left",
+                fix=f"give {parts} extents in each candidate, -1 for an inferred one",
             )
     for each in sizes:
         if not all(_is_size(x) or (x == -1 and i == 0) for i, x in enumerate(each)):
             raise UserError(
                 f"candidate {each} of knob {name!r} holds something that is not an extent",
                 primitive="define_split",
-                fix="give whole numbers of 1 or more; the first may be -1, for what is left",
+                fix="give whole numbers of 1 or more; the first may be -1, to be inferred",
             )
     return tuple(map(SplitChoice, sizes))
 
 
 def _filtered(name: str, choices: Sequence[Choice], filter: Callable[[Any], bool]) -> tuple[Choice, ...]:
-    """The choices for which a filter holds; UserError where they are too many to try it on."""
+    """The choices for which a filter holds; raises UserError if they are too many to try it on."""
     if len(choices) > _MOST_VALUES:
         raise UserError(
             f"the filter of knob {name!r} would have to be tried on {len(choices):,} choices",
@@ -263,8 +263,8 @@ def reorder_knob(
 ) -> Knob:
     """Orders of the loops `axes`.
 
-    `policy`: "identity", "all", "interval_all" (all orders of `axes[interval[0]:interval[1]]`), "candidate"
-    (those listed), or "interleave" and "interleave_cuda" (chains of spatial and of reduction loops, merged).
+    `policy`: "identity", "all", "interval_all" (all orders of `axes[interval[0]:interval[1]]`), "candidate" (the listed
+    ones), or "interleave" and "interleave_cuda" (chains of spatial and of reduction loops, merged).
     """
     count = len(axes)
     everything = range(count)
@@ -432,7 +432,7 @@ def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
 
 
 def alike(knob: Knob) -> Knob:
-    """A knob of one choice that takes all others for it: those of logs, where they come to the same program."""
+    """A knob of one choice that accepts all others as equivalent: choices of logs that lead to the same program."""
     return _Alike(knob.name, knob.label, knob.choices, knob.outputs, unsaid=0)
 
 

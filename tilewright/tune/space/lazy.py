@@ -43,7 +43,7 @@ class Choices(Sequence[Choice]):
         return map(self._at, range(self._count))
 
     def place(self, choice: Choice) -> int | None:
-        """The place of a choice; None where it is none of them."""
+        """The place of a choice; None if it is none of them."""
         return self._place(choice)
 
 
@@ -55,10 +55,10 @@ def choices_of(
     make: Callable[[Any], Choice],
     parts: Callable[[Any], Sequence[Any]],
 ) -> Sequence[Choice]:
-    """The choices of a knob, listed where they are few.
+    """The choices of a knob, listed if they are few.
 
     `at` gives the parts (sizes, places, marks) of the choice at a place, `place` finds their place; `make` makes a
-    choice of parts, `parts` takes them out of it. UserError where there are more than can be numbered.
+    choice of parts, `parts` takes them out of it. Raise UserError if there are more than can be numbered.
     """
     if count > _MOST:
         raise UserError(
@@ -84,7 +84,7 @@ def choices_of(
 class Splits:
     """The splits of an extent, in the order of `factors.splits`, each made from its place.
 
-    The last size varies slowest. `_left(k, product)` counts the ways to choose k more sizes where those chosen have
+    The last size varies slowest. `_left(k, product)` counts the ways to choose k more sizes when the chosen ones have
     this product; there are few products, so that every count is known after a moment.
     """
 
@@ -117,7 +117,7 @@ class Splits:
         return self._left(self.more, 1)
 
     def at(self, place: int) -> tuple[int, ...]:
-        """The sizes at a place, -1 for what is left first."""
+        """The sizes at a place, beginning with -1 for the inferred one."""
         sizes, product = [], 1
         for more in range(self.more, 0, -1):
             for size, total in self._next(product):
@@ -161,7 +161,7 @@ class Orders:
         return tuple(order)
 
     def place(self, order: Sequence[int]) -> int | None:
-        """The place of a permutation; None where it is none."""
+        """The place of a permutation; None if it is none."""
         left, place = list(range(self.things)), 0
         for one in order:
             if one not in left:
@@ -182,7 +182,7 @@ class Words:
         self.count = self._left(count, False)
 
     def _left(self, more: int, used: bool) -> int:
-        """How many tuples of `more` words there are, where `once` was used or not."""
+        """How many tuples of `more` words there are, with `once` used or not."""
         special = self.words.count(self.once)
         others = len(self.words) - special
         free: int = others**more

@@ -1,4 +1,5 @@
-"""Steps through a space: to neighbours, to crossings of two points, and to what is like a point of another space."""
+"""Steps through a space: to neighbours, to crossings of two points, and to the point nearest to one of another
+space."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _MOST_COMPARED = 2048
 
 
 class Moves:
-    """Random steps; what predicates rule out is left out, so that fewer points may come back than were asked for.
+    """Random steps; points that predicates rule out are left out, so that fewer points than requested may come back.
 
     A split moves to one of the splits nearest to it (sizes in powers of two) as often as to any other one.
     """
@@ -27,7 +28,7 @@ class Moves:
         self._near = [_neighbours(knob) for knob in space.knobs]
 
     def mutated(self, points: np.ndarray, knobs: float = 1.5) -> np.ndarray:
-        """The points with about so many of their knobs changed, at least one."""
+        """The points with about that many of their knobs changed, at least one."""
         count, width = points.shape
         chosen = self.rng.random(points.shape) < (knobs - 1) / max(width - 1, 1)
         chosen[np.arange(count), self.rng.integers(width, size=count)] = True
@@ -54,7 +55,7 @@ class Moves:
 
 
 def _neighbours(knob: Knob) -> np.ndarray | None:
-    """For each choice of a split, the places of those nearest to it; None where choices have no distance."""
+    """For each choice of a split, the places of the nearest ones; None if choices have no distance."""
     if not isinstance(knob, SplitKnob) or not isinstance(knob.choices, tuple) or len(knob) > _MOST_COMPARED:
         return None
     sizes = np.log2(np.maximum(np.array([list(choice.sizes[1:]) for choice in knob.choices], dtype=np.float64), 1))
@@ -65,7 +66,7 @@ def _neighbours(knob: Knob) -> np.ndarray | None:
 
 
 def nearest(space: Space, wanted: Mapping[str, Choice]) -> int | None:
-    """The index of the configuration nearest to the choices of another workload's; None where none is like it.
+    """The index of the configuration nearest to the choices of another workload's; None if none is similar.
 
     Splits are compared by their inner sizes, in powers of two; other choices have to be the same.
     """
@@ -83,7 +84,7 @@ def nearest(space: Space, wanted: Mapping[str, Choice]) -> int | None:
 
 
 def _apart(a: Choice, b: Choice) -> float:
-    """How far two choices are from each other; infinite where they are of different kinds."""
+    """How far two choices are from each other; infinite if they are of different kinds."""
     if not isinstance(a, SplitChoice) or not isinstance(b, SplitChoice):
         return 0.0 if a == b else np.inf
     if len(a.sizes) != len(b.sizes):

@@ -1,4 +1,4 @@
-"""Predicates over knobs: what they rule out, tabulated over just the knobs that they read."""
+"""Predicates over knobs, tabulated over only the knobs that they read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .knobs import Knob
 Test = Callable[[Mapping[str, Choice]], bool]
 
 Part = Callable[[Choice], Hashable]
-"""What of a choice counts."""
+"""The relevant part of a choice."""
 
 
 def innermost(choice: Choice) -> Hashable:
@@ -33,10 +33,10 @@ _SAMPLES = 256
 
 @dataclass(frozen=True)
 class Predicate:
-    """What a configuration must meet: `test` of the choices of the knobs `names`; `reason` says what it is about.
+    """A condition on configurations: `test` of the choices of the knobs `names`; `reason` describes it.
 
-    `part` returns what of a choice the test depends on, without one all of it: the test is asked once for all choices
-    that agree in that. A test of `many` takes a `Column` in place of each choice as well, and returns an array then.
+    `part` returns the part of a choice that the test depends on (default: all of it): choices with equal parts share
+    one test. A test of `many` takes a `Column` in place of each choice as well, and returns an array then.
     """
 
     test: Test
@@ -47,7 +47,7 @@ class Predicate:
 
 
 class Column:
-    """What a knob chooses in many configurations: `size` or `val` of its choices, as arrays, at some `places`."""
+    """A knob's choices in many configurations: `size` or `val` of its choices, as arrays, at some `places`."""
 
     def __init__(self, knob: Knob, places: np.ndarray) -> None:
         choices: Sequence[Any] = knob.choices
@@ -159,14 +159,14 @@ class Group:
         return True
 
     def examine(self) -> None:
-        """Ask the predicates about all combinations, or many; UnseenKnobError where one reads further knobs."""
+        """Ask the predicates about all combinations, or many; raises UnseenKnobError if one reads further knobs."""
         _ = self.allowed if self.tabulated else self.fraction
 
     @cached_property
     def table(self) -> np.ndarray:
         """For every combination of places, whether it is allowed.
 
-        The predicates of few combinations come first, and the others are asked only about what those leave open.
+        The predicates of few combinations come first, and the others are asked only about the remaining ones.
         """
         allowed = np.ones(self.shape, bool)
         axes = [tuple(i for i, k in enumerate(self.knobs) if k.name in p.names) for p in self.predicates]
@@ -187,7 +187,7 @@ class Group:
         return prod(self.shape[i] for i in axes)
 
     def _rule_out(self, allowed: np.ndarray, predicate: Predicate, axes: tuple[int, ...]) -> None:
-        """Clear what a predicate forbids, which reads the knobs `axes`, in a table over all knobs."""
+        """Clear the entries that a predicate over the knobs `axes` forbids, in a table over all knobs."""
         if predicate.many:
             allowed &= self._of_many(predicate, np.ogrid[tuple(slice(size) for size in self.shape)])
             return
@@ -214,7 +214,7 @@ class Group:
 
     @cached_property
     def fraction(self) -> float:
-        """The part of the combinations that is allowed; an estimate where they are too many to tabulate."""
+        """The part of the combinations that is allowed; an estimate if they are too many to tabulate."""
         if self.tabulated:
             return len(self.allowed) / prod(self.shape)
         rng = np.random.default_rng(0)

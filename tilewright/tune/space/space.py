@@ -1,4 +1,4 @@
-"""Spaces: the configurations that knobs span, less those that predicates rule out.
+"""Spaces: the configurations that knobs span, except the ones that predicates rule out.
 
 A configuration's index counts the places of its choices as digits, the first knob varying fastest. Predicates
 rule out some indices and leave the others as they are, so a log keeps its meaning when a predicate is added.
@@ -23,7 +23,7 @@ from .knobs import Knob
 from .predicates import Group, Part, Predicate, Test, UnseenKnobError, groups_of, names_read
 
 _MOST_IN_64_BITS = 1 << 62
-_REDRAWS = 64  # rounds of drawing again what a predicate too large to tabulate rules out
+_REDRAWS = 64  # rounds of redrawing points ruled out by a predicate too large to tabulate
 
 
 class Space(Indices):
@@ -47,9 +47,9 @@ class Space(Indices):
     ) -> Space:
         """This space without the configurations that fail `test`, which gets the choices by name.
 
-        `names`: the knobs that the test reads (found by trying it where none is named); `reason` is what a
-        configuration that fails is told; `part`: what of a choice the test depends on, by default all; `many`: the test
-        takes a `predicates.Column` in place of each choice as well.
+        `names`: the knobs that the test reads (found by trying it if none is named); `reason` is the message of a
+        configuration that fails; `part`: the part of a choice that the test depends on, by default all; `many`: the
+        test takes a `predicates.Column` in place of each choice as well.
         """
         if not callable(test):
             raise UserError(
@@ -70,7 +70,7 @@ class Space(Indices):
     def multi_filter(self, filter: Test, names: Sequence[str] = (), reason: str = "") -> None:
         """Rule out the configurations that fail `filter`, in this very space: of a task, before it is tuned.
 
-        See `where` for the arguments.
+        `where` describes the arguments.
         """
         self.predicates = self.where(filter, names, reason).predicates
         self._forget_counts()
@@ -116,7 +116,7 @@ class Space(Indices):
 
     @cached_property
     def size(self) -> int:
-        """How many configurations there are; an estimate where predicates tie too many knobs together to count."""
+        """How many configurations there are; an estimate if predicates tie too many knobs together to count."""
         left = self.range_length
         for one in self._groups:
             total = prod(one.shape)
@@ -158,7 +158,7 @@ class Space(Indices):
         return total
 
     def get(self, index: int) -> Config:
-        """The configuration of an index; UserError where it is outside or a predicate rules it out."""
+        """The configuration of an index; raises UserError if it is outside or a predicate rules it out."""
         if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
             raise UserError(
                 f"the index is {index!r}, which is not a whole number",
@@ -172,7 +172,7 @@ class Space(Indices):
             raise UserError(
                 f"index {index} is ruled out by {broken.reason}",
                 primitive="config_space.get",
-                fix="take one of those that the space iterates over: next(iter(space))",
+                fix="take one of the configurations that the space iterates over: next(iter(space))",
             )
         return Config(choices, index)
 
@@ -180,9 +180,9 @@ class Space(Indices):
         return {knob.name: knob.choices[place] for knob, place in zip(self.knobs, point, strict=True)}
 
     def find(self, config: Mapping[str, Choice]) -> int | None:
-        """The index of a configuration, by its choices; None where the space does not hold it.
+        """The index of a configuration, by its choices; None if the space does not hold it.
 
-        A knob that it does not name may say what that means, as an older log did not know it.
+        A knob that it does not name may define a default for older logs.
         """
         if any(name not in self.space_map for name in config):
             return None
@@ -209,7 +209,7 @@ class Space(Indices):
         return (i for i in range(self.range_length) if self.is_index_valid(i))
 
     def check(self) -> None:
-        """UserError where predicates are known to rule out every configuration."""
+        """Raise UserError if predicates are known to rule out every configuration."""
         for one in self._groups:
             if one.tabulated and not len(one.allowed):
                 reasons = "; ".join(p.reason for p in one.predicates)
