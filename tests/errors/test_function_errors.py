@@ -73,7 +73,7 @@ def test_arguments_of_functions() -> None:
         tir.call_extern("int32", "f", None)
     with refused("address_of", "is not an element of a buffer", fix="address_of(B[i])"):
         tir.address_of(BUFFER)
-    with refused("address_of", "a tensor has memory only where it is computed", fix="te.extern"):
+    with refused("address_of", "a tensor has memory only in its own computation", fix="te.extern"):
         tir.address_of(A[0])
     with refused("access_ptr", "access_mask='x' of buffer 'B'", fix='"rw"'):
         BUFFER.access_ptr("x")

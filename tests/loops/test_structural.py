@@ -135,9 +135,9 @@ def test_json_of_functions_with_attributes() -> None:
 def test_json_of_something_else_is_refused() -> None:
     with refused("save_json", "object", fix="give expressions, statements"):
         ir.save_json([object()])
-    with refused("load_json", "this is not a program as JSON", fix="give what save_json returned"):
+    with refused("load_json", "this is not a program as JSON", fix="give the result of save_json"):
         ir.load_json("{}")
-    with refused("load_json", "this is not a program as JSON", fix="give what save_json returned"):
+    with refused("load_json", "this is not a program as JSON", fix="give the result of save_json"):
         ir.load_json("nothing")
     later = json.loads(ir.save_json(x + 1)) | {"format": 99}
     with refused("load_json", "in format 99", fix="write it again"):

@@ -309,7 +309,7 @@ def test_cuda_spells_wide_updates(dtype: str, name: str) -> None:
 
 def test_what_is_refused() -> None:
     ib = tir.ir_builder.create()
-    wanted = "keep what it depends on in a buffer"
+    wanted = "keep the condition's operands in a buffer"
     with refused("while_loop", "reads no buffer", fix=wanted), ib.while_loop(te.var("n") > 0):
         pass
     B = histogram("opencl", False, "float64")

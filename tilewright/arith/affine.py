@@ -3,8 +3,8 @@
 An atom is any expression that is not itself a sum, a difference or a product with a constant. The terms keep the
 order in which the atoms first appeared; `to_expr` writes the canonical sum that printed programs show.
 
-A variable n that is declared a multiple of 8 takes part as 8 * (n // 8), so that all that is known of coefficients
-applies to it; where it is written, that is n again.
+A variable n that is declared a multiple of 8 takes part as 8 * (n // 8), so that the rules of coefficients apply to it;
+it is written as n again.
 """
 
 from __future__ import annotations
@@ -82,21 +82,21 @@ class Affine:
         return Affine({atom: k * factor for atom, k in self.terms.items()}, self.const * factor, self.dtype)
 
     def divided(self, divisor: int) -> Affine:
-        """self / divisor, where that is whole for every coefficient; the constant rounds down."""
+        """self / divisor, if that is whole for every coefficient; the constant rounds down."""
         return Affine({atom: k // divisor for atom, k in self.terms.items()}, self.const // divisor, self.dtype)
 
     def same(self, other: Affine) -> bool:
-        """Whether both are the same form, whatever the order of the terms."""
+        """Whether both are the same form, in any order of the terms."""
         return self.const == other.const and self.terms == other.terms
 
     def key(self) -> tuple[object, ...]:
-        """What identifies the form, whatever the order of the terms."""
+        """The identity of the form, in any order of the terms."""
         return frozenset(self.terms.items()), self.const, self.dtype
 
     def to_expr(self) -> Expr:
-        """The canonical sum: larger coefficients first, then what is subtracted, the constant last.
+        """The canonical sum: larger coefficients first, then subtracted terms, the constant last.
 
-        Raises OverflowError where a coefficient does not fit the type.
+        Raises OverflowError if a coefficient does not fit the type.
         """
         const, dtype = self.const, self.dtype
         if not self.terms:
@@ -123,14 +123,14 @@ class Affine:
 
 
 def immediate(value: int, dtype: DType) -> Expr:
-    """The constant; OverflowError where it does not fit the type."""
+    """The constant; raises OverflowError if it does not fit the type."""
     if not dtype.min_value <= value <= dtype.max_value:
         raise OverflowError(f"{value} does not fit {dtype}")
     return IntImm(value, dtype)
 
 
 def drop_zeros(terms: dict[Expr, int]) -> dict[Expr, int]:
-    """The terms without those whose coefficient is 0."""
+    """The terms with nonzero coefficients."""
     if 0 in terms.values():
         return {atom: k for atom, k in terms.items() if k}
     return terms

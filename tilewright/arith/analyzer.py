@@ -29,7 +29,7 @@ _NEGATIVE_INFINITY = -(2**63)
 class ConstIntBound:
     """The values from `min_value` to `max_value`, both included.
 
-    `NEG_INF` and `POS_INF`, the ends of int64, stand for no end; those of uint64 go up to 2**64 - 1.
+    `NEG_INF` and `POS_INF`, the ends of int64, stand for no end; values of uint64 go up to 2**64 - 1.
     """
 
     POS_INF: ClassVar[int] = _INFINITY
@@ -47,7 +47,7 @@ class ModularSet:
 
 
 class Analyzer:
-    """What is known of variables, and what follows from it.
+    """Facts about variables, and their consequences.
 
     analyzer.bind(i, te.Range(0, 8)); analyzer.simplify(i // 8); analyzer.can_prove(i < 8)
     """
@@ -68,7 +68,7 @@ class Analyzer:
             self._facts = self._facts.bind(bound, self._known(low), self._known(extent))
 
     def update(self, var: Any, info: Any, override: bool = False) -> None:
-        """Add what is known of a variable, or with `override` put it in place of what was known.
+        """Add a fact about a variable; with `override`, replace the earlier facts.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Analyzer:
             self._facts = facts_of({bound: held}, self._facts)
 
     def _forget(self, var: Var) -> None:
-        """Drop what is known of a variable, and of it together with others."""
+        """Drop the facts about a variable, alone and together with others."""
         known = self._facts
         self._facts = EMPTY.bind_all({v: held for v, held in known.ranges.items() if v is not var})
         for each in known.conditions:
@@ -219,7 +219,7 @@ def _divisible(e: Expr) -> Expr:
         if isinstance(at, (FloorDiv, FloorMod, Div, Mod)):
             divisor = at.b.value if isinstance(at.b, Broadcast) else at.b
             if isinstance(divisor, IntImm) and divisor.value == 0:
-                fix = "simplify only what is computed, or guard with te.if_then_else and a divisor that is a variable"
+                fix = "simplify only reachable expressions, or guard with te.if_then_else and a variable divisor"
                 raise UserError(f"division by zero in `{at}`", primitive="simplify", fix=fix)
     return e
 

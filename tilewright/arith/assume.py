@@ -1,4 +1,4 @@
-"""Simplifying under further conditions, where that can matter."""
+"""Simplification under further conditions, if they can matter."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def choices(e: Expr) -> int:
 
 
 def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
-    """A simplified e, simplified further where `cond` holds; looked into only where that can matter."""
-    useful = facts.decidable.get(e)  # where it is known, it answers most questions
+    """A simplified e, simplified further under `cond`, if that can matter."""
+    useful = facts.decidable.get(e)  # if it is known, it answers most questions
     if useful is None:
         if choices(e) > MOST_CHOICES:
             return e
@@ -65,7 +65,7 @@ def _variables(cond: Expr, facts: Facts) -> Iterable[Var]:
 
 
 def harmless(e: Expr) -> bool:
-    """Whether nothing in e can fault, so that it may be evaluated where it was not."""
+    """Whether nothing in e can fault, so that it may be evaluated speculatively."""
     for at in post_order(e):
         if isinstance(at, (n.Load, n.Call)):
             return False
@@ -75,7 +75,7 @@ def harmless(e: Expr) -> bool:
 
 
 def ready(facts: Facts) -> Facts:
-    """The facts, once what the simplified form of each condition says has been noted too."""
+    """The facts, extended by the simplified form of each condition."""
     if not facts.prepared:
         facts.prepared = True
         base = facts.without_conditions()

@@ -20,7 +20,7 @@ def _choice(e: Any, facts: Facts) -> Expr:
         return visit(e.true_value if cond is TRUE else e.false_value, facts)
     a, b = visit(e.true_value, facts), visit(e.false_value, facts)
     if a is not b:
-        lazy = isinstance(e, n.IfThenElse)  # a Select evaluates each branch where its condition fails, too
+        lazy = isinstance(e, n.IfThenElse)  # a Select evaluates each branch even if its condition fails
         if choices(a) <= MOST_CHOICES and (lazy or harmless(a)):  # deeper ones stay as they are
             a = assuming(a, cond, facts)
         if choices(b) <= MOST_CHOICES and (lazy or harmless(b)):

@@ -85,10 +85,10 @@ def at_least(terms: Affine, limit: int, facts: Facts) -> Expr:
 
 
 def _reduced(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, int] | None:
-    """Divide by a common factor, dropping terms too small to matter; None where nothing becomes smaller.
+    """Divide by a common factor, dropping terms too small to matter; None if nothing becomes smaller.
 
-    step * major + minor <= limit is major <= (limit - minor) // step, where that is the same for every value of
-    minor; `up` rounds up instead, for the lower limit.
+    step * major + minor <= limit is major <= (limit - minor) // step, if that is the same for every value of minor;
+    `up` rounds up instead, for the lower limit.
     """
     items = sorted(terms.terms.items(), key=lambda item: -abs(item[1]))
     step = 0
@@ -111,7 +111,7 @@ def _reduced(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, 
 
 
 def _undivided(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, int] | None:
-    """a + x // c <= limit is a*c + x <= limit*c + c-1, where that prints no longer; likewise (x % d) // c.
+    """a + x // c <= limit is a*c + x <= limit*c + c-1, if that prints no longer; likewise (x % d) // c.
 
     With `up`, for limit <= a + x // c, which is limit*c <= a*c + x.
     """
@@ -146,7 +146,7 @@ def _below(terms: Affine, limit: int, facts: Facts) -> Expr:
 
 
 def _above(terms: Affine, limit: int, facts: Facts) -> Expr:
-    """`limit <= terms` as printed; where sizes stand alone, `others < sizes` or `sizes <= others`."""
+    """`limit <= terms` as printed; if sizes stand alone, `others < sizes` or `sizes <= others`."""
     sizes, others = _parted(terms)
     if sizes is None:
         if not has_room(terms, facts):
@@ -166,9 +166,9 @@ def _require_room(others: Affine, sizes: Affine, facts: Facts) -> None:
 
 
 def _apart(kind: Any, terms: Affine, limit: int) -> Expr:
-    """`terms kind limit`, where a difference could overflow, as a comparison of its two atoms.
+    """`terms kind limit`, if a difference could overflow, as a comparison of its two atoms.
 
-    OverflowError where it is more than these: it then stays as it is written.
+    Raises OverflowError if there are more terms: the comparison then stays as written.
     """
     if limit or sorted(terms.terms.values()) != [-1, 1] or any(type(atom) is n.Mul for atom in terms.terms):
         raise OverflowError
@@ -187,7 +187,7 @@ def turned(form: Affine) -> bool:
 
 
 def _parted(terms: Affine) -> tuple[Affine | None, Affine]:
-    """(the terms that are sizes, the others), where there are both, some of them negative; else (None, all)."""
+    """(the terms that are sizes, the others), if there are both, some of them negative; else (None, all)."""
     if min(terms.terms.values()) > 0:
         return None, terms
     sizes = {a: k for a, k in terms.terms.items() if is_size(a)}

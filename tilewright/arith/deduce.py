@@ -1,4 +1,4 @@
-"""`deduce_bound`: for which values of a variable a condition holds, whatever some others are."""
+"""`deduce_bound`: the values of a variable for which a condition holds, for all values of some others."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> Interval
     cond
         A comparison of integers.
     hint_map
-        What is known of other variables, as {variable: IntervalSet}: it tells signs.
+        The ranges of other variables, as {variable: IntervalSet}: it tells signs.
     relax_map
         Variables for all values of which the condition has to hold; the ends do not use them.
 
     Returns
     -------
     IntervalSet
-        The condition holds for every value in it; nothing where no such set is found, as for what is not a comparison.
+        The condition holds for every value in it; nothing if no such set is found, for example unless it is a
+        comparison.
     """
     target = as_expr(var)
     if not isinstance(target, Var):
@@ -89,7 +90,7 @@ def _deduced(search: _Search, test: n.Compare) -> IntervalSet:
 
 
 def _both(a: IntervalSet, b: IntervalSet, facts: Facts) -> IntervalSet:
-    """The values in both sets, where one of the two has each end."""
+    """The intersection of two sets, of which one has each end."""
     if a.is_nothing() or b.is_nothing():
         return NOTHING
     ends = []
@@ -102,7 +103,7 @@ def _both(a: IntervalSet, b: IntervalSet, facts: Facts) -> IntervalSet:
 
 
 class _Search:
-    """Ends for one variable under what is known of others."""
+    """Ends for one variable under facts about others."""
 
     def __init__(self, target: Var, relaxed: Mapping[Var, IntervalSet], facts: Facts) -> None:
         self.target = target
@@ -110,11 +111,11 @@ class _Search:
         self.facts = facts
 
     def at_least(self, e: Expr, value: Expr) -> IntervalSet:
-        """Where e >= value."""
+        """The values for which e >= value."""
         return self._solve(e, value, True)
 
     def at_most(self, e: Expr, value: Expr) -> IntervalSet:
-        """Where e <= value."""
+        """The values for which e <= value."""
         return self._solve(e, value, False)
 
     def _solve(self, e: Expr, value: Expr, greater: bool) -> IntervalSet:
@@ -159,7 +160,7 @@ class _Search:
         return self._solve(inside, quotient[0], quotient[1])
 
     def _linear(self, k: Expr, rest: Expr, value: Expr, greater: bool) -> IntervalSet:
-        """Where k * target + rest >= value, or <=."""
+        """The values for which k * target + rest >= value, or <=."""
         factor = simplify(k, self.facts)
         bound = simplify(exactly(subtract, value, rest), self.facts)
         if not (self._uses_relaxed(factor)):
@@ -171,7 +172,7 @@ class _Search:
         return NOTHING if quotient is None else self._end(*quotient)
 
     def _quotient(self, value: Expr, factor: Expr, greater: bool) -> tuple[Expr, bool] | None:
-        """(q, up): x * factor >= value, or <=, where x >= q if `up`, else x <= q; None for a factor of unknown sign."""
+        """(q, up): x * factor >= value, or <=, is x >= q if `up`, else x <= q; None for a factor of unknown sign."""
         positive = prove(factor > const(0, factor.dtype), self.facts)
         if not positive and not prove(factor < const(0, factor.dtype), self.facts):
             return None
@@ -182,14 +183,14 @@ class _Search:
         return simplify(whole), up
 
     def _end(self, bound: Expr, greater: bool) -> IntervalSet:
-        """The values from a bound on, or up to it, that are right whatever is relaxed."""
+        """The values from a bound on, or up to it, that are valid for all relaxed values."""
         if self._uses_relaxed(bound):
             held = swept(bound, self.relaxed, self.facts)
             bound = held.max_value if greater else held.min_value
             if bound in INFINITIES:
                 return NOTHING
         bound = simplify(bound)
-        if not isinstance(bound, IntImm) and not variables(bound):  # an end beyond those of the type
+        if not isinstance(bound, IntImm) and not variables(bound):  # an end beyond the type's range
             return NOTHING
         return IntervalSet(bound, POSITIVE_INFINITY) if greater else IntervalSet(NEGATIVE_INFINITY, bound)
 

@@ -52,9 +52,9 @@ def _divisor(e: Expr) -> int:
 
 
 def _floor(form: Affine, divisor: int, facts: Facts) -> Affine:
-    """The floor of form / divisor, with whatever can be proven to be whole outside of the quotient.
+    """The floor of form / divisor, with all provably whole terms outside of the quotient.
 
-    It is taken by factors of the divisor: x // (f * g) = x // f // g. A factor is good where the terms that it does not
+    It is taken by factors of the divisor: x // (f * g) = x // f // g. A factor is good if the terms that it does not
     divide stay below it, or are a single one.
     """
     for factor in _factors(divisor):

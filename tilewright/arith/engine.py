@@ -51,12 +51,12 @@ def _index(e: Expr, facts: Facts) -> Expr:
 
 
 def _keep_overflowing(root: Expr, facts: Facts) -> None:
-    """Make sums at and below `root` opaque whose folded constants do not fit: what overflows stays as it is written.
+    """Make sums at and below `root` opaque whose folded constants do not fit: overflowing sums stay as written.
 
-    The innermost come first, so that those around them may fit again.
+    The innermost come first, so that outer ones may fit again.
     """
     for e in _sums(root):
-        facts.forms.pop(e, None)  # it may have been made of what is opaque by now
+        facts.forms.pop(e, None)  # it may contain expressions that are opaque by now
         try:
             write(linear(e, facts), facts)
         except OverflowError:
@@ -93,10 +93,10 @@ def linear(e: Expr, facts: Facts) -> Affine:
 
 
 def _leaf(e: Expr, facts: Facts) -> Affine:
-    """The form of what is not a sum."""
+    """The form of an expression that is not a sum."""
     try:
         return FORMS.get(type(e), _opaque_atom)(e, facts)
-    except OverflowError:  # a folded constant does not fit: what overflows at run time stays as it is written
+    except OverflowError:  # a folded constant does not fit: an expression that overflows at run time stays as written
         return _opaque_atom(e, facts)
 
 
@@ -106,7 +106,7 @@ def atom(e: Expr) -> Affine:
 
 
 def _opaque(e: Expr, facts: Facts) -> Expr:
-    """An expression of a higher floor, about which arithmetic knows nothing: only what is below it is simplified."""
+    """An expression of a higher floor, unknown to arithmetic: only its children are simplified."""
     made: Expr = e.map_children(lambda child: visit(child, facts))
     return made
 

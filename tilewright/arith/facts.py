@@ -1,4 +1,4 @@
-"""What is known where an expression stands: ranges of variables and conditions that hold.
+"""Facts in the context of an expression: ranges of variables and conditions that hold.
 
 A `Facts` is an immutable map from variables to (minimum, extent), plus assumed conditions. It is interned: binding
 the same things gives the same object, so that the memo tables which the simplifier keeps on it are shared by
@@ -115,7 +115,7 @@ class Facts:
         return self.bind_all({var: (min, extent)})
 
     def bind_all(self, ranges: Mapping[Var, Range]) -> Facts:
-        """These facts, and the given (min, extent) ranges in place of what was known of those variables."""
+        """These facts, and the given (min, extent) ranges in place of earlier facts about these variables."""
         own = self.ranges
         for var, (low, extent) in ranges.items():
             held = own.get(var)
@@ -126,8 +126,8 @@ class Facts:
     def assume(self, cond: Expr, *, memory: bool = False) -> Facts:
         """These facts, and that `cond` holds.
 
-        What it says of elements of memory is left out, as a store may change them, unless `memory` says that none
-        is stored to where these facts are used.
+        Statements about elements of memory are left out, since a store may change them, unless `memory` says that none
+        is stored to while these facts are used.
         """
         found = _ASSUMED.get((self, cond, memory))
         if found is not None:
@@ -157,7 +157,8 @@ class Facts:
         return f"Facts({', '.join([*parts, *map(repr, self.conditions)])})"
 
     def learn(self, cond: Expr) -> None:
-        """Note what a condition says of linear forms; called while the facts are made, never later by users."""
+        """Note the consequences of a condition for linear forms; called while the facts are made, never later by
+        users."""
         self.truth[cond] = TRUE
         holds = True
         if isinstance(cond, Not):
@@ -239,7 +240,8 @@ _ASSUMED: WeakValueDictionary[tuple[Facts, Expr, bool], Facts] = WeakValueDictio
 
 
 def common_residues(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    """What is `base` modulo `coeff` of both pairs, by the Chinese remainder theorem; the first where none is."""
+    """The combination of both pairs (`base` modulo `coeff`) by the Chinese remainder theorem; the first pair if there
+    is none."""
     if a[0] == 0 or b[0] == 0:
         return a if a[0] == 0 else b
     if b[0] % a[0] == 0:

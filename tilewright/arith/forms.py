@@ -1,4 +1,4 @@
-"""Linear forms of the integer operators: what each contributes to a sum."""
+"""Linear forms of the integer operators: the contribution of each to a sum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .write import write
 
 _MOST_PRODUCTS = 16
 _MOST_COMPARED = 64
-"""Arguments of a minimum that are compared each with each; of more, only those of the same atoms."""
+"""The number of arguments of a minimum that are compared pairwise; of more, only arguments with the same atoms are."""
 
 
 def _constant(e: IntImm, facts: Facts) -> Affine:
@@ -63,7 +63,7 @@ def _floormod(e: n.FloorMod, facts: Facts) -> Affine:
 
 
 class Remainder(NamedTuple):
-    """What a remainder x % d belongs to: x, and x // d * d multiplied out."""
+    """The partners of a remainder x % d: x, and x // d * d multiplied out."""
 
     base: Affine
     multiple: Affine

@@ -1,4 +1,4 @@
-"""Operators outside index arithmetic: floats, narrow and unsigned integers. Only what keeps every bit is folded."""
+"""Operators outside index arithmetic: floats, narrow and unsigned integers. Only bit-exact folding is done."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def again(made: Expr, facts: Facts) -> Expr:
 
 
 def call(e: n.Call, facts: Facts) -> Expr:
-    """A call: its arguments simplified; `likely` of what is known is no longer worth saying."""
+    """A call: its arguments simplified; `likely` of a known condition is dropped."""
     made: Any = children(e, facts)
     if e.name == "likely" and isinstance(made.args[0], IntImm):
         return made.args[0]

@@ -1,4 +1,5 @@
-"""Sets of integers under the legacy API's names: intervals with symbolic ends, and what an expression sweeps."""
+"""Sets of integers under the legacy API's names: intervals with symbolic ends, and the values that an expression
+sweeps."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class IntervalSet(IntSet):
     Parameters
     ----------
     min_value, max_value
-        Integers or expressions; `neg_inf()` and `pos_inf()` where there is no end.
+        Integers or expressions; `neg_inf()` and `pos_inf()` if there is no end.
     """
 
     __slots__ = ("max_value", "min_value")
@@ -182,7 +183,7 @@ def _range_of(held: IntervalSet, facts: Facts) -> Range | None:
 def swept(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts = EMPTY) -> IntervalSet:
     """An interval that holds every value of `e` while each variable of `domains` takes every value of its set.
 
-    Other variables stay symbolic. The interval is as tight as is found; everything where nothing is.
+    Other variables stay symbolic. The tightest interval found; everything if none is found.
     """
     relaxed = {var: held for var, held in domains.items() if uses_any(e, [var]) or not held.is_bounded}
     if not any(uses_any(e, [var]) for var in relaxed):
@@ -203,7 +204,8 @@ Ends = tuple[Expr, Expr]
 
 
 def _combined(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends:
-    """Ends by interval arithmetic, operator by operator: for sets without an end, and what `extremes` does not know."""
+    """Ends by interval arithmetic, operator by operator: for sets without an end, and operators that `extremes` does
+    not know."""
     if isinstance(e, Var) and e in domains:
         return domains[e].min_value, domains[e].max_value
     if not uses_any(e, domains):
@@ -270,7 +272,8 @@ def _extreme(kind: type, a: Expr, b: Expr) -> Expr:
 
 
 def union_lower_bound(sets: Any) -> IntervalSet:
-    """Return an interval within the union of intervals: what the first one and those that touch it cover.
+    """Return an interval within the union of intervals: the part covered by the first one and the intervals that touch
+    it.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Systems of linear inequalities over the integers, solved by Fourier-Motzkin elimination.
 
-One variable after the other gets bounds in terms of those after it (A. Schrijver, "Theory of Linear and Integer
-Programming", Wiley, 1986). From the last variable on, each then gets the range of one lower and one upper bound whose
-extent is a constant where there is one; what other bounds add to it stays as a relation.
+One variable after the other gets bounds in terms of the later ones (A. Schrijver, "Theory of Linear and Integer
+Programming", Wiley, 1986). From the last variable on, each then gets the range of one lower and one upper bound with a
+constant extent if possible; other bounds stay as relations.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ def solve_linear_inequalities(
     Parameters
     ----------
     equations
-        Comparisons. Those that multiply variables with each other stay as relations.
+        Comparisons. Nonlinear ones stay as relations.
     variables
-        The variables to solve for; the range of each is in terms of those after it.
+        The variables to solve for; the range of each is in terms of the later ones.
     ranges
-        What is known of variables: {variable: te.Range(begin, end)}.
+        Ranges of variables: {variable: te.Range(begin, end)}.
     deskew_range
         Whether to return new variables instead, whose ranges begin at 0.
 
     Returns
     -------
     IntConstraints or IntConstraintsTransform
-        The same solutions: a range for each variable that has both ends, of constant extent where one is found, and
-        the relations that are left. Where there are none, no variable and the relation False.
+        The same solutions: a range for each variable that has both ends, of constant extent if one is found, and the
+        remaining relations. Without a solution, no variable and the relation False.
 
     Raises
     ------
     UserError
-        For what is not an ordering or an equation of integers.
+        If a relation is not an ordering or an equation of integers.
     """
     src = problem(equations, variables, ranges, "solve_linear_inequalities")
     found, rest = _eliminated(src)
@@ -80,7 +80,7 @@ def solve_linear_inequalities(
 
 
 def _span(v: Var, held: _Bounds, facts: Facts, src: IntConstraints) -> tuple[Range | None, list[Expr]]:
-    """The range of a variable, by what is known of those after it; and the relations that its other bounds are."""
+    """The range of a variable, by the ranges of the later ones; and its other bounds as relations."""
     low, high = ([simplify(end, facts) for end in dict.fromkeys(ends)] for ends in (held.low, held.high))
     gaps = [(a, b, simplify(add(subtract(b, a), 1), facts)) for a, b in product(low, high)]
     most = {gap: bounds(gap, facts)[1] for _, _, gap in gaps}
@@ -160,7 +160,7 @@ def _not_linear(form: Any, src: IntConstraints) -> UserError:
 
 
 def _forms(src: IntConstraints, facts: Facts) -> list[Expr]:
-    """What is at least 0."""
+    """The expressions that are at least 0."""
     conditions = list(src.relations)
     for v in src.variables:
         if v in src.ranges:

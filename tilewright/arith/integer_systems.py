@@ -1,4 +1,4 @@
-"""Systems of linear equations over the integers, solved; what they share with those of inequalities.
+"""Solutions of systems of linear equations over the integers; common code with systems of inequalities.
 
 Equations are brought to Smith normal form: the solutions are then one particular solution and all integer combinations
 of some others (A. Schrijver, "Theory of Linear and Integer Programming", Wiley, 1986).
@@ -33,7 +33,7 @@ from .smith import smith_normal_form
 
 
 class IntConstraints:
-    """Values of variables: those in the `ranges` for which all `relations` hold."""
+    """Values of variables: the values in the `ranges` for which all `relations` hold."""
 
     __slots__ = ("ranges", "relations", "variables")
 
@@ -50,7 +50,7 @@ class IntConstraints:
 
 
 class IntConstraintsTransform:
-    """The same values by other variables: each of `src` is an expression of those of `dst`, and the other way."""
+    """The same values by other variables: each of `src` is an expression of `dst`, and vice versa."""
 
     __slots__ = ("dst", "dst_to_src", "src", "src_to_dst")
 
@@ -63,9 +63,9 @@ class IntConstraintsTransform:
         self.src = src
         self.dst = dst
         self.src_to_dst = dict(src_to_dst)
-        """Each variable of `src` as an expression of those of `dst`."""
+        """Each variable of `src` as an expression of the variables of `dst`."""
         self.dst_to_src = dict(dst_to_src)
-        """Each variable of `dst` as an expression of those of `src`."""
+        """Each variable of `dst` as an expression of the variables of `src`."""
 
     def __repr__(self) -> str:
         return f"IntConstraintsTransform({self.src}, {self.dst}, {self.src_to_dst}, {self.dst_to_src})"
@@ -98,7 +98,7 @@ def solve_linear_equations(equations: Any, variables: Any = None, ranges: Any = 
     variables
         The variables to solve for.
     ranges
-        What is known of variables: {variable: te.Range(begin, end)}.
+        Ranges of variables: {variable: te.Range(begin, end)}.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def solve_linear_equations(equations: Any, variables: Any = None, ranges: Any = 
     Raises
     ------
     UserError
-        For what is not an equation linear in the variables, with constant coefficients.
+        If an equation is not linear in the variables with constant coefficients.
     """
     src = problem(equations, variables, ranges, "solve_linear_equations")
     rows, right = _matrix(src)
@@ -182,7 +182,7 @@ def _target(
     relations: list[Expr],
     facts: Facts,
 ) -> IntConstraints:
-    """The new variables: what they range over, and what is left of the old ones' ranges as conditions."""
+    """The new variables: their ranges, and the remaining conditions from the old ones' ranges."""
     domains = as_domains(src.ranges, "ranges")
     ranges: dict[Var, Range] = {}
     for v in free:
@@ -206,7 +206,7 @@ def _target(
 
 
 def known_of_parameters(src: IntConstraints) -> Facts:
-    """What is known of the parameters."""
+    """The facts about the parameters."""
     return facts_of({v: held for v, held in as_domains(src.ranges, "ranges").items() if v not in src.variables}, EMPTY)
 
 

@@ -84,7 +84,7 @@ def _by_dtype(e: Expr, facts: Facts) -> Pair:
 
 
 def _within(pair: Pair, dtype: DType) -> Pair:
-    """Bounds of a computed value: those found, or the type's own where the result may have wrapped."""
+    """Bounds of a computed value: the bounds found, or the type's own if the result may have wrapped."""
     limit = _of_dtype(dtype)
     return pair if limit[0] <= pair[0] and pair[1] <= limit[1] else limit
 
@@ -134,7 +134,7 @@ def _wrapping(e: Any, facts: Facts) -> Pair:
 
 
 def times(a: Bound, b: Bound) -> Bound:
-    """a * b, where nothing times infinity is nothing."""
+    """a * b, with 0 times infinity equal to 0."""
     return 0 if a == 0 or b == 0 else a * b
 
 

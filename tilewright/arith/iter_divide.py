@@ -102,7 +102,7 @@ def _is_bounded(mark: IterMark) -> bool:
 
 
 def _bounds(indices: Sequence[IterSumExpr]) -> list[Expr]:
-    """The conditions that say which values of sums there are: those of a sum's parts before its own."""
+    """The conditions that restrict the values of sums: a sum's parts before the sum."""
     found: dict[Expr, None] = {}
 
     def collect(mark: IterMark) -> None:

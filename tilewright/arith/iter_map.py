@@ -1,8 +1,8 @@
 """Whether indices count through iterators by their digits: `detect_iter_map` and its kin of the legacy API.
 
 Every index is rewritten to a sum of splits (see `iter_marks.py`). A quotient or a remainder of such a sum is one of its
-digits where the splits are the digits of one number: sorted by scale, each scale is the product of the extents before.
-Extents are constants; what would need padding is an error.
+digits if the splits are the digits of one number: sorted by scale, each scale is the product of the extents before.
+Extents are constants; a need for padding is an error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Rewriter:
 
     def __init__(self, iters: Mapping[Var, Any], trivial: bool, as_wholes: bool) -> None:
         self.as_wholes = as_wholes
-        """Whether a sum that is divided is one number; else what the divisor divides evenly is apart."""
+        """Whether a divided sum is one number; else the terms that the divisor divides evenly are kept apart."""
         self.marks: dict[Var, IterMark] = {}
         self.starts: dict[Var, Expr] = {}
         self.bounds: dict[_Digits, int] = {}
@@ -92,7 +92,8 @@ class _Rewriter:
         return IterSumExpr(args, simplify(multiply(a.base, const(by, a.base.dtype))))
 
     def _divided(self, a: IterSumExpr, by: int, remainder: bool, e: Expr) -> IterSumExpr:
-        """Quotient, or remainder, by a constant; what it does not divide evenly has to be the digits of a number."""
+        """Quotient, or remainder, by a constant; the terms that it does not divide evenly have to be the digits of a
+        number."""
         together = self._is_bounded(a.args) or (self.as_wholes and self._is_number(a.args, e))
         multiples = [arg for arg in a.args if number(arg.scale) % by == 0 and not together]
         rest = tuple(arg for arg in a.args if arg not in multiples)
@@ -108,7 +109,9 @@ class _Rewriter:
         if all(number(arg.scale) > 0 for arg in rest) and start + _largest(rest) < by:
             return IterSumExpr((*rest, *outside) if remainder else tuple(outside), base)
         if start:
-            raise _NoDigitsError(f"`{e}` divides what does not begin at a multiple of {by}: it would need padding")
+            raise _NoDigitsError(
+                f"`{e}` divides a value that does not begin at a multiple of {by}: it would need padding"
+            )
         digit = self.fused(rest, e)
         scale, extent = number(digit.scale), number(digit.extent)
         if by % scale or (extent % (by // scale) and by // scale < extent):
@@ -128,7 +131,7 @@ class _Rewriter:
             return False
 
     def _is_bounded(self, args: _Digits) -> bool:
-        """Whether the values of a sum end where a predicate says."""
+        """Whether a predicate is the end of a sum's values."""
         least = min((abs(number(arg.scale)) for arg in args), default=1)
         parts = sorted(args, key=lambda arg: -number(arg.scale))
         return tuple(_with_scale(part, number(part.scale) // least) for part in parts) in self.bounds
@@ -144,7 +147,7 @@ class _Rewriter:
         for part in parts:
             if number(part.scale) != chain:
                 shown = normalize_iter_map_to_expr(IterSumExpr((part,), const(0, part.scale.dtype)))
-                raise _NoDigitsError(f"the scale of `{shown}` in `{e}` is not {chain}, where the digits before it end")
+                raise _NoDigitsError(f"the scale of `{shown}` in `{e}` is not {chain}, the end of the digits before it")
             chain *= number(part.extent)
         own = tuple(_with_scale(part, number(part.scale) // base) for part in reversed(parts))
         bound = self.bounds.get(own)
@@ -231,7 +234,7 @@ def _joined(parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
 
 
 def _coverage(indices: Sequence[IterSumExpr], rewriter: _Rewriter, level: IterMapLevel) -> str | None:
-    """Why the splits of some mark overlap, or leave values out; None where all is well."""
+    """Why the splits of some mark overlap, or leave values out; None if they do not."""
     parts: dict[IterMark, list[IterSplitExpr]] = {}
 
     def collect(split: IterSplitExpr) -> None:
@@ -289,11 +292,11 @@ def detect_iter_map(
     Returns
     -------
     IterMapResult
-        `indices` has a sum of splits for each index; it is empty where there is none, and `errors` says why.
+        `indices` has a sum of splits for each index; it is empty if there is none, and `errors` says why.
 
     Notes
     -----
-    What the legacy API pads is an error here; `padding_predicate` is false always.
+    Cases that the legacy API pads are errors here; `padding_predicate` is false always.
     """
     level = checked_level(check_level)
     given = [as_expr(index) for index in checked_list("indices", indices, "detect_iter_map")]
@@ -354,7 +357,7 @@ def iter_map_simplify(
     check_level: IterMapLevel = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> list[Expr]:
-    """Return indices in terms of the digits that `detect_iter_map` finds; as they are where it finds none."""
+    """Return indices in terms of the digits that `detect_iter_map` finds; unchanged if it finds none."""
     found = detect_iter_map(indices, input_iters, predicate, check_level, simplify_trivial_iterators)
     return [simplify(normalize_iter_map_to_expr(index)) for index in found.indices] or [
         as_expr(index) for index in indices

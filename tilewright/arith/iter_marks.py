@@ -18,7 +18,7 @@ from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply
 
 
 class IterMapLevel(enum.IntEnum):
-    """What an iterator map has to be: one to one and onto, onto, or anything that digits express."""
+    """The required kind of an iterator map: one to one and onto, onto, or anything that digits express."""
 
     Bijective = 0
     Surjective = 1
@@ -74,7 +74,7 @@ class IterSumExpr:
 
 @dataclass(frozen=True)
 class IterMapResult:
-    """What `detect_iter_map` finds: a sum for each index, or nothing and the reasons.
+    """The result of `detect_iter_map`: a sum for each index, or nothing and the reasons.
 
     It is also the list of its `indices`, as older releases returned it.
     """
@@ -104,7 +104,7 @@ def checked_list(name: str, given: Any, primitive: str) -> list[Any]:
 
 
 def checked_level(given: Any) -> IterMapLevel:
-    """What an iterator map has to be, by name or by number."""
+    """The required kind of an iterator map, by name or by number."""
     if isinstance(given, int) and given in list(IterMapLevel):
         return IterMapLevel(given)
     raise UserError(

@@ -16,7 +16,7 @@ from .facts import NEGATED, is_index
 from .simplify import simplify
 
 Coefficients = tuple[dict[Var, Expr], Expr]
-"""What each variable is multiplied by, and the rest."""
+"""The coefficient of each variable, and the rest."""
 
 
 def as_variables(given: Any, primitive: str) -> list[Var]:
@@ -89,8 +89,8 @@ def detect_linear_equation(expr: Any, var_list: Any) -> list[Expr]:
     Returns
     -------
     list of Expr
-        [k0, k1, ..., base] with expr == k0 * v0 + k1 * v1 + ... + base, none of which uses a variable of the list;
-        [] where `expr` is not linear in them.
+        [k0, k1, ..., base] with expr == k0 * v0 + k1 * v1 + ... + base, none of which uses a variable of the list; []
+        if `expr` is not linear in them.
     """
     e, variables = as_expr(expr), as_variables(var_list, "detect_linear_equation")
     found = coefficients(e, variables)
@@ -101,7 +101,7 @@ def detect_linear_equation(expr: Any, var_list: Any) -> list[Expr]:
 
 
 def _conjuncts(cond: Expr) -> list[Expr]:
-    """The comparisons that all have to hold; what is not one stays as it is."""
+    """The comparisons that all have to hold; other conditions stay as they are."""
     if isinstance(cond, n.And):
         return [*_conjuncts(cond.a), *_conjuncts(cond.b)]
     if isinstance(cond, n.Not) and isinstance(cond.a, n.Compare):
@@ -122,7 +122,7 @@ def _conjuncts(cond: Expr) -> list[Expr]:
 
 
 def nonnegative_forms(cond: Expr) -> list[Expr] | None:
-    """Expressions that are at least 0 exactly where the condition holds; None where there are none such."""
+    """Expressions that are at least 0 exactly if the condition holds; None if there are none."""
     forms: list[Expr] = []
     for part in _conjuncts(cond):
         if isinstance(part, IntImm):
@@ -151,8 +151,8 @@ def detect_clip_bound(expr: Any, var_list: Any) -> list[Expr | None]:
     Returns
     -------
     list
-        [min0, max0, min1, max1, ...], None for an end that the condition does not limit; [] where a part of the
-        condition is not such a comparison.
+        [min0, max0, min1, max1, ...], None for an end that the condition does not limit; [] if a part of the condition
+        is not such a comparison.
     """
     variables = as_variables(var_list, "detect_clip_bound")
     forms = nonnegative_forms(condition(expr, "detect_clip_bound"))

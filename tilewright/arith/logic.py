@@ -18,7 +18,7 @@ from .prove import nonneg
 from .room import sums_have_room
 
 MOST_COMPARED = 64
-"""Conditions that are compared each with each: of more, each is compared with so many, for time in proportion."""
+"""The number of conditions that are compared pairwise: of more, each is compared with this many, for linear time."""
 
 
 def negated(e: Expr, facts: Facts) -> Expr:
@@ -84,7 +84,7 @@ def _bounds_variables(e: Expr) -> bool:
 
 
 def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list[Expr] | None:
-    """The parts without those that others make superfluous; None where together they decide the whole.
+    """The parts that no other part implies; None if together they decide the whole.
 
     Of a conjunction, a part that another implies goes. A disjunction is the same with every part negated.
     """
@@ -102,7 +102,9 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
             if j == i or j in dead or other is None or form.terms.keys().isdisjoint(other.terms):
                 continue
             if _follows(other, form, facts):  # other >= 0 comes from form >= 0
-                if j > i or (harmless(parts[i]) and sums_have_room(parts[i], facts)):  # what comes first may guard it
+                if j > i or (
+                    harmless(parts[i]) and sums_have_room(parts[i], facts)
+                ):  # an earlier condition may guard it
                     dead.add(j)
             elif j > i and _follows(other.scale(-1).shift(-1), form, facts):
                 return None
@@ -113,7 +115,7 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
 
 
 def _alike(forms: Sequence[Affine | None]) -> Callable[[int], Sequence[int]]:
-    """With which of very many forms to compare each: with some of those of the same atoms."""
+    """The candidates to compare each of very many forms with: some forms with the same atoms."""
     groups: dict[frozenset[Expr], list[int]] = {}
     for i, form in enumerate(forms):
         if form is not None:
@@ -140,7 +142,7 @@ def _follows(wanted: Affine, given: Affine, facts: Facts) -> bool:
 
 
 def as_nonneg(e: Expr, holds: bool = True) -> Affine | None:
-    """The form that is >= 0 exactly where the ordering `e` holds (or fails); None for other conditions."""
+    """The form that is >= 0 exactly if the ordering `e` holds (or fails); None for other conditions."""
     if isinstance(e, n.Call) and e.name == "likely":
         return as_nonneg(e.args[0], holds)
     if not isinstance(e, (n.LT, n.LE, n.GT, n.GE)) or not is_index(e.a.dtype):

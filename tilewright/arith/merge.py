@@ -92,7 +92,7 @@ def _congruent(a: Affine, b: Affine, modulus: int) -> bool:
 
 
 def _replaced(form: Affine, gone: set[Expr], joined: Affine, scale: int) -> Affine:
-    """`form` with `joined * scale` in place of the terms `gone`, where the first of them stood."""
+    """`form` with `joined * scale` in place of the terms `gone`, at the place of the first of them."""
     terms: dict[Expr, int] = {}
     placed = False
     for atom, k in form.terms.items():

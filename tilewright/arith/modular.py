@@ -1,4 +1,4 @@
-"""Modular sets: what is known of an integer expression's remainder."""
+"""Modular sets: facts about an integer expression's remainder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Modular(NamedTuple):
 
 
 def modular(e: Expr, facts: Facts = EMPTY) -> Modular:
-    """The tightest such set found for an integer expression; base lies in [0, coeff) where coeff > 0."""
+    """The tightest such set found for an integer expression; base lies in [0, coeff) if coeff > 0."""
     return Modular(*residues(e, facts))
 
 

@@ -20,7 +20,7 @@ _MOST_TERMS = 24
 
 
 def without_pairs(form: Affine, facts: Facts) -> Expr | None:
-    """A sum with the first pair of terms that belong together replaced; None where there is none."""
+    """A sum with its first pair of matching terms replaced; None if there is none."""
     terms = [(a, k) for a, k in form.terms.items() if isinstance(a, tuple(_PAIRS))][:_MOST_TERMS]
     for one, other in combinations(terms, 2):
         for first, second in ((one, other), (other, one)):
@@ -33,7 +33,7 @@ def without_pairs(form: Affine, facts: Facts) -> Expr | None:
 
 
 def _difference(first: Term, second: Term, facts: Facts) -> Affine | None:
-    """min(a, b) - min(c, d) = a - c where that is b - d."""
+    """min(a, b) - min(c, d) = a - c if that equals b - d."""
     (one, k), (other, j) = first, second
     if k != -j or type(one) is not type(other):
         return None

@@ -35,7 +35,7 @@ def size_name(e: Expr) -> str:
 
 
 def without(parts: list[Expr], wanted: list[Expr]) -> list[Expr] | None:
-    """The parts left after the wanted ones are taken out once each; None where one is missing."""
+    """The remaining parts after removing each wanted one once; None if one is missing."""
     left = list(parts)
     for one in wanted:
         index = next((i for i, have in enumerate(left) if have is one), None)

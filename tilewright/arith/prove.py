@@ -31,7 +31,7 @@ def _by_arguments(form: Affine, facts: Facts, budget: int) -> bool:
     choices = [atom for atom in form.terms if type(atom) is Min or type(atom) is Max]
     if not choices or budget < 2:
         return False
-    # First those of which every argument counts: what bounds them may then differ from one to the other.
+    # First expressions of which every argument counts: their bounds may then differ from one to the other.
     every, choice = max(((isinstance(at, Min) == (form.terms[at] > 0), at) for at in choices), key=itemgetter(0))
     k = form.terms[choice]
     rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)
@@ -83,7 +83,7 @@ def _by_conditions(form: Affine, facts: Facts, depth: int) -> bool:
 def _lowest(form: Affine, facts: Facts) -> Affine | None:
     """The form with its variables, latest first, at the end of their range that makes it least.
 
-    Only variables of symbolic range, and those in products with others, which constant bounds say little of.
+    Only variables of symbolic range, and variables in products with others, for which constant bounds are weak.
     """
     changed = False
     products = any(type(atom) is Mul for atom in form.terms)
@@ -116,7 +116,7 @@ def _coefficient(form: Affine, var: Expr) -> tuple[Affine | None, Affine]:
 
 
 def _collected(form: Affine, var: Expr, facts: Facts) -> tuple[Affine | None, Affine]:
-    """(f, r) with form = f * var + r, where f and r are free of var; (None, form) where there are none."""
+    """(f, r) with form = f * var + r, with f and r free of var; (None, form) if there are none."""
     factor: dict[Expr, int] = {}
     const = 0
     rest: dict[Expr, int] = {}

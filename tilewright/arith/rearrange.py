@@ -5,7 +5,7 @@
     select(c, y, z) - y          ->  select(c, 0, z - y)
 
 Users who ask the analyzer to simplify get it. Lowering does without: it meets few such sums, and its programs keep the
-form in which they were written. A step is taken where the result is smaller, or where no step leads back.
+form in which they were written. A step is taken if the result is smaller, or if no step leads back.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .simplify import simplify
 
 _MOST_STEPS = 64
 _MOST_NODES = 2000
-"""Larger expressions stay as they are: each step looks at what it may shorten."""
+"""Larger expressions stay as they are: each step inspects the parts that it may shorten."""
 _CHOICES = (n.Min, n.Max, n.Select, n.IfThenElse)
 _TURNED: dict[type, type] = {n.Min: n.Max, n.Max: n.Min}
 
 
 def rearrange(e: Expr, facts: Facts) -> Expr:
-    """The shortest form found of a simplified expression, of the same value wherever the facts hold."""
+    """The shortest form found of a simplified expression, of the same value whenever the facts hold."""
     if acts(e) or sum(1 for _ in post_order(e)) > _MOST_NODES:
         return e
     return _Rearranging(facts).visit(e)
@@ -87,7 +87,7 @@ class _Rearranging:
         return self.quotient(e) if isinstance(e, n.FloorDiv) else None
 
     def smaller(self, new: Expr, old: Expr) -> Expr | None:
-        """The new form, simplified, where that is smaller."""
+        """The new form, simplified, if that is smaller."""
         found = simplify(new, self.facts)
         return found if weight(found) < weight(old) else None
 
@@ -110,7 +110,7 @@ class _Rearranging:
         return None
 
     def common(self, e: n.Min | n.Max) -> Expr | None:
-        """The minimum or maximum of two sums: what both have in common stands outside."""
+        """The minimum or maximum of two sums, with their common terms moved outside."""
         a, b = linear(e.a, self.facts), linear(e.b, self.facts)
         terms = a.terms
         shared = {atom: k for atom, k in terms.items() if b.terms.get(atom) == k}
@@ -135,7 +135,7 @@ class _Rearranging:
         return self.smaller(made, e) if outside.terms or outside.const else None
 
     def quotient(self, e: n.FloorDiv) -> Expr | None:
-        """min(x * 6, y) // 2 = min(x * 3, y // 2), where that divides at least one of the two."""
+        """min(x * 6, y) // 2 = min(x * 3, y // 2), if that divides at least one of the two."""
         if not isinstance(e.a, (n.Min, n.Max)) or not isinstance(e.b, IntImm) or e.b.value <= 0:
             return None
         parts = [simplify(n.FloorDiv(part, e.b), self.facts) for part in (e.a.a, e.a.b)]
@@ -158,10 +158,10 @@ class _Rearranging:
         return None
 
     def of_parts(self, e: Any, choice: n.Min | n.Max, side: int) -> Expr | None:
-        """A comparison of a minimum or maximum, where a part of it decides."""
+        """A comparison of a minimum or maximum that a part of it decides."""
         pairs = [(part, e.b) if side == 0 else (e.a, part) for part in (choice.a, choice.b)]
         parts = [simplify(type(e)(*pair), self.facts) for pair in pairs]
-        least = isinstance(e, (n.LT, n.LE)) == (side == 0)  # what is small enough holds
+        least = isinstance(e, (n.LT, n.LE)) == (side == 0)  # the terms that are small enough
         either = isinstance(choice, n.Min) == least
         for known, rest in (parts, parts[::-1]):
             if known is TRUE or known is FALSE:

@@ -29,7 +29,7 @@ _MOST_CHOICES = 32
 class Ends(NamedTuple):
     """The least and the largest value; whether both are reached; and the direction in each variable.
 
-    A direction is 1 or -1 where the value rises or falls with the variable, 0 where it does neither.
+    A direction is 1 or -1 if the value rises or falls with the variable, 0 if it does neither.
     """
 
     lo: Affine
@@ -39,7 +39,7 @@ class Ends(NamedTuple):
 
 
 class Extremes(NamedTuple):
-    """Bounds of an expression over relaxed variables; `exact` where both are reached."""
+    """Bounds of an expression over relaxed variables; `exact` if both are reached."""
 
     lo: Expr
     hi: Expr
@@ -49,7 +49,7 @@ class Extremes(NamedTuple):
 def extremes(e: Expr, relaxed: Mapping[Var, Range], facts: Facts = EMPTY) -> Extremes | None:
     """Symbolic bounds of e while each relaxed variable takes every value of its (min, extent) range.
 
-    The other variables stay symbolic. None where no bound is found.
+    The other variables stay symbolic. None if no bound is found.
     """
     inner = facts.bind_all(relaxed)
     ready(inner)
@@ -114,7 +114,7 @@ def _atom(e: Any, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
 
 
 def _constant_ends(e: Expr, facts: Facts) -> Ends | None:
-    """What the constant bounds say, where there are any."""
+    """The constant bounds, if any."""
     lo, hi = bounds(e, facts)
     if lo == -inf or hi == inf:
         return None
@@ -142,7 +142,7 @@ def _split(held: Digits, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | N
 
 
 def _fit(ends: Ends, facts: Facts) -> bool:
-    """Whether the ends fit their type: the program computes those that it reaches."""
+    """Whether the ends fit their type: the program computes the ends that it reaches."""
     return ends.exact or (has_room(ends.lo, facts) and has_room(ends.hi, facts))
 
 
@@ -153,7 +153,7 @@ def _require_room(ends: Ends, facts: Facts) -> None:
 
 
 def _remainder(base: Affine, divisor: int, ends: Ends | None, relaxed: Mapping[Var, Range], facts: Facts) -> Ends:
-    """base % divisor: exact where it does not wrap, or where one variable alone runs through every remainder."""
+    """base % divisor: exact if it does not wrap, or if one variable alone runs through every remainder."""
     if ends is not None and _fit(ends, facts):
         low, high = quotient(ends.lo, divisor, facts), quotient(ends.hi, divisor, facts)
         wraps = merged(high - low, facts)
@@ -285,7 +285,7 @@ _WRAPPING_ATOMS = {kind: _ATOMS[kind] for kind in (n.Var, n.SizeVar, n.Min, n.Ma
 
 
 def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:
-    """hi - lo + 1, as a constant where one is found, and whether it is exact rather than an upper bound.
+    """hi - lo + 1, as a constant if one is found, and whether it is exact rather than an upper bound.
 
     OverflowError if it does not fit the type.
     """
@@ -321,7 +321,7 @@ def _most(form: Affine, facts: Facts, budget: int) -> Bound:
 
 
 def _without_quotients(form: Affine, facts: Facts) -> tuple[Affine, bool]:
-    """Replace each x // c - y // c by the largest value that it can have, where x - y is bounded."""
+    """Replace each x // c - y // c by its largest possible value, if x - y is bounded."""
     exact = True
     while True:
         pieces = [(a, k, facts.splits[a]) for a, k in form.terms.items() if a in facts.splits]
@@ -339,7 +339,7 @@ def _without_quotients(form: Affine, facts: Facts) -> tuple[Affine, bool]:
 
 
 def _quotient_difference(x: Affine, y: Affine, divisor: int, facts: Facts) -> tuple[int, int] | None:
-    """Bounds of x // divisor - y // divisor, from those of x - y and the remainders that y can leave."""
+    """Bounds of x // divisor - y // divisor, from bounds of x - y and the remainders that y can leave."""
     lo, hi = form_bounds(merged(x - y, facts), facts)
     if lo == -inf or hi == inf:
         return None

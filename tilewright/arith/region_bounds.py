@@ -18,7 +18,7 @@ from .simplify import simplify
 
 
 def estimate_region_lower_bound(region: Any, var_dom: Any, predicate: Any) -> list[IntervalSet] | None:
-    """Return a region all of which is swept: one interval per dimension, or None where none is found.
+    """Return a region that is swept completely: one interval per dimension, or None if none is found.
 
     Parameters
     ----------
@@ -27,20 +27,20 @@ def estimate_region_lower_bound(region: Any, var_dom: Any, predicate: Any) -> li
     var_dom
         The range of each variable: {variable: te.Range(begin, end)}.
     predicate
-        A condition on the variables; where it does not hold, nothing is swept.
+        A condition on the variables; if it does not hold, nothing is swept.
 
     Returns
     -------
     list of IntervalSet, or None
-        None where the dimensions depend on each other, where steps leave gaps, and for indices that are not made of
-        the variables' digits.
+        None if the dimensions depend on each other, if steps leave gaps, or if indices are not made of the variables'
+        digits.
     """
     spans, iters = _checked(region, var_dom, "estimate_region_lower_bound")
     return _covered(spans, iters, predicate, IterMapLevel.Surjective)
 
 
 def estimate_region_strict_bound(region: Any, var_dom: Any, predicate: Any) -> list[IntervalSet] | None:
-    """Return the region that is swept, or None where it is not one interval per dimension.
+    """Return the region that is swept, or None if it is not one interval per dimension.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _covered(
 
 
 def _interval(index: IterSumExpr, extent: Expr) -> IntervalSet | None:
-    """All that a window of some extent covers while an index runs; None where its steps leave gaps."""
+    """The interval that a window covers while an index runs; None if its steps leave gaps."""
     low = high = index.base
     if len(index.args) > 1:
         return None

@@ -1,9 +1,9 @@
-"""Whether a sum can be computed in its type: what a rewritten expression computes on its way may not overflow.
+"""Whether a sum can be computed in its type: intermediate results of a rewritten expression may not overflow.
 
 Quotients, remainders, comparisons and minima see a value that has wrapped, and their result is then another. So a
-rewrite that divides or compares another sum than the program did is done only if that sum fits its type whatever the
-values are. All that is known of a variable without bounds is its type. Sums themselves need no such care: if their
-value fits, it is right whatever their order.
+rewrite that divides or compares another sum than the program did is done only if that sum fits its type for all values.
+All that is known of a variable without bounds is its type. Sums themselves need no such care: if their value fits, it
+is right in any order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .interval import bounds
 
 
 def has_room(form: Affine, facts: Facts) -> bool:
-    """Whether no partial sum of a form, in whatever order, exceeds its type."""
+    """Whether no partial sum of a form, in any order, exceeds its type."""
     return terms_have_room(form.terms.items(), form.const, form.dtype, facts)
 
 

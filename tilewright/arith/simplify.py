@@ -12,7 +12,7 @@ from .prove import nonneg
 
 
 def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
-    """Return the simplest expression found that has e's value wherever the facts hold.
+    """Return the simplest expression found that equals e whenever the facts hold.
 
     Notes
     -----
@@ -34,12 +34,12 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
 
 
 def prove(cond: Expr, facts: Facts = EMPTY) -> bool:
-    """Whether the condition provably holds wherever the facts do."""
+    """Whether the condition provably holds whenever the facts do."""
     return simplify(cond, facts) is TRUE
 
 
 def prove_equal(a: Expr, b: Expr, facts: Facts = EMPTY) -> bool:
-    """Whether a and b are provably of one value wherever the facts hold."""
+    """Whether a and b are provably equal whenever the facts hold."""
     if a is b:
         return True
     ready(facts)

@@ -1,8 +1,8 @@
 """Quotients and remainders of linear forms by positive constants.
 
 Every such atom is a `Digits`: the digits `(base % high) // low` of a linear form. Forms are first divided as far as
-they go exactly; what is left becomes a split, so that splits which belong together can be put together again:
-(x % 12) // 4 * 4 + x % 4 is x % 12, and x // 12 * 12 + x % 12 is x.
+they go exactly; the rest becomes a split, so that matching splits can be merged again: (x % 12) // 4 * 4 + x % 4 is x %
+12, and x // 12 * 12 + x % 12 is x.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Digits(NamedTuple):
 
 
 def quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
-    """form // divisor, for a divisor > 0. The form is what a program divides: its value fits its type."""
+    """form // divisor, for a divisor > 0. The form is the dividend of a program: its value fits its type."""
     if divisor == 1:
         return form
     whole: dict[Expr, int] = {}
@@ -93,7 +93,7 @@ def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
 
 
 def remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
-    """form % divisor, for a divisor > 0. The form is what a program divides: its value fits its type."""
+    """form % divisor, for a divisor > 0. The form is the dividend of a program: its value fits its type."""
     rest = {atom: k for atom, k in form.terms.items() if k % divisor}
     if not rest:
         return Affine({}, form.const % divisor, form.dtype)
@@ -102,7 +102,7 @@ def remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
 
 
 def _unwrapped(form: Affine, modulus: int, facts: Facts) -> Affine | None:
-    """form % modulus without the operator, where all values lie within one period.
+    """form % modulus without the operator, if all values lie within one period.
 
     The coefficients count modulo `modulus`: as they are, else as small as they get, on both sides of 0.
     """
@@ -138,7 +138,7 @@ def _remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
 
 
 def _shortened(form: Affine, modulus: int, facts: Facts) -> Affine:
-    """The form modulo `modulus`, with the coefficients 1 and -1 where they do.
+    """The form modulo `modulus`, with the coefficients 1 and -1 if possible.
 
     Other coefficients stay: the quotient beside a remainder then has the same dividend, and one division serves both.
     """
@@ -162,7 +162,7 @@ class Factored(NamedTuple):
 
 
 def factor(form: Affine, divisor: int, facts: Facts) -> Factored | None:
-    """`form` with the largest step > 1 that divides `divisor`; None where there is none."""
+    """`form` with the largest step > 1 that divides `divisor`; None if there is none."""
     steps = [gcd(k, divisor) for k in form.terms.values()]
     if max(steps) == 1:
         return None
@@ -191,10 +191,10 @@ def factor(form: Affine, divisor: int, facts: Facts) -> Factored | None:
 
 
 def _pull(form: Affine, facts: Facts, units: int) -> Digits | None:
-    """`form` as one quotient, a + b // c = (a*c + b) // c, where it holds such a quotient.
+    """`form` as one quotient, a + b // c = (a*c + b) // c, if it holds such a quotient.
 
-    A part of `form` alone may have a remainder taken too. At most `units` of the other terms may have the
-    coefficient 1, as each of those costs a product.
+    A part of `form` alone may have a remainder taken too. At most `units` of the other terms may have the coefficient
+    1, as each of them costs a product.
     """
     splits: dict[Expr, Digits] = facts.splits
     if splits.keys().isdisjoint(form.terms):
@@ -213,7 +213,7 @@ def _pull(form: Affine, facts: Facts, units: int) -> Digits | None:
 
 
 def _lifted(form: Affine, facts: Facts) -> Digits | None:
-    """`form` as one remainder, (x % c) * k + y = (x*k + y) % (c*k) for 0 <= y < k, where that prints no longer."""
+    """`form` as one remainder, (x % c) * k + y = (x*k + y) % (c*k) for 0 <= y < k, if that prints no longer."""
     for atom, k in form.terms.items():
         held = facts.splits.get(atom)
         if k > 1 and held is not None and held.low == 1:
@@ -227,7 +227,7 @@ def _lifted(form: Affine, facts: Facts) -> Digits | None:
 
 
 def digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
-    """(base % high) // low, where the remainder has been taken as far as it goes."""
+    """(base % high) // low, after the remainder has been reduced as far as possible."""
     if low == 1:
         return remainder(base, high, facts)
     if high <= low:
@@ -254,7 +254,7 @@ def _is_quotient(form: Affine, base: Affine, low: int, facts: Facts) -> bool:
 
 
 def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
-    """The form that is one split; equal ones, whatever their terms' order, are one atom under the same facts."""
+    """The form that is one split; equal ones, in any order of terms, are one atom under the same facts."""
     terms = base.terms
     if high:
         terms = {atom: k % high for atom, k in terms.items()}
@@ -279,7 +279,7 @@ def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
 
 
 def _computes(held: Affine, base: Affine, facts: Facts) -> bool:
-    """Whether a form that is congruent to `base` may be computed wherever that is."""
+    """Whether a form that is congruent to `base` may be computed if `base` is."""
     return held.terms == base.terms or has_room(held, facts)
 
 

@@ -33,7 +33,7 @@ def _at_lane(e: Any, lane: Expr) -> Expr | None:
 
 
 def arithmetic(e: Any, facts: Facts) -> Expr:
-    """An operator that is not an index: of vectors, or else what `generic` knows."""
+    """An operator that is not an index: of vectors, or else as in `generic`."""
     kind, lanes = e.a.dtype.scalar, e.a.dtype.lanes
     if lanes == 1 or kind not in _LANE:
         return generic.binary(e, facts)
@@ -58,7 +58,7 @@ def arithmetic(e: Any, facts: Facts) -> Expr:
 
 
 def _load(e: n.Load, facts: Facts) -> Expr:
-    """A load; where each lane reads the same element, one load and its copies."""
+    """A load; if each lane reads the same element, one load and its copies."""
     made: Any = generic.children(e, facts)
     if made.dtype.lanes == 1 or e.source.dtype.lanes != 1:
         return made  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ def write(form: Affine, facts: Facts) -> Expr:
 
 
 def _absorbed(form: Affine, facts: Facts) -> Affine:
-    """x // c + k as (x + c*k) // c, where x has a constant anyway."""
+    """x // c + k as (x + c*k) // c, if x has a constant anyway."""
     for atom, k in sorted(form.terms.items(), key=itemgetter(1), reverse=True):
         held = facts.splits.get(atom)
         if held is not None and not held.high and held.base.const and form.const % k == 0:

@@ -47,7 +47,7 @@ def _defined_by(node: Any) -> tuple[Var, ...]:
 
 @deep
 def verify_ssa(func: Any) -> bool:
-    """Return whether every variable of a function is defined once, and used only where it is defined."""
+    """Return whether every variable of a function is defined once, and used only in its scope."""
     return all(_is_ssa(function) for function in _functions(func, "verify_ssa"))
 
 
@@ -107,7 +107,7 @@ def undefined_vars(node: Any, defs: Any = ()) -> list[Var]:
 
 
 def _outside(node: Any) -> tuple[Any, ...]:
-    """The parts of a node in which what it defines is not known."""
+    """The parts of a node outside the scope of its definitions."""
     if isinstance(node, For):
         return node.min, node.extent
     if isinstance(node, Let):
@@ -117,14 +117,15 @@ def _outside(node: Any) -> tuple[Any, ...]:
 
 @deep
 def verify_memory(func: Any, target: Any = None) -> bool:
-    """Return whether a function reads and writes its arguments only in kernels, where its target is a GPU's.
+    """Return whether a function reads and writes its arguments only in kernels, if its target is a GPU.
 
     Parameters
     ----------
     func
         A lowered function or module.
     target
-        What it is compiled for; else its attribute "target", else the current target. On a CPU every access is right.
+        The target it is compiled for; else its attribute "target", else the current target. On a CPU every access is
+        right.
     """
     for function in _functions(func, "verify_memory"):
         named = target if target is not None else getattr(function, "attrs", {}).get("target", Target.current())
@@ -153,7 +154,7 @@ def _begins_kernel(stmt: Any) -> bool:
 
 @dataclass
 class _Use:
-    """What one kernel takes of a block."""
+    """The resources of a block of one kernel."""
 
     extents: dict[ThreadTag, int] = field(default_factory=dict)
     vthreads: int = 1
@@ -230,7 +231,7 @@ def verify_gpu_code(func: Any, constraints: Mapping[str, Any]) -> bool:
 
 
 def _collect(stmt: Any, use: _Use | None, around: list[Buffer], uses: list[_Use]) -> None:
-    """Add up what the kernels below `stmt` take; `around` are allocations outside of any kernel."""
+    """Add up the resources of the kernels below `stmt`; `around` are allocations outside of any kernel."""
     if use is None and (_begins_kernel(stmt) or isinstance(stmt, Launch)):
         use = _Use()
         uses.append(use)
@@ -281,12 +282,12 @@ def calculate_workspace_bytes(func: Any, workspace_byte_alignment: int = 1) -> i
     func
         A lowered function.
     workspace_byte_alignment
-        Each allocation counts as the next multiple of so many bytes.
+        Each allocation counts as the next multiple of this many bytes.
 
     Raises
     ------
     UserError
-        Where the size of an allocation depends on the arguments.
+        If the size of an allocation depends on the arguments.
     """
     if isinstance(workspace_byte_alignment, bool) or not isinstance(workspace_byte_alignment, int):
         raise UserError(

@@ -3,7 +3,7 @@
     assert n > 0, "no rows"        If(n > 0, body, Evaluate(assertion_failed("no rows", "script.py:7")))
     body
 
-An assertion is a branch: its body runs where the condition holds, and elsewhere a call reports that it does not.
+An assertion is a branch: its body runs if the condition holds, and otherwise a call reports the failure.
 `lower_bound_reports` gives the reports their memory, and the call of the function raises a UserError.
 """
 
@@ -20,7 +20,7 @@ from .nodes import Assertion, Evaluate, Function, If, Stmt, map_statements
 
 
 def asserting(condition: Any, message: Any, body: Stmt) -> If:
-    """Return `body` where the condition holds; elsewhere the call of the function raises UserError with the message."""
+    """Return `body` under the condition; otherwise the call of the function raises UserError with the message."""
     text = message.value if isinstance(message, StringImm) else message
     if not isinstance(text, str):
         raise UserError(
@@ -33,7 +33,7 @@ def asserting(condition: Any, message: Any, body: Stmt) -> If:
 
 
 def failure(stmt: Any) -> Assertion | None:
-    """What a statement says of an assertion that does not hold; None for any other statement."""
+    """The report of a statement about a failed assertion; None for any other statement."""
     value = stmt.value if isinstance(stmt, Evaluate) else None
     if not isinstance(value, Call) or value.name != FAILED:
         return None

@@ -1,8 +1,8 @@
-"""Buffers whose dimensions of extent 1 stand for every index, as those of NumPy arrays do when these broadcast.
+"""Buffers whose dimensions of extent 1 stand for every index, as in NumPy's broadcasting.
 
     decl_buffer((m, n), buffer_type="auto_broadcast")     A[i, j]  ->  A[0 if m == 1 else i, 0 if n == 1 else j]
 
-The call decides: the extents are those of its arrays.
+The call decides: its arrays give the extents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .storage import Buffer
 
 
 class BroadcastBuffer(Buffer):
-    """A buffer of which a dimension of extent 1 is read at 0 whatever the index."""
+    """A buffer of which a dimension of extent 1 is read at 0 for every index."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ def _index(index: Expr, extent: Expr) -> Expr:
 
 
 def broadcast_checks(checks: Iterable[ReadCheck], buffers: Mapping[str, BroadcastBuffer]) -> tuple[ReadCheck, ...]:
-    """The checks of reads, those of tensors that are kept in `buffers` only where an extent is not 1."""
+    """The checks of reads; tensors kept in `buffers` are checked only if an extent is not 1."""
     return tuple(_checked(check, buffers.get(check.tensor)) for check in checks)
 
 

@@ -1,4 +1,4 @@
-"""Putting a statement on other buffers than those that it was written for."""
+"""Substitution of the buffers of a statement."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ class _Builder:
         self.name = name
         self.buffers: dict[tuple[int, int], Buffer] = {}
         self.kept: set[Buffer] = set()  # the caller's
-        self.whole: set[Buffer] = set()  # those that have room for the whole tensor
-        self.shared: set[int] = set()  # the stages whose results are kept in the memory of another one
+        self.whole: set[Buffer] = set()  # buffers with room for the whole tensor
+        self.shared: set[int] = set()  # stages with results in the memory of another one
         self.binds = binds
         self.assertions: list[Assertion] = []
         self.tensors = {buffer: tensor for tensor, buffer in binds.items()}
@@ -228,7 +228,7 @@ class _Builder:
                         f"{part.name!r}, a part of the scan {scan.name!r}, is an argument of the function, or part of "
                         "another scan as well",
                         primitive="lower",
-                        fix=f"leave {part.name!r} out of the arguments: its rows are those of {scan.name!r}",
+                        fix=f"leave {part.name!r} out of the arguments: its rows belong to {scan.name!r}",
                     )
                 self.shared.add(stage_id)
                 self.whole.add(buffer)
@@ -254,7 +254,8 @@ class _Builder:
         return nest.statement()
 
     def _around(self, found: StageBounds, loops: tuple[Loop, ...], bound: frozenset[Var], innermost: Stmt) -> Stmt:
-        """The loops of a scan around the stages that advance it, and those of a `te.extern` around its statement."""
+        """The loops of a scan around the stages that advance it, and the loops of a `te.extern` around its
+        statement."""
         if not loops:
             return innermost
         loop, *inner = loops
@@ -288,7 +289,7 @@ class _Builder:
         return body
 
     def around_loop(self, stage_id: int, axis: IterVar, loop: Stmt) -> Stmt:
-        """The loop over `axis` within the allocations of what it keeps from one iteration to the next."""
+        """The loop over `axis` within the allocations of the buffers it keeps from one iteration to the next."""
         for found in reversed(self.attached.get((stage_id, axis), [])):
             loop = self._allocated(found, loop) if found.stage.id in self.rolling else loop
         return loop

@@ -56,7 +56,7 @@ def has_effect(e: Any) -> bool:
 
 
 def is_packed(e: Any) -> bool:
-    """Whether an expression is what host code does: the call of a packed function, or a return."""
+    """Whether an expression belongs to host code: the call of a packed function, or a return."""
     return isinstance(e, Call) and e.name in (PACKED, RETURN)
 
 
@@ -66,7 +66,7 @@ def refuse_packed(call: Call) -> None:
         raise UserError(
             f"`{call}` stands inside a kernel",
             primitive="ret",
-            fix="return outside of thread loops, or build for llvm, where host code runs the loops",
+            fix="return outside of thread loops, or build for llvm, whose host code runs the loops",
         )
     if is_packed(call):
         raise UserError(
@@ -189,7 +189,7 @@ def call_packed(*args: Any, span: Any = None) -> Expr:
     Raises
     ------
     UserError
-        Where the first argument is not a name, and for arguments that are no values.
+        If the first argument is not a name, or an argument is not a value.
     """
     if not args or not isinstance(args[0], str):
         raise UserError(
@@ -208,7 +208,7 @@ def _packed_argument(given: Any) -> Expr:
 
 
 def array_of(buffer: Buffer) -> Call:
-    """A buffer as an array for a packed function: its memory, its shape and, where they are not plain, its strides."""
+    """A buffer as an array for a packed function: its memory, its shape and its strides, unless they are plain."""
     count = const(len(buffer.shape), "int32")
     strides = buffer.strides if buffer.layout.given is not None or buffer.layout.aligns else ()
     return Call(ARRAY, (buffer.data, count, *buffer.shape, *strides), DType("handle"))
@@ -232,7 +232,7 @@ def address_of(place: Any, span: Any = None) -> Expr:
 
 
 def _atomic(name: str, args: tuple[Any, ...]) -> Expr:
-    """An atomic update, whose value is what the element held before."""
+    """An atomic update, whose value is the element's previous value."""
     place = args[0] if args else None
     place = address_of(place) if isinstance(place, Load) else place
     if len(args) != 2 or not isinstance(place, AddressOf):

@@ -1,7 +1,7 @@
 """Faults of a statement that are certain, found before anything runs: accesses beyond a buffer, and races.
 
-For statements that users write themselves (`te.extern`, hybrid scripts); what a schedule makes of a `te.compute` has
-neither. Only what is certain is found: an access that leaves its buffer at a point that is reached, a store of
+For statements that users write themselves (`te.extern`, hybrid scripts); the schedule of a `te.compute` leads to
+neither. Only certain faults are found: an access that leaves its buffer at a point that is reached, a store of
 different values by iterations that run at the same time.
 """
 
@@ -23,14 +23,14 @@ from ..expr.traverse import loads, post_order, substitute, variables
 from .nodes import Allocate, Buffer, Evaluate, For, If, Launch, Let, Seq, Stmt, Store, is_exchange
 
 Fault = tuple[str, str]
-"""What is wrong, and how to put it right."""
+"""A fault and its fix."""
 
 
 @dataclass(frozen=True)
 class _Scene:
-    """What is known where a statement stands.
+    """The facts in the context of a statement.
 
-    `ends` has the values of loops of constant extent, `ranges` the range of every loop, `values` what names stand for.
+    `ends` has the values of loops of constant extent, `ranges` the range of every loop, `values` the values of names.
     `certain` tells whether the statement is reached at all when its conditions hold.
     """
 
@@ -43,14 +43,14 @@ class _Scene:
     certain: bool = True
 
     def under(self, e: Expr, holds: bool) -> _Scene:
-        """The scene where a condition holds, or does not."""
+        """The scene in which a condition holds, or does not."""
         if len(self.conditions) >= MOST_CONDITIONS:
             return replace(self, certain=False)
         return replace(self, conditions=(*self.conditions, Condition(substitute(e, self.values), holds)))
 
 
 def certain_faults(stmt: Stmt) -> Iterator[Fault]:
-    """The certain faults of a statement, those that stand first first."""
+    """The certain faults of a statement, in the order of the program."""
     yield from _walk(stmt, _Scene({}, {}, {}))
 
 
@@ -81,7 +81,7 @@ def _walk(stmt: Stmt, scene: _Scene) -> Iterator[Fault]:
         yield from _race(stmt, scene)
     elif isinstance(stmt, Evaluate):
         yield from _reads(stmt.value, scene)
-    elif not isinstance(stmt, Launch):  # what runs how often is not known of anything else, such as `while`
+    elif not isinstance(stmt, Launch):  # the number of runs is unknown for anything else, such as `while`
         for child in stmt.children():
             if isinstance(child, Stmt):
                 yield from _walk(child, replace(scene, certain=False))
@@ -171,7 +171,7 @@ def _constant_point(index: Expr, extent: Expr, scene: _Scene) -> str:
 
 
 def _symbolic_end(index: Expr, extent: Expr, scene: _Scene) -> str:
-    """The end of an index that no condition guards, over loops of any extent, where it is beyond a buffer's."""
+    """The end of an index that no condition guards, over loops of any extent, if it is beyond a buffer's."""
     if scene.conditions or loads(index):
         return ""
     used = {var: scene.ranges[var] for var in variables(index) if var in scene.ranges}

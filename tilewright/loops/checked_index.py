@@ -1,4 +1,4 @@
-"""What is said of an index that is checked when its access is made, and of an assertion."""
+"""Reports of indices that are checked when their access is made, and of assertions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ check, and the value of the index."""
 
 
 class CheckedIndex(NamedTuple):
-    """An index that is checked when its access is made, as text: what is accessed, and the last index there is."""
+    """An index that is checked when its access is made, as text: the accessed buffer, and its last index."""
 
     access: str
     buffer: str

@@ -1,6 +1,6 @@
 """Statements as the legacy API makes them: `tir.For(i, 0, 8, tir.ForKind.SERIAL, body)`.
 
-Each checks what it is given and builds a node of `nodes.py`; asked by `isinstance`, it is that node's class.
+Each checks its arguments and builds a node of `nodes.py`; asked by `isinstance`, it is that node's class.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ def make_while(condition: Any, body: Any, span: Any = None) -> Stmt:
 
 
 def make_if(condition_: Any, then_case: Any, else_case: Any = None, span: Any = None) -> Stmt:
-    """`then_case` where the condition holds, else `else_case`."""
+    """`then_case` if the condition holds, else `else_case`."""
     orelse = None if else_case is None else _statement(else_case, "else_case", "IfThenElse")
     return If(condition(condition_, "IfThenElse"), _statement(then_case, "then_case", "IfThenElse"), orelse)
 
 
 def make_assert(condition: Any, message: Any, body: Any, span: Any = None) -> Stmt:
-    """`body` where the condition holds; elsewhere the call of the function ends with a UserError of the message."""
+    """`body` if the condition holds; otherwise the call of the function ends with a UserError of the message."""
     return asserting(condition, message, _statement(body, "the body", "AssertStmt"))
 
 
@@ -327,4 +327,4 @@ LEGACY_NAMES: dict[type, str] = {
     for name, made in STATEMENTS.items()
     if name not in ("AttrStmt", "AssertStmt", "Let", "Prefetch", "ProducerLoad")
 }
-"""What the legacy API calls a node, where that is not its own name."""
+"""The legacy API's name of a node, if it differs."""

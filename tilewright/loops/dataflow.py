@@ -1,9 +1,9 @@
-"""What a statement reads and writes, and which accesses must not change places: dependences, as data.
+"""Dependence analysis: the accesses of a statement, and the pairs that must keep their order, as data.
 
 An `Access` is a set of elements of one buffer that the threads of a block read or write. Two accesses *depend* on each
-other where both may go to the same element and one of them writes: in one thread, or between different threads, which
-only a barrier orders; in one iteration of the loops around both, or carried by one of them. The answer is "they do"
-unless it is proven that they do not.
+other if both may go to the same element and one of them writes: in one thread, or between different threads, which only
+a barrier orders; in one iteration of the loops around both, or carried by one of them. The answer is "they do" unless
+it is proven that they do not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .walk import statements
 
 
 class Proxy(enum.Enum):
-    """The way by which an access goes to memory; what went one way is seen by the other only after a fence."""
+    """The way by which an access goes to memory; data written one way are visible to the other only after a fence."""
 
     GENERIC = "generic"
     ASYNCHRONOUS = "asynchronous"
@@ -47,8 +47,8 @@ class Completion(enum.Enum):
 class Access:
     """Elements of a buffer that are read or written; without a region: any of them.
 
-    Its actors are the threads of the block for which the conditions of the region hold. What runs inside a loop over
-    one of the region's variables makes the access in every iteration.
+    Its actors are the threads of the block for which the conditions of the region hold. Code inside a loop over one of
+    the region's variables makes the access in every iteration.
     """
 
     buffer: Buffer
@@ -57,9 +57,9 @@ class Access:
     proxy: Proxy = Proxy.GENERIC
     completion: Completion = Completion.IN_ORDER
     atomic: bool = False
-    """Whether it is one of those that threads may make at the same time, and in any order."""
+    """Whether threads may make it at the same time, and in any order."""
     kind: object = field(init=False, repr=False)
-    """What accesses that differ only by a constant have in common."""
+    """The common key of accesses that differ only by a constant."""
 
     def __post_init__(self) -> None:
         region = self.region
@@ -67,7 +67,7 @@ class Access:
         object.__setattr__(self, "kind", (self.buffer, self.writes, self.completion, self.atomic, where))
 
     def resembles(self, other: Access) -> bool:
-        """Whether both do the same to one buffer, wherever in it."""
+        """Whether both do the same to one buffer, at any place."""
         mine, theirs = (self.buffer, self.writes, self.atomic), (other.buffer, other.writes, other.atomic)
         return mine == theirs
 
@@ -98,7 +98,8 @@ class Dependence:
 
 @dataclass(frozen=True)
 class Scene:
-    """Where accesses are compared: the variables that tell the threads of a block apart, and what is known of all."""
+    """The context of a comparison of accesses: the variables that distinguish the threads of a block, and facts about
+    all variables."""
 
     threads: frozenset[Var]
     facts: Facts
@@ -109,7 +110,7 @@ class Scene:
 
 
 def dependence(source: Access, sink: Access, scene: Scene, step: Step | None = None) -> Dependence | None:
-    """How `sink`, made later (with `step`: in a later iteration), depends on `source`; None where it does not."""
+    """How `sink`, made later (with `step`: in a later iteration), depends on `source`; None if it does not."""
     if not (source.writes or sink.writes) or not source.buffer.overlaps(sink.buffer):
         return None
     carried = None if step is None else step.var
@@ -129,7 +130,7 @@ MANY = 48
 
 
 class Accesses:
-    """A set of accesses. Those that differ only by a constant are one."""
+    """A set of accesses. Accesses that differ only by a constant are merged."""
 
     __slots__ = ("_held",)
 
@@ -184,7 +185,7 @@ NONE = Accesses()
 
 
 def _joined(a: Access, b: Access) -> Access:
-    """One access for two of one kind; `a` where it covers both."""
+    """One access for two of one kind; `a` if it covers both."""
     if a is b or a.region is None or b.region is None:
         return a
     region = a.region.joined(b.region)
@@ -194,7 +195,7 @@ def _joined(a: Access, b: Access) -> Access:
 def first_dependence(
     before: Accesses, after: Accesses, scene: Scene, actors: Actors, step: Step | None = None
 ) -> Dependence | None:
-    """A dependence of the accesses `after` on those `before` that is made by such actors; None where there is none."""
+    """A dependence of the accesses `after` on the accesses `before` by such actors; None if there is none."""
     if not any(access.writes for access in (*before, *after)):
         return None
     for source in before:
@@ -214,7 +215,7 @@ def accesses(
 ) -> Accesses:
     """The accesses of a statement, or of an expression, to memory of the given scopes.
 
-    `conditions` hold around it, and `named` says what the variables of each `Let` around it stand for.
+    `conditions` hold around it, and `named` has the values of the variables of each `Let` around it.
     """
     return AccessFinder(scopes, conditions, named).of(stmt)
 
@@ -222,7 +223,7 @@ def accesses(
 class AccessFinder:
     """Finds the accesses to memory of some scopes that are made under some conditions, each place of memory once.
 
-    Where buffers are given, `only` they count.
+    If buffers are given, `only` they count.
     """
 
     def __init__(
@@ -240,12 +241,12 @@ class AccessFinder:
         self._made: dict[Node, Access] = {}
 
     def where(self, condition: Expr) -> AccessFinder:
-        """A finder for what runs only where a condition holds, too."""
+        """A finder for code under a further condition."""
         holds = substitute(condition, self.named)
         return AccessFinder(self.scopes, (*self.conditions, *conjuncts(holds)), self.named, self.only)
 
     def naming(self, var: Var, value: Expr) -> AccessFinder:
-        """A finder for what is said with a name for a value."""
+        """A finder for code in which a name stands for a value."""
         named = {**self.named, var: substitute(value, self.named)}
         return AccessFinder(self.scopes, self.conditions, named, self.only)
 
@@ -302,7 +303,7 @@ class AccessFinder:
                 self._collect(child, found)
 
     def _given(self, node: Evaluate | Store | Let, found: dict[Access, None]) -> None:
-        """What a function may write that the statement calls: any element of the buffers that it is given."""
+        """The possible writes of a function that the statement calls: any element of its argument buffers."""
         if not uses.given_to_write(node):
             return
         atomic = isinstance(node.value, Call) and node.value.name in ATOMICS
@@ -325,7 +326,7 @@ class AccessFinder:
                 found[Access(buffer, True, None)] = None
 
     def _reads(self, root: Node, found: dict[Access, None]) -> None:
-        """The reads of an expression, or of those of a store."""
+        """The reads of an expression, or of a store's expressions."""
         stack = [root]
         while stack:
             node = stack.pop()
@@ -357,7 +358,7 @@ class AccessFinder:
 
 
 def _region(index: Expr, conditions: tuple[Expr, ...]) -> Region | None:
-    """The elements at an index; None where it depends on memory, or is a vector of no constant stride."""
+    """The elements at an index; None if it depends on memory, or is a vector of no constant stride."""
     if uses.read(index):
         return None
     if not isinstance(index, Ramp):
@@ -371,7 +372,7 @@ def _region(index: Expr, conditions: tuple[Expr, ...]) -> Region | None:
 
 
 def feeds(source: Node, sink: Node) -> bool:
-    """Whether a statement may read what another one stores, by whatever name and in whatever iteration."""
+    """Whether a statement may read another one's stores, by any name and in any iteration."""
     stored = uses.written(source)
     return bool(stored) and any(buffer.overlaps(other) for buffer in uses.read(sink) for other in stored)
 

@@ -1,4 +1,4 @@
-"""Buffers that users declare: how the memory of an argument lies, where it is not simply row-major."""
+"""Buffers that users declare: the memory layout of an argument, if it is not simply row-major."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ def decl_buffer(
 ) -> Buffer:
     """How the memory of a tensor lies; pass it to `lower` or `build` as `binds={A: decl_buffer(...)}`.
 
-    `strides`: elements from one index to the next along each dimension, numbers or variables, which the call then
-    takes from the array; without them memory is row-major. `elem_offset`: the first element's place, 0 unless
-    given. `offset_factor`: what the offset is a multiple of. `data_alignment`: bytes that the memory is aligned to.
-    `buffer_type="auto_broadcast"`: a dimension whose extent turns out to be 1 at a call is read at 0, whatever the
-    index.
+    `strides`: elements from one index to the next along each dimension, numbers or variables, which the call then takes
+    from the array; without them memory is row-major. `elem_offset`: the first element's place, 0 unless given.
+    `offset_factor`: a divisor of the offset. `data_alignment`: bytes that the memory is aligned to.
+    `buffer_type="auto_broadcast"`: a dimension whose extent turns out to be 1 at a call is read at 0, for every index.
     """
     extents = tuple(_extent(e, name) for e in (shape if isinstance(shape, (tuple, list)) else (shape,)))
     for what, number in (("data_alignment", data_alignment), ("offset_factor", offset_factor)):
@@ -137,7 +136,7 @@ def bound_tensors(binds: Mapping[Tensor, Buffer] | None) -> dict[Tensor, Buffer]
             raise UserError(
                 f"binds maps {tensor!r} to {buffer!r}",
                 primitive="lower",
-                fix="map tensors to what tir.decl_buffer returns: binds={A: tir.decl_buffer(A.shape, A.dtype, ...)}",
+                fix="map tensors to results of tir.decl_buffer: binds={A: tir.decl_buffer(A.shape, A.dtype, ...)}",
             )
         same = len(tensor.shape) == len(buffer.shape) and all(map(prove_equal, tensor.shape, buffer.shape))
         if not same or buffer.dtype != DType(tensor.dtype) or buffer.scope is not MemoryScope.GLOBAL:

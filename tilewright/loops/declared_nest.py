@@ -21,7 +21,7 @@ from .stage_nest import NestContext, StageNest
 class DeclaredNest(StageNest):
     """Puts the statements of an intrinsic in the place of the tensorized loops.
 
-    Where the whole reduction is inside, that is the body. Else the reset stands where first values are stored, and the
+    If the whole reduction is inside, that is the body. Else the reset replaces the store of first values, and the
     update in the loops of the reduction; without a reset, the body computes the first iteration.
     """
 
@@ -40,7 +40,7 @@ class DeclaredNest(StageNest):
         if self.reduce_from is not None and self.reduce_from >= self.start:
             self.reduce_from = None
 
-    # What is asked of the loops
+    # The requirements on the loops
 
     def _check_loops(self, axis: IterVar) -> int:
         stage, intrin = self.stage, self.intrin
@@ -87,7 +87,7 @@ class DeclaredNest(StageNest):
                 )
 
     def _box(self, root: IterVar, inner: set[n.Var]) -> Box:
-        """What an axis runs over inside: from where the inner loops are at their beginning."""
+        """The range of an axis inside, from its value at the beginning of the inner loops."""
         facts = self.found.facts
         value = self.values[root]
         start = simplify(substitute(value, self.zero), facts)
@@ -98,7 +98,7 @@ class DeclaredNest(StageNest):
         return Box(root, start, int(most) if most < 1 << 31 else 0)
 
     def _chosen(self) -> dict[IterVar, IterVar]:
-        """The axes of the intrinsic for those of the stage; checks that the loops run over a box of them."""
+        """The axes of the intrinsic for the axes of the stage; checks that the loops run over a box of them."""
         op, chosen = self.intrin.op, {}
         for kind, axes in ((AxisKind.DATA, op.axis), (AxisKind.REDUCE, op.reduce_axis)):
             boxes = [box for box in self.boxes if (box.axis.kind is AxisKind.REDUCE) == (kind is AxisKind.REDUCE)]
@@ -115,7 +115,7 @@ class DeclaredNest(StageNest):
             chosen.update(assign(self.stage.name, self.intrin, boxes, axes))
         return chosen
 
-    # Where the buffers of the intrinsic are
+    # The places of the intrinsic's buffers
 
     def _matched(self) -> dict[Buffer, BufferRegion]:
         op = self.intrin.op
@@ -204,7 +204,7 @@ class DeclaredNest(StageNest):
         if self.reduce_from is None:
             made = self._statement(intrin.body, "a body, which computes a whole reduction")
         else:
-            made = self._statement(intrin.update, "an update, which adds to what earlier iterations have computed")
+            made = self._statement(intrin.update, "an update, which adds to the results of earlier iterations")
             if intrin.reset is None:
                 outside = [x.var for x in self.loops[: self.start] if x.axis.kind is AxisKind.REDUCE]
                 first = all_of(*(equal(var, const(0, var.dtype)) for var in outside))

@@ -10,7 +10,7 @@ from .nodes import BoundChecks, Buffer, Function, Stmt
 
 
 class PrimFunction(Function):
-    """A function, and what its maker says of it. Passes keep it; the compiler reads none of it."""
+    """A function, and its attributes. Passes keep it; the compiler reads none of it."""
 
     __slots__ = ("attrs",)
 

@@ -31,14 +31,14 @@ def _root(given: Any, primitive: str) -> Any:
 
 
 def post_order_visit(stmt: Any, fvisit: Visit) -> None:
-    """Call `fvisit` with each distinct node of a statement or expression, those below it first."""
+    """Call `fvisit` with each distinct node of a statement or expression, children first."""
     with calling("the function given to post_order_visit"):
         for node in list(post_order(_root(stmt, "post_order_visit"))):
             fvisit(node)
 
 
 def pre_order_visit(stmt: Any, fvisit: Visit) -> None:
-    """Call `fvisit` with each distinct node, before those below it; False from it leaves those out."""
+    """Call `fvisit` with each distinct node, before its children; if it returns False, they are skipped."""
     seen: set[Any] = set()
     stack = [_root(stmt, "pre_order_visit")]
     while stack:
@@ -60,21 +60,20 @@ def ir_transform(stmt: Any, preorder: Visit | None, postorder: Visit | None, onl
     stmt
         The statement or expression; of a function, its body.
     preorder
-        Called before what is below a node is rewritten: a node that it returns stands in its place, as it is;
-        None goes on.
+        Called before the children of a node are rewritten: a returned node replaces it, as it is; None continues.
     postorder
-        Called with a node whose parts are rewritten: what it returns stands in its place; None keeps it.
+        Called with a node after its parts have been rewritten: a returned node replaces it; None keeps it.
     only_enable
         Names of the nodes that the two are called for, such as ["tir.For", "tir.BufferStore"]; None for all.
 
     Returns
     -------
     Stmt or Expr
-        The rewritten program: the same object where nothing changed.
+        The rewritten program: the same object if nothing changed.
     """
     if not all(each is None or callable(each) for each in (preorder, postorder)):
         raise UserError(
-            "what is called is not a function", primitive="ir_transform", fix="give functions of a node, or None"
+            "the called object is not a function", primitive="ir_transform", fix="give functions of a node, or None"
         )
     if only_enable is not None and not (
         isinstance(only_enable, (list, tuple)) and all(isinstance(name, str) for name in only_enable)
@@ -116,7 +115,7 @@ def _rebuilt(node: Any, visit: Visit) -> Any:
 
 
 def _fitting(made: Any, node: Any) -> Any:
-    """What a function of the user's returns in place of a node, which it has to be able to stand for."""
+    """The replacement of a node that a user's function returned, checked to fit its place."""
     if isinstance(node, Stmt):
         made = Evaluate(made) if isinstance(made, Expr) else made
         fits = isinstance(made, Stmt)

@@ -7,8 +7,8 @@
             B[i] = A[i] * 2
     stmt = ib.get()
 
-A builder keeps a stack of open scopes, each a list of statements. What governs the rest of its scope (an allocation, a
-thread index, a `let`) is kept as a function that wraps the statements which follow it.
+A builder keeps a stack of open scopes, each a list of statements. A statement that governs the rest of its scope (an
+allocation, a thread index, a `let`) is kept as a function that wraps the statements which follow it.
 """
 
 from __future__ import annotations
@@ -176,21 +176,21 @@ class IRBuilder:
             raise UserError(
                 f"the condition `{test}` reads no buffer, so that the loop can never change it",
                 primitive="while_loop",
-                fix="keep what it depends on in a buffer: i = ib.allocate('int32', (1,), scope='local')",
+                fix="keep the condition's operands in a buffer: i = ib.allocate('int32', (1,), scope='local')",
             )
         with self._scope(lambda body: While(test, body)):
             yield
 
     @contextmanager
     def if_scope(self, cond: Any) -> Iterator[None]:
-        """`with ib.if_scope(i < 8):` runs the block where the condition holds."""
+        """`with ib.if_scope(i < 8):` runs the block if the condition holds."""
         test = test_of(cond, "if_scope")
         with self._scope(lambda body: If(test, body, None)):
             yield
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """`with ib.else_scope():` directly after an `if_scope` runs the block where its condition does not hold."""
+        """`with ib.else_scope():` directly after an `if_scope` runs the block if its condition does not hold."""
         last = self._scopes[-1][-1] if self._scopes[-1] else None
         if not isinstance(last, If) or last.orelse is not None:
             raise UserError(
@@ -233,7 +233,8 @@ class IRBuilder:
 
     @contextmanager
     def new_scope(self) -> Iterator[None]:
-        """`with ib.new_scope():` ends what `scope_attr`, `allocate` and `let` begin in the block at its end."""
+        """`with ib.new_scope():` ends, at its end, the scopes that `scope_attr`, `allocate` and `let` begin in the
+        block."""
         with self._scope(lambda body: body):
             yield
 
@@ -290,7 +291,7 @@ def create() -> IRBuilder:
 
 
 def _closed(parts: list[Stmt | Wrap]) -> Stmt:
-    """The statements of a scope as one; what governs the rest of the scope stands around it."""
+    """The statements of a scope as one; inside the wrappers that govern the rest of the scope."""
     body: list[Stmt] = []
     for part in reversed(parts):
         if isinstance(part, Stmt):

@@ -7,8 +7,8 @@ Such memory does not outlive a kernel. Scripts allocate it before the loops that
     for threadIdx.x in range(256): ... = near[...]            near[...] = ...
                                                               ... = near[...]
 
-The barriers between them are placed later, like all others. What one block passes to another through global memory has
-no barrier, so loops of blocks that do so are refused.
+The barriers between them are placed later, like all others. Data that one block passes to another through global memory
+have no barrier, so loops of blocks that do so are refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _is_kernel(stmt: Stmt) -> bool:
 
 
 def _joined(stmt: Stmt) -> Stmt:
-    """Allocations with the thread loops inside as one loop around them, where these run over the same threads."""
+    """Allocations with the thread loops inside as one loop around them, if these run over the same threads."""
     buffers: list[Buffer] = []
     parts = _parts(stmt, buffers)
     loops = [part for part in parts if isinstance(part, For) and _is_kernel(part)]
@@ -77,7 +77,7 @@ class _Touch(NamedTuple):
 
 
 def _check_blocks(first: For, bodies: list[Stmt], buffers: list[Buffer]) -> None:
-    """Refuse loops of one kernel of which one stores what other blocks access in another one."""
+    """Refuse loops of one kernel if one stores elements that other blocks access in another one."""
     blocks: dict[ThreadTag, For] = {}
     if first.thread is not None and first.thread.is_block:
         blocks[first.thread] = first

@@ -1,8 +1,8 @@
 """Programs as JSON: expressions, statements, functions, tensors with the operations below them, schedules, and lists.
 
-A file holds one table. Each row is an object, by its class and its fields; a field that holds another object holds
-that one's row. Rows come after those that they need, so that reading is one pass. Nodes are interned as they are
-read; variables, buffers, axes and operations, which are their own identity, are made anew, once per row.
+A file holds one table. Each row is an object, by its class and its fields; a field that holds another object holds that
+one's row. Rows come after the rows that they need, so that reading is one pass. Nodes are interned as they are read;
+variables, buffers, axes and operations, which are their own identity, are made anew, once per row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .layout import Layout
 from .nodes import BoundChecks, Buffer, Function, Program
 
 FORMAT = 1
-"""Counts up where files change so that older versions could not read them rightly."""
+"""Incremented when files change so that older versions could not read them correctly."""
 
 _ENUMS = {kind.__name__: kind for kind in (LoopKind, ThreadTag, MemoryScope, AxisKind)}
 _NODES: dict[str, type] = {
@@ -72,7 +72,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Program: ("functions",),
     ScheduleHandle: ("computed", "recorded"),
 }
-"""What each object is made of, beside the nodes, which say so themselves."""
+"""The parts of each object, except nodes, which list them themselves."""
 
 
 def _axis(name: str, dom: Any, kind: AxisKind, thread: Any, var: Var) -> IterVar:
@@ -88,7 +88,7 @@ def _schedule(computed: tuple[Tensor, ...], recorded: list[Any]) -> ScheduleHand
 
 
 VALUES: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {}
-"""What floors above add: the class of a kind of value, what it is as JSON data, and what makes it of that again."""
+"""Extensions by floors above: the class of a kind of value, its form as JSON data, and its parser."""
 
 _MAKERS: dict[str, Callable[..., Any]] = {
     **{kind.__name__: kind for kind in _FIELDS},
@@ -109,12 +109,12 @@ def save_json(value: Any) -> str:
     Returns
     -------
     str
-        What `load_json` reads.
+        The text that `load_json` reads.
 
     Raises
     ------
     UserError
-        Where something is not part of a program.
+        If something is not part of a program.
     """
     table = _Table()
     root = table.encoded(value)
@@ -125,10 +125,10 @@ class _Table:
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
         self._at: dict[Any, int] = {}
-        self._kept: list[Any] = []  # what is known by its identity stays alive while it is
+        self._kept: list[Any] = []  # objects known by their identity must stay alive
 
     def encoded(self, value: Any) -> Any:
-        """A value as JSON: numbers and text as they are, all else as a list whose first element says what it is."""
+        """A value as JSON: numbers and text as they are, others as a list that begins with the kind."""
         if value is None or isinstance(value, (bool, int)):
             return value
         if isinstance(value, DType):
@@ -179,7 +179,7 @@ def _listed(kind: type) -> type:
 
 @deep
 def load_json(text: str) -> Any:
-    """Read what `save_json` wrote. Variables and buffers are new ones: compare by `structural_equal`.
+    """Load the text that `save_json` wrote. Variables and buffers are new ones: compare by `structural_equal`.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def load_json(text: str) -> Any:
         raise UserError(
             f"this is not a program as JSON ({type(error).__name__}: {error})",
             primitive="load_json",
-            fix="give what save_json returned",
+            fix="give the result of save_json",
         ) from error
 
 

@@ -19,14 +19,14 @@ class Layout:
     The stride of such a dimension is the smallest one, not below the extent inside, that leaves the remainder
     `offset` when divided by `factor`. Rows that start in different banks of shared memory are made so.
 
-    A parameter may have strides of its own instead, `given`, and a `start`: those of the array that is passed.
+    A parameter may have strides of its own instead, `given`, and a `start`: the passed array's.
 
     A `fragment` is distributed over the lanes of a warp: an index is then the place among the sums that one lane holds,
     and only the lane that holds an element may access it.
 
-    A `swizzle` exchanges pieces of 16 bytes within each 128: of those in a line of so many bytes, piece p lies at p xor
-    the line's number modulo 8. It permutes the elements of a buffer, so that whatever is proven of its indices holds of
-    their places too: indices stay as they are until the pass `swizzle_storage`.
+    A `swizzle` exchanges pieces of 16 bytes within each 128: in a line of that many bytes, piece p lies at p xor the
+    line's number modulo 8. It permutes the elements of a buffer, so that facts proven of its indices hold for their
+    places too: indices stay as they are until the pass `swizzle_storage`.
     """
 
     aligns: tuple[tuple[int, int, int], ...] = ()
@@ -78,7 +78,7 @@ def _aligned(stride: Expr, factor: int, offset: int) -> Expr:
 
 
 def _register(fragment: Fragment, shape: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
-    """The place of an element among those of its lane, piece by piece of 8 * halves rows and 8 columns."""
+    """The place of an element among its lane's elements, piece by piece of 8 * halves rows and 8 columns."""
 
     def position(places: tuple[int, ...]) -> Expr:
         at = indices[places[0]]

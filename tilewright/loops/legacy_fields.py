@@ -46,7 +46,7 @@ def _source(wanted: type, name: str) -> Callable[[Load], Any]:
 
 
 def _asserted(branch: If) -> Assertion:
-    """What a branch asserts; AttributeError for any other branch."""
+    """The condition that a branch asserts; raises AttributeError for any other branch."""
     found = assertion_of(branch)
     if found is None:
         raise AttributeError("an IfThenElse has no message and no body: ask for .then_case and .else_case")
@@ -54,7 +54,7 @@ def _asserted(branch: If) -> Assertion:
 
 
 def _pointer_arguments(address: AddressOf) -> tuple[Any, ...]:
-    """An element's type, the buffer, the elements from its first one, how many there are, and what is done: 1, 2, 3."""
+    """An element's type, the buffer, the elements from its first one, their number, and the access: 1, 2, 3."""
     buffer, place = address.buffer, address.place
     assert isinstance(place, Load)
     offset = simplify(buffer.layout.offset(buffer.shape, place.indices))

@@ -1,9 +1,10 @@
-"""Which buffers hold a value that is read later, and which statements say that what a buffer holds is given up.
+"""Liveness analysis: the buffers with a value that is read later, and the statements that give up the contents of a
+buffer.
 
-A buffer is *exposed* by a statement that reads it before anything in the statement gives its contents up: what was
-stored before the statement, or in an earlier iteration of a loop, reaches that read. A store does not give the other
-elements of its buffer up, nor its own where it is not proven to run: only where a lifetime starts, and where the only
-element of a thread's own storage is stored, are the earlier contents surely gone.
+A buffer is *exposed* by a statement that reads it before anything in the statement gives its contents up: a store
+before the statement, or in an earlier iteration of a loop, reaches that read. A store does not give the other elements
+of its buffer up, nor its own unless it provably runs. Only the start of a lifetime, and a store to the only element of
+a thread's own storage, surely end the earlier contents.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from .uses import NO_SOURCES, Sources
 
 
 class Liveness:
-    """What statements expose and give up; remembered for each, since a statement may stand in several places."""
+    """The buffers that statements expose and give up; remembered for each, since a statement may stand in several
+    places."""
 
     def __init__(self) -> None:
         self._exposed: dict[Stmt, Sources] = {}
@@ -86,7 +88,7 @@ def _is_whole(stmt: Store) -> bool:
 
 
 def heads(stmt: Stmt) -> Sources:
-    """What is read by the expressions of a statement itself."""
+    """The buffers read by the expressions of a statement itself."""
     found = NO_SOURCES
     if isinstance(stmt, (Seq, Allocate)):
         return found
@@ -107,7 +109,7 @@ def is_own(buffer: Buffer) -> bool:
 
 
 def without_lifetimes(stmt: Stmt, of: Collection[Buffer] | None = None) -> Stmt:
-    """The statement without the starts of lifetimes (of some buffers; of all where none are given)."""
+    """The statement without the starts of lifetimes (of some buffers; of all if none are given)."""
     if isinstance(stmt, Store):
         return stmt
     if isinstance(stmt, LifetimeStart):

@@ -1,6 +1,7 @@
-"""Matching of declared intrinsics: whether the loops of a stage compute what an intrinsic does, and on which regions.
+"""Matching of declared intrinsics: whether the loops of a stage match the computation of an intrinsic, and on which
+regions.
 
-Both bodies are brought to the same variables: an axis of the stage is where its region begins plus the axis of the
+Both bodies are brought to the same variables: an axis of the stage is the beginning of its region plus the axis of the
 intrinsic that runs over it. Then the two must be the same expression, up to the tensors that they load from; each
 tensor of the intrinsic stands for the region that the stage loads in its place.
 """
@@ -28,7 +29,7 @@ _COMMUTE = (n.Add, n.Mul, n.Min, n.Max, n.And, n.Or, n.EQ, n.NE)
 
 
 def refuse(what: str, fix: str) -> NoReturn:
-    """Raise what is wrong with the loops that an intrinsic should replace."""
+    """Raise the error of the loops that an intrinsic should replace."""
     raise UserError(what, primitive="tensorize", fix=fix)
 
 
@@ -51,7 +52,8 @@ class BufferRegion:
 
 
 def assign(name: str, intrin: TensorIntrin, boxes: Sequence[Box], axes: Sequence[IterVar]) -> dict[IterVar, IterVar]:
-    """Which axis of the stage each axis of the intrinsic runs over: the last ones, or those of more than one value."""
+    """Which axis of the stage each axis of the intrinsic runs over: the last ones, or the axes of more than one
+    value."""
     wanted = [_extent(axis) for axis in axes]
     first = len(boxes) - len(axes)
     chosen = list(boxes[first:]) if first >= 0 else []
@@ -81,7 +83,7 @@ def _fit(boxes: Sequence[Box], wanted: Sequence[int | None]) -> bool:
 
 
 def _extent(axis: IterVar) -> int | None:
-    """The values of an axis of an intrinsic; None where each use says how many."""
+    """The values of an axis of an intrinsic; None if each use gives their number."""
     size = axis.dom.extent if axis.dom is not None else None
     if isinstance(size, n.Var):
         return None
@@ -91,7 +93,7 @@ def _extent(axis: IterVar) -> int | None:
 
 
 def sizes_of(stage: str, intrin: TensorIntrin, boxes: Sequence[Box], chosen: dict[IterVar, IterVar]) -> Sizes:
-    """What the extents of the intrinsic's axes are that are variables."""
+    """The values of the intrinsic's axis extents that are variables."""
     found: Sizes = {}
     for box in boxes:
         axis = chosen.get(box.axis)
@@ -111,7 +113,7 @@ def sizes_of(stage: str, intrin: TensorIntrin, boxes: Sequence[Box], chosen: dic
 class Matcher:
     """Compares the body of a stage with that of an intrinsic.
 
-    `read` says where a stage reads an element of a tensor: in which buffer, at which indices.
+    `read` gives the buffer and the indices at which a stage reads an element of a tensor.
     """
 
     name: str
@@ -121,12 +123,12 @@ class Matcher:
     free: tuple[n.Var, ...] = ()
     """The axes of the intrinsic."""
     places: dict[Tensor, BufferRegion] = field(default_factory=dict)
-    """Where each tensor of the intrinsic lies."""
+    """The place of each tensor of the intrinsic."""
     scalars: dict[n.Var, n.Expr] = field(default_factory=dict)
-    """What the numbers stand for that the intrinsic is given beside tensors."""
+    """The values of the numbers that the intrinsic takes beside tensors."""
 
     def match(self, body: Sequence[n.Expr], values: dict[n.Var, n.Expr], sizes: Sizes) -> None:
-        """Match all values of an element; `values`: the axes of the stage, in terms of those of the intrinsic."""
+        """Match all values of an element; `values`: the axes of the stage, in terms of the intrinsic's axes."""
         op = self.intrin.op
         assert isinstance(op, ComputeOp)
         for ours, theirs in zip(body, (substitute(e, sizes) for e in op.body), strict=True):
@@ -213,7 +215,7 @@ class Matcher:
         )
 
     def _place(self, buffer: Buffer, ours: tuple[n.Expr, ...], theirs: tuple[n.Expr, ...]) -> BufferRegion | None:
-        """The region that stands for a tensor of the intrinsic; None where its elements do not lie along dimensions."""
+        """The region of a tensor of the intrinsic; None if its elements do not lie along dimensions."""
         zero = {var: const(0, var.dtype) for var in self.free}
         steps = [simplify(subtract(index, substitute(index, zero)), self.facts) for index in ours]
         moving = tuple(d for d, step in enumerate(steps) if uses_any(step, self.free))
@@ -238,7 +240,7 @@ def _shown(e: n.Expr) -> str:
 
 
 def axis_terms(boxes: Sequence[Box], chosen: dict[IterVar, IterVar]) -> dict[n.Var, n.Expr]:
-    """The axes of the stage in terms of those of the intrinsic."""
+    """The axes of the stage in terms of the intrinsic's axes."""
     terms: dict[n.Var, n.Expr] = {}
     for box in boxes:
         start = cast(box.axis.var.dtype, box.min)

@@ -6,11 +6,11 @@
              | Seq | Launch | Tensorized
     Expr     = the expressions of expr/nodes.py | AllReduce | AddressOf
 
-A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag
-are the same hardware index. In *lowered* programs such loops stand where the schedule put them; the *finished*
-form has one `Launch` per kernel instead, which names the kernel, its grid and its block, and whose body is the
-device code. `Buffer`s (in `storage.py`) are multi-dimensional until `flatten_storage`; a flat view of a parameter is a
-buffer with `alias_of`. A call that has an effect (in `calls.py`) is the whole value of an `Evaluate`, `Let` or `Store`.
+A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag are the
+same hardware index. In *lowered* programs such loops stay in the schedule's places; the *finished* form has one
+`Launch` per kernel instead, which names the kernel, its grid and its block, and whose body is the device code.
+`Buffer`s (in `storage.py`) are multi-dimensional until `flatten_storage`; a flat view of a parameter is a buffer with
+`alias_of`. A call that has an effect (in `calls.py`) is the whole value of an `Evaluate`, `Let` or `Store`.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class While(Stmt):
 
 @node()
 class If(Stmt):
-    """`then` where the condition holds, else `orelse` (which may be None).
+    """`then` if the condition holds, else `orelse` (which may be None).
 
-    A vector condition, which finished functions for the CPU may have, is a mask: the vector accesses in `then`
-    are done in the lanes where it holds. There is no `orelse` then.
+    A vector condition, which finished functions for the CPU may have, is a mask: the vector accesses in `then` are done
+    in the lanes in which it holds. There is no `orelse` then.
     """
 
     condition: Expr
@@ -131,8 +131,9 @@ class Copy(Store):
 class AllReduce(Expr):
     """The `value_index`-th result of combining `source` over all values of the hardware indices `threads`.
 
-    It is the whole value of a `Store`, and every thread of the block takes part: what `threads` leave out tells apart
-    groups, each of which gets its own result. `lower_thread_reduce` turns it into shuffles or a tree in shared memory.
+    It is the whole value of a `Store`, and every thread of the block takes part: thread indices that `threads` leave
+    out distinguish groups, each of which gets its own result. `lower_thread_reduce` turns it into shuffles or a tree in
+    shared memory.
     """
 
     PRINTED: ClassVar[str] = "T.tvm_thread_allreduce"
@@ -143,7 +144,8 @@ class AllReduce(Expr):
 
 
 def copied_load(value: Expr) -> Load | None:
-    """The load of what a `Copy` may store: a load, or a choice of one condition between a load and zero; else None."""
+    """The load of a value that a `Copy` may store: a load, or a choice of one condition between a load and zero; else
+    None."""
     if isinstance(value, (IfThenElse, Select)) and value.condition.dtype.lanes == 1:
         zero = value.false_value.value if isinstance(value.false_value, Broadcast) else value.false_value
         if isinstance(zero, (IntImm, FloatImm)) and zero.value == 0 and copysign(1, zero.value) > 0:  # -0.0 has a bit
@@ -152,7 +154,7 @@ def copied_load(value: Expr) -> Load | None:
 
 
 def is_exchange(e: Any) -> bool:
-    """Whether an expression reads what other threads bring to it, so that all of them must evaluate it together."""
+    """Whether an expression exchanges values between threads, so that all of them must evaluate it together."""
     return isinstance(e, AllReduce) or (isinstance(e, Call) and e.name in EXCHANGES)
 
 
@@ -184,7 +186,7 @@ class Allocate(Stmt):
         return (*self.buffer.shape, self.body)
 
     def map_children(self, f: Callable[[Any], Any]) -> Stmt:
-        """The allocation with `f` applied to extents and body; where extents change, of another buffer throughout."""
+        """The allocation with `f` applied to extents and body; if extents change, of another buffer throughout."""
         shape, body = tuple([f(extent) for extent in self.buffer.shape]), f(self.body)
         if all(new is old for new, old in zip(shape, self.buffer.shape, strict=True)):
             return self if body is self.body else Allocate(self.buffer, body)
@@ -195,9 +197,9 @@ class Allocate(Stmt):
 
 @node(interned=False)
 class LifetimeStart(Stmt):
-    """What `buffer` held is given up: whatever is read of it from here on has been stored after this.
+    """The contents of `buffer` end here: all later reads see stores after this.
 
-    It stands where an `Allocate` stood that was moved outwards, out of loops perhaps. Programs print without it.
+    It marks the former place of an `Allocate` that was moved outwards, perhaps out of loops. Programs print without it.
     """
 
     buffer: Buffer
@@ -219,8 +221,8 @@ class Commit(Stmt):
 class Await(Stmt):
     """Each thread waits until at most its `pending` latest groups of copies are under way.
 
-    What it copied in the others is in memory then: for itself, and for other threads of the block after a barrier.
-    `buffers` are those that copies on their way go to.
+    Its copies of the other groups have then arrived in memory: for itself, and for other threads of the block after a
+    barrier. `buffers` are the destinations of copies in flight.
     """
 
     pending: int
@@ -231,10 +233,10 @@ class Await(Stmt):
 class Tensorized(Stmt):
     """A warp multiplies matrices: sums[row, column] += a[row, depth] * b[depth, column], for all values of the three.
 
-    `body` is what one lane of it computes, and stays the meaning: whoever does not know the instruction runs it. `a`,
+    `body` is the computation of one lane, and stays the meaning: code that does not know the instruction runs it. `a`,
     `b` and `sums` are loads in terms of the variables `row`, `column` and `depth`, which the statement defines, and
-    which take `extents` values from 0; a lane accesses the sums that it holds. `lane` is its number in the warp.
-    An instruction of a warpgroup is complete when the statement ends: back ends wait for it.
+    which take `extents` values from 0; a lane accesses the sums that it holds. `lane` is its number in the warp. An
+    instruction of a warpgroup is complete when the statement ends: back ends wait for it.
     """
 
     atom: Atom
@@ -272,7 +274,7 @@ class Launch(Stmt):
     whole_words: int
 
     def with_body(self, body: Stmt, threads: tuple[tuple[ThreadTag, Var, Expr], ...] | None = None) -> Launch:
-        """This launch with another body, and with other extents where they are given."""
+        """This launch with another body, and with other extents if given."""
         threads = self.threads if threads is None else threads
         return Launch(self.name, threads, body, self.resident, self.whole_words)
 
@@ -305,7 +307,7 @@ def with_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
 
 
 def seq(*stmts: Stmt) -> Stmt:
-    """The statements in order, nested sequences flattened; `NOTHING` where there is none."""
+    """The statements in order, nested sequences flattened; `NOTHING` if there is none."""
     flat: list[Stmt] = []
     for stmt in stmts:
         flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
@@ -331,8 +333,8 @@ def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
 
 
 class BoundChecks(NamedTuple):
-    """The indices and assertions of a function that are checked, and the memory that those which fail are reported in,
-    once it is there.
+    """The indices and assertions of a function that are checked, and the memory in which failures are reported, once
+    allocated.
     """
 
     indices: tuple[CheckedIndex | Assertion, ...]
@@ -371,7 +373,7 @@ class Function:
         return TEXT[Function](self)
 
     def with_body(self, body: Stmt) -> Function:
-        """This function with another body; the same object where the body is the same."""
+        """This function with another body; the same object if the body is the same."""
         if body is self.body:
             return self
         return Function(self.name, self.params, body, self.reads, self.checks, self.imports)

@@ -1,8 +1,8 @@
 """Whether two regions of one buffer share an element, and whether one thread then makes both accesses.
 
-Both indices are linear forms. Where they are equal, a sum of terms is zero: one term for each atom that differs
-between the two accesses. Terms whose sum is too small to make up for a coefficient of the others are zero among
-themselves, as the digits of a number are; what follows is an atom that is equal on both sides, or no solution.
+Both indices are linear forms. If they are equal, a sum of terms is zero: one term for each atom that differs between
+the two accesses. Terms whose sum is too small to make up for a coefficient of the others are zero among themselves, as
+the digits of a number are; that implies an atom that is equal on both sides, or no solution.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Range = tuple[Var, Expr, Expr]
 class Region:
     """The elements `form`, `form + step`, ... (`count` of them), for all values of the variables of `ranges`.
 
-    There are several where the access is one of a vector, and where accesses that differ by a constant are taken
-    together. `conditions` hold wherever the access is made.
+    There are several for a vector access, and for accesses that differ by a constant. `conditions` hold whenever the
+    access is made.
     """
 
     form: Affine
@@ -62,7 +62,7 @@ class Region:
 
 
 class Meeting(enum.Enum):
-    """Where two accesses may go to the same element."""
+    """The elements that two accesses may share."""
 
     NEVER = "never"
     IN_ONE_THREAD = "in one thread"
@@ -77,7 +77,7 @@ class Step(NamedTuple):
 
 
 class _Term(NamedTuple):
-    """coefficient * a value in [low, high]; `tag` says what the value is, `nonzero` that it is not 0."""
+    """coefficient * a value in [low, high]; `tag` identifies the value, `nonzero` says that it is not 0."""
 
     coefficient: int
     low: Bound
@@ -94,7 +94,7 @@ class _Term(NamedTuple):
 
 
 def meeting(first: Region, second: Region, threads: frozenset[Var], facts: Facts, step: Step | None = None) -> Meeting:
-    """Where the two regions meet: in no element, only in accesses of one thread, or (unless proven otherwise) anywhere.
+    """The overlap of two regions: in no element, only in accesses of one thread, or (unless proven otherwise) anywhere.
 
     `threads` are the variables that tell the threads of a block apart; all other variables that are not in `ranges`
     have the same value in both, but for that of `step`. `facts` bound all of them.
@@ -161,7 +161,7 @@ class _Pair:
         return terms, const
 
     def _varies(self, atom: Expr) -> bool:
-        """Whether a value depends on what differs between the two accesses beside the step."""
+        """Whether a value depends on variables that differ between the two accesses, beside the step."""
         return atom is not self._step_var and all(involves(atom, varying) for varying in self.varying)
 
     @property
@@ -177,7 +177,7 @@ class _Pair:
         return const, [_Term(coefficient, low - high, -1)]
 
     def _remainders(self, alone: list[list[tuple[Expr, int]]]) -> list[_Term]:
-        """Terms for remainders by one number that differ by what is known: the slots of a ring. They leave `alone`."""
+        """Terms for remainders by one number with a known difference: the slots of a ring. They leave `alone`."""
         terms: list[_Term] = []
         for ours in list(alone[0]):
             for theirs in list(alone[1]):
@@ -193,7 +193,7 @@ class _Pair:
         return terms
 
     def _apart(self, a: Expr, b: Expr) -> tuple[int, int] | None:
-        """(m, r) where a is x % m and b is y % m, and (x - y) % m is always r.
+        """(m, r) if a is x % m and b is y % m, and (x - y) % m is always r.
 
         One of the two may be less than m by itself: it is its own remainder.
         """
@@ -213,7 +213,7 @@ class _Pair:
         return size, by.const % size
 
     def _solve(self, terms: list[_Term], const: int) -> bool:
-        """Whether the sum of the terms and the constant can be 0; notes what follows from it."""
+        """Whether the sum of the terms and the constant can be 0; notes the consequences."""
         terms = sorted((t for t in terms if t.coefficient), key=lambda t: abs(t.coefficient))
         if not terms:
             return const == 0
@@ -223,7 +223,7 @@ class _Pair:
         low: Bound = const
         high: Bound = const
         for at, term in enumerate(terms):
-            if at and -inf < low and high < inf:  # what comes before must make up a multiple of the divisor
+            if at and -inf < low and high < inf:  # the earlier terms must sum to a multiple of the divisor
                 divisor = divisors[at]
                 least, most = -(-low // divisor) * divisor, high // divisor * divisor
                 if least > most:
@@ -262,7 +262,7 @@ class _Pair:
             self.equal.add(atom)
 
     def _combine(self) -> None:
-        """What is equal on both sides, since quotients and remainders of it are."""
+        """The expressions that are equal on both sides, since their quotients and remainders are."""
         pending = list(self.equal)
         while pending:
             atom = pending.pop()
@@ -321,7 +321,7 @@ class _Pair:
 
 
 def _known(side: Region, facts: Facts) -> Facts:
-    """What is known where an access is made."""
+    """The facts in the context of an access."""
     facts = facts.bind_all({var: (low, extent) for var, low, extent in side.ranges})
     for condition in side.conditions:
         facts = facts.assume(condition)
@@ -329,7 +329,7 @@ def _known(side: Region, facts: Facts) -> Facts:
 
 
 def _dividend(e: Expr, size: int, known: Facts) -> Expr | None:
-    """Return x where e is x % size: also e itself, where it lies in [0, size); else None."""
+    """Return x if e is x % size; e itself if it lies in [0, size); else None."""
     if isinstance(e, FloorMod):
         return e.a if isinstance(e.b, IntImm) and e.b.value == size else None
     low, high = bounds(e, known)

@@ -81,7 +81,8 @@ def region_read(
 
 
 def asked_ahead(found: StageBounds, axis: IterVar) -> Iterator[tuple[Tensor, int, Expr]]:
-    """What a stage prefetches in its loop `axis`: the tensor, how many iterations ahead, and how many there are."""
+    """A prefetch of a stage in its loop `axis`: the tensor, the distance in iterations, and the number of
+    iterations."""
     extent = found.ranges[axis].extent
     for tensor, at, offset in found.stage.prefetches:
         if at is axis and not (isinstance(extent, IntImm) and extent.value <= offset):  # else no iteration is so late
@@ -89,7 +90,7 @@ def asked_ahead(found: StageBounds, axis: IterVar) -> Iterator[tuple[Tensor, int
 
 
 def read_within(body: Stmt, buffer: Buffer, found: StageBounds, loop: Loop) -> Stmt:
-    """Prefetch what the body of a loop of a stage reads of a buffer, itself and in the stages computed there."""
+    """Prefetch the part of a buffer that the body of a loop reads, itself and in the stages computed there."""
     region = region_within(body, buffer, found.facts)
     if region is None:
         raise UserError(
@@ -102,9 +103,9 @@ def read_within(body: Stmt, buffer: Buffer, found: StageBounds, loop: Loop) -> S
 
 
 def region_within(body: Stmt, buffer: Buffer, facts: Facts) -> Region | None:
-    """The part of a buffer that a statement reads while the loops inside of it run; None where it reads nothing of it.
+    """The part of a buffer that a statement reads while the loops inside of it run; None if it reads nothing of it.
 
-    A dimension whose index depends on what the statement computes is taken as a whole.
+    A dimension is taken as a whole if its index depends on values that the statement computes.
     """
     every = tuple(post_order(body))
     loads = [e for e in every if isinstance(e, Load) and e.source is buffer]
@@ -120,7 +121,7 @@ def region_within(body: Stmt, buffer: Buffer, facts: Facts) -> Region | None:
 
 
 def check_there(bounds: Bounds, schedule: Schedule, stage: Stage, tensor: Tensor, loops: Sequence[Loop]) -> None:
-    """Check that what `stage` prefetches at the first of its `loops` is computed before that."""
+    """Check that the data that `stage` prefetches at the first of its `loops` is computed before that."""
     producer = bounds.get(schedule.stage_of[tensor.op])
     inside = [loop.axis for loop in loops]
     for loop in producer.outer if producer is not None else ():
@@ -129,13 +130,13 @@ def check_there(bounds: Bounds, schedule: Schedule, stage: Stage, tensor: Tensor
                 f"stage {stage.name!r} prefetches {tensor.name!r} at {loops[0].axis.name!r}, but {tensor.name!r} is "
                 f"computed inside of that, at {loop.axis.name!r}",
                 primitive="prefetch",
-                fix=f"compute {tensor.name!r} outside of {loops[0].axis.name!r}, or prefetch what it reads in its own "
+                fix=f"compute {tensor.name!r} outside of {loops[0].axis.name!r}, or prefetch its inputs in its own "
                 "loops",
             )
 
 
 def ahead(stmt: Stmt, var: Var, extent: Expr, offset: int) -> Stmt:
-    """`stmt` for the iteration of the loop over `var` that is `offset` later, where there is one."""
+    """`stmt` for the iteration of the loop over `var` that is `offset` later, if there is one."""
     later = add(var, offset)
     made: Stmt = substitute(stmt, {var: later})
     return If(less(later, extent), made, None)

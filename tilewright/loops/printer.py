@@ -1,7 +1,7 @@
 """Programs as text, in the TVMScript-like form that `lower(..., simple_mode=True)` shows.
 
-Names are unique among what is visible: a second `A` prints as `A_1`, and names are free again where their scope
-ends. A flat view of a buffer is declared just above the innermost statement that holds all its uses.
+Names are unique among what is visible: a second `A` prints as `A_1`, and names are free again after their scope. A flat
+view of a buffer is declared just above the innermost statement that holds all its uses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def show_function(function: n.Function, indent: str = "") -> str:
 
 @deep
 def show_statement(stmt: n.Stmt) -> str:
-    """One statement by itself: what it takes from around it prints by its name."""
+    """One statement by itself: variables from outside print by their names."""
     printer = _FunctionPrinter(n.Function("statement", (), stmt))
     printer.views.at.clear()
     printer.views.before.clear()
@@ -263,7 +263,7 @@ class _FunctionPrinter:
 
 
 class _Views:
-    """Where each view of a buffer is declared: at a statement, or before a part of a sequence."""
+    """The place of each declaration of a buffer's view: at a statement, or before a part of a sequence."""
 
     def __init__(self, function: n.Function) -> None:
         params = set(function.buffers)
@@ -275,7 +275,7 @@ class _Views:
     def _used(self, stmt: Any) -> dict[n.Buffer, None]:
         """The buffers used within a statement, stores before loads, in order."""
         found = self._uses.get(stmt)
-        if found is None and isinstance(stmt, n.Allocate):  # chains of thousands share what is found below them
+        if found is None and isinstance(stmt, n.Allocate):  # chains of thousands share the results of their parts
             found = self._uses[stmt] = self._used(stmt.body)
         if found is None:
             found = {}
@@ -321,7 +321,7 @@ class _Views:
 
 
 def _layout(buffer: n.Buffer) -> tuple[Expr, ...]:
-    """The expressions that say how large a buffer is and where its elements lie."""
+    """The expressions of a buffer's size and layout."""
     return *buffer.shape, *(buffer.layout.given or ()), buffer.layout.start
 
 

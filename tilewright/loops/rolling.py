@@ -31,19 +31,19 @@ class Rolling:
     origin: Expr
 
     def place(self, index: Expr) -> Expr:
-        """Where the row at an index lies."""
+        """The place of the row at an index."""
         return floormod(subtract(index, self.origin), self.size)
 
     def is_new(self, index: Expr, first: Expr) -> Expr:
-        """Whether a row has to be computed, where the region of this iteration begins at the row `first`."""
+        """Whether a row has to be computed, if the region of this iteration begins at the row `first`."""
         fresh = greater_equal(subtract(index, first), self.size - self.step)
         return any_of(equal(self.var, const(0, self.var.dtype)), fresh)
 
 
 def rolling_of(found: StageBounds, bounds: Bounds) -> Rolling | None:
-    """How the buffer of a stage rolls; None where its schedule does not ask for that.
+    """How the buffer of a stage rolls; None if its schedule does not ask for that.
 
-    Raises UserError where the loop runs otherwise than one iteration after the other, or the region does not roll.
+    Raises UserError if the loop is not serial, or the region does not roll.
     """
     placement = found.stage.placement
     if not found.stage.rolling or not isinstance(placement, At) or not found.outer:
@@ -76,6 +76,6 @@ def rolling_of(found: StageBounds, bounds: Bounds) -> Rolling | None:
 
 
 def _step(first: Expr, var: Var) -> int | None:
-    """By how much a row moves on in each iteration; None where that is not constant."""
+    """The distance of a row's movement per iteration; None if that is not constant."""
     step = simplify(subtract(substitute(first, {var: var + 1}), first))
     return step.value if isinstance(step, IntImm) else None

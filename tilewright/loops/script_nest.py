@@ -4,7 +4,7 @@
                                                      for i.inner in range(32):
                                                          B[i.outer * 32 + i.inner] = A[i.outer * 32 + i.inner] + 1
 
-Loops of one nest (`tensor/script.py`) are built anew from the leaves of the stage; whatever stands between nests stays.
+Loops of one nest (`tensor/script.py`) are built anew from the leaves of the stage; statements between nests stay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .stage_nest import NestContext, one_loop
 
 
 def loop_nests(statement: Stmt, axes: Mapping[Var, IterVar]) -> tuple[LoopNest, ...]:
-    """The nests of the loops of a statement, whose variables are those of `axes`."""
+    """The nests of the loops of a statement, with the variables of `axes`."""
     found: list[LoopNest] = []
 
     def visit(stmt: Stmt, parent: int | None) -> None:
@@ -74,7 +74,7 @@ class ScriptNest:
         self.found = found
         self.op = op
         self.theirs = theirs
-        """The function's buffers for those of the script."""
+        """The function's buffers for the buffers of the script."""
         self.written = statement
         self.values = axis_values(found.stage, found.ranges)
         self.loops = own_loops(found.stage)
@@ -129,7 +129,7 @@ class ScriptNest:
         return body
 
     def _guards(self, number: int) -> Sequence[Expr]:
-        """The guards of uneven splits of a nest, outermost first, but for those that provably hold."""
+        """The guards of uneven splits of a nest, outermost first, except guards that provably hold."""
         stage, guards = self.found.stage, []
         for relation in stage.relations:
             if not relation.above or script_nest(stage, self.op, relation.above[0]) != number:
@@ -153,6 +153,6 @@ def renumbered(statement: Stmt, first: int) -> Stmt:
 
 
 def kinds_of(statement: Stmt, axes: Mapping[Var, IterVar]) -> dict[IterVar, LoopKind]:
-    """How the loops of a statement are to run, where that is not one iteration after the other."""
+    """The kinds of a statement's loops that are not serial."""
     loops = (part for part in post_order(statement) if isinstance(part, For))
     return {axes[s.var]: s.kind for s in loops if s.kind not in (LoopKind.SERIAL, LoopKind.THREAD)}

@@ -31,7 +31,7 @@ from .rolling import Rolling
 
 
 class NestContext(Protocol):
-    """What the nest of a stage needs to know of the whole function."""
+    """The properties of the whole function that a stage's nest needs."""
 
     @property
     def schedule(self) -> Schedule: ...
@@ -70,7 +70,7 @@ def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozen
 
 
 MOST_LOOPS = 64
-"""Loops of more than one iteration inside each other: of two iterations each, so many never end, and compilers of
+"""Loops of more than one iteration inside each other: of two iterations each, this many never end, and compilers of
 nests take time that grows faster than with the square of their depth."""
 
 
@@ -84,7 +84,7 @@ class StageNest:
         self.bound = bound
         self.loops = own_loops(found.stage)
         self.end: int | None = None
-        """The first of the loops that are not built, where something takes their place."""
+        """The first of the loops that are not built because something replaces them."""
         self._check_variables()
         self._check_depth()
         self.values = axis_values(found.stage, found.ranges)
@@ -97,8 +97,8 @@ class StageNest:
         of_domain = domain_guards(found, self.values, (*of_data, *of_reduction))
         self.guards = tuple(guard.condition for guard in (*of_data, *of_reduction, *of_domain))
         self.data_guards = tuple(guard.condition for guard in (*of_data, *of_domain))
-        # What is allocated here is as large as the region; the caller's buffer is as large as the tensor, and so is
-        # what the first values are read from.
+        # Buffers allocated here have the size of the region; the caller's buffer has the size of the tensor, as does
+        # the source of the first values.
         keeps = any(builder.buffers[self.stage.id, k] in builder.whole for k in range(found.stage.op.num_outputs))
         self.started_from = self._initial_reads() if is_reduction else set()
         within = keeps or self.started_from
@@ -113,7 +113,7 @@ class StageNest:
         return loop.axis.kind is not AxisKind.REDUCE or loop.axis in self.stage.mixed
 
     def _check_variables(self) -> None:
-        """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
+        """The variables of a body are axes of its stage, loops around it, or known from the arguments."""
         known = {axis.var for axis in self.stage.roots} | {loop.var for loop in (*self.found.outer, *self.loops)}
         ends = (self.builder.bounds[i].ends for i in {self.stage.id, *(loop.stage for loop in self.found.outer)})
         known |= {end.var for each in ends for end in each}
@@ -191,7 +191,7 @@ class StageNest:
         return self.builder.around_loop(self.stage.id, loop.axis, self._loop(loop, loop.var, body, bound))
 
     def _prefetches(self, depth: int, body: Stmt) -> Iterator[Stmt]:
-        """What is fetched into the cache in each iteration of the loop at that depth, around that body."""
+        """The prefetches in each iteration of the loop at that depth, around that body."""
         loop, stage = self.loops[depth], self.stage
         for tensor, offset, extent in asked_ahead(self.found, loop.axis):
             check_there(self.builder.bounds, self.builder.schedule, stage, tensor, self.loops[depth:])
@@ -265,7 +265,7 @@ class StageNest:
         return made
 
     def _kept(self) -> Stmt:
-        """What an iteration stores, where the schedule wants it stored."""
+        """The stores of an iteration, at the place that the schedule wants."""
         return self._predicated(self._store())
 
     def _store(self) -> Stmt:
@@ -309,7 +309,7 @@ class StageNest:
         )
 
     def _root_values(self) -> dict[Var, Expr]:
-        """What the axes of the operation are in terms of the loops, as they stand."""
+        """The axes of the operation in terms of the loops, unsimplified."""
         return {axis.var: cast(axis.var.dtype, self.values[axis]) for axis in self.stage.roots}
 
     def _concrete(self, e: Expr) -> Expr:
@@ -329,7 +329,7 @@ class StageNest:
         return made
 
     def _guarded_indices(self, read: Load, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The indices of a read, which are `indices` over the loops, as they are where guards hold."""
+        """The indices of a read, which are `indices` over the loops, simplified under the guards."""
         if not self.has_guarded_reads:
             return indices
         value_of = index_values(self.stage, self.found.ranges, self.found.facts)
@@ -347,7 +347,7 @@ class StageNest:
         return Load(buffer, self._rolled(producer.stage.id, places, indices))
 
     def _predicated(self, body: Stmt) -> Stmt:
-        """Stores where the schedule's own condition for them holds, and of what is not kept from before."""
+        """Stores under the schedule's own condition, and only of rows that are not kept from before."""
         ring = self.builder.rolling.get(self.stage.id)
         if ring is not None:
             axis, first = self.stage.op.axis[ring.dimension], self.found.region[ring.dimension].min

@@ -19,7 +19,7 @@ STATEMENTS: dict[str, Callable[..., Any]] = {}
 
 
 def _multiple(e: Expr, of: Expr) -> Expr | None:
-    """How many times a stride an offset is, where the offset is written so: 3 for `stride * 3`."""
+    """The multiple of a stride that an offset is, if it is written so: 3 for `stride * 3`."""
     if e is of:
         return const(1, e.dtype)
     if isinstance(e, IntImm) and e.value == 0:
@@ -38,14 +38,14 @@ def _multiple(e: Expr, of: Expr) -> Expr | None:
 class Buffer:
     """Storage for elements of one type; its identity is the object, its `name` only a wish.
 
-    `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may
-    rely on; `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the
-    schedule it holds; `layout` how its elements lie in memory; `stages` of how many copies it is a ring, some being
-    filled while another is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there.
-    A view with a `byte_offset` begins at that byte of the buffer that it views, whatever the types of the two.
+    `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may rely on;
+    `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the schedule it holds;
+    `layout` how its elements lie in memory; `stages` of how many copies it is a ring, some being filled while another
+    is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there. A view with a
+    `byte_offset` begins at that byte of the buffer that it views, for all types of the two.
     """
 
-    READ, WRITE = 1, 2  # what an access mask is made of
+    READ, WRITE = 1, 2  # the bits of an access mask
 
     __slots__ = (
         "__weakref__",
@@ -110,7 +110,7 @@ class Buffer:
 
     @property
     def constant_bytes(self) -> int | None:
-        """The bytes that the elements take; None where that is not known when compiling."""
+        """The bytes that the elements take; None if unknown at compile time."""
         total = self.dtype.bytes
         for extent in self.shape:
             if not isinstance(extent, IntImm):
@@ -150,13 +150,13 @@ class Buffer:
         Parameters
         ----------
         access_mask
-            What the function does with the elements: "r" reads, "w" writes, "rw" both; or 1, 2, 3.
+            The function's access of the elements: "r" reads, "w" writes, "rw" both; or 1, 2, 3.
         ptr_type, content_lanes
             Accepted as in the legacy API.
         offset
             Elements, in memory, from the first one of the buffer to the address.
         extent
-            Elements, in memory, from there on that the function accesses; all that follow unless given.
+            Elements, in memory, from there on that the function accesses; by default, to the end.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class Buffer:
         return multiply(self.strides[0], self.shape[0])
 
     def _indices_of(self, flat: Expr) -> tuple[Expr, ...]:
-        """Indices of the place that is `flat` elements from the first, whatever the strides: the last one counts."""
+        """Indices of the element number `flat`, for any strides: the last index counts."""
         if isinstance(self.strides[-1], IntImm) and self.strides[-1].value == 1:
             return (*(const(0, "int32") for _ in self.shape[:-1]), flat)
         for d, stride in enumerate(self.strides):
@@ -234,7 +234,7 @@ class Buffer:
 class AddressOf(Expr):
     """The address of `place`, given to a function that `reads` or `writes` `extent` elements of memory from there on.
 
-    What else the function does with it is not known: passes take it that any element of the buffer may be accessed.
+    Other uses by the function are unknown: passes assume that any element of the buffer may be accessed.
     """
 
     place: Expr
@@ -248,7 +248,7 @@ class AddressOf(Expr):
         source = getattr(self.place, "source", None)
         if not isinstance(source, Buffer):
             raise UserError(
-                f"the address of `{self.place}` is taken, but a tensor has memory only where it is computed",
+                f"the address of `{self.place}` is taken, but a tensor has memory only in its own computation",
                 primitive="address_of",
                 fix="take addresses of the buffers that te.extern passes to its function",
             )

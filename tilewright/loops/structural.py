@@ -1,8 +1,8 @@
-"""Structural equality up to the names of what a program defines, and a hash that agrees with it.
+"""Structural equality up to the names of a program's definitions, and a hash that agrees with it.
 
-Nodes are interned, so two expressions of the same variables are equal where they are one object. Two programs built
-apart have variables and buffers of their own; here they are equal where one renaming of what they define (loop
-variables, `let` variables, allocated buffers, parameters, reduction axes) makes them one.
+Nodes are interned, so two expressions of the same variables are equal if they are one object. Two programs built apart
+have variables and buffers of their own; here they are equal if one renaming of their definitions (loop variables, `let`
+variables, allocated buffers, parameters, reduction axes) makes them one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .nodes import Allocate, Buffer, For, Function, Launch, Let, Program, Tensor
 
 _LONGEST = 200
 Mismatch = tuple[str, Any, Any]
-"""Where two things differ first, as a path of fields, and what stands there in each."""
+"""The first difference of two things, as a path of fields, and the two values there."""
 
 _DEFINES: dict[type, tuple[str, ...]] = {
     For: ("var",),
@@ -38,15 +38,15 @@ _DEFINES: dict[type, tuple[str, ...]] = {
 }
 """The fields of a statement that name what its later fields may use."""
 _OUTSIDE: dict[type, tuple[str, ...]] = {For: ("min", "extent"), Let: ("value",)}
-"""The fields of a statement that stand outside of what it defines."""
+"""The fields of a statement outside of the scope of its definitions."""
 
 
 @deep
 def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> Mismatch | None:
     """Find the first difference of two expressions, statements, functions, programs, or lists of them.
 
-    Variables that neither side defines are equal where they are one object; with `map_free_vars`, where the same
-    variable of the other side stands in each of their places.
+    Variables that neither side defines are equal if they are one object; with `map_free_vars`, if the same variable of
+    the other side stands in each of their places.
     """
     walk = _Comparison(map_free_vars)
     return None if walk.same(_constant(a), _constant(b)) else walk.mismatch
@@ -58,7 +58,7 @@ def _constant(value: Any) -> Any:
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
-    """Return whether two programs, or parts of them, are equal up to the names of what they define.
+    """Return whether two programs, or parts of them, are equal up to the names of their definitions.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class StructuralMismatchError(UserError, ValueError):
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise where two programs, or parts of them, are not structurally equal, saying where they differ first.
+    """Raise where two programs, or parts of them, are not structurally equal, naming the first difference.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
         raise StructuralMismatchError(
             f"the two differ at {where}: {_shown(a)} against {_shown(b)}",
             primitive="assert_structural_equal",
-            fix="variables of two programs are equal where both define them; map_free_vars=True lets others match too",
+            fix="variables of two programs are equal if both define them; map_free_vars=True lets others match too",
         )
 
 
@@ -142,7 +142,7 @@ class _Comparison:
             return self._differ(a, b)
         if a in self._there or b in self._back:
             return self._there.get(a) is b or self._differ(a, b)
-        if isinstance(a, Buffer) and a.alias_of is not None:  # a view is what it shows of another buffer
+        if isinstance(a, Buffer) and a.alias_of is not None:  # a view is equal if its window on the other buffer is
             return self._storage(a, b) or self._differ(a, b)
         if not self.map_free_vars:
             return a is b or self._differ(a, b)
@@ -229,7 +229,7 @@ class _Comparison:
             return fits and self.part(".result", a.result, b.result) and self.part(".identity", a.identity, b.identity)
 
     def function(self, a: Function, b: Function) -> bool:
-        """Two functions, whatever they are called."""
+        """Two functions of any names."""
         sizes = _sizes(a), _sizes(b)
         with self._defined((*sizes[0], *a.params), (*sizes[1], *b.params)) as fits:
             fits = fits and self.part(".attrs", _attributes(a), _attributes(b))
@@ -254,7 +254,7 @@ def _kind(value: Any) -> type:
 
 
 def _defined_by(node: Any) -> tuple[Any, ...]:
-    """The variables and buffers that a node defines for what is below it."""
+    """The variables and buffers that a node defines for its children."""
     if isinstance(node, Launch):
         return tuple(var for _, var, _ in node.threads)
     if isinstance(node, Reduce):
@@ -273,7 +273,7 @@ def _sizes(function: Function) -> tuple[Var, ...]:
 
 
 def _attributes(function: Function) -> dict[str, Any]:
-    """What is said of a function beside its name."""
+    """The attributes of a function beside its name."""
     held: Mapping[str, Any] = getattr(function, "attrs", {})
     return {key: value for key, value in held.items() if key != "global_symbol"}
 
@@ -297,7 +297,8 @@ def _plain_equal(a: Any, b: Any) -> bool:
 
 @deep
 def structural_hash(value: Any, map_free_vars: bool = False) -> int:
-    """A hash that is the same for things that are structurally equal; of free variables, by what they are or where."""
+    """A hash that is the same for things that are structurally equal; of free variables, by their identity or
+    position."""
     return _Hash(map_free_vars).of(_constant(value))
 
 

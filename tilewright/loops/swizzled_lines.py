@@ -9,9 +9,9 @@ from ..expr.nodes import IntImm
 
 
 def swizzled_line(found: StageBounds, number: int) -> int:
-    """The bytes of a line of a stage's `number`-th result; 0 where it is not swizzled.
+    """The bytes of a line of a stage's `number`-th result; 0 if it is not swizzled.
 
-    Raises UserError where it is not kept in shared memory, or its rows are not of a power of two bytes.
+    Raises UserError if it is not kept in shared memory, or its rows are not of a power of two bytes.
     """
     stage = found.stage
     if not stage.swizzled:

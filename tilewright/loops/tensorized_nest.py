@@ -49,9 +49,9 @@ class TensorizedNest(StageNest):
         return seq(body)
 
     def _of_one_thread(self, loops: Stmt, bound: frozenset[Var]) -> Stmt:
-        """The instruction where all guards hold for all of the tile, and the loops with their guards elsewhere.
+        """The instruction if all guards hold for the whole tile, else the loops with their guards.
 
-        Unlike a warp, whose operands are tiles in memory of their own, a thread must not read beyond what is there.
+        Unlike a warp, whose operands are tiles in memory of their own, a thread must not read beyond its data.
         """
         inside = (*self.matched.rows, *self.matched.columns, *self.matched.depth)
         last: dict[Var, Expr] = {axis.var: const(self._extent(axis) - 1, axis.var.dtype) for axis in inside}
@@ -83,11 +83,11 @@ class TensorizedNest(StageNest):
                     f"axis {axis.name!r} of stage {self.stage.name!r}, inside the tensorized loops, leaves its range: "
                     f"only where `{guard}` is a term part of the sum",
                     primitive="tensorize",
-                    fix="split the reduction by a factor that divides it; pad the operands with zeros where there is "
+                    fix="split the reduction by a factor that divides it; pad the operands with zeros if there is "
                     "none: te.compute((m, padded), lambda i, k: te.if_then_else(k < n, A[i, k], 0))",
                 )
         inside = {loop.var for loop in self.loops[self.start - 1 :]}
-        if self.matched.atom.by_warpgroup:  # all of its warps come, those whose rows nobody needs too
+        if self.matched.atom.by_warpgroup:  # all of its warps take part, even warps with rows that nobody needs
             around = (*self.found.outer, *self.loops)
             inside |= {loop.var for loop in around if loop.tag is not None and loop.tag.is_thread}
         return not used & inside

@@ -1,6 +1,6 @@
-"""One extent per thread index and kernel: what the stages of a kernel bind to one index must agree.
+"""One extent per thread index and kernel: the extents that the stages of a kernel bind to one index must agree.
 
-A loop of extent 1 agrees with every other: all threads along its index do what it does.
+A loop of extent 1 agrees with every other: all threads along its index run its body.
 
     for threadIdx.z in range(4): ...          for threadIdx.z in range(4): ...
     for threadIdx.z in range(1): f(z)   ->    for threadIdx.z in range(4): f(0)
@@ -24,7 +24,7 @@ def thread_loops(stmt: Stmt) -> list[For]:
 
 
 def thread_extents(kernel: Stmt) -> dict[ThreadTag, Expr]:
-    """The extent of each thread index of a kernel, in the order of their loops. Raises UserError where two differ."""
+    """The extent of each thread index of a kernel, in the order of their loops. Raises UserError if two differ."""
     found: dict[ThreadTag, Expr] = {}
     for tag, extent in _indices(thread_loops(kernel)):
         known = found.setdefault(tag, extent)
@@ -40,7 +40,7 @@ def _indices(loops: list[For]) -> list[tuple[ThreadTag, Expr]]:
 
 
 def unify_thread_extents(stmt: Stmt) -> Stmt:
-    """Each kernel of a nest with one extent per thread index. Raises UserError where loops of one index disagree."""
+    """Each kernel of a nest with one extent per thread index. Raises UserError if loops of one index disagree."""
     if not isinstance(stmt, For) or stmt.kind is not LoopKind.THREAD or stmt.thread is ThreadTag.VTHREAD:
         return map_statements(stmt, unify_thread_extents)
     found = dict.fromkeys(_indices(thread_loops(stmt)))

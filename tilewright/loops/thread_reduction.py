@@ -8,7 +8,7 @@
         if k == 0:
             result[i] = total
 
-All threads take part in the exchange, so guards stand around what they load and store, not around it.
+All threads take part in the exchange, so guards stand around their loads and stores, not around it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ThreadReductionNest(StageNest):
         return self._serial_from < len(self.loops)
 
     def _check_order(self) -> None:
-        """Data loops stand outside of what the threads exchange."""
+        """Data loops stand outside of the exchange."""
         for loop in self.loops:
             if loop.axis in self.stage.mixed:
                 raise UserError(
@@ -97,7 +97,7 @@ class ThreadReductionNest(StageNest):
         return is_one(self.found.ranges[loop.axis].extent)
 
     def _around(self, depth: int, bound: frozenset[Var]) -> Stmt:
-        """The loops outside of the exchange: those before the serial reduction, and all threads."""
+        """The loops outside of the exchange: the loops before the serial reduction, and all threads."""
         if depth == self._serial_from:
             return self._threads([loop for loop in self.loops[depth:] if loop.thread is not None], bound)
         loop = self.loops[depth]
@@ -107,7 +107,7 @@ class ThreadReductionNest(StageNest):
         return self._with_ends(depth, made)
 
     def _threads(self, loops: list[Loop], bound: frozenset[Var]) -> Stmt:
-        """Threads that the schedule binds inside the serial reduction; what is computed at them stays there."""
+        """Threads that the schedule binds inside the serial reduction; stages computed at them stay there."""
         if not loops:
             return self._exchange(bound)
         return self._loop(loops[0], loops[0].var, self._threads(loops[1:], bound | {loops[0].var}), bound)
@@ -135,7 +135,7 @@ class ThreadReductionNest(StageNest):
         return body
 
     def _parts(self, bound: frozenset[Var]) -> tuple[Stmt, tuple[Expr, ...]]:
-        """What each thread brings to the exchange, and the statements that compute it."""
+        """The contribution of each thread to the exchange, and the statements that compute it."""
         reduce = self._reduction()
         if not self._serial:
             sources = [self._concrete(e) for e in reduce.source]
@@ -152,7 +152,7 @@ class ThreadReductionNest(StageNest):
         return seq(start, update), tuple(Load(b, _ONLY) for b in self._partials)
 
     def _kept(self) -> Stmt:
-        """A part of what is reduced: all threads keep theirs, whichever of them stores the result."""
+        """A partial result: all threads keep theirs, no matter which one stores the result."""
         return self._store()
 
     def _place(self, k: int) -> tuple[Buffer, tuple[Expr, ...]]:

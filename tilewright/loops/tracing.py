@@ -10,13 +10,13 @@ from ..expr.operators import as_expr
 from .calls import call_intrin
 
 DEFAULT_ACTION = "tvm.default_trace_action"
-"""The name of the registered function that prints what it is given."""
+"""The name of the registered function that prints its arguments."""
 TRACED = "tilewright.traced"
 """That of the one that calls the traced function, whose result may be none."""
 
 
 def trace(args: Any, trace_action: str = DEFAULT_ACTION) -> Expr:
-    """Call a registered function with the values of expressions, and compute on with what it returns.
+    """Call a registered function with the values of expressions, and continue with its result.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def trace(args: Any, trace_action: str = DEFAULT_ACTION) -> Expr:
     Returns
     -------
     Expr
-        What the function returns; the last value where it returns None.
+        The result of the function; the last value if it returns None.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Uniformity analysis: which memory may hold different values for the threads of a block.
 
-Local memory is each thread's own. All threads of a block find the same there where all of them store the same: values
-that no thread index decides, at indices and under conditions that none decides either. Memory that a kernel does not
-write holds one value for all.
+Local memory is each thread's own. All threads of a block find the same there if all of them store the same: values that
+no thread index decides, at indices and under conditions that none decides either. Memory that a kernel does not write
+holds one value for all.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .nodes import Buffer, For, If, Let, Stmt, Store, While
 
 
 def varying_memory(body: Stmt, threads: frozenset[Var]) -> frozenset[Buffer]:
-    """The memory of a kernel whose contents, where read alike by all threads of a block, may differ between them."""
+    """The memory of a kernel whose contents, when read alike by all threads of a block, may differ between them."""
     touched = uses.read(body) | uses.written(body)
     written = {buffer.memory for buffer in uses.written(body)}
     found = {b.memory for b in touched if b.scope is not MemoryScope.LOCAL and (b.memory in written)}
     found |= {b.memory for b in touched if b.scope is MemoryScope.SHARED}
     walk = _Walk(threads, found)
     before = -1
-    while before != len(walk.found):  # what is stored may depend on what is found to vary further down
+    while before != len(walk.found):  # stored values may depend on memory that is found to vary further down
         before = len(walk.found)
         walk.statement(body, False)
     return frozenset(walk.found)

@@ -1,6 +1,6 @@
 """Which buffers statements and expressions read and write.
 
-What was found stays with the node for as long as there is one, so that all passes together look at each node once.
+The result stays with the node for the node's lifetime, so that all passes together look at each node once.
 """
 
 from __future__ import annotations

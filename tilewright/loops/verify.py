@@ -1,4 +1,4 @@
-"""What a well-formed function of the loop grammar is, rule by rule."""
+"""The rules of well-formed functions of the loop grammar."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from .well_typed import fault_of
 
 
 class Form(enum.Flag):
-    """What passes have made of a function so far, and later ones rely on."""
+    """The form that passes have established for a function, on which later ones rely."""
 
     BUILT = 0
     """Nothing yet: the function is as it was built."""
@@ -57,7 +57,7 @@ class Form(enum.Flag):
     FINISHED = enum.auto()
     """Kernels are `Launch`es: no loop over threads is left, and no virtual thread."""
     REDUCED = enum.auto()
-    """No value is a reduction over threads: what they exchange is written out."""
+    """No value is a reduction over threads: exchanges are written out."""
     MASKED = enum.auto()
     """A guard may be a vector, without an `else`."""
 
@@ -303,7 +303,7 @@ class _Verifier:
             self.fail(f"{what}, `{expr}`, has type {expr.dtype}, not an integer type", stmt)
 
     def expression(self, expr: e.Expr, stmt: Stmt) -> None:
-        """Check an expression's types, and that what it names is there."""
+        """Check an expression's types, and that its names are defined."""
         if is_exchange(expr) and not (isinstance(stmt, (Store, Let)) and expr is stmt.value):
             self.fail("an exchange between threads is not the whole value of a store", stmt)
         if expr not in self.typed:
@@ -407,6 +407,6 @@ def _same_number(a: e.Expr, b: e.Expr) -> bool:
 
 
 def _element(buffer: Buffer, indices: tuple[e.Expr, ...]) -> DType:
-    """The type of what stands at `indices`: a vector where an index is one."""
+    """The type of the elements at `indices`: a vector if an index is one."""
     lanes = max((index.dtype.lanes for index in indices), default=1)
     return buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)

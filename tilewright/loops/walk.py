@@ -19,12 +19,12 @@ def statements(root: Stmt) -> Iterator[Stmt]:
 
 
 def inner_first(root: Stmt) -> list[Any]:
-    """Each distinct statement of `root`, itself included, after those inside of it, loops of instructions too.
+    """Each distinct statement of `root`, itself included, children first, loops of instructions too.
 
     Expressions are not walked.
     """
     found: dict[Stmt, None] = {}
-    stack: list[Stmt | None] = [root]  # None: what lies inside of the statement below it has been found
+    stack: list[Stmt | None] = [root]  # None: the children of the statement below it have been found
     while stack:
         stmt = stack.pop()
         if stmt is None:

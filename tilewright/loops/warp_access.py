@@ -1,4 +1,4 @@
-"""What one access of a warp costs: the sectors of global memory that its lanes touch, the banks that they share.
+"""The cost of one access of a warp: the sectors of global memory that its lanes touch, the banks that they share.
 
 Each row of an array is one access, each column a lane. A lane that takes no part repeats one that does.
 """
@@ -40,7 +40,7 @@ def wavefronts(first: np.ndarray, width: int, memory: WarpMemory) -> np.ndarray:
     """The cycles that each access of shared memory takes; a lane's `width` bytes begin at byte `first`.
 
     Of accesses wider than a word, a part of the lanes is served at a time: half of them for two words, a quarter for
-    four. Where every pair of neighbours, or every second lane, asks for the same address, twice as many are.
+    four. If every pair of neighbours, or every second lane, asks for the same address, twice as many are.
     """
     words = first // memory.word
     each = max(1, width // memory.word)

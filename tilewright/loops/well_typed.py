@@ -1,4 +1,4 @@
-"""What is wrong with an expression whose parts are well formed, type by type."""
+"""The type errors of an expression with well-formed parts, per type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .storage import AddressOf
 
 
 def fault_of(expr: e.Expr) -> str | None:
-    """What is wrong with the types of an expression; None where nothing is."""
+    """The type error of an expression; None if there is none."""
     kind = type(expr)
     if kind not in _known:
         _known[kind] = next((check for base, check in _EXPRESSIONS.items() if issubclass(kind, base)), None)
@@ -59,7 +59,7 @@ def _cast(expr: e.Cast) -> str | None:
 
 def _address(expr: AddressOf) -> str | None:
     if not isinstance(expr.place, e.Load) or expr.place.dtype.lanes != expr.buffer.dtype.lanes:
-        return "the address of what is not one element"
+        return "the address of something other than one element"
     return None if expr.extent.dtype.is_int else f"{expr.extent} elements from an address on"
 
 

@@ -1,4 +1,4 @@
-"""Rules of floating-point arithmetic: only those that keep every bit, signed zeros and NaN included.
+"""Rules of floating-point arithmetic: only rules that keep every bit, signed zeros and NaN included.
 
 x * 0 and x - x may be NaN, x + 0.0 turns -0.0 into 0.0, and sums are never reassociated.
 """

@@ -1,10 +1,10 @@
 """Rewrite rules as data, and their compilation to Python `if` chains.
 
 `match(FloorDiv, x, c)` is the pattern of a node type and its fields. A field is another pattern, a node that must be
-met itself, None where it does not matter, or a *wildcard*: those of `wild("x y")` match any expression, of
-`constants("c d")` an integer constant, of `numbers("m l")` a field that holds a number or a type. A wildcard that
-occurs twice must match the same node twice. `compile_rules` turns all rules of one root type into one function, which
-tests each type and field once per rule and is many times faster than interpreting the patterns.
+met itself, None if it does not matter, or a *wildcard*: `wild("x y")` matches any expression, `constants("c d")` an
+integer constant, `numbers("m l")` a field that holds a number or a type. A wildcard that occurs twice must match the
+same node twice. `compile_rules` turns all rules of one root type into one function, which tests each type and field
+once per rule and is many times faster than interpreting the patterns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...expr.nodes import Expr
 
 
 class Wild(NamedTuple):
-    """A wildcard; `kind` says what it matches: "any", "constant" or "number"."""
+    """A wildcard; `kind` is the kind of its matches: "any", "constant" or "number"."""
 
     name: str
     kind: str
@@ -34,7 +34,7 @@ class Pattern(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`pattern` becomes `then(...)` where `when(...)` holds; both are given the wildcards that they name."""
+    """`pattern` becomes `then(...)` if `when(...)` holds; both receive the wildcards that they name."""
 
     pattern: Pattern
     then: Callable[..., Any]
@@ -103,7 +103,7 @@ def _arguments(f: Callable[..., Any], bound: dict[str, str]) -> str:
 
 
 def _tests(pattern: Pattern, at: str, scope: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """The conditions for the node at `at` to match, and where each wildcard's match is found."""
+    """The conditions for the node at `at` to match, and the place of each wildcard's match."""
     tests: list[str] = []
     bound: dict[str, str] = {}
     pending = [(pattern, at)]

@@ -1,4 +1,4 @@
-"""Rules of integers that wrap around: unsigned ones and those narrower than an index."""
+"""Rules of integers that wrap around: unsigned ones and types narrower than an index."""
 
 from __future__ import annotations
 

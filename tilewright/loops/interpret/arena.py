@@ -1,4 +1,4 @@
-"""Typed views of memory that is an arena of bytes: what is stored goes byte by byte, and is put together when read."""
+"""Typed views of memory that is an arena of bytes: values are stored byte by byte, and reassembled when read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def byte_places(place: Address) -> list[Address]:
 
 
 def byte_stores(place: Address, value: Value) -> list[tuple[Address, Value]]:
-    """The places of the bytes of an element, and what goes there for it to have a value."""
+    """The places of the bytes of an element, and their values."""
     array = np.asarray(value, place.view.buffer.dtype.numpy)
     split = np.ascontiguousarray(array).reshape((*array.shape, 1)).view(np.uint8)
     return [(at, split[..., i]) for i, at in enumerate(byte_places(place))]

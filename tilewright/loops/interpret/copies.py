@@ -1,6 +1,7 @@
-"""Copies on their way: issued, committed to a group, and arrived only where a thread awaits that group.
+"""Copies on their way: issued, committed to a group, and arrived only when a thread awaits that group.
 
-What a copy goes to holds no value in the meantime, so that a read that waits for too little, or not at all, is found.
+The destination of a copy holds no value in the meantime, so that a read that waits for too little, or not at all, is
+found.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from .memory import Address, Report, active_lanes, bits_of
 
 
 class Flight:
-    """One copy of the threads of the blocks that run: where it goes, what it brings, who is still waiting for it."""
+    """One copy of the threads of the blocks that run: its destination, its data, and the threads that have not awaited
+    it."""
 
     __slots__ = ("epochs", "groups", "lanes", "place", "report", "value")
 
@@ -37,7 +39,7 @@ class Flights:
         self.under_way: list[Flight] = []
 
     def issue(self, grid: Grid, place: Address, value: Value, mask: Value, report: Report | None) -> None:
-        """A copy sets out; what it goes to holds no value from here on."""
+        """A copy starts; its destination holds no value from here on."""
         storage = place.storage
         dtype = storage.dtype
         poison: Any = 1 if dtype.is_bool else dtype.max_value - 2 if dtype.is_int else np.nan
@@ -49,7 +51,7 @@ class Flights:
         self.under_way.append(Flight(grid, place, np.array(value), lanes, report))
 
     def commit(self, grid: Grid, mask: Value) -> None:
-        """What the active blocks have issued since their last commit is a group."""
+        """The copies of the active blocks since their last commit form a group."""
         active = _blocks(grid, mask)
         for flight in self.under_way:
             flight.groups += active
@@ -61,7 +63,7 @@ class Flights:
         for flight in self.under_way:
             done = flight.lanes & (active & (flight.groups > pending))
             if done.any():
-                # Where no barrier was passed meanwhile, its races are those that were looked for at first.
+                # If no barrier was passed meanwhile, its races were already checked at the start.
                 early = done & (flight.epochs == grid.epochs[MemoryScope.SHARED])
                 if early.any():
                     _arrive(flight, early)
@@ -81,7 +83,7 @@ def _blocks(grid: Grid, mask: Value) -> Value:
 
 
 def _arrive(flight: Flight, mask: Value) -> None:
-    """What is copied is there; several threads may have copied the same."""
+    """The copied data have arrived; several threads may have copied the same."""
     storage, place = flight.place.storage, flight.place
     storage.store(place, flight.value, mask)
     if flight.report is None or storage.shadow is None:

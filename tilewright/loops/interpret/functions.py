@@ -64,7 +64,7 @@ def call(expressions: Any, e: n.Call) -> Get:
 
 
 def _function(known: Any, e: n.Call) -> Callable[..., Any]:
-    """What stands for a function: what the caller gave, or the mathematical function of the C library."""
+    """The implementation of a function: the caller's, or the mathematical function of the C library."""
     name = called_function(e)
     for wish in (name, name.removesuffix("f")):
         found = known.get(name) or (INTRINSICS.get(wish) if e.name in FOREIGN else None)
@@ -95,7 +95,7 @@ def _argument(expressions: Any, arg: n.Expr) -> Callable[[Value], Pick]:
 
 
 def _of_lane(value: Value, lane: tuple[Any, ...]) -> Any:
-    """What a value is in one lane; an axis of it may be missing or 1."""
+    """A value in one lane; an axis of it may be missing or 1."""
     if not isinstance(value, np.ndarray):
         return value
     own = lane[len(lane) - value.ndim :]

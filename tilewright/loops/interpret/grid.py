@@ -1,4 +1,4 @@
-"""The threads of a kernel, and what of a program says who they are."""
+"""The threads of a kernel, and their indices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Grid:
         self._threads = np.arange(tx * ty * tz).reshape(tz, ty, tx, 1)
 
     def index(self, tag: ThreadTag, var: n.Var) -> Value:
-        """The values of a hardware index, along its own axis only; a scalar where there is but one."""
+        """The values of a hardware index, along its own axis only; a scalar if there is only one."""
         found = self._indices.get((tag, var.dtype))
         if found is None:
             found = self._indices[tag, var.dtype] = self._index(tag, var.dtype.numpy)

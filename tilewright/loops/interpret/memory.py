@@ -1,8 +1,8 @@
 """The memory of the interpreter: storage by scope, bounds, unwritten elements.
 
-A lane is one thread of one block of the grid. Values have the axes (lanes of a vector,) Z, Y, X, blocks, each
-of which may be missing or 1 where nothing depends on it. Storage has the element number as its first axis and
-after it one copy for all lanes (global), one a block (shared), or one a lane (local).
+A lane is one thread of one block of the grid. Values have the axes (lanes of a vector,) Z, Y, X, blocks, each of which
+may be missing or 1 if nothing depends on it. Storage has the element number as its first axis and after it one copy for
+all lanes (global), one a block (shared), or one a lane (local).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...expr.numerics import Value
 from ..nodes import Buffer
 from .races import NONE, Race, Shadow, race_at
 
-Report = Callable[[str, Value], NoReturn]  # (what is wrong, the lanes where it is)
+Report = Callable[[str, Value], NoReturn]  # (the fault, its lanes)
 
 
 class InterpretError(InternalError):
@@ -41,7 +41,7 @@ class View:
         self.strides = tuple(reversed(strides)) if extents else ()
 
     def place(self, indices: list[Value], mask: Value, report: Report | None) -> tuple[Address, bool]:
-        """Where `indices` are, and whether that holds for any mask; lanes that are off may be anywhere.
+        """The place of `indices`, and whether it is valid for any mask; lanes that are off may be anywhere.
 
         Reports active lanes that are out of bounds.
         """
@@ -68,7 +68,7 @@ class View:
 
 
 class Address:
-    """Where an access goes: the element number `offset` in each lane's copy of the storage."""
+    """The place of an access: the element number `offset` in each lane's copy of the storage."""
 
     __slots__ = ("_actors", "_cells", "_rows", "offset", "storage", "view")
 
@@ -108,7 +108,7 @@ def bits_of(array: Value) -> Value:
 
 
 class Storage:
-    """The elements of one root buffer, and what is known about who wrote and read them.
+    """The elements of one root buffer, and their known writers and readers.
 
     After the element axis come () for global memory, (blocks,) for shared, (Z, Y, X, blocks) for local.
     `written` (None: all of it) marks elements that hold a value; `shadow` finds races.
@@ -128,14 +128,14 @@ class Storage:
 
     @classmethod
     def fresh(cls, dtype: DType, size: int, copies: tuple[int, ...], track: bool) -> Storage:
-        """Storage that no one has written; what stands in it is NaN or a large odd number."""
+        """Storage that no one has written; its elements are NaN or a large odd number."""
         kind = dtype.numpy
         poison: Any = 1 if dtype.is_bool else dtype.max_value - 2 if dtype.is_int else np.nan
         data = np.full((size, *copies), poison, kind)
         return cls(data, dtype, np.zeros((size, *copies), np.bool_) if track else None)
 
     def _gather(self, array: Value, place: Address) -> Value:
-        """`array` (shaped as data) at a place; a view of it where the offset is the same for all lanes."""
+        """`array` (shaped as data) at a place; a view of it if the offset is the same for all lanes."""
         offset = place.offset
         if not isinstance(offset, np.ndarray):
             return array[offset]
@@ -146,7 +146,7 @@ class Storage:
         return array.reshape(-1).take(place.cells)
 
     def load(self, place: Address, mask: Value, report: Report | None) -> Value:
-        """The values at a place; reports active lanes that read what was never written."""
+        """The values at a place; reports active lanes that read unwritten elements."""
         if self.written is not None and report is not None:
             there = self._gather(self.written, place)
             if count_nonzero(there) < there.size:
@@ -179,7 +179,7 @@ class Storage:
             self.written.reshape(-1)[cells] = True
 
     def forget(self, mask: Value) -> None:
-        """What stands in the copies of the active lanes counts as never written."""
+        """The elements in the copies of the active lanes count as unwritten."""
         if self.written is None:
             return
         if mask is None or self.copy is None:
@@ -189,7 +189,7 @@ class Storage:
         self.written &= ~lost
 
     def store_checked(self, place: Address, value: Value, mask: Value, actors: Value, report: Report) -> None:
-        """`store`, and report races with what other threads wrote and read."""
+        """`store`, and report races with accesses of other threads."""
         shadow = self.shadow
         if shadow is None:
             return self.store(place, value, mask)
@@ -216,7 +216,7 @@ class Storage:
         return None
 
     def check_read(self, place: Address, mask: Value, actors: Value, report: Report) -> None:
-        """Report a race where another thread wrote what is read, with no barrier in between."""
+        """Report a race if another thread wrote the elements read, with no barrier in between."""
         if self.shadow is None:
             return
         where, who = place.rows(mask, actors)

@@ -1,8 +1,8 @@
-"""Who wrote and who read each element since the last barrier, and what of that is a race.
+"""Race detection: the writers and readers of each element since the last barrier.
 
-An actor is one thread in one epoch, as a number: block, epoch (barriers that the block has passed), thread.
-Two accesses of one element are ordered where one thread makes both, or where both threads are of one block
-and of different epochs. A write that leaves the value as it is harms no one, and is not a race.
+An actor is one thread in one epoch, as a number: block, epoch (barriers that the block has passed), thread. Two
+accesses of one element are ordered if one thread makes both, or if both threads are of one block and the epochs differ.
+A write that leaves the value as it is harms no one, and is not a race.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANYONE = (1 << 63) - 1  # threads of several blocks
 
 
 class Race(NamedTuple):
-    """What happened, in which cell, and to which actor (the first that it happened to)."""
+    """The event, its cell, and the first actor affected."""
 
     text: str
     cell: int
@@ -40,7 +40,7 @@ def describe(actor: int) -> str:
 
 
 def unordered(other: Value, me: Value) -> Value:
-    """Where `other` is another thread that no barrier has ordered with `me`."""
+    """The cells in which `other` is another thread that no barrier has ordered with `me`."""
     apart = other ^ me
     return (apart > 0) & ((apart <= EVERY) | (apart >= BLOCK))
 
@@ -53,8 +53,8 @@ def together(other: Value, me: Value) -> Value:
 class Shadow:
     """The last writer and reader of each cell of one storage.
 
-    `silent` marks cells that the writes of the epoch left as they were. Where several threads wrote the same
-    value, `members` lists who did, since each of them may read it without a barrier.
+    `silent` marks cells that the writes of the epoch left as they were. If several threads wrote the same value,
+    `members` lists them, since each of them may read it without a barrier.
     """
 
     def __init__(self, cells: int) -> None:
@@ -96,7 +96,7 @@ class Shadow:
         return not count_nonzero((reader != who) & (reader != NONE))
 
     def write(self, where: Value, changes: Value, who: Value) -> Race | None:
-        """The race, if writing to `where` (changing the value where `changes`) is one."""
+        """The race, if writing to `where` (changing the value if `changes`) is one."""
         writer, reader = self.writer.take(where), self.reader.take(where)
         contested = unordered(writer, who)
         bad = contested & changes
@@ -143,7 +143,7 @@ class Shadow:
 
 
 def _member_keys(where: Value, who: Value) -> Value:
-    """One number for cell and thread, whatever the epoch (20 bits for the block are enough for a test)."""
+    """One number for cell and thread, for any epoch (20 bits for the block are enough for a test)."""
     block = (who // BLOCK) & 0xFFFFF
     return (where << CELL_SHIFT) | (block << THREAD_BITS) | (who & EVERY)
 

@@ -1,16 +1,14 @@
-"""Runs a function of the loop grammar in NumPy: the oracle for what a program means.
+"""Runs a function of the loop grammar in NumPy: the oracle for the meaning of programs.
 
-Code outside kernels runs one value at a time. A kernel (the outermost THREAD loop that holds others, or a
-`Launch`) runs over its whole grid at once: all threads execute each statement together, under a mask of those
-that are active. Large grids are taken some blocks at a time. A statement that stands in no threadIdx loop,
-though others of its kernel do, is executed by all threads. VTHREAD, UNROLLED, PARALLEL and VECTORIZED loops
-run one iteration after the other.
+Code outside kernels runs one value at a time. A kernel (the outermost THREAD loop that holds others, or a `Launch`)
+runs over its whole grid at once: all threads execute each statement together, under a mask of the active ones. Large
+grids are taken some blocks at a time. A statement that stands in no threadIdx loop, though others of its kernel do, is
+executed by all threads. VTHREAD, UNROLLED, PARALLEL and VECTORIZED loops run one iteration after the other.
 
-Found, and raised as `InterpretError`: accesses out of bounds, reads of memory that was never written, integer
-division by zero, barriers that not all threads of a block reach, and races. What a copy goes to counts as not written
-until it is awaited. A race is an access of what
-another thread writes, or a write of what another thread reads, with no barrier in between (or from different
-blocks), unless every such write stores the value that is there already.
+Found, and raised as `InterpretError`: accesses out of bounds, reads of memory that was never written, integer division
+by zero, barriers that not all threads of a block reach, and races. The destination of a copy counts as unwritten until
+it is awaited. A race is a read and a write, or two writes, of one element by different threads with no barrier in
+between (or from different blocks), unless every such write stores the present value.
 """
 
 from __future__ import annotations
@@ -77,11 +75,11 @@ def interpret(
 ) -> None:
     """Run `function` on `args`, in place.
 
-    `check` finds faults (else they have no defined effect); `races=False` leaves out races, for programs
-    whose barriers are not yet placed: then all threads take each statement together. `unwritten=False` lets programs
-    read what was never written, which is NaN or a large odd number. `outputs` are parameters
-    whose contents count as unwritten. About `lanes` threads run at once. `functions` says by name what functions do
-    that the program calls but does not define: a pointer comes as an array of the elements that follow it.
+    `check` finds faults (else they have no defined effect); `races=False` leaves out races, for programs whose barriers
+    are not yet placed: then all threads take each statement together. `unwritten=False` lets programs read unwritten
+    elements, which are NaN or a large odd number. `outputs` are parameters whose contents count as unwritten. About
+    `lanes` threads run at once. `functions` implements, by name, functions that the program calls but does not define:
+    a pointer comes as an array of the elements that follow it.
     """
     machine = Runner(check, check and races, lanes, functions, unwritten)
     copies_back = machine.bind(function, args, frozenset(outputs))
@@ -278,7 +276,7 @@ class Runner(RunningFunction):
         return run
 
     def _ragged(self, var: n.Var, start: Value, count: Value, mask: Value, body: Run) -> None:
-        """A loop whose range differs between threads: to the longest, with those that are done masked."""
+        """A loop whose range differs between threads: to the longest, with finished threads masked."""
         active = np.broadcast_arrays(count, True if mask is None else mask)
         longest = max((int(c) for c in np.unique(active[0][active[1]])), default=0)
         for i in range(longest):
@@ -413,7 +411,7 @@ _STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
 
 
 def _under(mask: Value, on: Value, body: Run) -> None:
-    """Run `body` in those lanes of `mask` where `on` holds, if there are any."""
+    """Run `body` in the lanes of `mask` in which `on` holds, if there are any."""
     active = on if mask is None else mask & on
     if count_nonzero(active):
         body(active)

@@ -1,4 +1,4 @@
-"""What a running function knows: variables, parameters, memory, and how a fault is told."""
+"""The state of a running function: variables, parameters, memory, and the report of faults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunningFunction:
         self.indices: dict[n.Var, Value] = {}
 
     def define(self, var: n.Var, value: Value) -> None:
-        """Give a variable its value, and forget what depended on another."""
+        """Give a variable its value, and forget results that depended on another."""
         self.env[var] = value
         for slot in self.expression.slots.get(var, ()):
             slot[0] = None
@@ -60,7 +60,7 @@ class RunningFunction:
                 slot[0] = None
 
     def define_index(self, var: n.Var, value: Value) -> None:
-        """`define` for a hardware index, whose value is mostly what it was the last time."""
+        """`define` for a hardware index, whose value mostly equals the last one."""
         if self.indices.get(var) is not value:
             self.define(var, value)
             self.indices[var] = value
@@ -152,7 +152,7 @@ class RunningFunction:
     # Faults.
 
     def report_for(self, buffer: Buffer) -> Report | None:
-        """How faults of accesses to `buffer` are raised; None where nothing is checked."""
+        """How faults of accesses to `buffer` are raised; None if nothing is checked."""
 
         def report(text: str, lanes: Value) -> NoReturn:
             where, indices = lanes
@@ -184,7 +184,7 @@ class RunningFunction:
         raise InterpretError("\n".join(lines))
 
     def together(self, mask: Value, what: str = "values are exchanged") -> tuple[int, ...]:
-        """The axes of the grid, for what all threads of a block do together; a fault where some of them do not."""
+        """The axes of the grid, for operations of all threads of a block together; a fault if some do not take part."""
         if self.grid is None:
             raise InterpretError(f"{what} outside any kernel")
         shape = self.grid.shape

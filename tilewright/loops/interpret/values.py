@@ -1,7 +1,7 @@
 """Expressions of the interpreter: each node becomes a Python function from the activity mask to a value.
 
-A value is a NumPy scalar where it is the same for all lanes, else an array over the grid (see `memory`).
-Lanes that are off may hold anything: only their faults are kept from counting.
+A value is a NumPy scalar if it is the same for all lanes, else an array over the grid (see `memory`). Lanes that are
+off may hold anything: only their faults are kept from counting.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .memory import Address, InterpretError, Report, View
 
 Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
 Locate = Callable[[Value], Address]
-Slot = list[Any]  # one value, None where it must be computed
+Slot = list[Any]  # one value, None if it must be computed
 
 
 class EvaluationContext(Protocol):
-    """What expressions need of the running program."""
+    """The interface of the running program that expressions use."""
 
     env: dict[n.Var, Value]
     axes: int
@@ -83,8 +83,8 @@ _DIVISIONS = (n.Div, n.Mod, n.FloorDiv, n.FloorMod)
 class Expressions:
     """Makes the functions of expressions.
 
-    What depends on variables alone is remembered in a `Slot` until one of them changes: `slots` lists, for each
-    variable, what must be forgotten.
+    A result that depends on variables alone is remembered in a `Slot` until one of them changes: `slots` lists, for
+    each variable, the results to forget.
     """
 
     def __init__(self, machine: EvaluationContext) -> None:
@@ -98,7 +98,7 @@ class Expressions:
         return self.get(e)
 
     def get(self, e: n.Expr) -> Get:
-        """The function of `e`. Calls of methods take no C stack, those of objects do."""
+        """The function of `e`. Calls of methods take no C stack, calls of objects do."""
         found = self.made.get(e)
         if found is None:
             made = self._make(e)
@@ -133,7 +133,7 @@ class Expressions:
         return run
 
     def place(self, buffer: Buffer, indices: tuple[n.Expr, ...]) -> Locate:
-        """The function that finds where `buffer[indices]` is."""
+        """The function that finds the place of `buffer[indices]`."""
         found = self.places.get((buffer, *indices))
         if found is None:
             found = self.places[(buffer, *indices)] = self._make_place(buffer, indices)
@@ -215,7 +215,7 @@ class Expressions:
         return self._lazy(e.a, e.b, stop=True)
 
     def _lazy(self, left: n.Expr, right: n.Expr, stop: bool) -> Get:
-        """And / or: the right side counts only where the left one has not decided."""
+        """And / or: the right side counts only if the left one has not decided."""
         a, b, risky = self.get(left), self.get(right), self.can_fault(right)
 
         def run(mask: Value) -> Value:
