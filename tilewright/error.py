@@ -7,7 +7,7 @@ from .core.refusals import old_name as _old_name
 
 __all__ = ["InternalError", "TVMError", "UserError"]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())

@@ -31,8 +31,8 @@ def mma(operands: str, accumulator: str = "") -> Atom:
         set of partial sums instead of two, which it adds to the others more often: it takes a third fewer registers for
         sums, and is as exact.
     accumulator
-        The type of the sums, where there is a choice: "float16" for float16 operands takes half the registers, and
-        rounds each sum of 16 products to float16.
+        The type of the sums, if there is a choice: "float16" for float16 operands takes half the registers, and rounds
+        each sum of 16 products to float16.
 
     Raises
     ------
@@ -63,10 +63,10 @@ def mma(operands: str, accumulator: str = "") -> Atom:
 def wgmma(operands: str, accumulator: str = "") -> Atom:
     """Return the matrix instruction of a warpgroup: `wgmma` of sm_90, for operands of one type.
 
-    Four warps execute it together: those that threadIdx.y counts, whose extent is 4. The tensorized loops are those of
-    one of them: 16 rows, which follow those of the warp before, and as many columns as registers hold. The hardware
-    reads both operands from shared memory, in rows of 128 bytes of terms (64 of float16, 32 of float32, 128 of int8),
-    whose pieces the compiler swizzles.
+    Four warps, counted by threadIdx.y of extent 4, execute it together. The tensorized loops belong to one of them: 16
+    rows, after the previous warp's, and as many columns as registers hold. The hardware reads both operands from shared
+    memory, in rows of 128 bytes of terms (64 of float16, 32 of float32, 128 of int8), whose pieces the compiler
+    swizzles.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ _LARGEST_ROW = 1 << 18
 
 
 def draw_swizzle(row: int = 128) -> str:
-    """Return a drawing of what `storage_swizzle` makes of eight lines: the row and piece at each place.
+    """Return a drawing of `storage_swizzle` for eight lines: the row and piece at each place.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def draw_swizzle(row: int = 128) -> str:
     return "\n".join(lines)
 
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())

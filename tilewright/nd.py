@@ -26,7 +26,7 @@ __all__ = [
     "opencl",
 ]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

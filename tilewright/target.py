@@ -19,7 +19,7 @@ def create(target: str | Target) -> Target:
 
 
 def cuda(model: str = "unknown", arch: str | None = None, options: str | None = None) -> Target:
-    """The CUDA target, of architecture `arch` ("sm_90") where given."""
+    """The CUDA target, of architecture `arch` ("sm_90") if given."""
     given = _text(options, "options", "cuda"), _text(arch, "arch", "cuda")
     return Target.parse(" ".join(["cuda", *([f"-arch={given[1]}"] if given[1] else []), *filter(None, given[:1])]))
 
@@ -48,7 +48,7 @@ __all__ = [
 
 __path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

@@ -9,7 +9,7 @@ from .passes.named_passes import PassInfo, Sequential, module_pass
 
 __all__ = ["Pass", "PassContext", "PassInfo", "Sequential", "module_pass"]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

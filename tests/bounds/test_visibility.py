@@ -57,7 +57,7 @@ def chain(scope: str, at: str, own: str) -> Any:
         ("shared", "block", "threadIdx.x", ""),
         ("shared", "thread", "threadIdx.x", ""),
         ("local", "thread", "", ""),
-        ("global", "block", "", "kept in global memory, where blocks cannot wait for each other"),
+        ("global", "block", "", "kept in global memory, on which blocks cannot wait for each other"),
         ("local", "thread", "threadIdx.x", "of which each thread has its own"),
         ("shared", "", "", "is computed outside of the kernel of 'C'"),
         ("local", "", "", "is computed outside of the kernel of 'C'"),

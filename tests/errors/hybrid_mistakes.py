@@ -315,7 +315,7 @@ def range_is_lost(a):
 
 
 def allocate_twice(a):
-    b = allocate((4,), "float32")  # here: assigned to what has other values | its own name
+    b = allocate((4,), "float32")  # here: assigned to a name with other values | its own name
     b = allocate((4,), "float32")
 
 

@@ -313,7 +313,7 @@ def test_what_has_no_value() -> None:
             evaluate(build(x, x), {x: 0})
     with pytest.raises(UndefinedValueError, match="variable x has no value"):
         evaluate(x, {})
-    with pytest.raises(UndefinedValueError, match="nothing says from what"):
+    with pytest.raises(UndefinedValueError, match="no source is given"):
         evaluate(n.Load(A, (x, x)), {x: 0})
 
 

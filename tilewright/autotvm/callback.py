@@ -169,7 +169,7 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Progress
     return ProgressBar(total, prefix, si_prefix)
 
 
-if not TYPE_CHECKING:  # type checkers see what is there
+if not TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())

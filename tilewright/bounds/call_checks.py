@@ -1,8 +1,8 @@
 """Reads that stay inside their tensor only for some arguments of a call: the comparisons that host code makes first.
 
-The ends of an index are stated where they are linear in the axes: each is an expression of the call's arguments.
-Elsewhere, and under conditions, points are stated at which the read happens for certain: where the axes are at their
-ends, as far as the conditions let them go. What is proven here is not checked at the call.
+The ends of an index are stated if they are linear in the axes: each is an expression of the call's arguments.
+Otherwise, and under conditions, points are stated at which the read certainly happens: with the axes at their ends, as
+far as the conditions allow. Proven reads are not checked at the call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EVALUATED = (
     n.Var, n.IntImm, n.FloatImm, n.Cast, n.Add, n.Sub, n.Mul, n.Div, n.Mod, n.FloorDiv, n.FloorMod, n.Min, n.Max,
     n.EQ, n.NE, n.LT, n.LE, n.GT, n.GE, n.And, n.Or, n.Not, n.Select, n.IfThenElse,
 )  # fmt: skip
-"""What host code evaluates."""
+"""Expressions that host code evaluates."""
 _DIVISIONS = (n.Div, n.Mod, n.FloorDiv, n.FloorMod)
 _SHIFTS = ("shift_left", "shift_right")
 _CALLED = ("likely", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", *_SHIFTS)
@@ -51,8 +51,8 @@ _CALLED = ("likely", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", 
 class ReadCheck:
     """An index that leaves its tensor for some arguments of a call.
 
-    It runs from `low` to `high` where all of `when` hold, and leaves the tensor where `outside` holds. At a `point`,
-    which has the values of axes by name, both ends are the index.
+    It runs from `low` to `high` if all of `when` hold, and leaves the tensor if `outside` holds. At a `point`, which
+    has the values of axes by name, both ends are the index.
     """
 
     stage: str
@@ -76,7 +76,7 @@ class ReadCheck:
 def range_check(
     stage: str, read: GuardedRead, dimension: int, ends: Ends, occurs: frozenset[Expr]
 ) -> Iterator[ReadCheck]:
-    """The check of an index whose ends are reached wherever the extents `occurs` are positive."""
+    """The check of an index that reaches its ends if the extents `occurs` are positive."""
     if not _can_evaluate(*ends):
         return
     when = tuple(less(const(0, extent.dtype), extent) for extent in sorted(occurs, key=str))
@@ -140,7 +140,7 @@ def _wrapping(
 ) -> Iterator[ReadCheck]:
     """The checks of an index that the first condition around its read compares, and that its type does not hold.
 
-    There the condition is wrong, whatever it says: a value that has wrapped passes a comparison with one end.
+    There the condition is useless: a value that has wrapped passes a comparison with one end.
     """
     index = read.load.indices[dimension]
     first = read.conditions[0].expr if read.conditions else None
@@ -171,7 +171,8 @@ def _unless(inside: Expr, outside: Expr, facts: Facts) -> Expr:
 
 
 def _under(read: GuardedRead, spans: Mapping[Var, Ends]) -> tuple[dict[Var, Ends], list[Expr]]:
-    """Return the range of each axis under the conditions that bound it alone, and what keeps it from being empty."""
+    """Return the range of each axis under the conditions that bound it alone, and the conditions that keep it from
+    being empty."""
     reached = dict(spans)
     for form in positive_forms(read.conditions):  # form >= 0
         inside = [atom for atom in form.terms if any(var in spans for var in variables(atom))]

@@ -1,7 +1,7 @@
 """The region of a stage that its readers need.
 
 Each read index is an expression of the reader's loop variables. Loops outside the place where the stage is computed are
-fixed; the others run, and so do thread indices whose threads share the stage's memory. The bounds of the index over the
+fixed; the others run, including indices of threads that share the stage's memory. The bounds of the index over the
 running loops, joined over all reads, are the region.
 """
 
@@ -47,8 +47,8 @@ def demand(
 ) -> tuple[Region, ...]:
     """Return the region of `stage`: one range per dimension.
 
-    `hidden` are variables of the readers that have no value at the place where the stage is computed. Raises UserError
-    if a consumer is outside the loop that the stage is computed in.
+    `hidden` are variables of the readers without a value at the stage's place of computation. Raises UserError if a
+    consumer is outside the loop that the stage is computed in.
     """
     spans: list[Extremes | None] = []
     visible = {loop.var for loop in outer}
@@ -81,7 +81,7 @@ def demand(
 
 
 def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
-    """Return what a scan needs of a stage: the row that it computes, or all first rows."""
+    """Return the part of a stage that a scan needs: the row that it computes, or all first rows."""
     found: list[Extremes | None] = [
         Extremes(const(0, extent.dtype), subtract(extent, 1), True) for extent in stage.op.shape
     ]
@@ -91,7 +91,7 @@ def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
 def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Var, tuple[Expr, Expr]]:
     """The loop variables that run while one copy of the stage's result is in use.
 
-    Raises UserError where `consumer` is outside the loop that the stage is computed in.
+    Raises UserError if `consumer` is outside the loop that the stage is computed in.
     """
     path = (*consumer.outer, *own_loops(consumer.stage))
     inside = 0
@@ -119,7 +119,7 @@ def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> di
 def _same_numbers(consumer: StageBounds, visible: set[Var], indices: dict[ThreadTag, Var]) -> dict[Var, Var]:
     """The visible variable for each hidden loop over a hardware index, which is the same number in all loops over it.
 
-    Only of loops that run equally far: where a hidden one ends before, not all threads have such a number.
+    Only for loops of equal length: if a hidden one ends earlier, not all threads have such a number.
     """
     same = {}
     for loop in (*consumer.outer, *own_loops(consumer.stage)) if indices else ():

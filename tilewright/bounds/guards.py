@@ -28,7 +28,7 @@ class StageGuard:
 
 
 def relation_guards(found: StageBounds, values: Values, kind: AxisKind) -> tuple[StageGuard, ...]:
-    """The guards of uneven splits of axes of one kind, outermost first, but for those that provably hold."""
+    """The guards of uneven splits of axes of one kind, outermost first, except guards that provably hold."""
     guards: dict[Expr, StageGuard] = {}
     for relation in found.stage.relations:
         if not any(axis.kind is kind for axis in relation.above):
@@ -46,7 +46,7 @@ def domain_guards(found: StageBounds, values: Values, known: Sequence[StageGuard
     facts = found.facts
     for other in known:
         facts = facts.assume(other.condition)
-    for axis in found.stage.roots:  # of a reduction axis the whole range runs, wherever that depends on data axes
+    for axis in found.stage.roots:  # a reduction axis runs over its whole range if that depends on data axes
         dom, part = axis.dom, found.ranges[axis]
         if dom is None or axis.kind is AxisKind.REDUCE or (dom.min is part.min and dom.extent is part.extent):
             continue

@@ -37,8 +37,7 @@ _WRITTEN_OUT = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize"}
 def infer_bounds(schedule: Schedule) -> Bounds:
     """The ranges of all axes of all stages that are stored and needed, by stage id, readers first.
 
-    Raises UserError where a stage is computed where a reader cannot see it, and where a read certainly leaves its
-    tensor.
+    Raises UserError if a reader cannot see a stage, and if a read certainly leaves its tensor.
     """
     check_reads([schedule.stages[i].origin for i in schedule.outputs])
     bodies = inlined_bodies(schedule)
@@ -54,7 +53,7 @@ def infer_bounds(schedule: Schedule) -> Bounds:
 
 
 def _is_empty(stage: Stage) -> bool:
-    """Return whether a stage certainly has no elements: then nothing is computed, whatever its schedule says."""
+    """Return whether a stage certainly has no elements: then nothing is computed under any schedule."""
     return any(isinstance(extent, IntImm) and extent.value == 0 for extent in stage.op.shape)
 
 
@@ -75,7 +74,7 @@ def _bounds_of(
     tags = tuple(loop.tag for loop in outer if loop.tag is not None)
     states = [c for c in consumers if isinstance(c.stage.op, ScanOp) and advances(schedule, stage, c.stage.op)]
     scope = states[0].scope if states else stage.scope or default_scope(tags)
-    if states:  # what advances a scan is kept in the scan's memory
+    if states:  # stages that advance a scan are kept in the scan's memory
         check_owners(stage, scope)
     else:
         check_memory(stage, scope, outer, consumers)

@@ -30,7 +30,7 @@ def outer_loops(schedule: Schedule, stage: Stage) -> tuple[Loop, ...]:
 
 
 def axes_of_threads(stage: Stage) -> frozenset[IterVar]:
-    """The axes bound to threads, and those that they are parts of: none of them shrinks with its stage's region.
+    """The axes bound to threads, and the axes that they are parts of: none of them shrinks with its stage's region.
 
     Users split to reach the number of threads that the rest of the kernel has.
     """
@@ -66,7 +66,7 @@ def axis_values(
 ) -> dict[IterVar, Expr]:
     """The value of each axis of `stage` in terms of loop variables; a plain loop of extent 1 is its minimum.
 
-    Axes in `known` have the values given there, whatever their loops are.
+    Axes in `known` have the values given there, for any loops.
     """
     values: dict[IterVar, Expr] = {}
     for loop in own_loops(stage):
@@ -80,7 +80,7 @@ def axis_values(
 
 
 def cut_axes(stage: Stage, ranges: Mapping[IterVar, Range], running: Container[Var]) -> list[IterVar]:
-    """Return the guarded axes whose loops all are `running`: guards cut off what is beyond them."""
+    """Return the guarded axes whose loops all are `running`: guards cut off iterations beyond them."""
     guarded = guarded_axes(stage, ranges)
     whole = {loop.axis for loop in own_loops(stage) if loop.var in running} if guarded else set()
     found = []

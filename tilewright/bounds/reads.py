@@ -1,8 +1,8 @@
-"""Reads that certainly leave their tensor: found before anything runs, whatever the schedule.
+"""Reads that certainly leave their tensor: found before anything runs, for any schedule.
 
-Only what is certain is refused: an index whose extreme value is reached at a point that is computed, or one that
-leaves its tensor at a point where the conditions around it hold (`witnesses.py`). Indices that depend on values are
-left alone.
+Only certain errors are refused: an index whose extreme value is reached at a point that is computed, or one that leaves
+its tensor at a point at which the conditions around it hold (`witnesses.py`). Indices that depend on values are left
+alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Spans = dict[Var, ExactRange]
 
 
 class _Known(NamedTuple):
-    """What the check found about some outputs."""
+    """The results of the check for some outputs."""
 
     others: tuple[ReferenceType[Operation], ...]
     checks: tuple[ReadCheck, ...]
@@ -50,9 +50,9 @@ _KNOWN: WeakKeyDictionary[Operation, _Known] = WeakKeyDictionary()
 
 
 def check_reads(outputs: Sequence[Operation]) -> tuple[ReadCheck, ...]:
-    """What a call has to check so that no computation that `outputs` need reads beyond the ends of a tensor.
+    """The checks of a call, so that no computation that `outputs` need reads beyond the ends of a tensor.
 
-    Raises UserError where one certainly does, whatever the arguments. What was found once is kept with the outputs.
+    Raises UserError if one certainly does for all arguments. The results are cached with the outputs.
     """
     first, *others = outputs
     known = _KNOWN.get(first)
@@ -111,7 +111,7 @@ def _spans(op: Operation, needed: Sequence[ExactRange | None]) -> Spans:
 def _need(
     needed: dict[Operation, list[ExactRange | None]], producer: Operation, found: Sequence[ExactRange | None]
 ) -> None:
-    """Add the demands of one read on a tensor, dimension by dimension, to those of other reads."""
+    """Add the demands of one read on a tensor, dimension by dimension, to the demands of other reads."""
     if isinstance(producer, PlaceholderOp):
         return
     known = needed.setdefault(producer, list(found))
@@ -130,7 +130,7 @@ def _join(a: ExactRange | None, b: ExactRange | None) -> ExactRange | None:
 
 @dataclass
 class _Reader:
-    """An operation that reads, with what is known of its axes' values.
+    """An operation that reads, with the facts about its axes' values.
 
     `together`: whether all combinations of the values of its data axes occur. Of an operation that is not an output,
     only single values of an axis are known to be needed, not which of them together.
@@ -144,9 +144,9 @@ class _Reader:
     """Extents that are positive if the operation reads anything."""
 
     def span(self, index: Expr) -> ExactRange | None:
-        """The least and the largest value of an index, where both are certainly reached; None where that is not known.
+        """The least and the largest value of an index, if both are certainly reached; None if unknown.
 
-        An index over several axes reaches its ends only where these occur together.
+        An index over several axes reaches its ends only if the axes reach theirs together.
         """
         numbers = _constant_span(index, self.spans)
         if numbers is not None:
@@ -161,9 +161,9 @@ class _Reader:
         return ExactRange(_end(found.lo), _end(found.hi)) if found is not None and found.exact else None
 
     def points(self, read: GuardedRead, dimensions: Iterable[int]) -> Iterator[ReadCheck]:
-        """What a call has to check of a read under conditions, or with indices that are not linear, at single points.
+        """The checks of a call at single points, for a read under conditions or with nonlinear indices.
 
-        Raises UserError where a point is beyond the ends whatever the arguments.
+        Raises UserError if a point is beyond the ends for all arguments.
         """
         conditions: tuple[Expr, ...] | None = None
         forms: tuple[Affine, ...] | None = None
@@ -281,7 +281,7 @@ def _check(reader: _Reader, read: GuardedRead, found: Sequence[ExactRange | None
 
 
 def _beyond(op: Operation, read: GuardedRead, dimension: int, span: ExactRange, kept: Sequence[str]) -> UserError:
-    """The error for an index that leaves its tensor; `kept` says what would keep it inside."""
+    """The error for an index that leaves its tensor; `kept` names the fix that keeps it inside."""
     load, name, shape, index = read.load, read.source.name, read.source.shape, read.load.indices[dimension]
     constant = isinstance(index, IntImm)
     runs = f"is {span.lo}" if constant else f"runs from {span.lo} to {span.hi}"

@@ -45,13 +45,13 @@ class ReadEnd:
 
 @dataclass(frozen=True)
 class StageBounds:
-    """What is known of one stored stage.
+    """The bounds of one stored stage.
 
     `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range per
     dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges of the
-    loops around the stage and of its own. `contraction` says which of its loops a matrix instruction computes,
-    `fragment` how its result is distributed over the lanes of a warp, and `align` what its address in memory is a
-    multiple of, in bytes. `ends` are the ends of its reduction axes that are read from tensors.
+    loops around the stage and of its own. `contraction` has the loops that a matrix instruction computes, `fragment`
+    the distribution of its result over the lanes of a warp, and `align` the alignment of its address, in bytes. `ends`
+    are the ends of its reduction axes that are read from tensors.
     """
 
     stage: Stage

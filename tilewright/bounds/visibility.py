@@ -1,8 +1,8 @@
 """Visibility: which threads see which copy of a buffer, as one table of memory scope against thread index.
 
-Rank of a scope: global 0, shared 1, local 2. Rank of a thread index: blockIdx 0, threadIdx 1 (a vthread counts
-as one). All values of a thread index with rank >= that of the scope write and read the same copy, so what is
-stored must cover them all; below that, each has its own copy.
+Rank of a scope: global 0, shared 1, local 2. Rank of a thread index: blockIdx 0, threadIdx 1 (a vthread counts as one).
+All values of a thread index with a rank not below the scope's write and read the same copy, so the stored region must
+cover them all; below that, each has its own copy.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def shares(scope: MemoryScope, tag: ThreadTag) -> bool:
 
 
 def default_scope(tags: tuple[ThreadTag, ...]) -> MemoryScope:
-    """The nearest memory for a stage computed inside loops bound to `tags`, where the user gave none."""
+    """The nearest memory for a stage computed inside loops bound to `tags`, if the user gave none."""
     if any(not tag.is_block for tag in tags):
         return MemoryScope.LOCAL
     return MemoryScope.SHARED if tags else MemoryScope.GLOBAL
 
 
 def check_owners(stage: Stage, scope: MemoryScope) -> None:
-    """Raise UserError where blocks or threads each compute a part of `stage` that the others do not see."""
+    """Raise UserError if blocks or threads each compute a part of `stage` that the others do not see."""
     if scope is MemoryScope.GLOBAL:
         return
     for tag in _statement_tags(stage):
@@ -68,13 +68,13 @@ def _statement_tags(stage: Stage) -> list[ThreadTag]:
 
 
 def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], consumers: tuple[StageBounds, ...]) -> None:
-    """Raise UserError where what `stage` stores in `scope` memory does not reach all who read it."""
+    """Raise UserError if stores of `stage` in `scope` memory do not reach all readers."""
     around = _on_hardware(outer)
     if scope is MemoryScope.GLOBAL:
         if around:
             raise UserError(
                 f"stage {stage.name!r} is computed inside the loop {around[0].axis.name!r}, which is bound to "
-                f"{_tag(around[0])}, but kept in global memory, where blocks cannot wait for each other",
+                f"{_tag(around[0])}, but kept in global memory, on which blocks cannot wait for each other",
                 primitive="compute_at",
                 fix=f's[{stage.name}].set_scope("shared") or "local", or compute {stage.name!r} outside of the kernel',
                 suspects=(_placed(stage),),
@@ -95,7 +95,7 @@ def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], cons
 
 
 def _placed(stage: Stage) -> Suspect:
-    """The steps that say where a stage is computed, and in which memory."""
+    """The steps that decide a stage's place and memory."""
     return Suspect(("compute_at", "compute_root", "set_scope", "cache_read", "cache_write", "rfactor"), (stage.name,))
 
 

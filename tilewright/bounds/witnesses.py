@@ -1,7 +1,8 @@
 """Reads that certainly leave their tensor, shown by a point: for indices that are not linear, and under conditions.
 
-A point at which every condition around a read holds, and an index is beyond the ends, is proof. Points are tried where
-indices and conditions turn: at the ends of each axis, and around each constant. Finding none proves nothing.
+A point at which every condition around a read holds, and an index is beyond the ends, is proof. Points are tried at the
+turning points of indices and conditions: at the ends of each axis, and around each constant. Finding none proves
+nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ALL_OF = 16
 
 
 class Condition(NamedTuple):
-    """A condition that holds where a read happens, or one that fails there."""
+    """A condition that holds at a read, or one that fails there."""
 
     expr: Expr
     holds: bool
@@ -44,7 +45,7 @@ Conditions = tuple[Condition, ...]
 
 
 class GuardedRead(NamedTuple):
-    """A read, and the conditions under which it happens: none where it happens at every point that is computed."""
+    """A read, and the conditions under which it happens: none if it happens at every computed point."""
 
     load: Load
     source: Tensor
@@ -57,7 +58,8 @@ class GuardedRead(NamedTuple):
 
 
 def guarded_reads(op: Operation) -> Iterator[GuardedRead]:
-    """The reads of an operation: first those under no condition, then the others under the first that lead to them."""
+    """The reads of an operation: unconditional ones first, then the others under the first conditions that lead to
+    them."""
     stack: list[tuple[Expr, Conditions]] = [(e, ()) for e in op.body]
     later: list[tuple[Expr, Conditions]] = []
     seen: set[Expr] = set()
@@ -99,7 +101,7 @@ def _parts(e: Expr) -> Iterator[tuple[Expr, Condition | None]]:
 
 
 def check_witness(op: Operation, read: GuardedRead, dimension: int, ends: Mapping[Var, tuple[int, int]]) -> None:
-    """Raise UserError where a point of the axes' values shows that an index of the read leaves its tensor.
+    """Raise UserError if a point of the axes' values shows that an index of the read leaves its tensor.
 
     `ends` has the values of every variable of the index and of the conditions.
     """
@@ -111,7 +113,8 @@ def check_witness(op: Operation, read: GuardedRead, dimension: int, ends: Mappin
 def witness(
     index: Expr, extent: int, conditions: Conditions, ends: Mapping[Var, tuple[int, int]]
 ) -> tuple[dict[Var, int], int] | None:
-    """A point at which the conditions hold and an index is beyond an extent, and the index there; None where none is.
+    """A point at which the conditions hold and an index is beyond an extent, and the index there; None if there is
+    none.
 
     `ends` has the values of every variable of the index and of the conditions.
     """
@@ -153,7 +156,7 @@ def is_guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], kn
 
 
 def positive_forms(conditions: Sequence[tuple[Expr, bool]]) -> Iterator[Affine]:
-    """Linear forms that are at least 0 where the conditions hold (or, negated, where they fail)."""
+    """Linear forms that are at least 0 if the conditions hold (or, negated, if they fail)."""
     stack = list(conditions)
     while stack:
         e, holds = stack.pop()

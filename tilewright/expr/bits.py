@@ -65,7 +65,7 @@ def reinterpret(dtype: Any, value: Any, span: Any = None) -> n.Expr:
 
 
 def ldexp(x: Any, exponent: Any) -> n.Expr:
-    """x * 2**exponent, exactly where that is a normal number; the exponent is taken as an int32."""
+    """x * 2**exponent, exactly if that is a normal number; the exponent is taken as an int32."""
     e = as_expr(x)
     value = e if e.dtype.is_float else cast("float32", e)
     power = cast(INT32.with_lanes(value.dtype.lanes), as_expr(exponent))
@@ -73,7 +73,7 @@ def ldexp(x: Any, exponent: Any) -> n.Expr:
 
 
 def nextafter(x: Any, y: Any) -> n.Expr:
-    """The number of x's type that follows x in the direction of y; y where both are equal, NaN where one is."""
+    """The number of x's type that follows x in the direction of y; y if both are equal, NaN if one is."""
     a, b = match_types(x, y)
     if not a.dtype.is_float:
         a, b = cast("float32", a), cast("float32", b)

@@ -16,12 +16,13 @@ from . import operators as o
 
 
 class Constructor(type):
-    """The type of such a class: `node` is what `isinstance` asks for, `build` what a call does."""
+    """The type of such a class: `node` is the class that `isinstance` tests for, `build` the function that a call
+    runs."""
 
     node: type
     build: Callable[..., Any]
     holds: Callable[[Any], bool] | None
-    """What must hold of an instance of the node, where several such classes have one node."""
+    """The condition on instances of the node, if several such classes share it."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         return cls.build(*args, **named)
@@ -36,7 +37,7 @@ class Constructor(type):
 def constructor(
     node: type, build: Callable[..., Any], name: str = "", holds: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Make such a class, called `name` where the legacy API calls the node otherwise."""
+    """Make such a class, called `name` if the legacy API's name differs."""
     parts = {"node": node, "build": staticmethod(build), "__doc__": node.__doc__}
     parts["holds"] = None if holds is None else staticmethod(holds)
     return Constructor(name or node.__name__, (), parts)

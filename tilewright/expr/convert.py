@@ -1,7 +1,7 @@
 """From Python values to expressions of one type.
 
-Type rules are those of the legacy API: a Python number takes the other side's type, an integer meets a float
-as that float, and the wider type wins.
+Type rules follow the legacy API: a Python number takes the other side's type, an integer meets a float as that float,
+and the wider type wins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.errors import UserError
 from . import nodes as n
 from .operand import Operand
 
-ExprLike = Any  # Expr, Operand or a Python / NumPy number: what `as_expr` accepts
+ExprLike = Any  # Expr, Operand or a Python / NumPy number, the arguments of `as_expr`
 
 
 def as_expr(value: ExprLike, dtype: str | None = None) -> n.Expr:
@@ -41,7 +41,7 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> n.Expr:
 def const(value: ExprLike, dtype: str | None = None) -> n.Expr:
     """A constant of type `dtype`; without one, int32 (int64 where needed), float32 or bool by the value.
 
-    Raises UserError where the value does not fit the type.
+    Raises UserError if the value does not fit the type.
     """
     if type(value) is int and dtype is INT32 and INT32.min_value <= value <= INT32.max_value:
         return n.IntImm(value, INT32)
@@ -124,7 +124,7 @@ def _folds(value: int, kind: DType) -> bool:
 
 def match_types(a: ExprLike, b: ExprLike) -> tuple[n.Expr, n.Expr]:
     """Both values as expressions of one common type."""
-    if isinstance(a, n.Expr):  # what nearly all calls of lowering are: two expressions of a type, or one and an index
+    if isinstance(a, n.Expr):  # nearly all calls of lowering: two expressions of a type, or one and an index
         if isinstance(b, n.Expr):
             if a.dtype is b.dtype:
                 return a, b
@@ -146,7 +146,7 @@ def match_types(a: ExprLike, b: ExprLike) -> tuple[n.Expr, n.Expr]:
 
 
 def _number_type(value: ExprLike, other: DType) -> str | None:
-    """The type for a bare number beside `other`: other's own where the number fits it."""
+    """The type for a bare number beside `other`: other's own if the number fits it."""
     scalar = other.scalar
     if scalar == "handle":
         return None

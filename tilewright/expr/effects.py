@@ -1,4 +1,4 @@
-"""Calls with effects: what does more than compute a value is called as often as the program says.
+"""Calls with effects: a call that does more than compute a value runs as often as the program says.
 
 Expressions are interned, so `f(x) - f(x)` holds one node twice. Of a pure function it is 0; of any other, two calls.
 Whoever rewrites expressions or keeps their values asks `acts` first. Few programs have such calls at all, so the
@@ -18,15 +18,15 @@ RETURN = "ret"
 """Ends the call of a function, whose value is its argument."""
 ATOMICS = tuple(f"atomic_{what}" for what in "add sub min max and or xor exchange".split())
 FAILED = "assertion_failed"
-"""Says that an assertion does not hold: its message, and where it was written."""
+"""Reports a failed assertion: its message, and its place in the source."""
 EFFECTS: set[str] = {EXTERN, LLVM, PACKED, RETURN, PREFETCH, FAILED, *ATOMICS}
 """The names of functions with effects; users may declare more of them."""
 SEEN: set[str] = set()
-"""Those of them that any expression of this process calls."""
+"""The calls with effects in any expression of this process."""
 
 
 def noted(name: str) -> bool:
-    """Whether calls of that name have effects; those that do are noted as seen."""
+    """Whether calls of that name have effects; a call with effects is noted as seen."""
     if name not in EFFECTS:
         return False
     SEEN.add(name)

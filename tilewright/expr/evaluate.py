@@ -28,10 +28,10 @@ class UndefinedValueError(InternalError):
 
 @deep
 def evaluate(e: n.Expr, env: Mapping[n.Var, Value], load: LoadValue | None = None) -> Value:
-    """The value of `e` where variables have the values of `env` and `load(source, indices)` reads elements.
+    """The value of `e` with the variables' values in `env`; `load(source, indices)` reads elements.
 
     A bool or an int for boolean and integer types, a NumPy scalar for floats, an array for vectors. Raises
-    UndefinedValueError where there is no value.
+    UndefinedValueError if there is no value.
     """
     with np.errstate(all="ignore"):
         if e.dtype.lanes == 1:
@@ -129,7 +129,7 @@ class _Lane:
 
     def _load(self, e: n.Load) -> Value:
         if self.load is None:
-            raise UndefinedValueError(f"`{e}` is read, but nothing says from what")
+            raise UndefinedValueError(f"`{e}` is read, but no source is given")
         return self._given(self.load(e.source, tuple(self.value(i) for i in e.indices)), e.dtype.scalar)
 
     def _call(self, e: n.Call) -> Value:

@@ -26,7 +26,7 @@ def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> n.Expr:
     q
         The number of these bits.
     s
-        An int32: to the left where it is positive, to the right where it is negative.
+        An int32: to the left if it is positive, to the right if it is negative.
 
     Raises
     ------

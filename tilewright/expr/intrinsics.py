@@ -16,8 +16,8 @@ FLOAT_UNARY = (
     "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sigmoid sin cos tan asin acos atan sinh cosh asinh acosh "
     "atanh erf exp2_normal saturate"
 ).split()
-"""`exp2_normal(x)` is 2**x where that is a normal number; where it is less, it may be 0. `saturate(x)` is x clamped to
-0 .. 1; of NaN, it may be any of them, or NaN."""
+"""`exp2_normal(x)` is 2**x if that is a normal number; if it is less, the result may be 0. `saturate(x)` is x clamped
+to 0 .. 1; of NaN, it may be any of them, or NaN."""
 ROUNDING = "floor ceil trunc round nearbyint".split()
 _ROUNDED: dict[str, Callable[[float], float]] = {
     "floor": lambda x: copysign(floor(x), x),
@@ -105,7 +105,7 @@ def absolute(x: Any) -> n.Expr:
     e = as_expr(x)
     if e.dtype.is_float:
         return n.Call("fabs", (e,), e.dtype)
-    if acts(e):  # what is written twice would be called twice
+    if acts(e):  # an expression written twice would be called twice
         return _of_call(e)
     return _number(e, "abs") if e.dtype.kind in ("uint", "handle") else select(e >= 0, e, negate(e))
 

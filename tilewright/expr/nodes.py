@@ -47,7 +47,7 @@ class Expr(Node, Operand):
 
 
 class Known(NamedTuple):
-    """What is declared of an integer variable: it holds wherever the variable has a value, or the call is refused."""
+    """The declaration of an integer variable: it holds for all its values, or the call is refused."""
 
     minimum: int | None = None
     maximum: int | None = None
@@ -237,7 +237,7 @@ class FloorMod(Arithmetic):
 
 @node(derived={"dtype": "a.dtype"})
 class Min(Arithmetic):
-    """The smaller of a and b; NaN where one is NaN, as in NumPy and PyTorch."""
+    """The smaller of a and b; NaN if one is NaN, as in NumPy and PyTorch."""
 
     a: Expr
     b: Expr
@@ -245,7 +245,7 @@ class Min(Arithmetic):
 
 @node(derived={"dtype": "a.dtype"})
 class Max(Arithmetic):
-    """The larger of a and b; NaN where one is NaN."""
+    """The larger of a and b; NaN if one is NaN."""
 
     a: Expr
     b: Expr
@@ -311,7 +311,7 @@ class GE(Compare):
 
 @node(derived={"dtype": "a.dtype"})
 class And(Binary):
-    """a and b; b is evaluated only where a holds."""
+    """a and b; b is evaluated only if a holds."""
 
     a: Expr
     b: Expr
@@ -319,7 +319,7 @@ class And(Binary):
 
 @node(derived={"dtype": "a.dtype"})
 class Or(Binary):
-    """a or b; b is evaluated only where a fails."""
+    """a or b; b is evaluated only if a fails."""
 
     a: Expr
     b: Expr
@@ -334,7 +334,7 @@ class Not(Expr):
 
 @node(derived={"dtype": "true_value.dtype"})
 class Select(Expr):
-    """`true_value` where `condition` holds, else `false_value`; both are evaluated."""
+    """`true_value` if `condition` holds, else `false_value`; both are evaluated."""
 
     condition: Expr
     true_value: Expr
@@ -343,7 +343,7 @@ class Select(Expr):
 
 @node(derived={"dtype": "true_value.dtype"})
 class IfThenElse(Expr):
-    """`true_value` where `condition` holds, else `false_value`; only that one is evaluated."""
+    """`true_value` if `condition` holds, else `false_value`; only that one is evaluated."""
 
     condition: Expr
     true_value: Expr
@@ -351,7 +351,7 @@ class IfThenElse(Expr):
 
 
 class LoadSource(Protocol):
-    """What a `Load` reads from: a tensor or a buffer, hashed by identity."""
+    """The source of a `Load`: a tensor or a buffer, hashed by identity."""
 
     @property
     def name(self) -> str: ...
@@ -382,7 +382,7 @@ class Intrinsic(NamedTuple):
 
 @node(derived={"has_effect": "noted(name)"}, noted=noted)
 class Call(Expr):
-    """A function by its name: `numerics.py` says what each name computes, `loops/calls.py` what others do."""
+    """A function by its name: `numerics.py` defines the value of each name, `loops/calls.py` the effect of others."""
 
     name: str
     args: tuple[Expr, ...]
@@ -392,7 +392,7 @@ class Call(Expr):
 
     @property
     def op(self) -> Intrinsic:
-        """What is called, under its name in the legacy API."""
+        """The called function, under its name in the legacy API."""
         return Intrinsic(f"tir.{self.name}")
 
 

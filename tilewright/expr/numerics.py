@@ -1,7 +1,7 @@
-"""What intrinsics and casts compute, on NumPy scalars and arrays of the operands' own type.
+"""The values of intrinsics and casts, on NumPy scalars and arrays of the operands' own type.
 
-For those who run programs: the exact evaluator and the interpreter of loops. Results have the type of the
-arguments (float32 stays float32), except for predicates and casts.
+Used by the exact evaluator and the interpreter of loops. Results have the type of the arguments (float32 stays
+float32), except for predicates and casts.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def _clz(x: Value) -> Value:
 
 
 def _shift_left(x: Value, amount: Value) -> Value:
-    """x << amount; 0 where the amount is negative or not below the number of bits."""
+    """x << amount; 0 if the amount is negative or not below the number of bits."""
     within = _within_word(x, amount)
     none = np.zeros_like(x)
     return np.where(within, np.left_shift(x, np.where(within, amount, none)), none)[()]
 
 
 def _shift_right(x: Value, amount: Value) -> Value:
-    """x >> amount; where the amount is negative or not below the number of bits, only the sign is left."""
+    """x >> amount; if the amount is negative or not below the number of bits, only the sign is left."""
     within = _within_word(x, amount)
     none = np.zeros_like(x)
     sign = np.where(x < 0, ~none, none)
@@ -120,7 +120,7 @@ def bits_as(x: Value, to: DType) -> Value:
 def convert(x: Value, to: DType) -> Value:
     """`x` as a NumPy value of type `to`: floats truncate and saturate, integers wrap.
 
-    What C leaves open is settled for all back ends: a float beyond the range of an integer type becomes the
+    Cases that C leaves undefined are defined for all back ends: a float beyond the range of an integer type becomes the
     nearest end of it, and NaN becomes 0.
     """
     kind = to.numpy

@@ -22,7 +22,7 @@ Rule = Callable[[Call], Any]
 
 
 class CallEffectKind:
-    """What a call does beside computing its value, as the legacy API numbers it."""
+    """The effects of a call beside computing its value, as the legacy API numbers them."""
 
     ExprAnnotation, Pure, ReadState, UpdateState, SpecialCallArg, EmbedInfo, ControlJump = range(7)
     Opaque = UpdateState
@@ -134,7 +134,7 @@ def has_rules() -> bool:
 
 
 def lowered(call: Expr, target: str) -> Expr:
-    """What a target computes for an expression: that of the rule, for a call that has one, else itself.
+    """The expression that a target computes: the result of the rule for a call that has one, else itself.
 
     Raises UserError for a declared intrinsic without a rule, and for a rule that returns no expression of the type.
     """

@@ -1,4 +1,4 @@
-"""What can stand in an expression: Python operators that build expression nodes.
+"""Operands of expressions: Python operators that build expression nodes.
 
 Everything that users combine with `+`, `<`, `&` ... (expressions, axes, 0-d tensors) is an `Operand`. The
 operators look up their meaning in `BUILD`, which `operators.py` fills (`printer.py` fills `TEXT`), so that the grammar
@@ -20,7 +20,7 @@ TEXT: dict[type, Callable[[Any], str]] = {}
 
 
 class Whole:
-    """What has arithmetic of its own as a whole, such as a tensor: an expression leaves operators to it."""
+    """An object with arithmetic as a whole, such as a tensor: an expression leaves operators to it."""
 
     __slots__ = ()
 
@@ -127,5 +127,5 @@ class Operand(RuntimeValue):
         return self is other
 
     def equal(self, other: Any) -> Expr:
-        """Element equality as an expression (what `==` builds, without its truth value)."""
+        """Element equality as an expression (as built by `==`, without its truth value)."""
         return BUILD["equal"](self, other)

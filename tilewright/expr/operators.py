@@ -1,4 +1,4 @@
-"""Typed operators: what users call to build expressions.
+"""Typed operators, from which users build expressions.
 
 Each brings its arguments to a common type (`convert.py`), folds constants and identities, and builds the node.
 """
@@ -31,7 +31,7 @@ def _wrap(value: int, kind: DType) -> n.Expr:
 
 
 def _numbers(a: ExprLike, b: ExprLike, name: str) -> tuple[n.Expr, n.Expr]:
-    """Both values as numbers of one type; UserError where they are conditions or pointers."""
+    """Both values as numbers of one type; raises UserError if they are conditions or pointers."""
     x, y = match_types(a, b)
     if x.dtype.kind in ("bool", "handle"):
         which = "is a condition: it" if x.dtype.is_bool else f"of type {x.dtype}"
@@ -105,7 +105,7 @@ def _integer_division(
             raise UserError(
                 f"division by zero in `{x} {name} {y}`",
                 primitive=name,
-                fix="divide by something else; where a divisor may be 0, guard it: te.if_then_else(d != 0, n // d, 0)",
+                fix="divide by something else; if a divisor may be 0, guard it: te.if_then_else(d != 0, n // d, 0)",
             )
         if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
             return _wrap(fold(x.value, y.value), x.dtype)
@@ -128,7 +128,8 @@ def _whole_quotient(x: n.Expr, y: n.Expr, node: Any) -> n.Expr:
 
 
 def _float_remainder(x: n.Expr, y: n.Expr, node: Any) -> n.Expr:
-    """What a division leaves, exactly: x - floor(x / y) * y is NaN for an infinite y, and loses digits of a large x."""
+    """The exact remainder of a division: x - floor(x / y) * y is NaN for an infinite y, and loses digits of a large
+    x."""
     rest = n.Call("fmod", (x, y), x.dtype)
     if node is not n.FloorMod:
         return rest
@@ -213,7 +214,7 @@ greater_equal = _comparison(n.GE, lambda a, b: a >= b, "a >= b")
 
 
 def equal(a: ExprLike, b: ExprLike) -> n.Expr:
-    """a == b; where b is not an operand (None, say), the constant False, so that `x == None` stays harmless."""
+    """a == b; if b is not an operand (such as None), the constant False, so that `x == None` stays harmless."""
     if not isinstance(b, (Operand, bool, int, float, np.generic)):
         return n.FALSE
     x, y = match_types(a, b)
@@ -233,7 +234,7 @@ def not_equal(a: ExprLike, b: ExprLike) -> n.Expr:
 
 
 def condition(value: ExprLike, primitive: str) -> n.Expr:
-    """`value` as a boolean expression; UserError where it is a number or of another type."""
+    """`value` as a boolean expression; raises UserError if it is a number or of another type."""
     e = as_expr(value)
     if not e.dtype.is_bool:
         raise UserError(
@@ -294,12 +295,12 @@ def _fold_conditions(values: tuple[ExprLike, ...], join: Callable[[ExprLike, Exp
 
 
 def select(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> n.Expr:
-    """`true_value` where `cond` holds, else `false_value`; both are evaluated, so neither may fault."""
+    """`true_value` if `cond` holds, else `false_value`; both are evaluated, so neither may fault."""
     return _choice(n.Select, cond, true_value, false_value, "Select")
 
 
 def if_then_else(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> n.Expr:
-    """`true_value` where `cond` holds, else `false_value`; only that one is evaluated."""
+    """`true_value` if `cond` holds, else `false_value`; only that one is evaluated."""
     return _choice(n.IfThenElse, cond, true_value, false_value, "if_then_else")
 
 

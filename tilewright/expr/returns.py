@@ -21,7 +21,7 @@ def ret(val: Any, span: Any = None) -> Expr:
     Raises
     ------
     UserError
-        For what is no number.
+        If it is not a number.
     """
     e = as_expr(val)
     if e.dtype == "handle" or e.dtype.lanes > 1:

@@ -1,4 +1,4 @@
-"""Values of the running program: what Python and NumPy may ask of one.
+"""Values of the running program: the operations that Python and NumPy may apply to them.
 
 Questions that have no answer before the program runs (`int(x)`, `x ** 2`, `np.exp(x)`, `for y in x`) are refused.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .nodes import Expr
 
 BUILD: dict[str, Callable[..., Expr]] = {}
-"""What the operators mean; `operators.py` fills it, so that the grammar need not know the typing rules."""
+"""The meaning of the operators; `operators.py` fills it, so that the grammar need not know the typing rules."""
 
 # NumPy's names for the operators.
 _OPERATORS = {
@@ -39,7 +39,7 @@ _declaring = _Declaring()
 
 @contextmanager
 def declaring(variables: tuple[Expr, ...]) -> Iterator[None]:
-    """While a function of those axes is called, Python's `if` on what they equal is a mistake."""
+    """While a function of those axes is called, Python's `if` on their equality is a mistake."""
     before, _declaring.variables = _declaring.variables, variables
     try:
         yield
@@ -53,7 +53,7 @@ def is_declaring() -> bool:
 
 
 def same(comparison: Any) -> bool:
-    """The truth of `a == b` for Python: whether both sides are one node; refused where it asks for an axis' value."""
+    """The truth of `a == b` for Python: whether both sides are one node; refused if it asks for an axis' value."""
     if comparison.a is comparison.b:
         return True
     if _declaring.variables and _uses(comparison, _declaring.variables):
@@ -80,7 +80,7 @@ def _uses(e: Any, variables: tuple[Expr, ...]) -> bool:
     "array_function",
 )
 class RuntimeValue:
-    """Base of what stands for a value of the running program."""
+    """Base class of values of the running program."""
 
     __slots__ = ()
 

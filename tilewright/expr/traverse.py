@@ -15,7 +15,7 @@ T = TypeVar("T")
 def post_order(*roots: Node) -> Iterator[Any]:
     """Every distinct node below `roots` and the roots themselves, children before parents."""
     seen: set[Node] = set()
-    stack: list[Node | None] = list(reversed(roots))  # None: the children of what lies below it have been seen
+    stack: list[Node | None] = list(reversed(roots))  # None: the children of its descendants have been seen
     while stack:
         at = stack.pop()
         if at is None:
@@ -72,18 +72,18 @@ def fold(
     combine: Callable[[Any, list[T]], T],
     children: Callable[[Any], Sequence[Node]] = parts,
 ) -> T:
-    """Compute a value of each node from those of its children, leaves first; each node is looked at once.
+    """Compute a value of each node from the values of its children, leaves first; each node is looked at once.
 
     Parameters
     ----------
     root : Node
         Whose value is wanted. It may be deeper than Python's stack.
     known : dict
-        The values of nodes that earlier calls have found. It gains those that this call finds.
+        The values of nodes that earlier calls have found. This call adds its results.
     combine : callable
         Returns the value of a node, given the node and the values of its children in order.
     children : callable
-        Returns the nodes whose values that of a node depends on, by default all expressions among its children.
+        Returns the nodes on which the value of a node depends, by default all expressions among its children.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def fold(
 
 
 class Occurrences:
-    """Where one variable occurs: asked about every level of a deep expression, each node is looked at once."""
+    """Occurrences of one variable: asked about every level of a deep expression, each node is looked at once."""
 
     def __init__(self, var: Var) -> None:
         self._known: dict[Node, bool] = {var: True}

@@ -1,4 +1,4 @@
-"""Variables that users declare, with what they know of them."""
+"""Variables that users declare, with known properties."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def var(
 ) -> Var:
     """A scalar variable, such as a size that is known only at the call.
 
-    What is declared of it (`minimum`, `maximum`, `multiple_of`) is checked at every call, and makes better code:
-    under `te.var("n", multiple_of=8)` tiles of 8 need no guard, and rows may be read as vectors.
+    Its declaration (`minimum`, `maximum`, `multiple_of`) is checked at every call, and leads to better code: under
+    `te.var("n", multiple_of=8)` tiles of 8 need no guard, and rows may be read as vectors.
     """
     return Var(name, dtype, _known("var", name, dtype, minimum, maximum, multiple_of))
 

@@ -36,7 +36,7 @@ def dp4a(vec1: Any, vec2: Any, acc: Any = 0) -> n.Expr:
     vec1, vec2
         int8x4 or uint8x4.
     acc
-        What is added; an int32, or a uint32 where both vectors are of uint8.
+        The addend: an int32, or a uint32 if both vectors are of uint8.
 
     Raises
     ------

@@ -78,7 +78,7 @@ class Bench:
                 self._tell(job.key, outcome)
 
     def fileno(self) -> int:
-        """The descriptor of the channel. EOFError where the worker is gone."""
+        """The descriptor of the channel. raises EOFError if the worker is gone."""
         if self.channel.closed:
             raise EOFError("the worker is gone")
         return self.channel.fileno()
@@ -94,7 +94,7 @@ class Bench:
         while True:
             message = self.channel.receive()
             if message == Proceed(job.key):
-                self._arrived += self.channel.arrived()  # its descriptor does not tell of what was read already
+                self._arrived += self.channel.arrived()  # its descriptor does not signal data that was read already
                 return
             self._arrived.append(message)
 

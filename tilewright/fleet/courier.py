@@ -1,7 +1,7 @@
 """The courier: the process of a tuner that communicates with Dask's scheduler.
 
-It is started fresh, as `python -m tilewright.fleet.courier DESCRIPTOR`. It decides nothing: the tuner decides what is
-sent to which worker, and what a loss means (`dispatch.py`). It ends with the tuner, and when the scheduler is gone.
+It is started fresh, as `python -m tilewright.fleet.courier DESCRIPTOR`. It decides nothing: the tuner assigns
+candidates to workers and handles losses (`dispatch.py`). It ends with the tuner, and when the scheduler is gone.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Courier:
                 began = loop.time()
                 try:
                     await self._list()
-                except Exception as error:  # Dask passes on whatever goes wrong in the scheduler
+                except Exception as error:  # Dask passes on any error of the scheduler
                     self._end(f"the scheduler does not answer: {type(error).__name__}: {error}")
                     return
                 listed = loop.time()
@@ -155,7 +155,7 @@ class Courier:
         address = self.addresses.get(worker)
         if address is None:
             return
-        with suppress(Exception):  # the lack of an answer is what the tuner needs to know
+        with suppress(Exception):  # the tuner needs to know that there is no answer
             answer = await asyncio.wait_for(self.client.run(in_hand, workers=[address]), _PING_SECONDS)
             self._tell(Answered(worker, tuple(answer[address])))
 

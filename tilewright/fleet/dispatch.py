@@ -1,9 +1,9 @@
-"""The rules of a fleet, without input or output: who gets which candidate, and what the loss of a worker means.
+"""The rules of a fleet, without input or output: the assignment of candidates, and the handling of a lost worker.
 
 A candidate is sent to one worker only: it is not known whether a lost worker had begun it, and a candidate that ended
 its worker must not end the next one. A worker that returns within the grace period gets the candidate again, under the
-same token; its journal says whether the candidate was begun, and what became of it. Otherwise the candidate is recorded
-as failed.
+same token; its journal says whether the candidate was begun, and its outcome. Otherwise the candidate is recorded as
+failed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Dispatcher:
     kind : str
         The kind of target that the session tunes for.
     key : str
-        What the workers' key or device must be; empty for the model that most of them have.
+        The required key or device of workers; empty for the most frequent model.
     grace : float
         Seconds that a worker has to come back.
     patience : float
@@ -86,7 +86,7 @@ class Dispatcher:
         self._counted: dict[str, int] = {}
         """The slots of the workers that can be used."""
         self._spare: dict[str, Announcement] = {}
-        """Workers that are there beyond the number that is used: they replace those that are gone."""
+        """Present workers beyond the number in use: they replace lost ones."""
         self._room: list[dict[str, None]] = [{} for _ in range(_MOST_SLOTS)]
         """Workers that are there, have room, and have 0, 1, ... candidates."""
         self._level: dict[str, int] = {}
@@ -145,7 +145,7 @@ class Dispatcher:
         return refused, again
 
     def enlist(self) -> None:
-        """Use spare workers in place of those that are gone and whose candidates are given up."""
+        """Use spare workers in place of lost ones with abandoned candidates."""
         while self._spare and not self._is_full:
             self.join([self._spare.pop(next(iter(self._spare)))])
 
@@ -154,7 +154,7 @@ class Dispatcher:
         return self.most is not None and sum(place.in_use for place in self.places.values()) >= self.most
 
     def _misfit(self, one: Announcement) -> str:
-        """Why a worker does not match the request; empty where it does."""
+        """Why a worker does not match the request; empty if it does."""
         if one.kind != self.kind:
             return f"it measures {one.kind}, and this session tunes for {self.kind}"
         if self.key and not _matches(self.key, one):
@@ -163,7 +163,7 @@ class Dispatcher:
         return ""
 
     def _other(self, one: Announcement) -> str:
-        """Why a worker's times cannot be compared with those of this session; empty where they can."""
+        """Why a worker's times cannot be compared with those of this session; empty if they can."""
         if self.model is None:
             return ""
         pairs = zip(_FACTS, one.model, self.model.model, strict=True)
@@ -286,7 +286,7 @@ class Dispatcher:
             self._level[name] = held
 
     def _parcel(self, place: WorkerState) -> int:
-        """How many candidates a worker is sent at a time: half of what it has room for at most."""
+        """How many candidates a worker is sent at a time: at most half of its capacity."""
         return max(1, min(self.bundle, place.slots // 2))
 
 

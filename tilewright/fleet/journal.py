@@ -34,7 +34,7 @@ create table if not exists trials (
 
 
 class State(Enum):
-    """What the journal knows of a candidate that a tuner sends."""
+    """The journal's entry of a candidate that a tuner sends."""
 
     NEW = auto()
     UNDER_WAY = auto()
@@ -77,7 +77,7 @@ class Journal:
     def _open(self, folder: Path) -> None:
         self._data = sqlite3.connect(folder / "journal.sqlite", isolation_level=None)
         self._data.execute("pragma journal_mode=wal")
-        # What is written outlives every process of this host. Waiting for the disk at each of a trial's four notes
+        # The written data outlives every process of this host. Waiting for the disk at each of a trial's four notes
         # would outlive a crash of the host as well, at the cost of up to 50 ms each, in which the worker hears nothing.
         self._data.execute("pragma synchronous=normal")
         self._data.executescript(_SCHEMA)

@@ -102,5 +102,5 @@ class Ledger:
             raise UserError(
                 f"cannot write to {self._path}: {error.strerror}",
                 primitive="fleet",
-                fix="free some disk space; the next run with this log asks the workers for what they have",
+                fix="free some disk space; the next run with this log asks the workers for their results",
             ) from error

@@ -22,7 +22,7 @@ class RPCRunner(LocalRunner):
     host : str
         The host of the scheduler, or its address as Dask writes it: "tls://scheduler:8786".
     port : int, optional
-        The port of the scheduler. Not needed where `host` is an address.
+        The port of the scheduler. Not needed if `host` is an address.
     priority : int
         Accepted for old scripts, and ignored.
     timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, module_loader

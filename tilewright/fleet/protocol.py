@@ -1,4 +1,4 @@
-"""The fleet's messages on one page, and the text of those that cross hosts.
+"""The fleet's messages on one page, and the text form of messages between hosts.
 
     tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Measure, Proceed ──►  bench
           ◄── Joined, Left, Finished, ─────          ◄────────            ◄── Opened, Begins, ────
@@ -26,9 +26,9 @@ from ..runtime.driver import DeviceAttributes
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a worker says of itself. `journal` names its journal, which outlives it; `slots` is how many
-    candidates it has at a time, those that are being built included; `key` is the owner's word for the device, `pid`
-    and `host` say where it runs."""
+    """A worker's announcement. `journal` names its journal, which outlives it; `slots` is its number of candidates at a
+    time, including candidates being built; `key` is the owner's name of the device, `pid` and `host` identify the
+    process."""
 
     name: str
     kind: str
@@ -43,7 +43,7 @@ class Announcement:
 
     @property
     def model(self) -> tuple[str, str, str, str, str, str]:
-        """What all workers of one session share: kind, device, driver, and the compiler's versions."""
+        """The common properties of a session's workers: kind, device, driver, and the compiler's versions."""
         device = self.attributes
         return self.kind, device.name, device.compute_version, device.driver_version, self.package, self.python
 
@@ -53,7 +53,7 @@ class Announcement:
 
     @classmethod
     def read(cls, text: Any) -> Announcement:
-        """Return what a worker wrote; raise UserError if it is not an announcement."""
+        """Parse a worker's message; raise UserError if it is not an announcement."""
         try:
             given = json.loads(text)
             attributes = {name: given["attributes"][name] for name in DeviceAttributes._fields}
@@ -83,7 +83,7 @@ class Connect:
 
 @dataclass(frozen=True)
 class Send:
-    """Let a worker measure candidates, and forget those that are `settled`."""
+    """Let a worker measure candidates, and forget the `settled` ones."""
 
     worker: str
     work: tuple[tuple[str, bytes], ...]
@@ -119,7 +119,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of candidates on a worker: an outcome as text for each."""
+    """The outcomes of candidates on a worker, as text."""
 
     worker: str
     outcomes: tuple[tuple[str, str], ...]

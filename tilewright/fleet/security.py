@@ -1,4 +1,4 @@
-"""Dask's TLS: with the files given, or those that Dask's configuration names."""
+"""Dask's TLS: with the given files, or the files that Dask's configuration names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from ..core.errors import UserError
 
 Files = tuple[str, str, str]
-"""The certificate authority's file, our certificate and its key; empty to use those of Dask's configuration."""
+"""The certificate authority's file, our certificate and its key; empty to use the files of Dask's configuration."""
 NONE: Files = ("", "", "")
 
 
 def check_installed() -> None:
-    """UserError where Dask's `distributed` is not installed."""
+    """Raise UserError if Dask's `distributed` is not installed."""
     if find_spec("distributed") is None:
         raise UserError(
             "a fleet needs Dask's distributed, which is not installed",
@@ -24,7 +24,7 @@ def check_installed() -> None:
 
 
 def security_of(address: str, files: Files, role: str) -> Any:
-    """Return Dask's `Security` for a "client" or a "worker"; raise UserError where TLS lacks a file."""
+    """Return Dask's `Security` for a "client" or a "worker"; raise UserError if TLS lacks a file."""
     from distributed.security import Security
 
     for path in filter(None, files):

@@ -24,13 +24,13 @@ from .worker import Host, WorkerOptions, attach, detach
 
 _AGAIN_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 1.0
-"""What a worker whose device fails has to tell tuners of the candidates that it had."""
+"""The messages of a worker with a failed device to tuners about its candidates."""
 CANNOT = 3
 """The exit status of a worker that would fail again if it were restarted."""
 
 
 async def serve(address: str, security: Any, options: WorkerOptions) -> None:
-    """Run as a worker until SIGTERM or SIGINT. UserError where the device cannot be used."""
+    """Run as a worker until SIGTERM or SIGINT. Raises UserError if the device cannot be used."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -38,7 +38,7 @@ async def serve(address: str, security: Any, options: WorkerOptions) -> None:
     try:
         announcement = await host.open()
         print(f"{host.name}: {announcement.attributes.name}, for {address}", flush=True)
-        # Named so that the guard removes it where this process is killed.
+        # Named so that the guard removes it if this process is killed.
         with tempfile.TemporaryDirectory(prefix=folder_name(tuner_mark(), "worker-")) as folder:
             while not stop.is_set():
                 await _join(address, security, host, stop, folder)

@@ -57,11 +57,11 @@ class FleetSession:
     builder : LocalBuilder
         How workers build.
     runner : RPCRunner
-        Where the fleet is, and how workers run.
+        The fleet's address, and how workers run.
     log : Path, optional
         The log that results go to. With it, candidates in progress when this process ends are not lost.
     files : tuple of str
-        The files of TLS; by default those of Dask's configuration.
+        The files of TLS; by default the files of Dask's configuration.
     grace : float
         Seconds that a lost worker has to return, before its candidates are recorded as failed.
     first : float
@@ -146,7 +146,7 @@ class FleetSession:
 
     @property
     def courier_pid(self) -> int:
-        """The process that speaks with the scheduler; 0 where there is none."""
+        """The process that speaks with the scheduler; 0 if there is none."""
         return self._process.pid if self._process is not None else 0
 
     def wait(self) -> None:
@@ -181,7 +181,7 @@ class FleetSession:
                         yield job, outcome
                         self.ledger.settle(token)  # the caller has taken it
                         self._settled.append(token)
-        finally:  # what is under way stays in the ledger
+        finally:  # candidates in progress stay in the ledger
             self.dispatcher.drop()
             self._jobs.clear()
 
@@ -211,10 +211,10 @@ class FleetSession:
         if self.dispatcher.places[name].up:
             self._send(name, [token])
 
-    # What happens
+    # Events
 
     def _advance(self) -> None:
-        """Send what can be sent, and wait until something happens."""
+        """Send all messages that can be sent, and wait for an event."""
         self._connect()
         given = self.dispatcher.assign()
         if given:
@@ -264,7 +264,7 @@ class FleetSession:
             case p.Answered():
                 self.dispatcher.alive(message.worker)
                 held = self.dispatcher.held(message.worker)
-                # What it does not have was lost on the way, or its outcome was; its journal knows.
+                # Candidates that it lacks were lost on the way, or their outcomes were; its journal knows.
                 self._send(message.worker, [t for t in held if t not in message.tokens and t in self._jobs])
             case p.Unreachable():
                 self._unreachable = message.reason
@@ -329,7 +329,7 @@ class FleetSession:
         if self._channel is not None:
             try:
                 self._channel.exchange(message)
-            except OSError:  # it ends; what was sent is asked for again
+            except OSError:  # it ends; its candidates are requested again
                 self._channel.closed = True
 
     # The courier
@@ -362,7 +362,7 @@ class FleetSession:
             self._process = None
 
     def _check_presence(self) -> None:
-        """Raise UserError where no worker has been present for long."""
+        """Raise UserError if no worker has been present for long."""
         now = time.monotonic()
         if now - self._checked > _AWAY_SECONDS:  # between two searches, or stopped: a worker had no chance to be heard
             self._heard += now - self._checked
@@ -383,7 +383,7 @@ class FleetSession:
 
 
 def _identity(job: Job) -> str:
-    """Return what identifies a candidate in later sessions; empty if nothing does."""
+    """Return the identity of a candidate in later sessions; empty if nothing does."""
     return str(getattr(job.instantiate, "identity", ""))
 
 

@@ -1,4 +1,4 @@
-"""What makes a Dask worker one of the fleet: a bench, a journal, and an announcement.
+"""The parts that make a Dask worker one of the fleet: a bench, a journal, and an announcement.
 
 `--preload tilewright.fleet.worker` makes a Dask worker one of the fleet; `tilewright worker` starts one that returns
 when the scheduler does. Tuners call its functions `measure` and `in_hand`.
@@ -31,7 +31,7 @@ from .journal import Journal, State
 from .protocol import Announcement, Begins, Broken, Done, Measure, Opened, Proceed, write_outcome
 
 ANNOUNCED = "tilewright"
-"""The name under which Dask's scheduler keeps what a worker announces."""
+"""The name under which Dask's scheduler keeps a worker's announcement."""
 _MOST_BUILDERS = 16
 _SPARE_CORES = 2
 """Cores of a host that do not build: they serve its devices and Dask's processes."""
@@ -42,7 +42,7 @@ _STUCK_SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What a worker measures on, and its name.
+    """A worker's device, and its name.
 
     `sharing` is how many workers share the cores of the host, `builders` how many candidates to build at a time (0: as
     many as that allows), `visible` the number of the GPU, as CUDA counts; `package` stands in for the version of this
@@ -60,13 +60,13 @@ class WorkerOptions:
 
 
 def builders_of(sharing: int) -> int:
-    """Return how many candidates a worker builds at a time, where so many share the cores of this host."""
+    """Return how many candidates a worker builds at a time, if `sharing` workers share the cores of this host."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(_MOST_BUILDERS, (cores - min(_SPARE_CORES, cores // 4)) // sharing))
 
 
 def slots_of(builders: int) -> int:
-    """Return how many candidates a worker takes at a time: what it builds, and what is built and waits to run."""
+    """Return how many candidates a worker takes at a time: candidates being built, and built ones that wait to run."""
     return builders + max(1, builders // 2)
 
 
@@ -84,7 +84,7 @@ class Host:
         self.builders = options.builders or builders_of(options.sharing)
         self.slots = slots_of(self.builders)
         self.broken = asyncio.Event()
-        """Set where the device or the journal fails for good: a worker that stayed would fail one candidate after the
+        """Set if the device or the journal fails for good: a worker that stayed would fail one candidate after the
         other, faster than others measure them."""
         self._waiting: dict[str, Future[str]] = {}
         self._heard = 0.0
@@ -96,7 +96,7 @@ class Host:
         self._opened: Future[DeviceAttributes] | None = None
 
     async def open(self) -> Announcement:
-        """Start the bench; returns what to announce. UserError where the device cannot be used."""
+        """Start the bench; return the announcement. Raises UserError if the device cannot be used."""
         if self._channel is None or self._channel.closed:
             self._start()
         assert self._opened is not None
@@ -159,7 +159,7 @@ class Host:
                 self._opened.set_result(message.attributes)
                 self._stillborn = 0
             elif isinstance(message, Broken) and self._opened is not None and not self._opened.done():
-                self._opened.set_exception(UserError(message.reason, fix="look at what `tilewright doctor` says"))
+                self._opened.set_exception(UserError(message.reason, fix="look at the output of `tilewright doctor`"))
                 self.broken.set()
             elif isinstance(message, Begins):
                 self.journal.run(message.token)
@@ -182,7 +182,7 @@ class Host:
             self._opened.set_exception(
                 UserError(
                     f"the bench ended with status {status} before it had its device",
-                    fix="see what it wrote to its log; tilewright doctor says whether the device works",
+                    fix="see its log; tilewright doctor says whether the device works",
                 )
             )
         for token in list(self._waiting):
@@ -256,12 +256,12 @@ async def in_hand(dask_worker: Any) -> list[str]:
 async def dask_setup(worker: Any) -> None:
     """Make a worker that `dask worker --preload tilewright.fleet.worker` starts one of the fleet.
 
-    The target comes from the environment: TILEWRIGHT_FLEET_TARGET, "cuda" where it is not set.
+    The target comes from the environment: TILEWRIGHT_FLEET_TARGET, "cuda" if it is not set.
     """
     target = os.environ.get("TILEWRIGHT_FLEET_TARGET", "cuda")
     host = Host(WorkerOptions(target, str(worker.name or ""), os.environ.get("TILEWRIGHT_FLEET_KEY", "")))
     announcement = await host.open()
-    # Candidates wait on the event loop: what Dask calls threads only limits how many the worker takes at a time.
+    # Candidates wait on the event loop: Dask's "threads" only limit the worker's number of candidates at a time.
     worker.state.nthreads = max(worker.state.nthreads, host.slots)
     attach(worker, host, announcement)
     _leaving[str(worker.name)] = asyncio.ensure_future(_leave_when_broken(worker, host))
@@ -269,7 +269,7 @@ async def dask_setup(worker: Any) -> None:
 
 
 async def dask_teardown(worker: Any) -> None:
-    """End what `dask_setup` started."""
+    """End the processes that `dask_setup` started."""
     _leaving.pop(str(worker.name)).cancel()
     detach(worker).close()
 

@@ -19,7 +19,7 @@ IRModule = _STATEMENTS["IRModule"]
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

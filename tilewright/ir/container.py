@@ -9,7 +9,7 @@ Map = dict
 
 __all__ = ["Array", "Map"]
 
-if not TYPE_CHECKING:  # type checkers see what is there
+if not TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())

@@ -1,4 +1,4 @@
-"""Climbing: build a rung, check its answer, time it. What happens to a rung is a value, failures included."""
+"""Climbing: build a rung, check its answer, time it. The outcome of a rung is a value, failures included."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .rung import Rung
 from .trial import Trial
 
 RUNS = 20
-"""Runs in one measurement, where they are quick."""
+"""Runs in one measurement, if they are quick."""
 SECONDS_EACH = 1.0
 """About how long all measurements of one row may take; slow programs run fewer times, but at least once."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one row of the table: times in seconds of one run, or the reason why there are none."""
+    """The outcome of one row of the table: times in seconds of one run, or the reason for their absence."""
 
     name: str
     does: str
@@ -53,14 +53,14 @@ class Outcome:
 
 
 def plan(seconds: float, repeat: int) -> tuple[int, int]:
-    """(runs per measurement, measurements) of work that takes `seconds`, where `repeat` measurements are wanted."""
+    """(runs per measurement, measurements) of work that takes `seconds`, if `repeat` measurements are wanted."""
     affordable = SECONDS_EACH / max(seconds, 1e-9)
     runs = int(min(RUNS, max(1, affordable / repeat)))
     return runs, int(min(repeat, max(1, affordable / runs)))
 
 
 def climb(trial: Trial, rung: Rung, on: Device, repeat: int, say: Callable[[str], None]) -> Outcome:
-    """Build a rung for a device, check it on poisoned output, and time it; `say` hears what is going on."""
+    """Build a rung for a device, check it on poisoned output, and time it; `say` receives progress messages."""
     say(f"{rung.name}: building")
     done = Outcome(rung.name, rung.does)
     try:
@@ -79,7 +79,7 @@ def climb(trial: Trial, rung: Rung, on: Device, repeat: int, say: Callable[[str]
 def _measure(
     done: Outcome, module: Module, trial: Trial, on: Device, repeat: int, say: Callable[[str], None]
 ) -> Outcome:
-    """The outcome with the check's verdict and, where that is good, the times."""
+    """The outcome with the check's verdict and, if that is good, the times."""
     say(f"{done.name}: checking")
     arrays = [array(values, device=on) for values in (trial.data, trial.weight, trial.unwritten())]
     module(*arrays)
@@ -94,5 +94,5 @@ def _measure(
 
 
 def _only(module: Module) -> Resources | None:
-    """The resources of the module's one kernel, where the compiler tells them."""
+    """The resources of the module's one kernel, if the compiler reports them."""
     return next(iter(module.resources.values()), None)

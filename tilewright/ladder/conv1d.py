@@ -16,7 +16,7 @@ from .rung import Ladder, Program, Rung, check_sizes, random
 
 
 def naive(size: Conv1d) -> Program:
-    """Sums over every pair of positions; a condition discards those that do not meet."""
+    """Sums over every pair of positions; a condition discards pairs that do not meet."""
     M, N, dtype = size.M, size.N, size.dtype
     A = te.placeholder((M,), dtype, "A")
     W = te.placeholder((N,), dtype, "W")
@@ -31,7 +31,7 @@ def naive(size: Conv1d) -> Program:
 
 
 def v1(size: Conv1d) -> Program:
-    """Sums over the kernel's positions only: N terms for each result where `naive` has M + N − 1."""
+    """Sums over the kernel's positions only: N terms for each result instead of the M + N − 1 of `naive`."""
     M, N, dtype = size.M, size.N, size.dtype
     A = te.placeholder((M,), dtype, "A")
     W = te.placeholder((N,), dtype, "W")

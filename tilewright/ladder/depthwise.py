@@ -18,7 +18,7 @@ from .rung import Ladder, Program, Rung, check_sizes, random
 
 
 def _declare(size: Depthwise) -> Program:
-    """The computation, its padding computed wherever it is read, with no loop on the hardware yet."""
+    """The computation, its padding computed in its readers, with no loop on the hardware yet."""
     B, C, H, W, K = size.batch, size.channels, size.height, size.width, size.kernel
     image = te.placeholder((B, C, H, W), size.dtype, "A")
     weight = te.placeholder((C, 1, K, K), size.dtype, "W")

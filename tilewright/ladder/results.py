@@ -34,7 +34,7 @@ _RESOURCES = (Column("registers"), Column("spills B"), Column("shared B"))
 def speedups(ladder: Ladder, outcomes: Sequence[Outcome]) -> dict[str, tuple[float | None, float | None]]:
     """For each row, how many times as fast it is as the first rung and as the rung before it.
 
-    None where one of the two was not measured, and for what has nothing before it.
+    None if one of the two was not measured, and for the first row.
     """
     times = {outcome.name: outcome.time for outcome in outcomes}
     names = [rung.name for rung in ladder.rungs]
@@ -100,7 +100,7 @@ def save_table(where: Path, ladder: Ladder, outcomes: Sequence[Outcome], on: Dev
 
 
 def as_json(ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> dict[str, Any]:
-    """All measurements, times in seconds, and where they come from."""
+    """All measurements, times in seconds, and their origin."""
     ratios = speedups(ladder, outcomes)
 
     def row(outcome: Outcome) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def as_json(ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> dict[str
 
 
 def _draw(where: Path, ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> None:
-    """Speedups as bars: over the first rung, or over the slowest row where that was not measured."""
+    """Speedups as bars: over the first rung, or over the slowest row if that was not measured."""
     times = [(outcome, outcome.time) for outcome in outcomes if outcome.time]
     first = ladder.rungs[0].name
     base_name, base = next(

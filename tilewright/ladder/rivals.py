@@ -1,4 +1,4 @@
-"""The other rows of the table: NumPy, and PyTorch where it is installed, on the same input and checked alike."""
+"""The other rows of the table: NumPy, and PyTorch if it is installed, on the same input and checked alike."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def has_torch() -> bool:
 def torch_row(trial: Trial, on: Device, repeat: int) -> Outcome:
     """PyTorch's fastest way on the same kind of device: the GPU for `cuda`, else the CPU with its own threads.
 
-    On the GPU this is kernel time, measured as our kernels' is: a CUDA graph of many calls, in full precision, or
-    with rounded operands where ours may round them, too. Where PyTorch does not work, the row says why.
+    On the GPU this is kernel time, measured as our kernels' is: a CUDA graph of many calls, in full precision, or with
+    rounded operands if ours may round them, too. If PyTorch does not work, the row says why.
     """
     if trial.problem.result != trial.data.dtype.name:
         reason = f"its convolutions of {trial.data.dtype.name} sum up in that type"
         return Outcome("PyTorch", "does not compute this", "rival", failure=reason)
     try:
         return min(_torch_rows(trial, on, repeat), key=lambda row: row.time or 0.0)
-    except Exception as error:  # whatever another library raises must not take our own rows with it
+    except Exception as error:  # an exception of another library must not prevent our own rows
         reason = str(error).partition("\n")[0]
         return Outcome("PyTorch", "does not work here", "rival", failure=f"{type(error).__name__}: {reason}")
 

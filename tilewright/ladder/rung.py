@@ -1,4 +1,4 @@
-"""What every ladder has: rungs that make programs, random input, and an answer to compare with."""
+"""The common part of ladders: rungs that make programs, random input, and an expected answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Rung:
-    """One variant: its name, what it does in a few words, and the function that makes its program."""
+    """One variant: its name, a short description, and the function that makes its program."""
 
     name: str
     does: str
@@ -76,7 +76,7 @@ class Ladder(ABC):
         """PyTorch's ways to compute it from two tensors: (how, call); the output keeps the documents' order."""
 
     def choose(self, names: list[str]) -> tuple[Rung, ...]:
-        """The rungs of those names in the ladder's order, all where none is named; UserError for a wrong name."""
+        """The rungs of those names in the ladder's order, all if none is named; raises UserError for a wrong name."""
         known = [rung.name for rung in self.rungs]
         for name in names:
             if name not in known:
@@ -89,7 +89,7 @@ class Ladder(ABC):
 
 
 def check_sizes(dtype: str, **sizes: int) -> None:
-    """UserError where a size is not positive or the type is not one of DTYPES."""
+    """Raise UserError if a size is not positive or the type is not one of DTYPES."""
     for name, size in sizes.items():
         if size < 1:
             raise UserError(f"{name}={size}: sizes are at least 1", fix=f"{name}=64", where="")

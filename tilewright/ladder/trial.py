@@ -57,14 +57,14 @@ class Trial:
         data, weight = problem.inputs(np.random.default_rng(seed))
         exact = [values.astype("float64") for values in (data, weight)]
         answer = problem.numpy(*exact)
-        # Whatever the order of summation, n products and sums err by at most n·ε·Σ|a·w|, in the type of the sums;
-        # then the store rounds to the type of the result. A product of two operands that were rounded errs by both.
+        # In any order of summation, n products and sums err by at most n·ε·Σ|a·w|, in the type of the sums; then the
+        # store rounds to the type of the result. A product of two operands that were rounded errs by both.
         unit = (problem.terms + 2) * _epsilon(problem.accumulator) + rounding
         allowed = unit * problem.numpy(*map(np.abs, exact)) + _epsilon(problem.result) * np.abs(answer)
         return cls(problem, data, weight, answer, allowed, rounding)
 
     def unwritten(self) -> np.ndarray:
-        """A place for an answer that holds what no answer does: NaN, or the least integer."""
+        """A place for an answer, filled with a value that no answer has: NaN, or the least integer."""
         kind = DType(self.problem.result)
         nothing = np.nan if kind.is_float else np.iinfo(kind.numpy).min
         return np.full(self.answer.shape, nothing, kind.numpy)
@@ -75,7 +75,7 @@ class Trial:
         return data, weight
 
     def check(self, out: np.ndarray) -> tuple[float, str]:
-        """The largest error of an answer, and what is wrong with it; "" where nothing is."""
+        """The largest error of an answer, and its fault; "" if there is none."""
         if out.shape != self.answer.shape:
             return float("inf"), f"the answer has shape {out.shape} instead of {self.answer.shape}"
         empty = np.isnan(out)

@@ -1,1 +1,2 @@
-"""What a target adds to a schedule before loops are built: loops of the compiler's own instead of the schedule's."""
+"""Refinements of a schedule for a target before loops are built: loops of the compiler's own instead of the
+schedule's."""

@@ -54,9 +54,9 @@ def bank_ways(
     held: StageBounds,
     memory: WarpMemory,
 ) -> int:
-    """The accesses that the busiest load of an operand's fragments takes; 1 where no lane waits.
+    """The accesses that the busiest load of an operand's fragments takes; 1 if no lane waits.
 
-    The tile is the first one of its kind: what else the indices depend on is 0.
+    The tile is the first one of its kind: other variables of the indices are 0.
     """
     atom, size = matched.atom, DType(operand.dtype).bytes
     before = replace(found, stage=matched.stage, ranges=matched.ranges)
@@ -100,7 +100,7 @@ def _busiest(accesses: Iterable[Iterable[int]], memory: WarpMemory) -> int:
 
 
 def _strides(held: StageBounds) -> list[int] | None:
-    """The distances of neighbours along each dimension of a stored stage, in elements; None where not constant."""
+    """The distances of neighbours along each dimension of a stored stage, in elements; None if not constant."""
     extents = [part.extent.value if isinstance(part.extent, IntImm) else None for part in held.region]
     found: list[int] = []
     stride = 1

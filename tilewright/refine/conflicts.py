@@ -1,7 +1,7 @@
 """Layouts that matrix instructions require of other stages, and the conflicts between these requirements.
 
 A stage that reads sums is distributed over lanes as the sums are; an operand in shared memory gets lines that start in
-different banks. Two instructions may demand what no layout gives.
+different banks. Two instructions may demand incompatible layouts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Demands:
         axis: IterVar,
         wanted: tuple[int, int],
     ) -> None:
-        """Have the lines of an operand apart as an instruction wants them; UserError where others want them otherwise.
+        """Set the distance of an operand's lines as an instruction requires; raise UserError if others require another
+        one.
 
         A distance of lines that suits both is no conflict.
         """

@@ -1,7 +1,7 @@
 """The innermost loops of a stage in contraction form: which of its axes are rows, columns and terms of a product.
 
-D[rows, columns] = sum over depth of a[rows, depth] * b[depth, columns]. Each operand is a load, perhaps converted.
-The role of an axis follows from where it appears: rows in `a` and D, columns in `b` and D, depth in both operands.
+D[rows, columns] = sum over depth of a[rows, depth] * b[depth, columns]. Each operand is a load, perhaps converted. The
+role of an axis follows from its operands: rows in `a` and D, columns in `b` and D, depth in both operands.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def extent(found: StageBounds, axis: IterVar) -> int:
 
 
 def check_hardware(target: Target, found: StageBounds, atom: Atom) -> None:
-    """Check that the GPU has the instruction: other code would be far from what the schedule asks for."""
+    """Check that the GPU has the instruction: other code would be far from the schedule's intent."""
     if target.kind == atom.target == "cuda" and not atom.runs_on(target.hardware):
         refuse(
             f"{target.hardware.name} lacks the matrix instruction {atom.instruction} of stage {found.stage.name!r}",
@@ -137,7 +137,7 @@ def _operands(found: StageBounds, atom: Atom) -> tuple[Load, Load]:
         shown = str(product) if len(str(product)) <= 80 else "something else"
         refuse(
             f"the terms of stage {stage.name!r} are `{shown}`, but {atom.name} sums products of two loads",
-            "stage what is computed of an operand: s.cache_read(T, 'shared', [D]) makes a load of an inlined T",
+            "stage the computed operand: s.cache_read(T, 'shared', [D]) makes a load of an inlined T",
         )
     types = (str(a.dtype), str(b.dtype), str(stage.op.outputs[0].dtype))
     if sorted(types[:2]) != sorted(atom.types) or types[2] != atom.accumulator:

@@ -108,7 +108,7 @@ def _deal_out(found: StageBounds, block: dict[ThreadTag, int], copies: tuple[int
     stage = _dealt_out(found.stage, block, lanes)
     ranges = {axis: found.ranges[axis] for axis in stage.op.axis}
     for relation in stage.relations:
-        # Every thread of the block takes part, also where there are fewer elements.
+        # Every thread of the block takes part, even if there are fewer elements.
         ranges.update(relation.ranges_down(ranges, lambda _: True, simplify))
     facts = own_facts(stage, ranges, outer_facts(found.outer, found.facts))
     return replace(found, stage=stage, ranges=ranges, facts=facts)
@@ -120,7 +120,7 @@ def _kernel(loops: Iterable[Loop]) -> Loop | None:
 
 
 def _block(kernel: Loop | None, bounds: Bounds) -> dict[ThreadTag, int] | None:
-    """The extents of the thread indices of a kernel, the fastest first; None where one is not known.
+    """The extents of the thread indices of a kernel, the fastest first; None if one is not known.
 
     The fill itself may use none of them and stand within none of them: if any loop of the kernel uses an index, all
     of its threads execute the fill.
@@ -140,7 +140,7 @@ def _block(kernel: Loop | None, bounds: Bounds) -> dict[ThreadTag, int] | None:
 
 
 def _lanes(found: StageBounds) -> int:
-    """The elements that the schedule stores at a time: those of an innermost vector loop."""
+    """The elements that the schedule stores at a time: the elements of an innermost vector loop."""
     innermost = found.stage.leaves[-1] if found.stage.leaves else None
     if innermost is None or found.stage.note(innermost).kind is not LoopKind.VECTORIZED:
         return 1

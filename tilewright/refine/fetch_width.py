@@ -38,7 +38,7 @@ def fetch_lanes(found: StageBounds, sizes: Sequence[int]) -> int:
 
 
 def _moved(body: tuple[Expr, ...]) -> Load | None:
-    """The load of a stage that only moves elements, or zeros where a condition does not hold."""
+    """The load of a stage that only moves elements, or zeros if a condition does not hold."""
     value = body[0] if len(body) == 1 else None
     if isinstance(value, (IfThenElse, Select)) and is_const(value.false_value, 0):
         value = value.true_value

@@ -1,7 +1,7 @@
 """Matching of the instructions that one thread executes: sums of four products.
 
-They take operands and sums from wherever the schedule keeps them, so no loop is distributed and no memory moves: the
-tensorized loops only become one statement. This file checks what an instruction requires of the layout of its operands.
+They take operands and sums from the schedule's places, so no loop is distributed and no memory moves: the tensorized
+loops only become one statement. This file checks an instruction's requirements on the layout of its operands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .contraction import check_hardware, extent, local_indices, refuse
 def match_dot(
     schedule: Schedule, bounds: Bounds, found: StageBounds, matched: Contraction, target: Target
 ) -> StageBounds:
-    """The stage with its instruction, where the target may have it; else with its loops as they are."""
+    """The stage with its instruction, if the target may have it; else with its loops as they are."""
     check_hardware(target, found, matched.atom)
     if matched.atom.n > 1:
         _check_packed(schedule, bounds, found, matched)
@@ -38,7 +38,7 @@ def match_dot(
 
 
 def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matched: Contraction) -> None:
-    """Vectors are loaded as they lie: four terms of a column, then those of the next one; sums of neighbours."""
+    """Vectors are loaded as they lie: four terms of a column, then of the next one; sums of neighbours."""
     stage, atom = found.stage, matched.atom
     depth, column = matched.depth[-1], matched.columns[-1]
     for axis, count in ((depth, atom.k), (column, atom.n)):
@@ -49,7 +49,7 @@ def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matche
                 "neighbours along it",
                 f"split so that it has a multiple of {count}",
             )
-    # What one instruction loads: the innermost digit of each loop.
+    # The loads of one instruction: the innermost digit of each loop.
     term, place = (Var(x.name, "int32", Known(0, n - 1)) for x, n in ((depth, atom.k), (column, atom.n)))
     digits: dict[Var, Expr] = {depth.var: term, column.var: place}
     forms, shape = _forms(schedule, bounds, matched.b, found, digits)
@@ -89,7 +89,7 @@ def _refuse_layout(stage: Stage, matched: Contraction, at: str) -> None:
 def _forms(
     schedule: Schedule, bounds: Bounds, operand: Load, found: StageBounds, digits: dict[Var, Expr]
 ) -> tuple[list[Affine], list[int | None]]:
-    """The indices of an operand within what is stored of it, and its extents where they are constant."""
+    """The indices of an operand within its stored region, and its extents if they are constant."""
     assert isinstance(operand.source, Tensor)
     held = bounds.get(schedule.stage_of[operand.source.op])
     extents = operand.source.shape if held is None else [part.extent for part in held.region]

@@ -1,7 +1,7 @@
 """Match matrix instructions: distribute tensorized loops, and the loops that read their sums, over warps.
 
-A schedule says what one warp computes, in loops that belong to no lane. This refinement distributes them over the
-lanes: the sums of a tile lie in the registers of the lanes as the instruction requires (a fragment), and the loops that
+A schedule has the loops of one warp's tile, which belong to no lane. This refinement distributes them over the lanes:
+the sums of a tile lie in the registers of the lanes as the instruction requires (a fragment), and the loops that
 compute or read them run over the sums of one lane. Operands in shared memory get rows that start in different banks.
 """
 
@@ -36,7 +36,7 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
     """The bounds with every tensorized stage matched with its instruction, and distributed over warps with its readers.
 
     Every target checks the match; one that launches no grids keeps the loops. A language without the instruction runs
-    the loops that a lane has of it. Raises UserError where loops do not match, and where a GPU lacks the instruction.
+    the loops that a lane has of it. Raises UserError if loops do not match, and if a GPU lacks the instruction.
     """
     asked = [found for found in bounds.values() if found.stage.tensorized is not None]
     if not asked:
@@ -112,7 +112,7 @@ def _dimensions(found: StageBounds, axes: tuple[IterVar, ...]) -> list[tuple[Ite
 def _dealt(
     found: StageBounds, rows: tuple[IterVar, ...], columns: tuple[IterVar, ...], atom: Atom, depth: tuple[IterVar, ...]
 ) -> StageBounds:
-    """The stage with the loops over a tile replaced by those of one lane, within a loop over the lanes."""
+    """The stage with the loops over a tile replaced by the loops of one lane, within a loop over the lanes."""
     stage = found.stage
     relations = list(stage.relations)
 
@@ -155,7 +155,7 @@ def _dealt(
     if not depth and stage.op.axis and columns[-1] is _leaf_of(stage, stage.op.axis[-1]):
         notes[neighbour] = AxisNotes(kind=LoopKind.VECTORIZED)
     made = replace(stage, leaves=leaves, relations=tuple(relations), notes=notes)
-    ranges = dict(found.ranges)  # where a tile is only partly there, its loops run over all of it still
+    ranges = dict(found.ranges)  # if a tile is only partly inside, its loops still run over all of it
     for relation in made.relations:
         below = relation.ranges_down(ranges, lambda x: made.note(x).thread is not None, simplify)
         ranges.update({x: span for x, span in below.items() if x not in found.ranges})
@@ -166,7 +166,7 @@ def _dealt(
 def _run(found: StageBounds, columns: tuple[IterVar, ...]) -> int:
     """The pieces in which a lane holds neighbours of a reader: its loops are (..., lane, piece, neighbour).
 
-    Those of the sums are (..., piece, lane, neighbour), as `columns` are.
+    The dimensions of the sums are (..., piece, lane, neighbour), as `columns` are.
     """
     if len(columns) < 3 or [extent(found, x) for x in columns[-2:]] != [4, 2]:
         return 0
@@ -202,7 +202,7 @@ def _dealt_reader(
                 refuse(
                     f"stage {stage.name!r} reads the {size} elements of dimension {place} of {name!r} at "
                     f"`{form.to_expr()}`, over the loops {names(along)}; the sums of {atom.name} are distributed over "
-                    "lanes, each of which reads those that it holds",
+                    "lanes, and each lane reads its own",
                     f"leave the loops of {stage.name!r} over the tile of {name!r} unsplit and unbound: one loop for "
                     "each dimension, which the compiler distributes over the lanes",
                 )

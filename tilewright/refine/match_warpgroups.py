@@ -1,8 +1,8 @@
-"""Instructions of a warpgroup: what they demand of warps and of the tiles in shared memory that they read.
+"""Instructions of a warpgroup: their requirements on warps and on the tiles in shared memory that they read.
 
-The hardware reads both operands from shared memory by itself, and takes one place for each: where the first row of its
-warpgroup begins. So rows follow each other at 128 bytes, swizzled as the hardware expects them, and the four warps of
-a warpgroup are neighbours: warp w, which threadIdx.y counts, has 16 rows from row 16 * w on.
+The hardware reads both operands from shared memory by itself, and takes one address for each: the beginning of its
+warpgroup's first row. So rows follow each other at 128 bytes, swizzled as the hardware expects them, and the four warps
+of a warpgroup are neighbours: warp w, which threadIdx.y counts, has 16 rows from row 16 * w on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..tensor.tensor import Tensor
 from .contraction import extent, local_indices, refuse
 
 _GROUP_ROWS = 8
-"""Rows whose pieces the swizzle exchanges together: a tile begins at a multiple of so many."""
+"""Rows whose pieces the swizzle exchanges together: a tile begins at a multiple of this number."""
 
 
 def match_warpgroup(schedule: Schedule, made: Bounds, found: StageBounds, matched: Contraction) -> None:
@@ -91,7 +91,7 @@ def _check_lines(
     warp: Var,
     apart: int,
 ) -> None:
-    """Check that lines follow each other, and that warps read those `apart` from each other."""
+    """Check that lines follow each other, and that warps read lines `apart` from each other."""
     atom, name = matched.atom, held.stage.name
     *across, along = local_indices(operand, before, held)
     terms = dict(along.terms)

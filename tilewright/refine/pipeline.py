@@ -1,8 +1,8 @@
-"""The refinements in order: from the bounds of a schedule to those that a target's loops are built from.
+"""The refinements in order: from the bounds of a schedule to the bounds that a target's loops are built from.
 
-A refinement is `(Schedule, Bounds, Target, Options) → Bounds`. It changes which loops compute a stage, never what
-the stage computes. What `lower` prints has the loops of the schedule; what is compiled, and what the tuner looks at,
-is refined.
+A refinement is `(Schedule, Bounds, Target, Options) → Bounds`. It changes which loops compute a stage, never the
+stage's values. The output of `lower` has the loops of the schedule; programs that are compiled, or inspected by the
+tuner, are refined.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REFINEMENTS: tuple[Refinement, ...] = (
 class Refined(NamedTuple):
     """The bounds that loops are built from, and the names of the refinements that changed them.
 
-    `remarks` say what a refinement would have improved but for the schedule.
+    `remarks` describe improvements that the schedule prevented.
     """
 
     bounds: Bounds

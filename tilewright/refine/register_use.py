@@ -14,7 +14,7 @@ from ..schedule.value import Schedule
 from .usage import KernelUse, kernel_uses
 
 _MAKERS = ("cache_write", "cache_read", "rfactor", "set_scope", "compute_at")
-"""The primitives that decide what a thread keeps in registers, and how much."""
+"""The primitives that decide the contents of a thread's registers."""
 
 
 def register_remarks(schedule: Schedule, bounds: Bounds, target: Target, steps: Sequence[Step]) -> Iterator[str]:

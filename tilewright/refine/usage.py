@@ -53,7 +53,7 @@ class KernelUse:
         return prod(n for tag, n in self.extents.items() if tag.is_block)
 
     def stored(self, scope: MemoryScope) -> list[Storage]:
-        """What lives in one kind of memory, the largest first."""
+        """The stages in one kind of memory, the largest first."""
         return sorted((s for s in self.storage if s.scope is scope), key=lambda s: -s.bytes)
 
     def bytes_in(self, scope: MemoryScope) -> int:
@@ -74,7 +74,7 @@ class KernelUse:
 
 
 def kernel_uses(schedule: Schedule, bounds: Bounds) -> list[KernelUse]:
-    """What each kernel uses; stages that run outside of any kernel are left out."""
+    """The use of memory by each kernel; stages that run outside of any kernel are left out."""
     uses: dict[int, KernelUse] = {}
     readers = _readers(schedule, bounds)
     for found in bounds.values():

@@ -39,12 +39,12 @@ def extern(
     inputs
         The tensors that the statement reads.
     fcompute
-        Called with two lists of buffers, those of the inputs and those of the results; returns a statement, such as
-        `ib.get()` of a `tir.ir_builder`.
+        Called with two lists of buffers, for the inputs and for the results; returns a statement, such as `ib.get()` of
+        a `tir.ir_builder`.
     dtype
-        The type of the result, or a list of types; that of the inputs unless given, where they share one.
+        The type of the result, or a list of types; by default the type of the inputs, if they share one.
     in_buffers, out_buffers
-        Buffers of `tir.decl_buffer` that the statement was written for, where it is not to be given new ones.
+        Buffers of `tir.decl_buffer` that the statement was written for, instead of new ones.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def extern(
     Raises
     ------
     UserError
-        Where the function does not return a statement, or the statement uses other buffers than those.
+        If the function does not return a statement, or the statement uses other buffers.
     """
     several = isinstance(shape, (list, tuple)) and bool(shape) and isinstance(shape[0], (list, tuple))
     shapes = tuple(extents(s, "extern", name) for s in (shape if several else [shape]))
@@ -135,6 +135,6 @@ def check_buffers(statement: Stmt, known: tuple[Buffer, ...], name: str, primiti
             raise UserError(
                 f"the statement of {name!r} uses {used.name!r}, which is not one of its buffers",
                 primitive=primitive,
-                fix="read the buffers in ins and write those in outs, the two arguments of the function; "
+                fix="read the buffers in ins and write the buffers in outs, the two arguments of the function; "
                 "name every tensor that is read among the inputs",
             )

@@ -1,4 +1,4 @@
-"""decl_tensor_intrin: a computation that says what an intrinsic means, and statements that say how it is done.
+"""decl_tensor_intrin: a computation that defines an intrinsic, and statements that implement it.
 
 Statements that call matrix instructions (`tvm_mma_sync` and its kin) only tell that it is one: the meaning chooses the
 instruction, and fragments of operands and sums, and their copies, are the compiler's. Other statements are kept, and
@@ -41,14 +41,14 @@ def decl_tensor_intrin(
     Parameters
     ----------
     op
-        The operation that says what the intrinsic computes. The extents of its axes may be variables; each use of the
-        intrinsic gives them a constant value.
+        The operation that the intrinsic computes. The extents of its axes may be variables; each use of the intrinsic
+        gives them a constant value.
     fcompute
-        Called with two lists of buffers, those of the inputs and those of the outputs; returns the statement that
-        computes `op`, or a tuple of three: that one, one that stores the first values of a reduction (a reset), and one
-        that adds to what is there (an update). The first or the second may be None.
+        Called with two lists of buffers, for the inputs and for the outputs; returns the statement that computes `op`,
+        or a tuple of three: that one, one that stores the first values of a reduction (a reset), and one that adds to
+        the present values (an update). The first or the second may be None.
     name
-        What errors call the intrinsic.
+        The name of the intrinsic in errors.
     binds
         Buffers of `tir.decl_buffer` for some of the tensors: `strides=[te.var("s"), 1]` takes any distance of rows,
         `offset_factor=1` any place in memory.
@@ -60,13 +60,13 @@ def decl_tensor_intrin(
 
     Returns
     -------
-    TensorIntrin, or MatrixIntrin where the statements call matrix instructions
+    TensorIntrin, or MatrixIntrin if the statements call matrix instructions
         For `s[T].tensorize(axis, intrinsic)`.
 
     Raises
     ------
     UserError
-        Where the function does not return statements of its buffers, and for matrix instructions that there are not.
+        If the function does not return statements of its buffers, or names an unknown matrix instruction.
     """
     if not isinstance(op, ComputeOp) or not callable(fcompute):
         raise UserError(
@@ -152,7 +152,7 @@ def _buffers(tensors: tuple[Tensor, ...], binds: Any, defaults: Any, name: str) 
         raise UserError(
             f"default_buffer_params of the intrinsic {name!r} has {unknown!r}",
             primitive="decl_tensor_intrin",
-            fix=f"give what tir.decl_buffer takes: {', '.join(known)}",
+            fix=f"give the arguments of tir.decl_buffer: {', '.join(known)}",
         )
     options = dict(defaults or {})
     return tuple(given.get(t) or decl_buffer(t.shape, str(t.dtype), t.name, **options) for t in tensors)

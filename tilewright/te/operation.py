@@ -1,4 +1,4 @@
-"""What declares tensors and axes, under the legacy API's module name."""
+"""Declarations of tensors and axes, under the legacy API's module name."""
 
 from ..expr.operators import const
 from ..expr.variables import size_var, var

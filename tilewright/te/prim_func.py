@@ -19,8 +19,7 @@ def create_prim_func(ops: Any, index_dtype_override: Any = None) -> Function:
     Parameters
     ----------
     ops
-        The parameters: inputs, results and sizes. What lies between inputs and results is storage of the function's
-        own.
+        The parameters: inputs, results and sizes. Tensors between inputs and results are internal storage.
     index_dtype_override
         Accepted for old scripts; passes choose how wide indices are.
 
@@ -32,7 +31,7 @@ def create_prim_func(ops: Any, index_dtype_override: Any = None) -> Function:
     Raises
     ------
     UserError
-        For parameters that are not tensors or sizes, and where none of them is computed.
+        If a parameter is not a tensor or a size, or none of them is computed.
     """
     given = list(ops) if isinstance(ops, (list, tuple)) else [ops]
     wrong = next((op for op in given if not isinstance(op, (Tensor, Var))), None)

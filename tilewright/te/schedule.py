@@ -29,7 +29,7 @@ from ..tensor.tensor import ComputeOp, Operation, Tensor, topological
 def InferBound(sch: Schedule) -> dict[IterVar, Range]:
     """The range of every axis of the stages that are computed and stored, and of the threads that axes are bound to.
 
-    Raises UserError where the schedule cannot be lowered for what its stages need of each other.
+    Raises UserError if the schedule cannot be lowered because of dependences between its stages.
     """
     _check(sch, "InferBound")
     found: dict[IterVar, Range] = {}
@@ -41,14 +41,14 @@ def InferBound(sch: Schedule) -> dict[IterVar, Range]:
 
 
 def ScheduleOps(sch: Schedule, bounds: _Any = None, debug_keep_trivial_loop: bool = False) -> Stmt:
-    """The loops that a schedule leads to, before any pass: what `tvm.lower` begins with.
+    """The loops of a schedule before any pass: the input of `tvm.lower`.
 
     Parameters
     ----------
     sch
         The schedule.
     bounds
-        What `InferBound` returned; the ranges are inferred anew.
+        The result of `InferBound`; the ranges are inferred anew.
     debug_keep_trivial_loop
         Accepted for old scripts: loops of one iteration are written as their bodies.
 
@@ -60,7 +60,7 @@ def ScheduleOps(sch: Schedule, bounds: _Any = None, debug_keep_trivial_loop: boo
     Raises
     ------
     UserError
-        Where the schedule cannot be lowered.
+        If the schedule cannot be lowered.
     """
     _check(sch, "ScheduleOps")
     value = sch.value
@@ -80,7 +80,7 @@ def SchedulePostProcToPrimFunc(arg_list: _Any, body: Stmt, extern_buffer: _Any =
     body
         The statement.
     extern_buffer
-        Accepted for old scripts where it names no buffer.
+        Accepted for old scripts if it names no buffer.
 
     Returns
     -------
@@ -90,14 +90,14 @@ def SchedulePostProcToPrimFunc(arg_list: _Any, body: Stmt, extern_buffer: _Any =
     Raises
     ------
     UserError
-        Where the statement has no buffer for a tensor, and for buffers of the caller's.
+        If the statement has no buffer for a tensor, or the caller gives buffers.
     """
     primitive = "SchedulePostProcToPrimFunc"
     if extern_buffer or not isinstance(arg_list, (list, tuple)) or not isinstance(body, Stmt):
         raise UserError(
             f"the arguments are {arg_list!r}, a {type(body).__name__} and {extern_buffer!r}",
             primitive=primitive,
-            fix="give a list of tensors and what ScheduleOps returned; tw.lower(s, args, binds=...) takes buffers",
+            fix="give a list of tensors and the result of ScheduleOps; tw.lower(s, args, binds=...) takes buffers",
         )
     there = [source for source in (read(body) | written(body)) if isinstance(source, Buffer)]
     params: list[_Any] = []
@@ -215,7 +215,7 @@ __all__ = [
     "create_schedule",
 ]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

@@ -20,7 +20,7 @@ def register_arithmetic(find: Find) -> None:
 
 
 class Arithmetic(Whole):
-    """What has the operators +, -, * and /, and conversion to another type, as a whole."""
+    """Objects with the operators +, -, * and /, and conversion to another type, as a whole."""
 
     __slots__ = ()
 

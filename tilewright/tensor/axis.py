@@ -21,7 +21,7 @@ from ..expr.traverse import loads
 
 
 class AxisKind(enum.Enum):
-    """What an axis iterates over."""
+    """The kind of an axis."""
 
     DATA = "data-parallel"
     REDUCE = "reduction"
@@ -63,7 +63,7 @@ class IterVar(Operand):
 
     @property
     def thread_tag(self) -> str:
-        """The legacy name of the hardware index ("" where the axis is none)."""
+        """The legacy name of the hardware index ("" if the axis is none)."""
         return self.thread.value if self.thread else ""
 
     @property
@@ -100,7 +100,7 @@ _ITER_TYPES = {
 
 
 def whole(value: Any) -> Expr | None:
-    """`value` as an integer expression; None where it is none. A float such as 8.0, from a division, is one."""
+    """`value` as an integer expression; None if it is none. A float such as 8.0, from a division, is one."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer, Operand)):

@@ -80,14 +80,14 @@ class Layout:
     def __getitem__(self, index: int) -> str:
         if isinstance(index, bool) or not isinstance(index, int):
             raise UserError(f"{index!r} is not a number of a dimension", primitive="layout", fix="give an int")
-        return self.dims[index]  # IndexError beyond the ends, where Python's own loops end
+        return self.dims[index]  # IndexError beyond the ends, which ends Python's own loops
 
     def index_of(self, axis: str) -> int:
-        """Return the number of the dimension of that letter; -1 where there is none."""
+        """Return the number of the dimension of that letter; -1 if there is none."""
         return self.dims.index(axis) if axis in self.dims else -1
 
     def factor_of(self, axis: str) -> int:
-        """Return the size of the blocks of a dimension, by its capital or small letter; -1 where it has none."""
+        """Return the size of the blocks of a dimension, by its capital or small letter; -1 if it has none."""
         return self.blocks.get(axis.upper(), -1) if isinstance(axis, str) else -1
 
     def __str__(self) -> str:
@@ -153,7 +153,7 @@ def bijective_layout(src_layout: Any, dst_layout: Any) -> BijectiveLayout | None
     Returns
     -------
     BijectiveLayout or None
-        None where the layouts have different dimensions, or one of them is undefined: "" or "__undef__".
+        None if the layouts have different dimensions, or one of them is undefined: "" or "__undef__".
 
     Raises
     ------

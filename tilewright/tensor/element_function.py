@@ -13,7 +13,7 @@ from .reduction import Reduce
 
 
 def axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[str] | None) -> list[str]:
-    """Return the names of the axes of an operation of `count` dimensions: those of the function's parameters."""
+    """Return the names of the axes of an operation of `count` dimensions: the names of the function's parameters."""
     if not callable(fcompute):
         raise UserError(
             f"the value of {name!r} is given as {fcompute!r}, which is not a function",

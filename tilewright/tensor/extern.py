@@ -13,8 +13,8 @@ from .tensor import Operation, Tensor
 class ExternOp(Operation):
     """An operation that `statement`, a program of the loop grammar, carries out on whole tensors.
 
-    `statement` reads `input_buffers` and writes `output_buffers`, which stand for `inputs` and for the results. What a
-    statement and a buffer are is known to the floors above.
+    `statement` reads `input_buffers` and writes `output_buffers`, which stand for `inputs` and for the results. The
+    types of statements and buffers are known to the floors above.
     """
 
     __slots__ = ("input_buffers", "inputs", "output_buffers", "shapes", "statement")

@@ -1,7 +1,7 @@
 """Computations of several elements at a time: regions of tensors, and calls of intrinsics on them.
 
 `te.compute((n, 16), lambda i: intrinsic(A[i, 0:16], B[i, 0:16]))` declares the axes that the function takes; the last
-dimensions are those of the intrinsic, whose meaning becomes the value of an element.
+dimensions belong to the intrinsic, whose meaning becomes the value of an element.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class IntrinsicCall:
 
     intrin: Any
     regions: tuple[tuple[Any, tuple[Expr, ...], tuple[int, ...]], ...]
-    """For each input: the tensor, where the region begins, and the dimensions that the intrinsic's own run over."""
+    """For each input: the tensor, the beginning of the region, and the dimensions that the intrinsic's own run over."""
     axes: tuple[IterVar, ...]
     scalars: tuple[Expr, ...] = ()
-    """What the numbers of the intrinsic are."""
+    """The values of the intrinsic's numbers."""
     sizes: Mapping[Var, Expr] = field(default_factory=dict)
-    """What the extents of the intrinsic's axes are that are variables."""
+    """The values of the intrinsic's axis extents that are variables."""
 
     def dimensions(self) -> int:
         """How many of the last dimensions the intrinsic computes, its leading ones of extent 1 left out."""

@@ -1,8 +1,8 @@
 """Pickling and deep copies of operations, which lead to all operations before them.
 
-`pickle` and `copy.deepcopy` recurse from an operation to those that it reads, and Python's limit is near after a few
-dozen. So chains are cut into spans of `SPAN` operations. An operation that reads one of an earlier span is a landing,
-and names all landings below it, the deepest first: each is then saved before anything recurses to it.
+`pickle` and `copy.deepcopy` recurse from an operation to its operands, and Python's limit is near after a few dozen. So
+chains are cut into spans of `SPAN` operations. An operation that reads one of an earlier span is a landing, and names
+all landings below it, the deepest first: each is then saved before anything recurses to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SPAN = 8
 
 
 class _Place(NamedTuple):
-    """Where an operation stands: the longest chain that ends in it, and the nearest landings below it."""
+    """The depth of an operation: the longest chain that ends in it, and the nearest landings below it."""
 
     depth: int
     is_landing: bool

@@ -25,7 +25,7 @@ from .axis import AxisKind, IterVar, Range
 class CommReducer:
     """An associative, commutative way to combine tuples of values, with its identity.
 
-    `result` says how `lhs` (what is gathered so far) and `rhs` (the next value) combine.
+    `result` combines `lhs` (the accumulated value) and `rhs` (the next value).
     """
 
     __slots__ = ("__weakref__", "identity", "lhs", "name", "result", "rhs")
@@ -58,7 +58,7 @@ class CommReducer:
         return tuple(substitute(e, mapping) for e in self.result)
 
     def where(self, values: Mapping[Any, Expr]) -> CommReducer:
-        """This way to combine where variables, such as the axes of the element, have values."""
+        """This combiner with values for variables, such as the axes of the element."""
         if not values or not any(uses_any(e, values) for e in (*self.result, *self.identity)):
             return self
         result, identity = (tuple(substitute(e, values) for e in part) for part in (self.result, self.identity))
@@ -152,7 +152,7 @@ def comm_reducer(
 
     reduction.__name__ = name
     reduction.__doc__ = (
-        f"{name} of `expr` over the reduction axis (or list of axes) `axis`, where `where` holds; starts at `init`. "
+        f"{name} of `expr` over the reduction axis (or axes) `axis` under the condition `where`; starts at `init`. "
         f"With values instead of axes: {name}(a, b), {name}(a, b, c)."
     )
     return reduction
@@ -241,13 +241,13 @@ def _start(init: Any, sources: tuple[Expr, ...], axes: tuple[IterVar, ...], name
             raise UserError(
                 f"init, `{value}`, uses the reduction axis {used.name!r}, which has no value before the first step",
                 primitive=name,
-                fix="start from what holds for all steps: a number, or an element A[i]",
+                fix="start from a value that is the same for all steps: a number, or an element A[i]",
             )
     return start
 
 
 def _called(name: str, role: str, function: Any, args: tuple[Any, ...]) -> Any:
-    """What the caller's function gives for those arguments, once it is known to take them."""
+    """The result of the caller's function for these arguments, after a check that it takes them."""
     try:
         inspect.signature(function).bind(*args)
     except (TypeError, ValueError) as error:
@@ -328,7 +328,7 @@ def _number(expr: Any, name: str) -> Any:
 
 
 def sum(expr: Any, *values: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-    """The sum of `expr` over the reduction axes `axis`, where `where` holds; starts at `init` (0).
+    """The sum of `expr` over the reduction axes `axis` under the condition `where`, starting at `init` (0).
 
     With values instead of axes: sum(a, b), sum(a, b, c). Axes, condition and start may also be given in this order.
     """

@@ -1,4 +1,4 @@
-"""What a graph of tensors means: its values in NumPy, in float64, straight from the declarations.
+"""The meaning of a graph of tensors: its values in NumPy, in float64, straight from the declarations.
 
 Every body is evaluated over whole axes at once, with no schedule, no loops and no simplification, so that nothing
 of the compiler stands between a declaration and these numbers.
@@ -34,11 +34,11 @@ AT_ONCE = 1 << 20  # elements of a reduction that are evaluated together
 def reference(
     outputs: Tensor | Sequence[Tensor], inputs: Mapping[Any, Any], dtype: Any = np.float64
 ) -> list[np.ndarray]:
-    """The values of `outputs`, given those of the tensors (and size variables) that they depend on.
+    """The values of `outputs`, given the values of the tensors (and size variables) that they depend on.
 
-    Floating-point tensors are computed in `dtype` whatever their own type; integers have theirs, and wrap. Raises
-    UserError for an input that is missing or has another shape, and where a declaration reads outside a tensor or
-    divides an integer by zero.
+    Floating-point tensors are computed in `dtype` for any type of theirs; integers keep their type, and wrap. Raises
+    UserError for an input that is missing or has another shape, and if a declaration reads outside a tensor or divides
+    an integer by zero.
     """
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     graph = _Graph(inputs, np.dtype(dtype))
@@ -89,7 +89,7 @@ class _Graph:
                 self.arrays.update((tensor, self._given(tensor)) for tensor in op.outputs)
                 return
             raise UserError(
-                f"{op.name!r} is a te.extern: what its statement computes has no NumPy reference",
+                f"{op.name!r} is a te.extern: its statement has no NumPy reference",
                 primitive="reference",
                 fix=f"give its values as an input: {{{op.name}: array}}",
             )
@@ -209,8 +209,8 @@ def _combine(graph: _Graph, reduce: Reduce, lhs: list[np.ndarray], rhs: list[np.
 class _Body:
     """Values of expressions, for given values of the variables; all arrays broadcast against each other.
 
-    Each expression has one value, computed once, whatever the conditions above it. Where it reads outside a tensor or
-    divides by zero, its value is anything, and a fault: an error where the expression is evaluated there.
+    Each expression has one value, computed once, for all conditions above it. If it reads outside a tensor or divides
+    by zero, its value is arbitrary, and a fault: an error if the expression is evaluated there.
     """
 
     def __init__(self, graph: _Graph, env: Mapping[Var, np.ndarray]) -> None:
@@ -221,7 +221,7 @@ class _Body:
         self.faults: dict[Expr, np.ndarray | None] = {}
 
     def value(self, e: Expr, where: np.ndarray | None = None) -> np.ndarray:
-        """The value of `e`; UserError where evaluating it is a fault (and `where` holds)."""
+        """The value of `e`; raises UserError if evaluating it is a fault (and `where` holds)."""
         with np.errstate(all="ignore"):
             found = self._value(e)
         fault = self._fault(e) if self.own_faults and not self.graph.lenient else None
@@ -262,7 +262,7 @@ class _Body:
         raise InternalError(f"no reference for {type(e).__name__} `{e}`")
 
     def _by_bits(self, e: n.Call, parts: list[Any]) -> np.ndarray:
-        """Compute what depends on the bits of a number in the type that the number has."""
+        """Compute functions of a number's bits in the number's own type."""
         own, kind = [np.asarray(part, a.dtype.numpy) for part, a in zip(parts, e.args, strict=True)], e.dtype.numpy
         made = own[0].view(kind) if e.name == REINTERPRET else np.nextafter(*own)
         return np.asarray(made.astype(self.graph.numpy(e.dtype), copy=False))
@@ -296,7 +296,7 @@ class _Body:
     # Faults
 
     def _fault(self, e: Expr) -> np.ndarray | None:
-        """Where evaluating `e` is a fault; None: nowhere."""
+        """The points at which evaluating `e` is a fault; None: nowhere."""
         if e not in self.faults:
             found = self.own_faults.get(e)
             for child, evaluated in self._evaluated(e):
@@ -308,7 +308,7 @@ class _Body:
         return self.faults[e]
 
     def _evaluated(self, e: Expr) -> Iterator[tuple[Expr, np.ndarray | None]]:
-        """The parts of an expression, in order, and where each is evaluated; None: everywhere."""
+        """The parts of an expression, in order, and the points at which each is evaluated; None: everywhere."""
         if isinstance(e, n.IfThenElse):
             taken = self._value(e.condition)
             yield from ((e.condition, None), (e.true_value, taken), (e.false_value, ~taken))

@@ -25,8 +25,8 @@ class Evaluator(Protocol):
 class Terms:
     """The terms of the elements of a reduction, numbered as if all ranges were as long as the longest.
 
-    `extents` are these lengths. `data` are the values of the data axes; those of the reduction axes lie along the last
-    dimension. `evaluator` makes what computes expressions for given values of the variables.
+    `extents` are these lengths. `data` are the values of the data axes; the values of the reduction axes lie along the
+    last dimension. `evaluator` makes evaluators of expressions for given values of the variables.
     """
 
     def __init__(self, reduce: Reduce, data: Values, evaluator: Callable[[Values], Evaluator]) -> None:

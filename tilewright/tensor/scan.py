@@ -71,7 +71,8 @@ class ScanOp(Operation):
         return tuple(dict.fromkeys((*self.init, *self.update)))
 
     def steps(self) -> tuple[Operation, ...]:
-        """The operations that run anew in each step: those between the states and the updates, updates included."""
+        """The operations that run anew in each step: the operations between the states and the updates, including the
+        updates."""
         known: dict[Operation, bool] = {tensor.op: True for tensor in self.state}
 
         def depends(op: Operation) -> bool:
@@ -129,7 +130,7 @@ def scan(
     Raises
     ------
     UserError
-        Where the numbers of tensors, their shapes or types do not fit each other.
+        If the numbers of tensors, their shapes or types do not fit each other.
     """
     several = isinstance(state_placeholder, (list, tuple))
     first, step, state = _tensors(init, "init"), _tensors(update, "update"), _tensors(state_placeholder, "state")

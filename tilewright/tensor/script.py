@@ -14,7 +14,8 @@ from .extern import ExternOp
 from .tensor import Tensor
 
 Emulation = Callable[[Sequence[np.ndarray], Callable[[str], Any]], Sequence[np.ndarray]]
-"""Runs the Python function: the values of the inputs, and the NumPy type for a type's name, to those of the results."""
+"""Runs the Python function: the values of the inputs, and the NumPy type for a type's name, to the values of the
+results."""
 
 
 class LoopNest(NamedTuple):

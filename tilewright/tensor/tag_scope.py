@@ -22,12 +22,13 @@ _CURRENT: ContextVar[_Scope | None] = ContextVar("tag_scope", default=None)
 
 @contextmanager
 def tag_scope(tag: str) -> Iterator[None]:
-    """Give the tag to every operation that is declared in the block; around a function, to those that it declares.
+    """Give the tag to every operation that is declared in the block; around a function, to the operations that it
+    declares.
 
     Parameters
     ----------
     tag
-        What `op.tag` is of the operations that `te.compute`, `te.extern` and `te.scan` make there.
+        The `op.tag` of operations that `te.compute`, `te.extern` and `te.scan` make there.
 
     Raises
     ------
@@ -54,7 +55,7 @@ def tag_scope(tag: str) -> Iterator[None]:
 
 
 def tagged(tag: str, name: str) -> str:
-    """The tag of an operation that is declared with `tag`; that of the scope around, where there is one."""
+    """The tag of an operation that is declared with `tag`; the tag of the surrounding scope, if any."""
     scope = _CURRENT.get()
     if scope is None:
         return tag

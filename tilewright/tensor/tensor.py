@@ -31,7 +31,7 @@ from .tag_scope import tagged
 
 
 class Operation:
-    """What produces tensors: a placeholder, a computation, an extern or a scan. Immutable; it is its own identity."""
+    """The producer of tensors: a placeholder, a computation, an extern or a scan. Immutable; it is its own identity."""
 
     __slots__ = ("__weakref__", "attrs", "dtypes", "name", "outputs", "shape", "tag")
 
@@ -157,7 +157,8 @@ class ComputeOp(Operation):
         return self._inputs
 
 
-# Operators and functions of elements, and what NumPy arrays do: an element has it, or a computation, and not the whole.
+# Operators and functions of elements, and methods of NumPy arrays: an element or a computation has them, not the whole
+# tensor.
 _NOT_OF_WHOLE_TENSORS = (
     "floordiv mod and or xor lshift rshift pow matmul "
     "rfloordiv rmod rand ror rxor rlshift rrshift rpow rmatmul "
@@ -205,7 +206,7 @@ class Tensor(Arithmetic):
 
     @property
     def name(self) -> str:
-        """The operation's name, with `.v0`, `.v1` ... where it has several outputs."""
+        """The operation's name, with `.v0`, `.v1` ... if it has several outputs."""
         return self.op.name if len(self.op.outputs) == 1 else f"{self.op.name}.v{self.value_index}"
 
     @property
@@ -339,11 +340,10 @@ def compute(
 ) -> Any:
     """A tensor given element by element: `compute((n, m), lambda i, j: A[i, j] + 1, name="B")`.
 
-    `fcompute` gets one axis per dimension, named after its parameters (those with a default keep it), and returns
-    the element's value, or a tuple of values for an operation of several outputs. A reduction (`te.sum(...)`) must
-    be the whole value. A function of fewer axes calls an intrinsic of `te.decl_tensor_intrin` on regions of tensors:
-    `compute((n, 16), lambda i: intrinsic(A[i, 0:16]))`.
-    Returns the tensor (a tuple of tensors for several values).
+    `fcompute` gets one axis per dimension, named after its parameters (parameters with a default keep it), and returns
+    the element's value, or a tuple of values for an operation of several outputs. A reduction (`te.sum(...)`) must be
+    the whole value. A function of fewer axes calls an intrinsic of `te.decl_tensor_intrin` on regions of tensors:
+    `compute((n, 16), lambda i: intrinsic(A[i, 0:16]))`. Returns the tensor (a tuple of tensors for several values).
     """
     _check_name(name, "compute")
     if attrs is not None and not isinstance(attrs, Mapping):

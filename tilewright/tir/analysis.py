@@ -23,7 +23,7 @@ __all__ = [
 
 __path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

@@ -7,7 +7,7 @@ from ..loops.functor import ir_transform, post_order_visit, pre_order_visit, sub
 
 __all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "substitute"]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

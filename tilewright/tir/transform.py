@@ -1,4 +1,4 @@
-"""Passes under the legacy API's names; what a pass is here stands in `passes/named_passes.py`."""
+"""Passes under the legacy API's names; `passes/named_passes.py` defines the passes."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -19,7 +19,7 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 
 __path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

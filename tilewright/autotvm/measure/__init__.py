@@ -12,7 +12,7 @@ from .measure import BuildResult, Runner, create_measure_batch
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())

@@ -14,7 +14,7 @@ from .topi_integration import get_workload, register_topi_compute, register_topi
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

@@ -19,7 +19,7 @@ __all__ = ["HybridModule", "Script", "build", "script"]
 
 if _TYPE_CHECKING:
     from .writing import HybridModule, build
-else:  # type checkers see what is there
+else:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         if name in ("HybridModule", "build"):  # writing takes the whole compiler, which declaring does not

@@ -53,7 +53,7 @@ _UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
 
 
 class Local:
-    """A variable that is stored more than once: an array of one element. `line` is where it was declared."""
+    """A variable that is stored more than once: an array of one element. `line` is the line of its declaration."""
 
     __slots__ = ("buffer", "line")
 
@@ -174,7 +174,7 @@ class Expressions:
         for part in node.values:
             found = self.truth(part)
             if isinstance(found, bool):
-                if found is not conjunction:  # as in Python, what comes after is not looked at
+                if found is not conjunction:  # as in Python, later operands are not evaluated
                     parts = [*parts, found] if parts else [found]
                     break
                 continue
@@ -262,7 +262,7 @@ class Expressions:
         return array[index]
 
     def element(self, node: ast.Subscript) -> tuple[Any, tuple[Any, ...]]:
-        """The base of a subscript, and its indices: those of `a[i][j]` are (i, j)."""
+        """The base of a subscript, and its indices: the indices of `a[i][j]` are (i, j)."""
         given = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         base: ast.expr = node.value
         array = None

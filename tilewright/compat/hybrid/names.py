@@ -1,4 +1,4 @@
-"""The uses of each name of a script, found before it is parsed: how often it is stored, and where it is used."""
+"""The uses of each name of a script, found before it is parsed: its number of stores, and the places of its uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NameUse:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the name has one value from where it is stored to the end of the block."""
+        """Whether the name has one value from its store to the end of the block."""
         return len(self.stores) == 1 and self.block == self.stores[0]
 
 

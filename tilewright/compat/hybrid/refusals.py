@@ -1,4 +1,4 @@
-"""Python's syntax that is not in the hybrid language, and what to write instead."""
+"""Python's syntax that is not in the hybrid language, with replacements."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ STATEMENTS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Raise: ("raise", 'use `assert condition, "message"`'),
     ast.Import: ("import", "import outside of the script"),
     ast.ImportFrom: ("import", "import outside of the script"),
-    ast.Global: ("global", "pass what the script writes as an output_tensor"),
-    ast.Nonlocal: ("nonlocal", "pass what the script writes as an output_tensor"),
+    ast.Global: ("global", "pass the script's results as an output_tensor"),
+    ast.Nonlocal: ("nonlocal", "pass the script's results as an output_tensor"),
     ast.Delete: ("del", "leave it out: storage ends with its block"),
     ast.AnnAssign: ("an annotated assignment", "give the type by a conversion: x = float32(0)"),
     ast.Match: ("match", "use if and elif"),
@@ -39,6 +39,6 @@ EXPRESSIONS: dict[type[ast.AST], tuple[str, str]] = {
 
 
 def refused(node: ast.AST) -> tuple[str, str]:
-    """Return the name of a part of the text, and what to write instead."""
+    """Return the name of a part of the text, and its replacement."""
     known = {**STATEMENTS, **EXPRESSIONS}.get(type(node))
     return known or (f"`{ast.unparse(node)}`", "keep to loops, if, assignments, allocate, output_tensor and assert")

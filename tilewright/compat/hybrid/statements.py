@@ -59,7 +59,7 @@ class Builder(IRBuilder):
 
 @dataclass
 class Written:
-    """The state of parsing a script and those that it calls."""
+    """The state of parsing a script and the scripts that it calls."""
 
     builder: Builder = field(default_factory=Builder)
     axes: dict[Any, IterVar] = field(default_factory=dict)
@@ -221,7 +221,7 @@ class Reader(Expressions):
     def _declare(self, node: ast.stmt, target: ast.expr, call: ast.Call, word: str) -> None:
         """`b = allocate(...)`, `b = output_tensor(...)`."""
         if not isinstance(target, ast.Name) or len(self.uses[target.id].stores) != 1:
-            raise self.error(node, f"{word} is assigned to what has other values too", "give the array its own name")
+            raise self.error(node, f"{word} is assigned to a name with other values", "give the array its own name")
         options = {"shape": None, "dtype": "float32", "scope": ""}
         given = dict(zip(options, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
         if len(call.args) > 3 or "shape" not in given or not set(given) <= set(options):
@@ -295,7 +295,7 @@ class Reader(Expressions):
         ends = self._ends(node, call)
         if not all(isinstance(e, int) for e in ends) or ends[2] == 0:
             raise self.error(
-                node, f"the ends of `{ast.unparse(call)}` are not constant", "use range for what is known at the call"
+                node, f"the ends of `{ast.unparse(call)}` are not constant", "use range for bounds known at the call"
             )
         outside = dict(self.names)
         for k in range(*ends):
@@ -341,7 +341,7 @@ class Reader(Expressions):
 
     def _while(self, node: ast.While) -> None:
         if node.orelse:
-            raise self.error(node, "a loop has no else in a script", "put what follows after the loop")
+            raise self.error(node, "a loop has no else in a script", "put the following statements after the loop")
         before = dict(self.names)
         test = self.truth(node.test)
         if isinstance(test, bool):
@@ -372,7 +372,7 @@ class Reader(Expressions):
         self.written.builder.emit(If(test, then, orelse))
 
     def _after(self, before: dict[str, Any], assigned: dict[str, Any]) -> None:
-        """The values after an `if`: those from before, and those that every branch assigns."""
+        """The values after an `if`: the earlier ones, and the values that every branch assigns."""
         self.names = {**before, **self._lasting(assigned)}
 
     def _lasting(self, names: dict[str, Any]) -> dict[str, Any]:
@@ -405,7 +405,7 @@ class Reader(Expressions):
         for value, part in zip(found, parts, strict=False):
             if not any(value is array for array in self.declared):
                 shown = ast.unparse(part) if part is not None else "nothing"
-                raise self.error(node, f"`{shown}` is not an output_tensor", "return what output_tensor made")
+                raise self.error(node, f"`{shown}` is not an output_tensor", "return the result of output_tensor")
         if not found or len({id(array) for array in found}) != len(found):
             raise self.error(node, "each output_tensor is returned once", "return b, or return b, c")
         self.results = found

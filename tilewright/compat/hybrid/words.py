@@ -1,4 +1,4 @@
-"""The words of the hybrid language: what each means in a statement, and what it computes on NumPy values."""
+"""The words of the hybrid language: the meaning of each in a statement, and its value on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def build(
     Raises
     ------
     UserError
-        For loops that the language cannot express, such as those of threads that combine results.
+        For loops that the language cannot express, such as loops of threads that combine results.
     """
     for given, what in ((inputs, "inputs"), (outputs, "outputs")):
         if not isinstance(given, (list, tuple)):

@@ -23,7 +23,7 @@ from .parameters import requires_opencl as requires_opencl
 from .parameters import requires_package as requires_package
 from .parameters import uses_gpu as uses_gpu
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if not _TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())

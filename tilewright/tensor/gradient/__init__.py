@@ -1,1 +1,1 @@
-"""Gradients: the derivative of a tensor with respect to those that it is computed from, as tensors."""
+"""Gradients: the derivative of a tensor with respect to its operands, as tensors."""

@@ -43,7 +43,7 @@ def gradient(output: Any, inputs: Any, head: Any = None) -> list[Tensor]:
     output
         The tensor to differentiate, of a floating-point type.
     inputs
-        The tensors to differentiate by, or one of them: inputs of the program, or what is computed in between.
+        The tensors to differentiate by, or one of them: inputs of the program, or intermediate tensors.
     head
         The adjoint of the output, by which the derivatives are multiplied: a tensor of shape prefix + output.shape,
         such as the gradient of a loss by the output. Without one, it is the identity, and the derivatives are
@@ -51,7 +51,7 @@ def gradient(output: Any, inputs: Any, head: Any = None) -> list[Tensor]:
 
     Returns
     -------
-    One tensor for each input, of shape prefix + input.shape. Where the output does not depend on it, it is zero.
+    One tensor for each input, of shape prefix + input.shape. If the output does not depend on it, it is zero.
 
     Raises
     ------
@@ -61,8 +61,8 @@ def gradient(output: Any, inputs: Any, head: Any = None) -> list[Tensor]:
 
     Notes
     -----
-    Reverse mode: adjoints are summed from the output to the inputs. Equations between indices are solved, so that
-    sums run over those loops alone that reading leaves open. Where a maximum has ties, one of them counts.
+    Reverse mode: adjoints are summed from the output to the inputs. Equations between indices are solved, so that sums
+    run only over loops that the read leaves open. If a maximum has ties, one of them counts.
     """
     wanted = _inputs(inputs)
     if not isinstance(output, Tensor) or not output.dtype.is_float:
@@ -121,7 +121,7 @@ def _depending(order: Sequence[Operation], wanted: Sequence[Tensor]) -> set[Oper
 
 
 def _total(tensor: Tensor, parts: list[Tensor], own: Adjoint | None, prefix: tuple[Expr, ...]) -> Adjoint | None:
-    """The sum of what reaches a tensor; `own` is what it is given as the output."""
+    """The sum of a tensor's contributions; `own` is its own as the output."""
     if not parts:
         return own
     if own is not None:
@@ -176,7 +176,7 @@ def _spread(
     wanted: Sequence[Tensor],
     parts: dict[Tensor, list[Tensor]],
 ) -> None:
-    """Add to the adjoints of what an operation reads."""
+    """Add to the adjoints of an operation's operands."""
     if not isinstance(op, ComputeOp):
         raise UserError(
             f"the output depends on the inputs by way of {op.name!r}, a {_kind(op)}, whose derivative is not known",
@@ -203,7 +203,7 @@ def _kind(op: Operation) -> str:
 
 
 def _contribution(op: ComputeOp, body: Expr, adjoint: Adjoint, load: Load, read: Tensor) -> Tensor | None:
-    """What reaches `read` through one of the places at which an operation reads it; None where nothing does."""
+    """The contribution to `read` through one of the places at which an operation reads it; None if there is none."""
     if isinstance(body, Reduce) and not _is_sum(body):
         if body.init:
             raise UserError(
@@ -255,7 +255,7 @@ def _declared(
     solution: Solution,
     unknowns: dict[Var, Range],
 ) -> Tensor:
-    """A `te.compute` over `indices`: the sum over the unknowns that are left of `factor`, where its conditions hold."""
+    """A `te.compute` over `indices`: the sum of `factor` over the remaining unknowns, under its conditions."""
     left = _open_axes(solution, AxisKind.REDUCE)
     renamed: dict[Any, Expr] = {var: axis.var for var, axis in left.items()}
     values = {var: substitute(e, renamed) for var, e in solution.values.items()} | renamed
@@ -276,7 +276,7 @@ def _declared(
 def _through_combiner(op: ComputeOp, body: Reduce, adjoint: Adjoint, load: Load, read: Tensor) -> Tensor | None:
     """Through a reduction of any kind: values and slopes are reduced together, a slope for each element that is read.
 
-    Of the data axes, those that reading determines are solved for; the others are summed over by the adjoint.
+    Data axes that the read determines are solved for; the others are summed over by the adjoint.
     """
     slopes = [derivative(e, load) for e in body.source]
     if all(slope is None for slope in slopes):
@@ -337,7 +337,7 @@ def _open_axes(solution: Solution, kind: AxisKind) -> dict[Var, IterVar]:
 
 
 def _moved_axes(body: Reduce, values: dict[Any, Expr]) -> dict[Var, IterVar]:
-    """Axes like those of a reduction, with their ranges where other axes have these values."""
+    """Axes like those of a reduction, with their ranges for these values of other axes."""
     made: dict[Var, IterVar] = {}
     for axis, span in zip(body.axes, body.ranges(), strict=True):
         there = values | {old: new.var for old, new in made.items()}

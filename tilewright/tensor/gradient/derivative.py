@@ -35,7 +35,7 @@ _CONSTANT = frozenset("floor ceil trunc round nearbyint popcount clz isnan isinf
 
 
 def derivative(e: Expr, by: Expr) -> Part:
-    """The derivative of `e` by the load or variable `by`; None where it is zero everywhere.
+    """The derivative of `e` by the load or variable `by`; None if it is zero everywhere.
 
     Raises UserError for a function whose derivative is not known.
     """
@@ -160,7 +160,7 @@ _UNARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "erf": lambda x, y: multiply(TABLE["exp"](negate(multiply(x, x))), _c(2 / math.sqrt(math.pi), y)),
     "fabs": lambda x, y: select(greater_equal(x, _c(0, x)), _c(1, y), _c(-1, y)),
 }
-"""By name: the slope at x, where the function has the value y."""
+"""By name: the slope at x, with the value y of the function there."""
 
 Slope = Callable[..., Expr]
 

@@ -1,7 +1,7 @@
-"""Equations between the indices of a read and those of a gradient, solved for the loops that they determine.
+"""Equations between the indices of a read and of a gradient, solved for the loops that they determine.
 
 A tensor is read at A[2 * y + r]; the gradient at A[h] sums over all y and r with 2 * y + r == h. Solved for y, which
-has the most values: y = (h - r) // 2, where (h - r) % 2 == 0 and y is in its range; the sum runs over r alone.
+has the most values: y = (h - r) // 2, if (h - r) % 2 == 0 and y is in its range; the sum runs over r alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Solution:
 
 
 def solve(equations: Iterable[Equation], unknowns: Mapping[Var, Range], known: Mapping[Var, Range]) -> Solution:
-    """Solve for as many unknowns as can be; what equations are left are conditions."""
+    """Solve for as many unknowns as can be; the remaining equations are conditions."""
     return _Solver(equations, unknowns, known).solution()
 
 
@@ -64,7 +64,7 @@ class _Solver:
         self.left = [Equation(simplify(e.read, self.facts), e.wanted) for e in joined]
 
     def solution(self) -> Solution:
-        """What is determined, once nothing more is."""
+        """The solution, once nothing more can be solved."""
         while self._all_of_one() or self._one():
             pass
         for var, span in list(self.found.free.items()):
@@ -96,7 +96,7 @@ class _Solver:
         return False
 
     def _one(self) -> bool:
-        """Solve an equation for one unknown; False where none can be."""
+        """Solve an equation for one unknown; False if none can be."""
         best = _best(self.left, self.found.free, self.facts)
         if best is None:
             return False
@@ -111,7 +111,7 @@ class _Solver:
         return True
 
     def _distance(self, equation: Equation, solved: Sequence[Var]) -> Expr:
-        """What is wanted, less the terms of the equation without the unknowns that are solved for."""
+        """The wanted value, less the terms of the equation without solved unknowns."""
         dtype = solved[0].dtype
         rest = simplify(substitute(equation.read, {var: const(0, var.dtype) for var in solved}), self.facts)
         return subtract(cast(dtype, equation.wanted), cast(dtype, rest))
@@ -130,7 +130,7 @@ class _Solver:
 
 
 def _digits(e: Expr, unknowns: Mapping[Var, Range], facts: Facts) -> list[tuple[Var, int]]:
-    """The unknowns of an expression and their factors, the largest first, where each value has one choice of them."""
+    """The unknowns of an expression and their factors, the largest first, if each value has one choice of them."""
     found = [(var, _factor(e, var, facts)) for var in variables(e) if var in unknowns]
     found.sort(key=lambda pair: -pair[1])
     spans = [unknowns[var] for var, _ in found]
@@ -165,7 +165,7 @@ def _best(equations: list[Equation], unknowns: Mapping[Var, Range], facts: Facts
 
 
 def _factor(e: Expr, var: Var, facts: Facts) -> int:
-    """c, where e is c * var plus what does not depend on it; else 0."""
+    """c if e is c * var plus terms independent of it; else 0."""
     step = simplify(subtract(substitute(e, {var: add(var, const(1, var.dtype))}), e), facts)
     if not isinstance(step, IntImm) or step.value == 0:
         return 0
@@ -175,7 +175,7 @@ def _factor(e: Expr, var: Var, facts: Facts) -> int:
 
 
 def _joined(equations: list[Equation], facts: Facts) -> list[Equation]:
-    """x // m == a and x % m == b become x == a * m + b, which says the same where 0 <= b < m, as indices are."""
+    """x // m == a and x % m == b become x == a * m + b, which is equivalent if 0 <= b < m, as for indices."""
     for remainder in equations:
         if not isinstance(remainder.read, FloorMod):
             continue

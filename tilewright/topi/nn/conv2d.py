@@ -84,7 +84,7 @@ def group_conv2d_nhwc(
     return convolution(Input, Filter, window, ("NHWC", "HWIO"), groups, out_dtype, "group_conv2d_nhwc")
 
 
-if not TYPE_CHECKING:  # type checkers see what is there
+if not TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())

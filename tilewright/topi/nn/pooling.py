@@ -234,7 +234,7 @@ def average(total: Tensor, count: Callable[[Sequence[Any]], Any], kind: DType) -
     return made
 
 
-if not TYPE_CHECKING:  # type checkers see what is there
+if not TYPE_CHECKING:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())
