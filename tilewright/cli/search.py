@@ -52,7 +52,7 @@ def search(tasks: Sequence[Task], options: TuneOptions) -> LayerSearch:
 
 
 def runner_of(options: TuneOptions) -> LocalRunner:
-    """What runs candidates: this host, or a fleet."""
+    """The runner of candidates: this host, or a fleet."""
     how: dict[str, Any] = {
         "timeout": options.timeout,
         "number": options.number,

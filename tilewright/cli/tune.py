@@ -79,7 +79,7 @@ def place(options: TuneOptions) -> tuple[Target, Device | None, str]:
 
 
 def workload_of(template: PackagedTemplate[Any], sizes: Mapping[str, str | None]) -> Convolution:
-    """The workload that options in words mean; UserError, which names the option, where they mean none."""
+    """The workload of the textual options; raises UserError, which names the option, if they are invalid."""
     if not sizes["shape"]:
         examples = {"conv1d": "16384", "dense": "64x1024", "batch_matmul": "12x197x64"}
         example = examples.get(template.kind.name, "1x64x56x56")
