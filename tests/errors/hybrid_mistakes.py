@@ -332,7 +332,7 @@ def returns_nothing(a):
 
 
 def returns_an_input(a):
-    return a  # here: `a` is not an output_tensor | what output_tensor made
+    return a  # here: `a` is not an output_tensor | the result of output_tensor
 
 
 def returns_twice_the_same(a):
