@@ -71,7 +71,7 @@ _LIMITS: dict[str, dict[str, tuple[str, Setter]]] = {
 }
 # Options that are only kept in the spelling, or choose the row.
 _LIBRARIES = ("system-lib", "runtime")
-"""Options of the legacy API for programs without its runtime: objects made here always define plain C functions."""
+"""Options of the legacy API. `runtime.system_lib()` finds functions built with the first; the second has no effect."""
 _FLAGS = ("system-lib", "link-params")
 """Options that may stand without a value."""
 _LABELS: dict[str, tuple[str, ...]] = {

@@ -194,7 +194,6 @@ INSTEAD: dict[str, dict[str, str]] = {
     "runtime": {
         **dict.fromkeys(("String", "ShapeTuple"), _PLAIN),
         **dict.fromkeys(("Object", "ObjectGeneric"), _OBJECTS),
-        "system_lib": "tw.runtime.load_module(path)",
     },
     "ir": {
         "Op": "tir.call_intrin(dtype, name, ...), and tvm.ir.register_op_attr for intrinsics of your own",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .device import Device as Device
     from .device import enabled as enabled
     from .driver import DeviceError as DeviceError
+    from .loaded_libraries import system_lib as system_lib
     from .module import Module as Module
     from .module import load_module as load_module
     from .module import set_debug as set_debug
@@ -29,6 +30,7 @@ _HOMES = {
     "conversion": ("convert",),
     "device": ("Device", "enabled"),
     "driver": ("DeviceError",),
+    "loaded_libraries": ("system_lib",),
     "module": ("Module", "load_module", "set_debug"),
     "packed": ("PackedFunc",),
     "thread_pool": ("num_threads", "set_num_threads"),

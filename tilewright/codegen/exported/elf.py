@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from mmap import mmap
 
 SECTION = ".tilewright"
 """The section that holds a module's archive."""
@@ -10,7 +11,7 @@ MAGIC = b"\x7fELF"
 _NOBITS = 8
 
 
-def section(content: bytes, name: str) -> bytes | None:
+def section(content: bytes | mmap, name: str) -> bytes | None:
     """The content of the section of that name; None if there is none; raises ValueError if the file is damaged."""
     if content[:4] != MAGIC or content[4] != 2 or content[5] != 1:
         raise ValueError("it is not an ELF file of 64 bits, little-endian")
