@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from math import prod
 from typing import Any
 
 import pytest
@@ -189,6 +190,53 @@ def test_random_indices(seed: int) -> None:
     assert len(seen) == count
 
 
+n, m = te.size_var("n"), te.size_var("m")
+
+
+@pytest.mark.parametrize(
+    ("indices", "iters", "found"),
+    [
+        ([(j + 1) * n + i], {i: n, j: 4}, ["j * n + i + n"]),
+        ([i * 2 * n + j * 2], {i: 3, j: n}, None),
+        ([i // n, i % n], {i: m * n}, ["i // n", "i % n"]),
+        ([i % n, i // n % m, i // n // m], {i: m * n * 2}, None),
+        ([i // n * n + i % n], {i: n * 8}, ["i"]),
+        ([i // 4, i % 4], {i: n * 4}, ["i // 4", "i % 4"]),
+        ([i * n + j], {i: 4, j: m}, []),
+        ([j * n + i], {i: 4, j: 4}, []),
+        ([i // n], {i: 8}, []),
+        ([i // 4], {i: n}, []),
+        ([i // n], {i: n + 1}, []),
+        ([i, i % n], {i: n * 4}, []),
+    ],
+)
+def test_symbolic_extents(indices: list[Any], iters: dict[Any, Any], found: list[str] | None) -> None:
+    """For some sizes: the indices have their values, and together reach each combination of their digits once."""
+    result = arith.detect_iter_map(indices, {var: ir.Range(0, extent) for var, extent in iters.items()})
+    if found is not None:
+        assert texts(result.indices) == found
+    assert bool(result.indices) != bool(result.errors)
+    for sizes in ({n: 1, m: 1}, {n: 3, m: 2}, {n: 4, m: 5}) if result.indices else ():
+        ranges = {var: ir.Range(0, int(evaluate(as_expr(extent), sizes))) for var, extent in iters.items()}
+        seen = set()
+        for point in points(ranges):
+            values = tuple(int(evaluate(as_expr(e), point | sizes)) for e in indices)
+            made = (arith.normalize_iter_map_to_expr(index) for index in result.indices)
+            assert tuple(int(evaluate(e, point | sizes)) for e in made) == values
+            seen.add(values)
+        digits = [int(evaluate(arg.extent, sizes)) for index in result.indices for arg in index.args]
+        assert len(seen) == prod(digits)
+
+
+def test_symbolic_maps_apart_and_inverted() -> None:
+    extent = {i: ir.Range(0, n * 8)}
+    level = IterMapLevel.Bijective
+    made = arith.detect_iter_map([i // n, i % n], extent, check_level=level)
+    assert str(arith.inverse_affine_iter_map(made, [j, k])[i]) == "j * n + k"
+    assert arith.detect_iter_map([i // n], extent, check_level=level).indices == []
+    assert arith.detect_iter_map([i], extent, i < 5).indices == []
+
+
 def test_refused() -> None:
     with refused("detect_iter_map", "indices=3 is not a list", fix="indices=[...]"):
         arith.detect_iter_map(3, {})  # type: ignore[arg-type]
@@ -200,7 +248,7 @@ def test_refused() -> None:
         arith.IterSumExpr(3, 4)  # type: ignore[arg-type]
     with refused("detect_iter_map", "not a range for each variable", fix="tvm.ir.Range"):
         arith.detect_iter_map([i], [i])
-    with refused("arith", "`n` of an iterator map is not a constant", fix="constant extents"):
+    with refused("arith", "`n` of an iterator map is neither a constant nor a size", fix="constant extents"):
         arith.detect_iter_map([i], {i: ir.Range(0, te.var("n"))})
     with refused("normalize_to_iter_sum", "`i * j` is not a sum, quotient or remainder", fix="quotients"):
         arith.normalize_to_iter_sum(i * j, ITERS)

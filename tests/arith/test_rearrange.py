@@ -57,6 +57,22 @@ SUMS: list[tuple[Any, Any]] = [
     (most(x, 12) > 10, True),
     (tir.And(x.equal(y), x != y), False),
     (tir.Or(x != y, x.equal(y)), True),
+    (tir.And(x.equal(3), x != 5), x.equal(3)),
+    (tir.Or(x.equal(5), x != 3), x != 3),
+    ((x - y) * -2, (y - x) * 2),
+    (most(y, most(x, y)), most(x, y)),
+    (most(x + y, x + z), most(y, z) + x),
+    (most(div(x, 10), div(y, 10)), div(most(x, y), 10)),
+    (least(trunc(x, -10), trunc(y, -10)), trunc(most(x, y), -10)),
+    (most(trunc(x + 3, 4) * 4, x), trunc(x + 3, 4) * 4),
+    (trunc(z * 6 + 12, 6), z + 2),
+    (rest(z * 6, 4), rest(z * 3, 2) * 2),
+    (rest(x * 10, -2), 0),
+    (trunc(trunc(x, 2) * 2, 6), trunc(x, 6)),
+    (trunc(x, 6) * 6 + rest(trunc(x, 3), 2) * 3 + rest(x, 3), x),
+    (x - trunc(x, 3) * 3, rest(x, 3)),
+    (trunc(rest(x, 7), 8), 0),
+    (trunc(x * y, x * y), 1),
     (tir.Ramp(x, 4, 4) * tir.Broadcast(y, 4), tir.Ramp(x * y, y * 4, 4)),
     (tir.clz(te.const(8, "int32")), 28),
 ]
@@ -77,6 +93,26 @@ def test_the_analyzer_finds_the_shorter_form(given: Any, wanted: Any) -> None:
 )
 def test_sums_that_may_overflow_are_not_compared(given: Any) -> None:
     assert str(arith.Analyzer().simplify(given)) == str(arith.Analyzer().canonical_simplify(given))
+
+
+def test_divisions_are_written_as_in_the_source() -> None:
+    analyzer = arith.Analyzer()
+    analyzer.bind(x, te.Range(0, 100))
+    assert str(analyzer.simplify(trunc(trunc(x, 2), 3))) == "T.truncdiv(x, 6)"
+    assert str(analyzer.simplify(rest(x + 10, 2))) == "T.truncmod(x, 2)"
+    assert str(analyzer.simplify(div(trunc(x, 2), 3))) == "x // 6"
+
+
+def test_narrowing_casts_of_sums_have_their_parts_in_common() -> None:
+    i, j = te.var("i", "int64"), te.var("j", "int64")
+    analyzer, cast = arith.Analyzer(), tir.Cast
+    analyzer.bind(i, te.Range(0, 11))
+    given = cast("int32", i + j + 1) - cast("int32", i)
+    assert str(analyzer.simplify(given)) == str(given)  # j may be as large as its type allows
+    analyzer.bind(j, te.Range(0, 11))
+    for simplify_ in (analyzer.simplify, analyzer.canonical_simplify):
+        assert str(simplify_(given)) == "T.Cast('int32', j) + 1"
+    assert str(analyzer.simplify(cast("int32", i + j))) == "T.Cast('int32', i + j)"
 
 
 def test_lowering_keeps_the_form_in_which_it_is_written() -> None:

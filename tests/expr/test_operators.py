@@ -227,13 +227,20 @@ def test_numbers_that_do_not_fit() -> None:
 def test_conditions_have_no_arithmetic() -> None:
     c = i < j
     for build in (op.add, op.subtract, op.multiply, op.floordiv, op.floormod, op.truncdiv, op.minimum):
-        for pair in ((c, c), (c, b), (op.const(True), c), (c, op.const(False)), (op.const(True), op.const(True))):
+        for pair in ((c, c), (c, b), (op.const(True), c), (c, op.const(False))):
             with pytest.raises(UserError, match="is a condition: it has no arithmetic"):
                 build(*pair)
     with pytest.raises(UserError, match="`i < j` is a condition"):
         -c
     with pytest.raises(UserError, match="cannot combine"):
         i + n.StringImm("a")
+
+
+def test_constant_conditions_are_numbers_in_sums() -> None:
+    true, false = op.const(True), op.const(False)
+    assert op.subtract(true, true) is op.const(0)
+    assert op.subtract(false, true) is op.const(-1)
+    assert op.add(true, true) is op.const(2)
 
 
 def test_numbers_are_no_conditions() -> None:

@@ -18,8 +18,10 @@ from .facts import EMPTY, Bound, is_index
 from .int_set import IntervalSet, as_domains, as_set, facts_of, neg_inf, pos_inf, set_of, swept
 from .interval import bounds
 from .modular import residues
-from .rearrange import rearrange
+from .narrowing import narrowed_apart
+from .rearrange import rearrange, weight
 from .simplify import prove, prove_equal, simplify
+from .truncated import as_written
 
 _INFINITY = 2**63 - 1
 _NEGATIVE_INFINITY = -(2**63)
@@ -164,13 +166,22 @@ class Analyzer:
 
     def simplify(self, expr: Any, steps: int = 2) -> Expr:
         """Return the shortest expression found of the same value; `steps` is accepted for old scripts."""
-        return rearrange(simplify(_divisible(self._known(expr)), self._facts), self._facts)
+        known = _divisible(self._known(expr))
+        return as_written(rearrange(self._simplest(known), self._facts), known, self._facts)
 
     rewrite_simplify = simplify
 
     def canonical_simplify(self, expr: Any, steps: int = 2) -> Expr:
         """Return an expression of the same value in the form that lowering gives it: sums, multiplied out."""
-        return simplify(_divisible(self._known(expr)), self._facts)
+        known = _divisible(self._known(expr))
+        return as_written(self._simplest(known), known, self._facts)
+
+    def _simplest(self, known: Expr) -> Expr:
+        found = simplify(known, self._facts)
+        apart = narrowed_apart(known, self._facts)
+        if apart is known:
+            return found
+        return min(found, simplify(apart, self._facts), key=weight)
 
     def can_prove(self, expr: Any, strength: int = 0) -> bool:
         """Whether the condition provably holds; `strength` is accepted for old scripts."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.dtype import DType
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm
 from ..expr.traverse import chain
+from . import truncated
 from .affine import Affine, immediate, unit_of
 from .engine import FORMS, atom, linear, merged, visit
 from .facts import Facts, is_index
@@ -15,7 +16,7 @@ from .interval import bounds, form_bounds
 from .products import factors, product, times, without
 from .prove import nonneg
 from .room import stays_within
-from .splits import quotient, remainder
+from .splits import Remainder, quotient, remainder
 from .write import write
 
 _MOST_PRODUCTS = 16
@@ -62,13 +63,6 @@ def _floormod(e: n.FloorMod, facts: Facts) -> Affine:
     return _symbolic_quotient(a, b, facts)[1] if b.terms else _kept(e, facts)
 
 
-class Remainder(NamedTuple):
-    """The partners of a remainder x % d: x, and x // d * d multiplied out."""
-
-    base: Affine
-    multiple: Affine
-
-
 def _symbolic_quotient(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affine]:
     """(a // b, a % b) for a divisor that is not constant."""
     whole, rest = _exact(a, b, facts)
@@ -106,14 +100,14 @@ def _exact(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affine]:
 
 
 def _truncdiv(e: n.Div, facts: Facts) -> Affine:
-    return _truncated(e, _floordiv, facts)
+    return _truncated(e, _floordiv, truncated.quotient, facts)
 
 
 def _truncmod(e: n.Mod, facts: Facts) -> Affine:
-    return _truncated(e, _floormod, facts)
+    return _truncated(e, _floormod, truncated.remainder, facts)
 
 
-def _truncated(e: Any, floored: Any, facts: Facts) -> Affine:
+def _truncated(e: Any, floored: Any, rounded: Any, facts: Facts) -> Affine:
     a, b = linear(e.a, facts), linear(e.b, facts)
     if not a.terms and not b.terms and b.const:
         size = abs(a.const) // abs(b.const)
@@ -122,7 +116,7 @@ def _truncated(e: Any, floored: Any, facts: Facts) -> Affine:
     if form_bounds(a, facts)[0] >= 0 and form_bounds(b, facts)[0] >= 0:
         found: Affine = floored(e, facts)
         return found
-    return _kept(e, facts)
+    return rounded(a, b, facts) or _kept(e, facts)
 
 
 def _kept(e: Any, facts: Facts) -> Affine:

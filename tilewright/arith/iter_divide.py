@@ -17,9 +17,9 @@ from .iter_marks import (
     IterSplitExpr,
     IterSumExpr,
     normalize_iter_map_to_expr,
-    number,
     split_of,
 )
+from .sizes import number, written
 
 
 def subspace_divide(
@@ -62,17 +62,17 @@ def _divided(index: IterSumExpr, inside: Set[Var], others: Set[Var]) -> list[Ite
     size = prod(number(part.extent) for part in inner)
     if any(_uses(part, others) for part in inner) or any(number(part.scale) % size for part in outer):
         return None
-    if any(number(part.scale) >= size for part in inner):
+    if not all(number(part.scale) < size for part in inner):
         return None
     zero, dtype = const(0, index.base.dtype), index.base.dtype
     scaled = (
         split_of(part.source, number(part.lower_factor), number(part.extent), number(part.scale) // size)
         for part in outer
     )
-    above = const(prod(number(part.extent) for part in outer), dtype)
+    above = written(prod(number(part.extent) for part in outer), dtype)
     return [
         IterMark(IterSumExpr(tuple(scaled), zero), above),
-        IterMark(IterSumExpr(tuple(inner), index.base), const(size, dtype)),
+        IterMark(IterSumExpr(tuple(inner), index.base), written(size, dtype)),
     ]
 
 
@@ -98,7 +98,7 @@ def _digits_of(split: IterSplitExpr, inside: Set[Var], others: Set[Var]) -> list
 def _is_bounded(mark: IterMark) -> bool:
     """Whether the predicate leaves out values of a sum."""
     assert isinstance(mark.source, IterSumExpr)
-    return number(mark.extent) < prod(number(arg.extent) for arg in mark.source.args)
+    return number(mark.extent) != prod(number(arg.extent) for arg in mark.source.args)
 
 
 def _bounds(indices: Sequence[IterSumExpr]) -> list[Expr]:

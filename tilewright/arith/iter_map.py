@@ -2,7 +2,7 @@
 
 Every index is rewritten to a sum of splits (see `iter_marks.py`). A quotient or a remainder of such a sum is one of its
 digits if the splits are the digits of one number: sorted by scale, each scale is the product of the extents before.
-Extents are constants; a need for padding is an error.
+Extents are constants or sizes; a need for padding is an error.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from .iter_marks import (
     checked_level,
     checked_list,
     normalize_iter_map_to_expr,
-    number,
     split_of,
     whole,
 )
+from .prove import is_size
 from .simplify import simplify
+from .sizes import Number, Size, as_size, by_magnitude, number, written
 
 _Digits = tuple[IterSplitExpr, ...]
 
@@ -46,15 +47,15 @@ class _Rewriter:
         """Whether a divided sum is one number; else the terms that the divisor divides evenly are kept apart."""
         self.marks: dict[Var, IterMark] = {}
         self.starts: dict[Var, Expr] = {}
-        self.bounds: dict[_Digits, int] = {}
+        self.bounds: dict[_Digits, Number] = {}
         """The numbers of values that a predicate leaves to sums."""
         for var, given in iters.items():
             extent, least = as_expr(given.extent), as_expr(given.min)
             value = number(simplify(extent))
             self.starts[var] = least
-            if value > 1 or not trivial:
+            if isinstance(value, Size) or value > 1 or not trivial:
                 source = var if isinstance(least, IntImm) and least.value == 0 else subtract(var, least)
-                self.marks[var] = IterMark(source, const(value, var.dtype))
+                self.marks[var] = IterMark(source, written(value, var.dtype))
 
     def sum_of(self, e: Expr) -> IterSumExpr:
         """The sum of splits that an expression is."""
@@ -68,12 +69,14 @@ class _Rewriter:
         if isinstance(e, (n.Add, n.Sub)):
             return self._added(self.sum_of(e.a), self.sum_of(e.b), 1 if isinstance(e, n.Add) else -1)
         if isinstance(e, n.Mul):
-            factor, other = (e.a, e.b) if isinstance(e.a, IntImm) else (e.b, e.a)
-            if isinstance(factor, IntImm):
-                return self._scaled(self.sum_of(other), factor.value)
-        if isinstance(e, (n.FloorDiv, n.FloorMod)) and isinstance(e.b, IntImm) and e.b.value > 0:
-            return self._divided(self.sum_of(e.a), e.b.value, isinstance(e, n.FloorMod), e)
-        raise _NoDigitsError(f"`{e}` is not a sum, quotient or remainder by constants")
+            factor, other = (e.a, e.b) if is_size(e.a) else (e.b, e.a)
+            if is_size(factor):
+                return self._scaled(self.sum_of(other), number(factor))
+        if isinstance(e, (n.FloorDiv, n.FloorMod)) and is_size(e.b):
+            by = number(e.b)
+            if by != 0 and by >= 0:  # a size that is 0 divides nothing
+                return self._divided(self.sum_of(e.a), by, isinstance(e, n.FloorMod), e)
+        raise _NoDigitsError(f"`{e}` is not a sum, quotient or remainder by constants or sizes")
 
     def _added(self, a: IterSumExpr, b: IterSumExpr, sign: int) -> IterSumExpr:
         args = list(a.args)
@@ -85,19 +88,19 @@ class _Rewriter:
                 args.append(_with_scale(arg, scale))
         return IterSumExpr(tuple(args), simplify((add if sign > 0 else subtract)(a.base, b.base)))
 
-    def _scaled(self, a: IterSumExpr, by: int) -> IterSumExpr:
+    def _scaled(self, a: IterSumExpr, by: Number) -> IterSumExpr:
         if by == 0:
             return IterSumExpr((), const(0, a.base.dtype))
         args = tuple(_with_scale(arg, number(arg.scale) * by) for arg in a.args)
-        return IterSumExpr(args, simplify(multiply(a.base, const(by, a.base.dtype))))
+        return IterSumExpr(args, simplify(multiply(a.base, written(by, a.base.dtype))))
 
-    def _divided(self, a: IterSumExpr, by: int, remainder: bool, e: Expr) -> IterSumExpr:
-        """Quotient, or remainder, by a constant; the terms that it does not divide evenly have to be the digits of a
+    def _divided(self, a: IterSumExpr, by: Number, remainder: bool, e: Expr) -> IterSumExpr:
+        """Quotient, or remainder, by a number; the terms that it does not divide evenly have to be the digits of one
         number."""
         together = self._is_bounded(a.args) or (self.as_wholes and self._is_number(a.args, e))
         multiples = [arg for arg in a.args if number(arg.scale) % by == 0 and not together]
         rest = tuple(arg for arg in a.args if arg not in multiples)
-        divisor = const(by, a.base.dtype)
+        divisor = written(by, a.base.dtype)
         left = simplify(floormod(a.base, divisor))
         outside: list[IterSplitExpr] = []
         if not remainder:
@@ -110,18 +113,20 @@ class _Rewriter:
             return IterSumExpr((*rest, *outside) if remainder else tuple(outside), base)
         if start:
             raise _NoDigitsError(
-                f"`{e}` divides a value that does not begin at a multiple of {by}: it would need padding"
+                f"`{e}` divides a value that does not begin at a multiple of {divisor}: it would need padding"
             )
         digit = self.fused(rest, e)
         scale, extent = number(digit.scale), number(digit.extent)
-        if by % scale or (extent % (by // scale) and by // scale < extent):
-            raise _NoDigitsError(f"`{e}` divides {extent} values of scale {scale}, which {by} does not part evenly")
-        low = min(by // scale, extent)
+        low = by // scale
+        if by % scale or (extent % low and not low >= extent):
+            parts = f"{digit.extent} values of scale {digit.scale}"
+            raise _NoDigitsError(f"`{e}` divides {parts}, which {divisor} does not part evenly")
+        low = extent if low >= extent else low
         if remainder:
             made = split_of(digit.source, number(digit.lower_factor), low, scale)
         else:
             made = split_of(digit.source, number(digit.lower_factor) * low, extent // low, 1)
-        kept = (made,) if number(made.extent) > 1 else ()
+        kept = (made,) if number(made.extent) != 1 else ()
         return IterSumExpr((*kept, *outside), base)
 
     def _is_number(self, args: _Digits, e: Expr) -> bool:
@@ -132,13 +137,15 @@ class _Rewriter:
 
     def _is_bounded(self, args: _Digits) -> bool:
         """Whether a predicate is the end of a sum's values."""
+        if not self.bounds:
+            return False
         least = min((abs(number(arg.scale)) for arg in args), default=1)
-        parts = sorted(args, key=lambda arg: -number(arg.scale))
+        parts = _by_scale(args, descending=True)
         return tuple(_with_scale(part, number(part.scale) // least) for part in parts) in self.bounds
 
     def fused(self, args: _Digits, e: Expr) -> IterSplitExpr:
         """The one split that a sum of splits is."""
-        parts = _joined(sorted(args, key=lambda arg: number(arg.scale)))
+        parts = _joined(_by_scale(args))
         if len(parts) == 1 and not self.bounds:
             return parts[0]
         parts = self._with_bounded_sums(parts)
@@ -147,7 +154,8 @@ class _Rewriter:
         for part in parts:
             if number(part.scale) != chain:
                 shown = normalize_iter_map_to_expr(IterSumExpr((part,), const(0, part.scale.dtype)))
-                raise _NoDigitsError(f"the scale of `{shown}` in `{e}` is not {chain}, the end of the digits before it")
+                end = as_size(chain)
+                raise _NoDigitsError(f"the scale of `{shown}` in `{e}` is not {end}, the end of the digits before it")
             chain *= number(part.extent)
         own = tuple(_with_scale(part, number(part.scale) // base) for part in reversed(parts))
         bound = self.bounds.get(own)
@@ -155,7 +163,7 @@ class _Rewriter:
             return parts[0]
         extent = min(chain // base, bound) if bound is not None else chain // base
         source = IterSumExpr(own, const(0, parts[0].scale.dtype))
-        return whole(IterMark(source, const(extent, parts[0].scale.dtype)), base)
+        return whole(IterMark(source, written(extent, parts[0].scale.dtype)), base)
 
     def _with_bounded_sums(self, parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
         """Put one split in place of some that are a part of a sum and have a bound of their own, the longest first."""
@@ -169,9 +177,9 @@ class _Rewriter:
                 taken = {_digits(arg) for arg in own}
                 dtype = own[0].scale.dtype
                 values = min(_largest(own) + 1, bound)
-                mark = IterMark(IterSumExpr(own, const(0, dtype)), const(values, dtype))
+                mark = IterMark(IterSumExpr(own, const(0, dtype)), written(values, dtype))
                 parts = [part for part in parts if _digits(part) not in taken]
-                parts = sorted([*parts, whole(mark, scale)], key=lambda part: number(part.scale))
+                parts = _by_scale([*parts, whole(mark, scale)])
         return parts
 
     def assume_all(self, predicate: Expr) -> None:
@@ -194,6 +202,8 @@ class _Rewriter:
             return  # a lower bound that always holds
         if not isinstance(least, IntImm) or not found.args or any(number(arg.scale) < 0 for arg in found.args):
             raise _NoDigitsError(f"the predicate `{condition}` is not an upper bound of an index by a constant")
+        if any(isinstance(number(part), Size) for arg in found.args for part in (arg.scale, arg.extent)):
+            raise _NoDigitsError(f"the predicate `{condition}` bounds an index of symbolic extent")
         values = -least.value + isinstance(condition, n.LE)
         split = self.fused(found.args, condition)
         args = split.source.args if isinstance(split.source, IterSumExpr) else None
@@ -203,15 +213,19 @@ class _Rewriter:
         self.bounds[own] = min(bound, self.bounds.get(own, bound))
 
 
-def _with_scale(split: IterSplitExpr, scale: int) -> IterSplitExpr:
-    return IterSplitExpr(split.source, split.lower_factor, split.extent, const(scale, split.scale.dtype))
+def _with_scale(split: IterSplitExpr, scale: Number) -> IterSplitExpr:
+    return IterSplitExpr(split.source, split.lower_factor, split.extent, written(scale, split.scale.dtype))
 
 
 def _digits(split: IterSplitExpr) -> tuple[Any, ...]:
     return split.source, split.lower_factor, split.extent
 
 
-def _largest(args: Sequence[IterSplitExpr]) -> int:
+def _by_scale(args: Sequence[IterSplitExpr], *, descending: bool = False) -> list[IterSplitExpr]:
+    return sorted(args, key=lambda arg: by_magnitude(number(arg.scale)), reverse=descending)
+
+
+def _largest(args: Sequence[IterSplitExpr]) -> Number:
     return sum((number(arg.extent) - 1) * number(arg.scale) for arg in args)
 
 
@@ -248,8 +262,8 @@ def _coverage(indices: Sequence[IterSumExpr], rewriter: _Rewriter, level: IterMa
         for arg in index.args:
             collect(arg)
     for mark, splits in parts.items():
-        reached = 1
-        for split in sorted(splits, key=lambda each: number(each.lower_factor)):
+        reached: Number = 1
+        for split in sorted(splits, key=lambda each: by_magnitude(number(each.lower_factor))):
             low = number(split.lower_factor)
             if low < reached or low % reached or (level is IterMapLevel.Bijective and low != reached):
                 return f"the splits of `{normalize_iter_map_to_expr(mark.source)}` overlap, or leave digits out"
@@ -281,7 +295,7 @@ def detect_iter_map(
     indices
         Expressions of the iterators.
     input_iters
-        The range of each iterator, a variable; extents are constants.
+        The range of each iterator, a variable; extents are constants or sizes.
     predicate
         Upper bounds of indices that hold, joined by `tir.all`: `i * 4 + j < 10`.
     check_level
@@ -347,7 +361,7 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Any]) -> IterSum
             primitive="normalize_to_iter_sum",
             fix="give sums of iterators, and quotients and remainders of them",
         ) from None
-    return IterSumExpr(tuple(sorted(found.args, key=lambda arg: -number(arg.scale))), found.base)
+    return IterSumExpr(tuple(_by_scale(found.args, descending=True)), found.base)
 
 
 def iter_map_simplify(

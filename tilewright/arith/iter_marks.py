@@ -13,8 +13,9 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.refusals import not_made
-from ..expr.nodes import Expr, IntImm
+from ..expr.nodes import Expr
 from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply
+from .sizes import Number, number, written
 
 
 class IterMapLevel(enum.IntEnum):
@@ -114,22 +115,13 @@ def checked_level(given: Any) -> IterMapLevel:
     )
 
 
-def number(e: Expr) -> int:
-    """The value of a factor or an extent, all of which are constants."""
-    if not isinstance(e, IntImm):
-        raise UserError(
-            f"`{e}` of an iterator map is not a constant", primitive="arith", fix="give ranges of constant extents"
-        )
-    return e.value
-
-
-def split_of(source: IterMark, lower_factor: int, extent: int, scale: int) -> IterSplitExpr:
-    """A split of constants of the mark's type."""
+def split_of(source: IterMark, lower_factor: Number, extent: Number, scale: Number) -> IterSplitExpr:
+    """A split of numbers of the mark's type."""
     dtype = source.extent.dtype
-    return IterSplitExpr(source, *(const(value, dtype) for value in (lower_factor, extent, scale)))
+    return IterSplitExpr(source, *(written(value, dtype) for value in (lower_factor, extent, scale)))
 
 
-def whole(source: IterMark, scale: int = 1) -> IterSplitExpr:
+def whole(source: IterMark, scale: Number = 1) -> IterSplitExpr:
     """All digits of a mark."""
     return split_of(source, 1, number(source.extent), scale)
 
@@ -149,9 +141,9 @@ def normalize_iter_map_to_expr(expr: IterMapExpr | Expr) -> Expr:
         return expr
     mark = expr.source
     value = normalize_iter_map_to_expr(mark.source)
-    if number(expr.extent) == 1 and number(mark.extent) > 1:
+    if number(expr.extent) == 1 and number(mark.extent) != 1:
         return const(0, value.dtype)
-    if number(expr.lower_factor) > 1:
+    if number(expr.lower_factor) != 1:
         value = floordiv(value, expr.lower_factor)
     if number(expr.lower_factor) * number(expr.extent) != number(mark.extent):
         value = floormod(value, expr.extent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..expr.nodes import Expr
 from .affine import Affine
 from .facts import Facts
-from .splits import Digits, digits, quotient, remainder
+from .splits import Digits, Quotient, digits, quotient, remainder
 
 
 def merge(form: Affine, facts: Facts) -> Affine:
@@ -22,10 +22,15 @@ def merge(form: Affine, facts: Facts) -> Affine:
 
 
 def _join_shares(form: Affine, facts: Facts) -> Affine | None:
-    """x // d * d + x % d is x, for a divisor that is not constant."""
+    """x // d * d + x % d is x, for a divisor that is not constant; and what rounds toward zero."""
     for atom, k in form.terms.items():
         share = facts.shares.get(atom)
-        if share is not None and _holds(form, share.multiple, k):
+        if isinstance(share, Quotient):
+            scale, odd = divmod(-k, share.divisor)
+            if not odd and _holds(form, share.base, scale):
+                rest = Affine({share.rest: 1}, -share.base.const, form.dtype)
+                return _replaced(form, {*share.base.terms, atom}, rest, scale)
+        elif share is not None and _holds(form, share.multiple, k):
             return _replaced(form, {*share.multiple.terms, atom}, share.base, k)
     return None
 

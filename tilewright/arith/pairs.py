@@ -77,21 +77,10 @@ def _quotients(first: Term, second: Term, facts: Facts) -> Affine | None:
     return Affine({n.FloorDiv(rest.to_expr(), one.b): k}, 0, one.dtype) if has_room(rest, facts) else None
 
 
-def _whole(first: Term, second: Term, facts: Facts) -> Affine | None:
-    """truncdiv(x, d) * d + truncmod(x, d) = x."""
-    (one, k), (other, j) = first, second
-    if not isinstance(other, n.Mod) or one.a is not other.a or one.b is not other.b:
-        return None
-    divisor = one.b.value if isinstance(one.b, IntImm) else 0
-    return linear(one.a, facts).scale(j) if divisor and k == j * divisor else None
-
-
 _PAIRS: dict[type, tuple[Pair, ...]] = {
     n.Min: (_difference, _both),
     n.Max: (_difference,),
     n.Select: (_choices,),
     n.IfThenElse: (_choices,),
     n.FloorDiv: (_quotients,),
-    n.Div: (_whole,),
-    n.Mod: (),
 }

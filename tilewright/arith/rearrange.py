@@ -18,7 +18,7 @@ from ..expr import nodes as n
 from ..expr.effects import acts
 from ..expr.nodes import FALSE, TRUE, Expr, IntImm
 from ..expr.traverse import post_order
-from .affine import Affine
+from .affine import Affine, immediate
 from .engine import linear
 from .facts import Facts, is_index
 from .pairs import without_pairs
@@ -59,8 +59,22 @@ class _Rearranging:
                 self.left -= 1
                 found = simplify(better, self.facts)
                 better = self.step(found)
-            self.memo[e] = found
+            self.memo[e] = found = self.divided(found)
         return found
+
+    def divided(self, e: Expr) -> Expr:
+        """A sum whose terms have a factor in common, as a product with it if that is shorter."""
+        if not isinstance(e, (n.Add, n.Sub)) or not is_index(e.dtype):
+            return e
+        form = Affine.of(e)
+        factor = gcd(*form.terms.values(), form.const)
+        if factor < 2:
+            return e
+        try:
+            made = n.Mul(form.divided(factor).to_expr(), immediate(factor, e.dtype))
+        except OverflowError:
+            return e
+        return made if weight(made) < weight(e) else e
 
     def step(self, e: Expr) -> Expr | None:
         """A shorter form of an expression whose parts are as short as they get; None if there is none that fits."""
@@ -110,10 +124,11 @@ class _Rearranging:
         return None
 
     def common(self, e: n.Min | n.Max) -> Expr | None:
-        """The minimum or maximum of two sums, with their common terms moved outside."""
+        """The minimum or maximum of two sums, with their common terms moved outside; of variables, sorted by name."""
+        if isinstance(e.a, n.Var) and isinstance(e.b, n.Var):
+            return type(e)(e.b, e.a) if e.b.name < e.a.name else None
         a, b = linear(e.a, self.facts), linear(e.b, self.facts)
-        terms = a.terms
-        shared = {atom: k for atom, k in terms.items() if b.terms.get(atom) == k}
+        shared = {atom: k for atom, k in a.terms.items() if b.terms.get(atom) == k}
         outside = Affine(shared, a.const if a.const == b.const else 0, a.dtype)
         a, b = a - outside, b - outside
         kind, sign = type(e), 1
@@ -129,7 +144,7 @@ class _Rearranging:
             return None
         inner = kind(a.to_expr(), b.to_expr())
         chosen = Affine({inner: sign * max(factor, 1)}, 0, outside.dtype)
-        made = (outside + chosen if shared and next(iter(terms)) in shared else chosen + outside).to_expr()
+        made = (chosen + outside).to_expr()
         if factor > 1 or turns:
             return None if made is e else made
         return self.smaller(made, e) if outside.terms or outside.const else None

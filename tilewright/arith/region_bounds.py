@@ -13,8 +13,9 @@ from ..expr.traverse import uses_any
 from .facts import EMPTY
 from .int_set import IntervalSet, as_domains, facts_of, swept
 from .iter_map import detect_iter_map
-from .iter_marks import IterMapLevel, IterSumExpr, number
+from .iter_marks import IterMapLevel, IterSumExpr
 from .simplify import simplify
+from .sizes import number
 
 
 def estimate_region_lower_bound(region: Any, var_dom: Any, predicate: Any) -> list[IntervalSet] | None:
@@ -114,9 +115,11 @@ def _interval(index: IterSumExpr, extent: Expr) -> IntervalSet | None:
     if len(index.args) > 1:
         return None
     for digits in index.args:
-        step = number(digits.scale)
+        step, count = number(digits.scale), number(digits.extent)
+        if not isinstance(step, int) or not isinstance(count, int):
+            return None
         if not isinstance(extent, IntImm) or abs(step) > extent.value:
             return None
-        reach = multiply(const(number(digits.extent) - 1, index.base.dtype), step)
+        reach = multiply(const(count - 1, index.base.dtype), step)
         low, high = (add(low, reach), high) if step < 0 else (low, add(high, reach))
     return IntervalSet(simplify(low), simplify(subtract(add(high, extent), 1)))

@@ -27,6 +27,21 @@ class Digits(NamedTuple):
     high: int
 
 
+class Quotient(NamedTuple):
+    """The dividend and the divisor of a quotient that rounds toward zero, and the remainder."""
+
+    base: Affine
+    divisor: int
+    rest: Expr
+
+
+class Remainder(NamedTuple):
+    """The partners of a remainder x % d: x, and x // d * d multiplied out."""
+
+    base: Affine
+    multiple: Affine
+
+
 def quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
     """form // divisor, for a divisor > 0. The form is the dividend of a program: its value fits its type."""
     if divisor == 1:

@@ -31,8 +31,10 @@ def _wrap(value: int, kind: DType) -> n.Expr:
 
 
 def _numbers(a: ExprLike, b: ExprLike, name: str) -> tuple[n.Expr, n.Expr]:
-    """Both values as numbers of one type; raises UserError if they are conditions or pointers."""
+    """Both values as numbers of one type, True as 1; raises UserError if they are conditions or pointers."""
     x, y = match_types(a, b)
+    if x.dtype is BOOL and isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
+        return const(x.value, "int32"), const(y.value, "int32")
     if x.dtype.kind in ("bool", "handle"):
         which = "is a condition: it" if x.dtype.is_bool else f"of type {x.dtype}"
         fix = "use te.if_then_else or .astype" if x.dtype.is_bool else "give a number"

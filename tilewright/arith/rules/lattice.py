@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr.nodes import EQ, FALSE, NE, TRUE, And, IfThenElse, Max, Min, Mul, Or, Select
-from .pattern import Rule, compile_rules, match, rule, wild
+from ...expr.nodes import EQ, FALSE, NE, TRUE, And, Div, FloorDiv, IfThenElse, Max, Min, Mul, Or, Select
+from .pattern import Rule, compile_rules, constants, match, rule, wild
 
 c, u, v, w, x, y, z = wild("c u v w x y z")
+a, b = constants("a b")
 
 
 def _both_orders(kind: Any, a: Any, b: Any) -> list[Any]:
@@ -41,6 +42,24 @@ def _product(of_min: Any, of_max: Any) -> list[Rule]:
     ]
 
 
+def _among(kind: Any, kept: Any, other: Any) -> list[Rule]:
+    """x == 1 and x != 2 is x == 1, and x != 1 or x == 2 is x != 1, in every order."""
+    one, two = match(kept, x, a), match(other, x, b)
+    return [
+        rule(match(kind, *pair), lambda x, a: kept(x, a), when=lambda a, b: a.value != b.value)
+        for pair in ((one, two), (two, one))
+    ]
+
+
+def _of_quotients(kind: Any, turned: Any, division: Any) -> Rule:
+    """max(x // 4, y // 4) = max(x, y) // 4, and max(x // -4, y // -4) = min(x, y) // -4."""
+    return rule(
+        match(kind, match(division, x, a), match(division, y, a)),
+        lambda x, y, a: division((kind if a.value > 0 else turned)(x, y), a),
+        when=lambda a: a.value != 0,
+    )
+
+
 def _never_both(kind: Any, result: Any) -> list[Rule]:
     """x == y and x != y, in every order."""
     one, other = match(EQ, x, y), match(NE, x, y)
@@ -52,7 +71,10 @@ RULES = [
     *_factored(Max, Min),
     *(_joined(kind, choice) for kind in (Min, Max) for choice in (Select, IfThenElse)),
     *(one for pair in _both_orders(Max, x, y) for one in _product(match(Min, x, y), pair)),
+    *(_of_quotients(kind, turned, of) for kind, turned in ((Min, Max), (Max, Min)) for of in (FloorDiv, Div)),
     *_never_both(And, FALSE),
     *_never_both(Or, TRUE),
+    *_among(And, EQ, NE),
+    *_among(Or, NE, EQ),
 ]
 COMPILED = compile_rules(RULES)
