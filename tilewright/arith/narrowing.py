@@ -1,4 +1,4 @@
-"""Casts of sums to narrower integers, as sums of casts, so that what they have in common cancels."""
+"""Casts of sums to narrower integers, as sums of casts, so that common terms cancel."""
 
 from __future__ import annotations
 

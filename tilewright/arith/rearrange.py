@@ -63,7 +63,7 @@ class _Rearranging:
         return found
 
     def divided(self, e: Expr) -> Expr:
-        """A sum whose terms have a factor in common, as a product with it if that is shorter."""
+        """A sum with a common factor of its terms as a product, if that is shorter."""
         if not isinstance(e, (n.Add, n.Sub)) or not is_index(e.dtype):
             return e
         form = Affine.of(e)

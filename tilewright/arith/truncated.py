@@ -1,4 +1,4 @@
-"""Quotients and remainders that round toward zero, of linear forms whose sign is not known.
+"""Quotients and remainders that round toward zero, of linear forms of unknown sign.
 
 Dividends and divisors that are not negative are left to `splits`: rounding down is the same there.
 """
@@ -73,7 +73,7 @@ def remainder(a: Affine, b: Affine, facts: Facts) -> Affine | None:
 
 
 def as_written(found: Expr, source: Expr, facts: Facts) -> Expr:
-    """A simplified expression with the divisions of its source: those that round toward zero, if it has no others."""
+    """A simplified expression with divisions that round toward zero, if its source has no others."""
     if not any(isinstance(at, (Div, Mod)) and is_index(at.dtype) for at in post_order(source)):
         return found
     if any(isinstance(at, (FloorDiv, FloorMod)) for at in post_order(source)):

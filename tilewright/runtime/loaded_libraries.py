@@ -26,7 +26,7 @@ class SystemLib(Module):
             self.import_module(Module(program))
 
     def get_function(self, name: str, query_imports: bool = True) -> Entry:
-        """The function whose name is the prefix and `name`, or else `name`."""
+        """The function of the name `prefix + name`, or else of `name`."""
         longer = f"{self._prefix}{name}"
         return super().get_function(longer if self.implements_function(longer, query_imports) else name, query_imports)
 
