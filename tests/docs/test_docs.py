@@ -267,6 +267,12 @@ def test_the_pictures_are_those_of_the_schedules() -> None:
         )
 
 
+def test_the_legacy_page_lists_the_tests_of_the_data_file() -> None:
+    tools = runpy.run_path(str(ROOT / "docs" / "legacy_tests.py"))
+    text = tools["PAGE"].read_text(encoding="utf-8")
+    assert text == tools["page"](text), "docs/legacy.md is not up to date: python docs/legacy_tests.py"
+
+
 def test_the_charts_show_the_measured_numbers() -> None:
     figures = runpy.run_path(str(ROOT / "docs" / "figures.py"))
     chart = (ROOT / "docs" / "images" / "ladders.svg").read_text(encoding="utf-8")

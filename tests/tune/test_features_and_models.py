@@ -67,6 +67,18 @@ def test_flat_features_and_their_names() -> None:
         feature.get_flatten_name("rows")
 
 
+def test_samples_of_the_curves_of_a_buffer() -> None:
+    """A[i, j]: the loops touch 32 and 8 elements, without reuse, after 4 and 32 iterations: as logarithms 5, 3; 2, 5."""
+    a = te.placeholder((4, 8), name="A")
+    b = te.compute((4, 8), lambda i, j: a[i, j] + 1.0, name="B")
+    args = te.create_schedule(b.op), [a, b]
+    of_a = [0, 0, 0, 1, 0, 2] + [5, 0, 5, 1, 5, 2] + [0, 0, 0, 1, 0, 2] + [0, 0, 0, 1, 3, 0]
+    assert feature.get_buffer_curve_sample_flatten(*args, sample_n=3) == (*of_a, *of_a)
+    assert len(feature.get_buffer_curve_sample_flatten(*product(16))) == 30 * 3 * 4 * 2
+    with refused("feature", "sample_n=0 is not a positive integer", fix="sample_n=30"):
+        feature.get_buffer_curve_sample_flatten(*args, 0)
+
+
 def test_features_are_as_many_in_every_order_of_the_loops() -> None:
     r = Random(2)
     lengths = {len(feature.flatten_itervar_feature(feature.get_itervar_feature(*product(64, r.sample(range(5), 5), t))))

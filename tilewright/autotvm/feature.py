@@ -105,6 +105,41 @@ def get_flatten_name(fea: Sequence[Any]) -> list[str]:
     return names
 
 
+def get_buffer_curve_sample_flatten(sch: ScheduleHandle, args: Sequence[Any], sample_n: int = 30) -> tuple[float, ...]:
+    """Return samples of four curves per buffer of the innermost loops, as binary logarithms.
+
+    The curves relate the elements that a loop touches to their reuse, and to the iterations around the loop; both ways.
+    Each of `sample_n` places on a curve has two numbers: the value of the last loop before it, and the distance to it.
+
+    Parameters
+    ----------
+    sch, args
+        As for `get_itervar_feature`.
+    sample_n : int
+        The number of places: 1, 2, 4, 8 ...
+    """
+    if isinstance(sample_n, bool) or not isinstance(sample_n, int) or sample_n < 1:
+        raise UserError(f"sample_n={sample_n!r} is not a positive integer", primitive="feature", fix="sample_n=30")
+    rows = [{part[0]: part[1:] for part in row[1:]} for row in get_itervar_feature(sch, args)]
+    deepest = max((row["_attr_"][1] for row in rows), default=0)
+    innermost: dict[str, str] = {}
+    for row in reversed(rows):
+        for name in row if row["_attr_"][1] == deepest else ():
+            if name not in _NAMES:
+                innermost.setdefault(name.rpartition("_")[0].partition(".")[0], name)
+    found: list[float] = []
+    for name in sorted(innermost.values()):
+        held = [(row[name][2], row[name][3], row["_attr_"][2]) for row in rows if name in row]
+        count, reuse, around = (
+            np.sort([0.0, *(_log2(max(value, 1)) for value in curve)]) for curve in zip(*held, strict=True)
+        )
+        for x, y in ((count, reuse), (reuse, count), (count, around), (around, count)):
+            places = np.arange(sample_n)
+            last = np.searchsorted(x, places + 1e-6, side="right") - 1
+            found += np.stack([y[last], places - x[last]], axis=1).ravel().tolist()
+    return tuple(found)
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
