@@ -68,11 +68,11 @@ def test_flat_features_and_their_names() -> None:
 
 
 def test_samples_of_the_curves_of_a_buffer() -> None:
-    """A[i, j]: the loops touch 32 and 8 elements, without reuse, after 4 and 32 iterations: as logarithms 5, 3; 2, 5."""
+    """The loops touch 32 and 8 elements, without reuse, after 4 and 32 iterations: as logarithms 5, 3; 2, 5."""
     a = te.placeholder((4, 8), name="A")
     b = te.compute((4, 8), lambda i, j: a[i, j] + 1.0, name="B")
     args = te.create_schedule(b.op), [a, b]
-    of_a = [0, 0, 0, 1, 0, 2] + [5, 0, 5, 1, 5, 2] + [0, 0, 0, 1, 0, 2] + [0, 0, 0, 1, 3, 0]
+    of_a = [0, 0, 0, 1, 0, 2, 5, 0, 5, 1, 5, 2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 1, 3, 0]
     assert feature.get_buffer_curve_sample_flatten(*args, sample_n=3) == (*of_a, *of_a)
     assert len(feature.get_buffer_curve_sample_flatten(*product(16))) == 30 * 3 * 4 * 2
     with refused("feature", "sample_n=0 is not a positive integer", fix="sample_n=30"):
