@@ -1,6 +1,6 @@
 """Write the list of Apache TVM's tests that do not pass, from data/legacy_tests.toml, into legacy.md.
 
-    python docs/legacy_tests.py
+python docs/legacy_tests.py
 """
 
 from __future__ import annotations
