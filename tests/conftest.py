@@ -8,6 +8,7 @@ import functools
 import gc
 import importlib.util
 import os
+import subprocess
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -71,6 +72,22 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
         gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """Say how the process of a crashed worker ended: pytest-xdist names the test, and no signal."""
+    popen = getattr(getattr(node.gateway, "_io", None), "popen", None)
+    if error is None or popen is None:
+        return
+    try:
+        status = popen.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        status = None
+    facts = Path("/proc/meminfo")
+    lines = facts.read_text(encoding="ascii").splitlines() if facts.exists() else []
+    memory = ", ".join(" ".join(line.split()) for line in lines if line.startswith(("MemTotal", "MemAvailable")))
+    print(f"\n{node.gateway.id}: exit status {status}; {memory}")
 
 
 def _slow_too(config: pytest.Config) -> bool:
