@@ -3,12 +3,6 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .core.errors import UserError as _UserError
-from .core.generic_function import (
-    GenericFunc,
-    generic_func,
-    get_native_generic_func,
-    override_native_generic_func,
-)
 from .core.refusals import old_name as _old_name
 from .core.target import Target
 
@@ -48,7 +42,14 @@ __all__ = [
 
 __path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
 
-if not _TYPE_CHECKING:  # type checkers see the names
+if _TYPE_CHECKING:
+    from .compat.generic_function import (
+        GenericFunc,
+        generic_func,
+        get_native_generic_func,
+        override_native_generic_func,
+    )
+else:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

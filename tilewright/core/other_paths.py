@@ -15,16 +15,24 @@ from types import CodeType, ModuleType
 from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
-_DOORS = {"contrib": "contrib", "hybrid": "hybrid", "legacy": "legacy", "te.hybrid": "hybrid", "testing": "testing"}
+_DOORS = {
+    "contrib": "contrib",
+    "hybrid": "hybrid",
+    "legacy": "legacy",
+    "te.hybrid": "hybrid",
+    "testing": "testing",
+    "tir.stmt_functor": "stmt_functor",
+}
 MOVED = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{name}" for path, name in _DOORS.items()}
-"""Packages of the legacy API by the paths that scripts use, with their own paths."""
+"""Modules of the legacy API by the paths that scripts use, with their own paths; modules below them go along."""
 _PATHS = {home: path for path, home in MOVED.items()}
 
 
 def path_in_scripts(module: str) -> str:
     """Return the path by which scripts import a module of this package: "tilewright.legacy" of its module in compat."""
-    head = ".".join(module.split(".")[:3])
-    return _PATHS[head] + module.removeprefix(head) if head in _PATHS else module
+    found = (home for home in _PATHS if f"{module}.".startswith(f"{home}."))
+    home = next(found, None)
+    return _PATHS[home] + module.removeprefix(home) if home else module
 
 
 class KeepingModule(ModuleType):

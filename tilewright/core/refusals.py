@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from .errors import UserAttributeError, UserError
-from .other_paths import path_in_scripts
+from .other_paths import MOVED, path_in_scripts
 
 T = TypeVar("T", bound=type)
 Explain = Callable[..., Exception]
@@ -85,7 +85,7 @@ def hook_in_old_names(module: str, function: str) -> None:
 
 
 def old_name(module: str, name: str, known: Iterable[str]) -> Any:
-    """Return the object that had the name `module.name` in the legacy API.
+    """Return the object that had the name `module.name` in the legacy API, or the module that scripts import by it.
 
     Raises
     ------
@@ -93,6 +93,8 @@ def old_name(module: str, name: str, known: Iterable[str]) -> Any:
         If there is none: the error of `missing_from_module`.
     """
     module = path_in_scripts(module)
+    if (path := f"{module}.{name}") in MOVED:
+        return import_module(path)
     for hook in _old_names if not name.startswith("__") else ():
         found = getattr(import_module(hook.module), hook.function)(module, name)
         if found is not None:

@@ -5,7 +5,6 @@ B = te.compute((n,), lambda i: A[i] + 1, name="B")
 s = te.create_schedule(B.op)
 """
 
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import old_name as _old_name
@@ -68,9 +67,7 @@ __all__ = [*(name for name in dir() if not name.startswith("_")), "hybrid"]
 
 if _TYPE_CHECKING:
     from ..compat import hybrid as hybrid
-else:  # type checkers see what is there
+else:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
-        if name == "hybrid":
-            return _import_module(f"{__name__}.{name}")
         return _old_name(__name__, name, __all__)

@@ -62,7 +62,6 @@ from ..tensor.data_layout import BijectiveLayout, Layout, bijective_layout, layo
 from ..tensor.reduction import CommReducer, comm_reducer, max, max_value, min, min_value, sum
 from ..tensor.reduction import Reduce as Reduce
 from . import analysis as analysis
-from . import stmt_functor as stmt_functor
 from . import transform as transform
 
 IntImm, FloatImm, Ramp, Broadcast = (_NODES[f] for f in ("IntImm", "FloatImm", "Ramp", "Broadcast"))
@@ -90,9 +89,11 @@ expr = stmt = op = buffer = function = _sys.modules[
     __name__
 ]  # the legacy API's modules of expressions, statements and functions
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [*(name for name in dir() if not name.startswith("_")), "stmt_functor"]
 
-if not _TYPE_CHECKING:  # type checkers see the names
+if _TYPE_CHECKING:
+    from ..compat import stmt_functor as stmt_functor
+else:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, __all__)

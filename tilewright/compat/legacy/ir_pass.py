@@ -13,14 +13,14 @@ from ...expr.nodes import Expr
 from ...expr.operators import as_expr
 from ...expr.traverse import post_order
 from ...loops.functions import PrimFunction
-from ...loops.functor import ir_transform
-from ...loops.functor import post_order_visit as PostOrderVisit
-from ...loops.functor import substitute as Substitute
 from ...loops.nodes import Stmt
 from ...loops.structural import structural_equal as Equal
 from ...loops.structural import structural_hash as AttrsHash
 from ...passes.named_passes import COUNTERPARTS
 from ...tensor.axis import IterVar
+from ..stmt_functor import ir_transform
+from ..stmt_functor import post_order_visit as PostOrderVisit
+from ..stmt_functor import substitute as Substitute
 
 __all__ = ["AttrsHash", "CanonicalSimplify", "Equal", "ExprUseVar", "IRTransform", "PostOrderVisit", "Simplify",
            "Substitute"]  # fmt: skip

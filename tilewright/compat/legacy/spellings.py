@@ -148,7 +148,10 @@ NAMES: dict[str, dict[str, str]] = {
         "legacy.type_codes": "DataTypeCode",
         "te": "const",
     },
-    "target": {"target": "current_target=Target.current"},
+    "target": {
+        "target": "current_target=Target.current",
+        "compat.generic_function": "GenericFunc generic_func get_native_generic_func override_native_generic_func",
+    },
     "te": {"te": "divide=div", "tensor.reduction": "prod"},
     "te.hybrid": {"legacy.hybrid_globals": "HYBRID_GLOBALS"},
     "topi": _OPERATORS,

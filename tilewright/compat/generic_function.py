@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .errors import UserError, UserValueError
-from .target import Target
+from ..core.errors import UserError, UserValueError
+from ..core.target import Target
 
 _NAMED: dict[str, GenericFunc] = {}
 

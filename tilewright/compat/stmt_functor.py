@@ -1,23 +1,30 @@
-"""Visiting and rewriting programs by functions of the user's: the legacy API's `tir.stmt_functor`."""
+"""Visiting and rewriting programs by functions of the user's, as `tir.stmt_functor` of the legacy API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.node import Node
 from ..core.own_code import calling
 from ..core.recursion import deep
+from ..core.refusals import old_name
 from ..expr.nodes import Expr, Var
 from ..expr.operators import as_expr, cast
 from ..expr.traverse import post_order
 from ..expr.traverse import substitute as _substitute
+from ..loops.constructors import LEGACY_NAMES
+from ..loops.nodes import Evaluate, Function, Seq, Stmt, seq
 from ..tensor.axis import IterVar
-from .constructors import LEGACY_NAMES
-from .nodes import Evaluate, Function, Seq, Stmt, seq
 
+__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "substitute"]
 Visit = Callable[[Any], Any]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        return old_name(__name__, name, __all__)
 
 
 def _root(given: Any, primitive: str) -> Any:
