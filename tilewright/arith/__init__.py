@@ -1,4 +1,4 @@
-"""Floor 2: integer analysis: facts, bounds, the simplifier, the prover, regions."""
+"""Integer analysis: facts, bounds, the simplifier, the prover, regions."""
 
 from typing import TYPE_CHECKING
 

@@ -1,1 +1,1 @@
-"""Floor 5: which region of each tensor its readers need, and so the range of every axis."""
+"""Which region of each tensor its readers need, and so the range of every axis."""

@@ -1,4 +1,4 @@
-"""Floor 8: finished programs as source text, compiled code, and the description of how to call it."""
+"""Finished programs as source text, compiled code, and the description of how to call it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,1 +1,1 @@
-"""Floor 0: interned nodes, data types, hardware limits, caller locations and the error families."""
+"""Interned nodes, data types, hardware limits, caller locations and the error families."""

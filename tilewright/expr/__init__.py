@@ -1,4 +1,4 @@
-"""Floor 1: the scalar expression grammar, typed operators, traversal, printing, exact evaluation."""
+"""The scalar expression grammar, typed operators, traversal, printing, exact evaluation."""
 
 from typing import TYPE_CHECKING
 

@@ -1,3 +1,3 @@
-"""Floor 6: the loop grammar, its builder, printer, verifier and interpreter."""
+"""The loop grammar, its builder, printer, verifier and interpreter."""
 
 from . import printer as printer  # gives the statements their text

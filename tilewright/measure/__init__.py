@@ -1,1 +1,1 @@
-"""Floor 10: candidates built in a pool of processes, run in one that may be killed, checked and timed."""
+"""Candidates built in a pool of processes, run in one that may be killed, checked and timed."""

@@ -1,1 +1,1 @@
-"""Floor 7: passes over loop programs, one file each; `pipeline.py` lists them in order."""
+"""Passes over loop programs, one file each; `pipeline.py` lists them in order."""

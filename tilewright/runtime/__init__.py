@@ -1,4 +1,4 @@
-"""Floor 9: devices, arrays, callable modules, and timing them.
+"""Devices, arrays, callable modules, and timing them.
 
 Each name is imported when first used: a process that runs a known kernel needs few of these modules.
 """

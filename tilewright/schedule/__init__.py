@@ -1,4 +1,4 @@
-"""Floor 4: schedules as immutable values, the primitives that transform them, and the handle users touch."""
+"""Schedules as immutable values, the primitives that transform them, and the handle users touch."""
 
 from typing import TYPE_CHECKING
 

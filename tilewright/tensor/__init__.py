@@ -1,4 +1,4 @@
-"""Floor 3: tensors and the operations that define them, reductions, and a NumPy reference."""
+"""Tensors and the operations that define them, reductions, and a NumPy reference."""
 
 from typing import TYPE_CHECKING
 

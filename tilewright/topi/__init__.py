@@ -1,4 +1,4 @@
-"""Floor 12: the operator library, under the names of the legacy TOPI."""
+"""The operator library, under the names of the legacy TOPI."""
 
 from typing import TYPE_CHECKING
 

@@ -1,1 +1,1 @@
-"""Floor 11: knob spaces and templates, search strategies, features, cost models, records, and tuning sessions."""
+"""Knob spaces and templates, search strategies, features, cost models, records, and tuning sessions."""
