@@ -61,7 +61,7 @@ def _readers(schedule: Schedule, bodies: dict[int, tuple[Expr, ...]]) -> dict[in
     readers: dict[int, list[int]] = {}
     for reader, body in bodies.items():
         op = schedule.stages[reader].op
-        read = read_tensors(body) if op.body else op.input_tensors
+        read = read_tensors(body) if op.values else op.input_tensors
         for producer in dict.fromkeys(schedule.stage_of[t.op] for t in read):
             readers.setdefault(producer, []).append(reader)
     return readers

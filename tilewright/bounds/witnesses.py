@@ -60,7 +60,7 @@ class GuardedRead(NamedTuple):
 def guarded_reads(op: Operation) -> Iterator[GuardedRead]:
     """The reads of an operation: unconditional ones first, then the others under the first conditions that lead to
     them."""
-    stack: list[tuple[Expr, Conditions]] = [(e, ()) for e in op.body]
+    stack: list[tuple[Expr, Conditions]] = [(e, ()) for e in op.values]
     later: list[tuple[Expr, Conditions]] = []
     seen: set[Expr] = set()
     while stack or later:

@@ -131,6 +131,24 @@ def clip(x: Any, low: Any, high: Any) -> n.Expr:
     return n.Min(a, b)
 
 
+def clz(x: Any) -> n.Expr:
+    """The number of zero bits before the first 1 of an integer, as int32."""
+    zeros = TABLE["clz"](x)
+    return cast(DType("int32").with_lanes(zeros.dtype.lanes), zeros)
+
+
+def power(x: Any, y: Any) -> n.Expr:
+    """x to the power y, of which one is a floating-point number."""
+    a, b = match_types(x, y)
+    if not a.dtype.is_float:
+        raise UserError(
+            f"`{a}` to the power `{b}`, both integers",
+            primitive="power",
+            fix='convert one: te.power(x.astype("float32"), 2), or multiply: x * x',
+        )
+    return TABLE["pow"](a, b)
+
+
 TABLE: dict[str, Callable[..., n.Expr]] = {
     **{name: _float_unary(name) for name in FLOAT_UNARY},
     **{name: _rounding(name) for name in ROUNDING},
@@ -138,6 +156,6 @@ TABLE: dict[str, Callable[..., n.Expr]] = {
     **{name: _predicate(name) for name in PREDICATES},
     **{name: _integer_unary(name) for name in INTEGER_UNARY},
     "abs": absolute,
-    "power": _float_binary("pow"),
+    "power": power,
     "clip": clip,
 }

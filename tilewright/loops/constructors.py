@@ -24,6 +24,7 @@ from ..tensor.tensor import Tensor
 from .assertions import asserting, assertion_of
 from .calls import for_effect
 from .functions import PrimFunction
+from .inspected import Attribute, allocate_at, refuse_inspected
 from .ir_builder import BufferVar
 from .nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, Program, Seq, Stmt, Store, While, seq
 from .prefetching import prefetched
@@ -37,7 +38,7 @@ class ForKind:
     SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD_BINDING = _BY_NUMBER
 
 
-def _statement(given: Any, what: str, primitive: str) -> Stmt:
+def statement_of(given: Any, what: str, primitive: str) -> Stmt:
     if isinstance(given, Expr):
         return for_effect(given)
     if not isinstance(given, Stmt):
@@ -100,23 +101,23 @@ def make_for(
     if annotations is not None and not isinstance(annotations, Mapping):
         raise UserError(f"annotations={annotations!r} is not a mapping", primitive="For", fix='give {"name": value}')
     pragmas = tuple((str(name), value) for name, value in (annotations or {}).items())
-    return For(var, low, size, how, tag, pragmas, _statement(body, "the body", "For"))
+    return For(var, low, size, how, tag, pragmas, statement_of(body, "the body", "For"))
 
 
 def make_while(condition: Any, body: Any, span: Any = None) -> Stmt:
     """The statement `body`, again and again, for as long as the condition holds."""
-    return While(test_of(condition, "While"), _statement(body, "the body", "While"))
+    return While(test_of(condition, "While"), statement_of(body, "the body", "While"))
 
 
 def make_if(condition_: Any, then_case: Any, else_case: Any = None, span: Any = None) -> Stmt:
     """`then_case` if the condition holds, else `else_case`."""
-    orelse = None if else_case is None else _statement(else_case, "else_case", "IfThenElse")
-    return If(condition(condition_, "IfThenElse"), _statement(then_case, "then_case", "IfThenElse"), orelse)
+    orelse = None if else_case is None else statement_of(else_case, "else_case", "IfThenElse")
+    return If(condition(condition_, "IfThenElse"), statement_of(then_case, "then_case", "IfThenElse"), orelse)
 
 
 def make_assert(condition: Any, message: Any, body: Any, span: Any = None) -> Stmt:
     """`body` if the condition holds; otherwise the call of the function ends with a UserError of the message."""
-    return asserting(condition, message, _statement(body, "the body", "AssertStmt"))
+    return asserting(condition, message, statement_of(body, "the body", "AssertStmt"))
 
 
 def _buffer(given: Any, primitive: str) -> Buffer:
@@ -178,7 +179,7 @@ def make_let(var: Any, value: Any, body: Any, span: Any = None) -> Stmt:
             primitive="LetStmt",
             fix="give both one type",
         )
-    return Let(name, e, _statement(body, "the body", "LetStmt"))
+    return Let(name, e, statement_of(body, "the body", "LetStmt"))
 
 
 def make_let_expr(var: Any, value: Any, body: Any, span: Any = None) -> Expr:
@@ -194,7 +195,7 @@ class _NoNode:
 def make_seq(seq_: Any, span: Any = None) -> Stmt:
     """Statements in order."""
     given = seq_ if isinstance(seq_, (tuple, list)) else [seq_]
-    return seq(*(_statement(stmt, "a part", "SeqStmt") for stmt in given))
+    return seq(*(statement_of(stmt, "a part", "SeqStmt") for stmt in given))
 
 
 def make_evaluate(value: Any, span: Any = None) -> Stmt:
@@ -203,9 +204,14 @@ def make_evaluate(value: Any, span: Any = None) -> Stmt:
 
 
 def make_prefetch(buffer: Any, bounds: Any, span: Any = None) -> Stmt:
-    """Bring a region of a buffer, one range per dimension, into the cache: one instruction per cache line."""
+    """Bring a region of a buffer into the cache, one instruction per cache line.
+
+    The region has one range per dimension; without any it is the whole buffer.
+    """
     held = _buffer(buffer, "Prefetch")
     given = list(bounds) if isinstance(bounds, (list, tuple)) else []
+    if bounds in ([], ()):
+        given = [Range(0, extent) for extent in held.shape]
     if len(given) != len(held.shape) or not all(isinstance(part, Range) for part in given):
         raise UserError(
             f"the region {bounds!r} of {held.name!r}, which has {quantity(len(held.shape), 'dimension')}",
@@ -218,6 +224,12 @@ def make_prefetch(buffer: Any, bounds: Any, span: Any = None) -> Stmt:
 
 def make_allocate(buffer_var: Any, dtype: Any, extents: Any, condition: Any, body: Any, *more: Any) -> Stmt:
     """Storage for the buffer `buffer_var`, whose type and extents these are, within the body."""
+    always = as_expr(condition)
+    if not (isinstance(always, IntImm) and always.value):
+        raise UserError(f"condition `{always}`", primitive="Allocate", fix="give tir.const(1), and put it in a branch")
+    inside = statement_of(body, "the body", "Allocate")
+    if isinstance(buffer_var, Var):
+        return allocate_at(buffer_var, dtype, extents, inside)
     buffer = _buffer(buffer_var, "Allocate")
     shape = tuple(as_expr(e) for e in (extents if isinstance(extents, (tuple, list)) else (extents,)))
     if DType(dtype) != buffer.dtype or shape != buffer.shape:
@@ -226,15 +238,15 @@ def make_allocate(buffer_var: Any, dtype: Any, extents: Any, condition: Any, bod
             primitive="Allocate",
             fix="give the type and the extents of the buffer itself",
         )
-    always = as_expr(condition)
-    if not (isinstance(always, IntImm) and always.value):
-        raise UserError(f"condition `{always}`", primitive="Allocate", fix="give tir.const(1), and put it in a branch")
-    return Allocate(buffer, _statement(body, "the body", "Allocate"))
+    return Allocate(buffer, inside)
 
 
 def make_attr(node: Any, attr_key: Any, value: Any, body: Any, span: Any = None) -> Stmt:
-    """The threads of an axis ("thread_extent", "virtual_thread") or a pragma of a loop ("pragma_...")."""
-    inside = _statement(body, "the body", "AttrStmt")
+    """The threads of an axis ("thread_extent", "virtual_thread"), a pragma of a loop ("pragma_..."), or any other key.
+
+    Functions refuse an `Attribute` of another key.
+    """
+    inside = statement_of(body, "the body", "AttrStmt")
     if attr_key in ("thread_extent", "virtual_thread") and isinstance(node, IterVar) and node.thread is not None:
         extent = cast(node.var.dtype, as_expr(value))
         return For(node.var, const(0, node.var.dtype), extent, LoopKind.THREAD, node.thread, (), inside)
@@ -244,11 +256,9 @@ def make_attr(node: Any, attr_key: Any, value: Any, body: Any, span: Any = None)
         return For(
             inside.var, inside.min, inside.extent, inside.kind, inside.thread, (*inside.pragmas, added), inside.body
         )
-    raise UserError(
-        f"the attribute {attr_key!r} of {node!r} is not known",
-        primitive="AttrStmt",
-        fix='give "thread_extent" with a te.thread_axis, or "pragma_..." with the variable of its loop',
-    )
+    if not isinstance(attr_key, str):
+        raise UserError(f"the key {attr_key!r} is not text", primitive="AttrStmt", fix='give a text: "thread_extent"')
+    return Attribute(node, attr_key, as_expr(value), inside)
 
 
 def make_prim_func(
@@ -266,10 +276,9 @@ def make_prim_func(
     wrong = next((p for p in found if not isinstance(p, (Buffer, Var))), None)
     if wrong is not None:
         raise UserError(f"{wrong!r} is not a parameter", primitive="PrimFunc", fix="give buffers and variables")
-    named = dict(attrs or {})
-    return PrimFunction(
-        str(named.get("global_symbol", "main")), tuple(found), _statement(body, "the body", "PrimFunc"), attrs=named
-    )
+    named, stmt = dict(attrs or {}), statement_of(body, "the body", "PrimFunc")
+    refuse_inspected(stmt, "PrimFunc")
+    return PrimFunction(str(named.get("global_symbol", "main")), tuple(found), stmt, attrs=named)
 
 
 def make_module(functions: Any = None, *more: Any) -> Program:
@@ -291,7 +300,7 @@ def module_of(function: Any) -> Program:
 
 def stmt_list(stmt: Any) -> list[Stmt]:
     """The statements of a sequence, or the one statement that is given."""
-    given = _statement(stmt, "the argument", "stmt_list")
+    given = statement_of(stmt, "the argument", "stmt_list")
     return list(given.stmts) if isinstance(given, Seq) else [given]
 
 
@@ -304,18 +313,23 @@ def _reads(kind: type) -> Any:
     return lambda load: isinstance(load.source, kind)
 
 
+def _is_attribute(stmt: Stmt) -> bool:
+    return isinstance(stmt, Attribute) or (isinstance(stmt, For) and stmt.kind is LoopKind.THREAD)
+
+
 STATEMENTS: dict[str, Any] = {
     name: constructor(node, build, name, holds)
     for name, node, build, holds in (
         ("For", For, make_for, None), ("IfThenElse", If, make_if, None),
         ("AssertStmt", If, make_assert, lambda stmt: assertion_of(stmt) is not None),
-        ("While", While, make_while, None), ("BufferStore", Store, make_store, None),
+        ("While", While, make_while, None),
+        ("BufferStore", Store, make_store, lambda stmt: isinstance(stmt.buffer, Buffer)),
         ("BufferLoad", Load, make_buffer_load, _reads(Buffer)),
         ("ProducerLoad", Load, make_producer_load, _reads(Tensor)),
         ("LetStmt", Let, make_let, None), ("Let", _NoNode, make_let_expr, None), ("SeqStmt", Seq, make_seq, None),
         ("Prefetch", Evaluate, make_prefetch, lambda stmt: getattr(stmt.value, "name", "") == PREFETCH),
         ("Evaluate", Evaluate, make_evaluate, None), ("Allocate", Allocate, make_allocate, None),
-        ("AttrStmt", For, make_attr, lambda loop: loop.kind is LoopKind.THREAD),
+        ("AttrStmt", Stmt, make_attr, _is_attribute),
         ("PrimFunc", Function, make_prim_func, None), ("IRModule", Program, make_module, None),
     )
 }  # fmt: skip

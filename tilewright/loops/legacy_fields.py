@@ -12,14 +12,16 @@ from typing import Any
 from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
-from ..expr.nodes import TRUE, IfThenElse, Load
+from ..expr.nodes import TRUE, IfThenElse, Load, StringImm
 from ..expr.operators import as_expr, const
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.tensor import Tensor
 from .assertions import assertion_of
 from .functions import with_attr, without_attr
-from .nodes import AddressOf, Allocate, Assertion, Buffer, For, Function, If, Program, Seq, Stmt, Store
+from .inspected import PointerBuffer
+from .nodes import AddressOf, Allocate, Assertion, Buffer, Evaluate, For, Function, If, Program, Seq, Stmt, Store
+from .prefetching import prefetched_region
 from .printer import show_function, show_program, show_statement
 
 
@@ -43,6 +45,20 @@ def _source(wanted: type, name: str) -> Callable[[Load], Any]:
         )
 
     return source
+
+
+def _producer(stmt: Store | Allocate) -> Tensor:
+    """The tensor that a statement on tensors stores or allocates; AttributeError for a statement on buffers."""
+    if isinstance(stmt.buffer, Tensor):
+        return stmt.buffer
+    raise AttributeError(f"a statement on the buffer {stmt.buffer.name} has no producer: ask for .buffer")
+
+
+def _pointer(source: Any) -> Any:
+    """The pointer of an access by a pointer; AttributeError for any other."""
+    if isinstance(source, PointerBuffer):
+        return source.pointer
+    raise AttributeError(f"an access to {source.name} has no buffer_var: ask for .buffer")
 
 
 def _asserted(branch: If) -> Assertion:
@@ -81,28 +97,38 @@ _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
         "loop_var": lambda loop: loop.var,
         "for_type": lambda loop: loop.kind,
         "thread_binding": _thread_binding,
+        "bounds": lambda loop: prefetched_region(loop),
         "annotations": lambda loop: dict(loop.pragmas),
     },
     Stmt: {"script": lambda stmt: partial(show_statement, stmt)},
     If: {
         "then_case": lambda stmt: stmt.then,
         "else_case": lambda stmt: stmt.orelse,
-        "message": lambda stmt: _asserted(stmt).message,
+        "message": lambda stmt: StringImm(_asserted(stmt).message),
         "body": lambda stmt: (_asserted(stmt), stmt.then)[1],
     },
     Seq: {"seq": lambda stmt: stmt.stmts, "size": lambda stmt: len(stmt.stmts)},
     Allocate: {
-        "buffer_var": lambda stmt: stmt.buffer,
+        "buffer_var": lambda stmt: getattr(stmt.buffer, "pointer", stmt.buffer),
+        "producer": lambda stmt: _producer(stmt),
+        "bounds": lambda stmt: [Range(0, extent) for extent in stmt.buffer.shape],
         "dtype": lambda stmt: stmt.buffer.dtype,
         "extents": lambda stmt: stmt.buffer.shape,
         "condition": lambda stmt: TRUE,
     },
     AddressOf: {"args": _pointer_arguments},
-    Store: {"index": lambda stmt: _element(stmt.buffer, stmt.indices)},
+    Store: {
+        "index": lambda stmt: _element(stmt.buffer, stmt.indices),
+        "producer": lambda stmt: _producer(stmt),
+        "buffer_var": lambda stmt: _pointer(stmt.buffer),
+    },
+    Evaluate: {"bounds": lambda stmt: prefetched_region(stmt)},
     Load: {
         "index": lambda load: _element(load.source, load.indices),
         "buffer": _source(Buffer, "buffer"),
         "producer": _source(Tensor, "producer"),
+        "buffer_var": lambda load: _pointer(load.source),
+        "predicate": lambda load: TRUE,
     },
     IfThenElse: {"args": lambda e: (e.condition, e.true_value, e.false_value)},
     Reduce: {"axis": lambda e: e.axes},

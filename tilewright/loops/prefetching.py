@@ -21,7 +21,7 @@ from ..expr.nodes import Call, Expr, IntImm, Load, Var
 from ..expr.operators import add, const, floordiv, greater_equal, less, less_equal, maximum, minimum, multiply, subtract
 from ..expr.traverse import post_order, substitute
 from ..schedule.value import Loop, Schedule, Stage
-from ..tensor.axis import IterVar
+from ..tensor.axis import IterVar, Range
 from ..tensor.tensor import Tensor
 from .nodes import AddressOf, Buffer, Evaluate, For, If, Let, Stmt
 
@@ -53,6 +53,31 @@ def prefetched(
     for var, count in reversed(loops):
         stmt = For(var, const(0, var.dtype), count, LoopKind.SERIAL, None, (), stmt)
     return stmt
+
+
+def prefetched_region(stmt: Stmt) -> list[Range]:
+    """Return the region that a prefetch brings into the cache, up to the end of the last line of each row.
+
+    Raises AttributeError for any other statement.
+    """
+    loops: dict[Var, Expr] = {}
+    inner = stmt
+    while isinstance(inner, For):
+        loops[inner.var] = inner.extent
+        inner = inner.body
+    call = inner.value if isinstance(inner, Evaluate) else None
+    place = call.args[0] if isinstance(call, Call) and call.name == PREFETCH else None
+    if not isinstance(place, AddressOf) or not isinstance(place.place, Load):
+        raise AttributeError(f"a {type(stmt).__name__} has no bounds: it is no prefetch")
+    line, shape, region = max(1, CACHE_LINE // place.buffer.dtype.bytes), place.buffer.shape, []
+    for d, index in enumerate(place.place.indices):
+        step = line if d == len(shape) - 1 else 1
+        first = substitute(index, {var: const(0, var.dtype) for var in loops})
+        counts = [extent for var, extent in loops.items() if var in post_order(index)]
+        extent = multiply(counts[0], step) if counts else const(step, "int32")
+        extent = extent if step == 1 else minimum(extent, subtract(shape[d], first))
+        region.append(Range.from_min_extent(simplify(first), simplify(extent)))
+    return region
 
 
 def region_read(

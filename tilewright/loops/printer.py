@@ -20,6 +20,7 @@ from ..expr.printer import ExprPrinter
 from ..expr.traverse import post_order, variables
 from . import nodes as n
 from .assertions import assertion_of
+from .inspected import Attribute
 from .liveness import without_lifetimes
 
 _HEADER = """\
@@ -169,6 +170,9 @@ class _FunctionPrinter:
     def _plain(self, stmt: n.Stmt, level: int) -> None:
         if isinstance(stmt, n.For):
             self._for(stmt, level)
+        elif isinstance(stmt, Attribute):
+            self._line(level, f'with T.attr({stmt.node}, "{stmt.attr_key}", {self.printer(stmt.value)}):')
+            self._block(stmt.body, level + 1)
         elif isinstance(stmt, n.While):
             self._line(level, f"while {self.printer(stmt.condition)}:")
             self._block(stmt.body, level + 1)
@@ -234,7 +238,8 @@ class _FunctionPrinter:
 
     def _allocation(self, buffer: n.Buffer) -> str:
         shape = ", ".join(self.printer(e) for e in buffer.shape)
-        return f'T.allocate([{shape}], "{buffer.dtype}", "{buffer.scope.value}")'
+        scope = buffer.scope.value if isinstance(buffer, n.Buffer) else "global"  # that of a tensor is not decided
+        return f'T.allocate([{shape}], "{buffer.dtype}", "{scope}")'
 
     def _views_at(self, stmt: n.Stmt, level: int) -> None:
         for buffer in self.views.at.get(stmt, ()):

@@ -85,7 +85,7 @@ class _Fingerprint:
     def of(self, args: Sequence[Tensor]) -> str:
         for op in topological([arg.op for arg in args]):
             axes = [(self.ref(a), self.ref(a.dom.min), self.ref(a.dom.extent)) for a in op.axis if a.dom is not None]
-            body = [self.ref(e) for e in op.body]
+            body = [self.ref(e) for e in op.values]
             shape = [self.ref(e) for e in op.shape]
             self._define(op, f"{type(op).__name__} {op.dtypes} {shape} {axes} {body}")
         self.hash.update(repr([self.ref(arg) for arg in args]).encode())

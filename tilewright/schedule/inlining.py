@@ -19,7 +19,7 @@ def inlined_bodies(schedule: Schedule) -> dict[int, tuple[Expr, ...]]:
     """
     stored = [s for s in schedule.in_order() if not isinstance(s.placement, Inlined) and not s.is_operand]
     if len(stored) == len(schedule.order):
-        return {stage.id: stage.op.body for stage in stored}
+        return {stage.id: stage.op.values for stage in stored}
     memo: dict[Any, Any] = {}
 
     def expand(e: Any) -> Any:
@@ -29,7 +29,7 @@ def inlined_bodies(schedule: Schedule) -> dict[int, tuple[Expr, ...]]:
             found = memo[e] = e.map_children(expand) if own is None else expand(own)
         return found
 
-    return {stage.id: tuple([expand(e) for e in stage.op.body]) for stage in stored}
+    return {stage.id: tuple([expand(e) for e in stage.op.values]) for stage in stored}
 
 
 def _own_expression(schedule: Schedule, e: Any) -> Expr | None:
@@ -40,5 +40,5 @@ def _own_expression(schedule: Schedule, e: Any) -> Expr | None:
     if not isinstance(producer.placement, Inlined) and not producer.is_operand:
         return None
     axes = {a.var: cast(a.var.dtype, index) for a, index in zip(producer.op.axis, e.indices, strict=True)}
-    made: Expr = substitute(producer.op.body[e.source.value_index], axes)
+    made: Expr = substitute(producer.op.values[e.source.value_index], axes)
     return made

@@ -13,6 +13,7 @@ from ..expr.nodes import Expr, Load
 from ..expr.traverse import post_order
 from ..loops.certain_faults import certain_faults
 from ..loops.declare import decl_buffer
+from ..loops.inspected import refuse_inspected
 from ..loops.nodes import Allocate, Buffer, Evaluate, Stmt, Store
 from ..tensor.extern import ExternOp
 from ..tensor.tag_scope import tagged
@@ -127,6 +128,7 @@ def _buffers(given: Any, wanted: list[tuple[Any, str, str]], name: str) -> tuple
 
 def check_buffers(statement: Stmt, known: tuple[Buffer, ...], name: str, primitive: str) -> None:
     """Every buffer of the statement is one that it was given or that it allocates."""
+    refuse_inspected(statement, primitive)
     nodes = list(post_order(statement))
     own = {*known, *(s.buffer for s in nodes if isinstance(s, Allocate))}
     for at in nodes:

@@ -177,7 +177,7 @@ def _calls(part: Any) -> bool:
 
 def _atom_of(op: Operation) -> str:
     """The atom for the types of a sum of products."""
-    body = op.body[0] if op.body else None
+    body = op.values[0] if op.values else None
     types: tuple[str, ...] = ()
     if isinstance(body, Reduce) and isinstance(body.source[0], Mul):
         factors = [f.value if isinstance(f, Cast) else f for f in (body.source[0].a, body.source[0].b)]

@@ -33,7 +33,8 @@ class IterVar(Operand):
     """An axis. In an expression it stands for its variable.
 
     `dom` is the range of values; None for a thread axis whose extent is taken from the axis that is bound to
-    it. `thread` is the hardware index of a THREAD axis, else None.
+    it. `thread` is the hardware index of a THREAD axis, else None. The legacy API's arguments are taken, too:
+    `IterVar((0, 16), "i", IterVar.DataPar)`, with the range, a name or variable, and the number of the kind.
     """
 
     __slots__ = ("__weakref__", "dom", "kind", "thread", "var")
@@ -42,10 +43,13 @@ class IterVar(Operand):
     Unrolled, Vectorized, Parallelized, Tensorized = range(5, 9)
 
     def __init__(self, name: str, dom: Range | None, kind: AxisKind, thread: ThreadTag | None = None) -> None:
+        given: Any = dom
+        if isinstance(kind, int):
+            name, dom, kind, thread = _from_legacy(name, dom, kind, thread)
         if not (dom is None or isinstance(dom, Range)) or not isinstance(kind, AxisKind):
             raise not_made("IterVar", 'make one with te.reduce_axis((0, n)) or te.thread_axis("threadIdx.x")')
         dtype = dom.extent.dtype if dom is not None else "int32"
-        self.var = Var(name, dtype)
+        self.var = given if isinstance(given, Var) else Var(name, dtype)
         self.dom = dom
         self.kind = kind
         self.thread = thread
@@ -97,6 +101,15 @@ _ITER_TYPES = {
     AxisKind.REDUCE: IterVar.CommReduce,
     AxisKind.ORDERED: IterVar.Ordered,
 }
+
+
+def _from_legacy(dom: Any, var: Any, number: int, tag: Any) -> tuple[str, Range | None, AxisKind, ThreadTag | None]:
+    """The name, range, kind and thread of an axis that is made of the legacy API's arguments."""
+    kind = next((kind for kind, its in _ITER_TYPES.items() if its == number), None)
+    name = var.name if isinstance(var, Var) else var
+    if kind is None or not isinstance(name, str):
+        raise not_made("IterVar", 'make one with te.reduce_axis((0, n)) or te.thread_axis("threadIdx.x")')
+    return name, None if dom is None else to_range(dom, "IterVar", name), kind, ThreadTag.parse(tag or "")
 
 
 def whole(value: Any) -> Expr | None:

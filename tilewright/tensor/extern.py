@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.dtype import DType
 from ..core.refusals import not_made
+from ..core.views import view
 from ..expr.nodes import Expr
 from .tensor import Operation, Tensor
 
@@ -44,6 +45,10 @@ class ExternOp(Operation):
         """This operation with its statement reading other tensors of the same shapes and types."""
         buffers = self.input_buffers, self.output_buffers
         return ExternOp(self.name, inputs, self.shapes, self.dtypes, self.statement, *buffers, self.tag, self.attrs)
+
+    @property
+    def body(self) -> Any:
+        return view("statement", self)
 
     def shape_of(self, index: int) -> tuple[Expr, ...]:
         return self.shapes[index]

@@ -22,6 +22,7 @@ from ..expr.operators import as_expr
 from ..expr.runtime_value import RuntimeValue, declaring
 from ..expr.traverse import post_order
 from .arithmetic import Arithmetic
+from .attributes import Attributes
 from .axis import AxisKind, IterVar, Range, counted, known_before, whole
 from .element_function import axis_names, check_values
 from .intrinsic_call import IntrinsicCall, TensorRegion, declared_by_call
@@ -46,7 +47,7 @@ class Operation:
         self.shape = shape
         self.dtypes = dtypes
         self.tag = tag
-        self.attrs: Mapping[str, Any] = dict(attrs or {})
+        self.attrs: Mapping[str, Any] = Attributes(attrs)
         self.outputs = tuple(Tensor(self, i) for i in range(len(dtypes)))
 
     @property
@@ -84,14 +85,19 @@ class Operation:
         return (*self.axis, *self.reduce_axis)
 
     @property
-    def body(self) -> tuple[Expr, ...]:
-        """The value of one element of each output (none for a placeholder)."""
+    def values(self) -> tuple[Expr, ...]:
+        """The value of one element of each output; none if they are not computed one by one."""
         return ()
+
+    @property
+    def body(self) -> Any:
+        """The values; of an operation that is given by a statement, the statement."""
+        return self.values
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
         """The tensors that the operation reads, in order of first use."""
-        return read_tensors(self.body)
+        return read_tensors(self.values)
 
     def same_as(self, other: object) -> bool:
         """Whether the two are one object."""
@@ -145,6 +151,10 @@ class ComputeOp(Operation):
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
         return self._reduce_axis
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        return self._body
 
     @property
     def body(self) -> tuple[Expr, ...]:

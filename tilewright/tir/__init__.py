@@ -9,6 +9,7 @@ from ..expr.constructors import CONSTRUCTORS as _NODES
 from ..expr.constructors import constructor as _constructor
 from ..expr.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
 from ..expr.intrinsics import TABLE as _TABLE
+from ..expr.intrinsics import clz
 from ..expr.matrix_calls import tvm_fill_fragment, tvm_load_matrix_sync, tvm_mma_sync, tvm_store_matrix_sync
 from ..expr.nodes import Call as _Call
 from ..expr.nodes import Expr as PrimExpr
@@ -55,6 +56,7 @@ from ..loops.calls import call as _call
 from ..loops.constructors import STATEMENTS as _STATEMENTS
 from ..loops.constructors import ForKind, stmt_list, stmt_seq
 from ..loops.declare import decl_buffer
+from ..loops.legacy_statements import ON_TENSORS as _ON_TENSORS
 from ..loops.nodes import Buffer, Stmt
 from ..loops.tracing import trace
 from ..tensor.axis import IterVar
@@ -75,13 +77,16 @@ LetStmt, Let, Allocate, AttrStmt = (_STATEMENTS[f] for f in ("LetStmt", "Let", "
 BufferStore, BufferLoad, ProducerLoad = (_STATEMENTS[f] for f in ("BufferStore", "BufferLoad", "ProducerLoad"))
 PrimFunc, While, AssertStmt = (_STATEMENTS[f] for f in ("PrimFunc", "While", "AssertStmt"))
 Prefetch = _STATEMENTS["Prefetch"]
+ProducerStore, ProducerRealize, BufferRealize = (
+    _ON_TENSORS[f] for f in ("ProducerStore", "ProducerRealize", "BufferRealize")
+)
 exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
 log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
-sqrt, rsqrt, power, pow = _TABLE["sqrt"], _TABLE["rsqrt"], _TABLE["power"], _TABLE["pow"]
+sqrt, rsqrt, power, pow = _TABLE["sqrt"], _TABLE["rsqrt"], _TABLE["power"], _TABLE["power"]
 fmod, hypot, atan2, copysign = _TABLE["fmod"], _TABLE["hypot"], _TABLE["atan2"], _TABLE["copysign"]
 sin, cos, tan, asin, acos, atan = (_TABLE[f] for f in ("sin", "cos", "tan", "asin", "acos", "atan"))
 sinh, cosh, tanh, asinh, acosh, atanh = (_TABLE[f] for f in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
-erf, sigmoid, clz, popcount = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["clz"], _TABLE["popcount"]
+erf, sigmoid, popcount = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["popcount"]
 floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "trunc", "round", "nearbyint"))
 abs, isnan, isinf, isfinite = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite"))
 

@@ -61,6 +61,10 @@ class Script:
             return self._run(tuple(given.values()), np.dtype)
         return self._declared(given)
 
+    @property
+    def __globals__(self) -> dict[str, Any]:  # as a function has them
+        return self.source.function.__globals__
+
     def __repr__(self) -> str:
         return f"Script({self.source.name}{self.signature})"
 

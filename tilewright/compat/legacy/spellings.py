@@ -138,7 +138,7 @@ NAMES: dict[str, dict[str, str]] = {
         "tir": "call_pure_intrin=call_intrin",
         "legacy.intrinsics": "register_intrin_rule",
     },
-    "ir": {"legacy.env_func": "EnvFunc"},
+    "ir": {"legacy.env_func": "EnvFunc", "legacy.make_node": "make_node"},
     "ir.container": {"tir": "LoweredFunc=PrimFunc", "ir.container": "StrMap=Map", "ir": "Range"},
     "nd": {"nd": "TVMContext=Device", "legacy.devices": _DEVICES},
     "runtime": {
@@ -154,6 +154,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "te": {"te": "divide=div", "tensor.reduction": "prod"},
     "te.hybrid": {"legacy.hybrid_globals": "HYBRID_GLOBALS"},
+    "tir": {"loops.legacy_statements": "Load=POINTER_LOAD Store=POINTER_STORE"},
     "topi": _OPERATORS,
     "topi.broadcast": _OPERATORS,
     "topi.cuda": {

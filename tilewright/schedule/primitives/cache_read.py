@@ -76,7 +76,7 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
                 copied = replace(copied, placement=stage_now.placement)
             schedule = schedule.with_stage(copied)
         else:
-            schedule = with_body(schedule, stage_now, tuple(rewrite(e, redirect) for e in reader.op.body))
+            schedule = with_body(schedule, stage_now, tuple(rewrite(e, redirect) for e in reader.op.values))
     begins = any(isinstance(r.op, ScanOp) and cached in r.op.init for r in schedule.readers(stage.id))
     return schedule if begins else schedule.at_outermost(stage.id), cached
 

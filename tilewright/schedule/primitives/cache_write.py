@@ -34,7 +34,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     Returns the cached tensor(s). Raises UserError for an input, and if a reduction axis has been split already.
     """
     has_loops(stage, "cache_write")
-    if not stage.op.body:
+    if not stage.op.values:
         raise UserError(
             f"stage {stage.name!r} is a te.extern, whose statement names the buffers that it writes",
             primitive="cache_write",
@@ -54,7 +54,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     axes = tuple(IterVar(f"{a.name}.c", Range(ranges[a].extent), AxisKind.DATA) for a in data)
     own = dict(zip(data, axes, strict=True))
     terms = _terms_of_loops(stage, own, ranges)
-    body = tuple(_moved_body(stage, e, own, terms, ranges) for e in stage.op.body)
+    body = tuple(_moved_body(stage, e, own, terms, ranges) for e in stage.op.values)
     cache = ComputeOp(f"{stage.op.name}.{scope}", axes, body, stage.op.tag, stage.op.attrs)
     written = [values[a] if _is_fused(stage) else simplify(values[a]) for a in data]
     copy = tuple(t(*written) for t in cache.outputs)

@@ -101,20 +101,20 @@ def compute_inline(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
     """
     has_loops(stage, "compute_inline") if stage.is_placeholder else None
     no_output(schedule, stage, "compute_inline", "has to be stored and cannot be inlined")
-    if not stage.op.body:
+    if not stage.op.values:
         raise UserError(
             f"stage {stage.name!r} is a te.extern, whose statement computes whole tensors",
             primitive="compute_inline",
             fix="leave it at the root, or compute it inside a loop of a reader with compute_at",
         )
-    whole = [r.name for r in schedule.readers(stage.id) if not r.op.body]
+    whole = [r.name for r in schedule.readers(stage.id) if not r.op.values]
     if whole:
         raise UserError(
             f"stage {stage.name!r} is read by {whole[0]!r}, a te.extern, which reads tensors from memory",
             primitive="compute_inline",
             fix=f"leave {stage.name!r} at the root",
         )
-    if isinstance(stage.op.body[0], Reduce):
+    if isinstance(stage.op.values[0], Reduce):
         raise UserError(
             f"stage {stage.name!r} is a reduction, which has no single expression to inline",
             primitive="compute_inline",

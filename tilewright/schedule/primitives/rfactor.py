@@ -35,7 +35,7 @@ def rfactor(
     `factor_axis` is not a dimension of the partial result.
     """
     has_loops(stage, "rfactor")
-    body = stage.op.body[0] if stage.op.body else None
+    body = stage.op.values[0] if stage.op.values else None
     if not isinstance(body, Reduce):
         raise UserError(
             f"stage {stage.name!r} is not a reduction",
@@ -67,7 +67,7 @@ def rfactor(
     indices.insert(position, combined)
     sources = tuple(t(*indices) for t in partial.outputs)
     final = tuple(
-        Reduce(body.combiner, sources, (combined,), n.TRUE, k, body.init, ()) for k in range(len(stage.op.body))
+        Reduce(body.combiner, sources, (combined,), n.TRUE, k, body.init, ()) for k in range(len(stage.op.values))
     )
     schedule, made = schedule.with_new_stage(partial, before=stage.id)
     notes = {new: stage.notes[old] for old, new in {**remaining, loop: factor}.items() if old in stage.notes}
@@ -127,7 +127,7 @@ def _partial_body(
     if remaining:
         axes = tuple(remaining.values())
         ends = ends_of(axes)
-        return tuple(Reduce(combiner, source, axes, condition, k, (), ends) for k in range(len(stage.op.body)))
+        return tuple(Reduce(combiner, source, axes, condition, k, (), ends) for k in range(len(stage.op.values)))
     if isinstance(condition, n.IntImm):
         return source
     return tuple(if_then_else(condition, e, z) for e, z in zip(source, combiner.identity, strict=True))

@@ -31,7 +31,7 @@ def rolling_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
             primitive="rolling_buffer",
             fix=f"call s[{stage.name}].compute_at(reader, axis) first",
         )
-    if not stage.op.axis or not stage.op.body:
+    if not stage.op.axis or not stage.op.values:
         raise UserError(
             f"stage {stage.name!r} has no rows of which some could be kept",
             primitive="rolling_buffer",

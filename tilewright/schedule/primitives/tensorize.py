@@ -20,7 +20,7 @@ COPIES = {"load": "operands from shared memory", "store": "sums to memory"}
 
 
 def _check_copy(stage: Stage, intrin: str) -> None:
-    if not isinstance(stage.op.body[0], Load) or (intrin == "load" and not stage.is_operand):
+    if not isinstance(stage.op.values[0], Load) or (intrin == "load" and not stage.is_operand):
         raise UserError(
             f"stage {stage.name!r} is not a copy of {COPIES[intrin]}, as the intrinsic is",
             primitive="tensorize",
@@ -38,7 +38,7 @@ def _declared(schedule: Schedule, stage: Stage, loop: IterVar, intrin: TensorInt
             primitive="tensorize",
             fix="tensorize an axis inside of the bound ones",
         )
-    if not stage.op.body or stage.op.num_outputs != intrin.op.num_outputs:
+    if not stage.op.values or stage.op.num_outputs != intrin.op.num_outputs:
         raise UserError(
             f"stage {stage.name!r} computes {quantity(stage.op.num_outputs, 'value')} per element, and the intrinsic "
             f"{intrin.name!r} {intrin.op.num_outputs}",
@@ -76,7 +76,7 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
             primitive="tensorize",
             fix='give one of tilewright.intrin: intrin.mma("float16")',
         )
-    if not isinstance(stage.op.body[0] if stage.op.body else None, Reduce):
+    if not isinstance(stage.op.values[0] if stage.op.values else None, Reduce):
         raise UserError(
             f"stage {stage.name!r} is not a reduction, and {atom.name} computes sums of products",
             primitive="tensorize",

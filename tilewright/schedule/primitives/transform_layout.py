@@ -83,7 +83,7 @@ def transform_layout(schedule: Schedule, stage: Stage, indices: Sequence[Expr]) 
     there = inverse_affine_iter_map(found.indices, [axis.var for axis in axes])
     values: dict[Any, Expr] = {axis.var: const(0, axis.var.dtype) for axis in old}
     values.update({var: simplify(cast(var.dtype, e)) for var, e in there.items()})
-    op = ComputeOp(stage.op.name, axes, tuple(_moved(e, values) for e in stage.op.body), stage.op.tag, stage.op.attrs)
+    op = ComputeOp(stage.op.name, axes, tuple(_moved(e, values) for e in stage.op.values), stage.op.tag, stage.op.attrs)
     terms = tuple(a for a in stage.leaves if a.kind is AxisKind.REDUCE)
     schedule = schedule.with_stage(
         replace(stage, op=op, leaves=(*axes, *terms), notes=_kept(stage, terms), transformed=True)
@@ -147,7 +147,7 @@ def _reading(
         at = dict(zip(place, e.indices, strict=True))
         return Load(op.outputs[e.source.value_index], tuple(simplify(substitute(i, at)) for i in indices))
 
-    return with_body(schedule, reader, tuple(rewrite(e, redirect) for e in reader.op.body))
+    return with_body(schedule, reader, tuple(rewrite(e, redirect) for e in reader.op.values))
 
 
 def _moved(body: Expr, values: dict[Any, Expr]) -> Expr:
