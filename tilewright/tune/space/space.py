@@ -159,6 +159,7 @@ class Space(Indices):
 
     def get(self, index: int) -> Config:
         """The configuration of an index; raises UserError if it is outside or a predicate rules it out."""
+        index = getattr(index, "value", index)  # of a constant
         if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
             raise UserError(
                 f"the index is {index!r}, which is not a whole number",
