@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tilewright.core.architectures import NVIDIA
@@ -44,3 +45,16 @@ def test_resources_that_are_not_used_limit_nothing() -> None:
 
 def test_a_kernel_that_does_not_fit_has_no_block() -> None:
     assert occupancy(NVIDIA["sm_90"], 1024, 255, 0).blocks == 0
+
+
+def test_arrays_of_kernels_have_the_blocks_of_each() -> None:
+    threads, registers, shared = (np.array(each) for each in ([256, 128, 96], [64, 255, 72], [0, 48 << 10, 1]))
+    found = occupancy(NVIDIA["sm_90"], threads, registers, shared).blocks
+    assert found.tolist() == [4, 2, 9]
+
+
+def test_pooled_registers_ignore_the_shares_of_schedulers() -> None:
+    assert occupancy(NVIDIA["sm_90"], 224, 40, 0).blocks == 6  # 12 warps of each share
+    assert occupancy(NVIDIA["sm_90"], 224, 40, 0, pooled=True).blocks == 7  # 51 warps of all registers
+    assert occupancy(NVIDIA["sm_90"], 128, 32, 114 << 10, pooled=True).blocks == 2
+    assert occupancy(NVIDIA["sm_90"], 128, 32, 114 << 10).blocks == 1

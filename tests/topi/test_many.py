@@ -118,16 +118,3 @@ def test_tiles_are_ranked_by_cost_and_ties_by_their_order() -> None:
     assert [every[n] for n in (0, 1)] == list(every[:2])
     assert len(every[3:]) == len(every) - 3
     assert all(isinstance(number, int) for number in (*every[0].rows, every[0].depth))
-
-
-def test_functions_of_numbers_and_of_arrays_agree() -> None:
-    a, b = np.array([1, 5, 7, 12]), np.array([3, 2, 7, 5])
-    pairs = list(zip(a.tolist(), b.tolist(), strict=True))
-    assert many.least(a, b, 6).tolist() == [many.least(x, y, 6) for x, y in pairs]
-    assert many.most(a, b, 6).tolist() == [many.most(x, y, 6) for x, y in pairs]
-    assert many.ceiling(a, b).tolist() == [many.ceiling(x, y) for x, y in pairs]
-    assert many.upwards(a / b).tolist() == [many.upwards(x / y) for x, y in pairs]
-    assert many.either(a > b, a, b).tolist() == [many.either(x > y, x, y) for x, y in pairs]
-    calls: list[int] = []
-    assert many.of_each(lambda x: calls.append(x) or 2 * x, np.array([[3, 1], [1, 3]])).tolist() == [[6, 2], [2, 6]]
-    assert calls == [1, 3]

@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 
 from .hardware import Hardware, MemoryScope
+from .vectorized import Number, ceiling, least, most
 
 
 class Limiter(enum.Enum):
@@ -28,22 +29,22 @@ class Occupancy:
     `blocks_by` is how many each resource alone would let it hold; a resource that the kernel does not use is left out.
     """
 
-    warps_per_block: int
+    warps_per_block: Number
     most_warps: int
-    blocks_by: dict[Limiter, int]
+    blocks_by: dict[Limiter, Number]
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Number:
         """Blocks at a time."""
-        return min(self.blocks_by.values())
+        return least(*self.blocks_by.values())
 
     @property
-    def warps(self) -> int:
+    def warps(self) -> Number:
         """Warps at a time."""
         return self.blocks * self.warps_per_block
 
     @property
-    def share(self) -> float:
+    def share(self) -> Number:
         """Resident warps, as a fraction of a multiprocessor's maximum."""
         return self.warps / self.most_warps
 
@@ -53,36 +54,39 @@ class Occupancy:
         return tuple(limiter for limiter, blocks in self.blocks_by.items() if blocks == self.blocks)
 
 
-def occupancy(hardware: Hardware, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Compute the occupancy of a kernel.
+def occupancy(
+    hardware: Hardware, threads: Number, registers: Number, shared_bytes: Number, pooled: bool = False
+) -> Occupancy:
+    """Compute the occupancy of a kernel, or of many kernels if the arguments are arrays.
 
     Parameters
     ----------
     hardware : Hardware
         With warps.
-    threads : int
+    threads : int or array
         Threads of one block.
-    registers : int
+    registers : int or array
         Registers of 32 bits of one thread; 0 if unknown.
-    shared_bytes : int
+    shared_bytes : int or array
         Shared memory of one block.
+    pooled : bool
+        Whether warps take registers from one pool instead of the share of their scheduler, and the system reserves no
+        shared memory. Cost models whose quantities were fitted under these assumptions keep them.
 
     Returns
     -------
     Occupancy
     """
     one, shared = hardware.multiprocessor, hardware.memory(MemoryScope.SHARED)
-    warps = max(1, -(-threads // hardware.warp))
+    warps = most(1, ceiling(threads, hardware.warp))
     found = {Limiter.WARPS: one.warps // warps, Limiter.BLOCKS: one.blocks}
-    if registers:
-        of_warp = _rounded(registers * hardware.warp, one.register_unit)
+    if not isinstance(registers, int) or registers:
+        of_warp = ceiling(registers * hardware.warp, one.register_unit) * one.register_unit
         pool = hardware.memory(MemoryScope.LOCAL).pool // 4 or one.registers
         # A warp's registers all come from the share of one scheduler.
-        found[Limiter.REGISTERS] = pool // one.schedulers // of_warp * one.schedulers // warps
-    if shared_bytes:
-        found[Limiter.SHARED] = (shared.pool or shared.most) // (_rounded(shared_bytes, shared.unit) + shared.reserved)
+        shares = 1 if pooled else one.schedulers
+        found[Limiter.REGISTERS] = pool // shares // of_warp * shares // warps
+    if not isinstance(shared_bytes, int) or shared_bytes:
+        given = shared_bytes if pooled else ceiling(shared_bytes, shared.unit) * shared.unit + shared.reserved
+        found[Limiter.SHARED] = (shared.pool or shared.most) // given
     return Occupancy(warps, one.warps, found)
-
-
-def _rounded(number: int, unit: int) -> int:
-    return -(-number // unit) * unit

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from ...core.hardware import Hardware, MemoryScope
+from ...core.occupancy import occupancy
+from ...core.vectorized import Number, ceiling, either, least, most, of_each, upwards
 from .contraction import Contraction, Operand, rounded
 from .gpu import USUAL, Gpu
-from .many import Number, ceiling, cheapest_first, either, least, most, of_each, spread_over, taken, upwards
+from .many import cheapest_first, spread_over, taken
 
 Shape = tuple[Number, Number, Number]
 """Of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
@@ -100,12 +102,7 @@ class SimtTile:
 
     def resident(self, of: Contraction, on: Hardware) -> Number:
         """Blocks that one multiprocessor holds at a time."""
-        shared = on.memory(MemoryScope.SHARED)
-        by_registers = on.multiprocessor.registers // (rounded(self.registers(of), 8) * rounded(self.block, on.warp))
-        pool = shared.pool or shared.most
-        by_shared = pool // most(1, self.shared_bytes(of))
-        by_warps = on.multiprocessor.warps // ceiling(self.block, on.warp)
-        return least(by_registers, by_shared, by_warps, on.multiprocessor.blocks)
+        return occupancy(on, self.block, self.registers(of), self.shared_bytes(of), pooled=True).blocks
 
     def is_possible(self, of: Contraction, on: Hardware | None = None) -> Number:
         """Whether the hardware can run it, and every block has work."""

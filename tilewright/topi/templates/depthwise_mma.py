@@ -17,6 +17,7 @@ from typing import Any
 
 from ...core.atoms import ATOMS
 from ...core.hardware import MemoryScope
+from ...core.occupancy import occupancy
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...schedule.handle import ScheduleHandle
@@ -39,8 +40,8 @@ _EIGHT = 8
 """Columns of a matrix instruction: neighbouring results of a row."""
 _TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
 """The atom for elements of a type."""
-_WARPS, _RESIDENT = 8, 28
-"""Warps of a block, and about as many as a multiprocessor has registers for."""
+_WARPS, _REGISTERS = 8, 72
+"""Warps of a block, and registers of a thread."""
 _PRODUCTS = 8
 """Matrix instructions whose sums a warp holds at most."""
 _PER_PRODUCT, _PER_FETCH, _PER_BAND, _PER_STORE = 4.3, 0.04, 0.146, 7.5
@@ -112,8 +113,8 @@ class Block:
         multiplied = self.warps * self.products * (steps * _PER_PRODUCT * apart + _PER_STORE)
         filled = self.planes * (self.tile(of) / _fetch(of) * _PER_FETCH + _band(of) * _PER_BAND / self.images)
         held = 2 * self.planes * (self.tile(of) + _band(of))
-        shared = gpu.hardware.memory(MemoryScope.SHARED)
-        resident = max(1, min(_RESIDENT // self.warps, (shared.pool or shared.most) // held, each))
+        resident = occupancy(gpu.hardware, self.warps * gpu.hardware.warp, _REGISTERS, held).blocks
+        resident = max(1, min(resident, each))
         alone = (self.images - 1) * _NEXT + self.images * steps * (_STEP + self.products * _OWN * apart)
         moved = 2 * (prod(of.shape) + prod(of.out_shape))
         memory = moved / (_CACHED if moved < _CACHE else _BANDWIDTH)

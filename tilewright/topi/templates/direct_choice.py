@@ -14,6 +14,7 @@ from math import ceil, gcd, prod
 from typing import Any
 
 from ...core.hardware import Hardware, MemoryScope
+from ...core.occupancy import occupancy
 from ...tune.task import Expectation
 from .gpu import USUAL, Gpu
 from .images import Images
@@ -287,5 +288,4 @@ def _resident(of: Images, tile: Tile, warps: int, on: Hardware) -> int:
     window = tile.registers(of) - tile.results()
     held = prod(of.kernel) * tile.channels * BYTES[of.dtype] / 4 if weights_of(of, tile) is Weights.REGISTERS else 0
     registers = min(on.registers_per_thread, max(24, 13 + tile.results() + window + held)) // 8 * 8
-    by_registers = int(on.multiprocessor.registers // (registers * warps * on.warp))
-    return max(1, min(on.multiprocessor.warps // warps, on.multiprocessor.blocks, by_registers))
+    return max(1, int(occupancy(on, warps * on.warp, int(registers), 0, pooled=True).blocks))

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...core.atoms import ATOMS
 from ...core.hardware import MemoryScope
+from ...core.occupancy import occupancy
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...schedule.handle import ScheduleHandle
@@ -98,9 +99,8 @@ class Block:
         rounds = -(-prod(self.seen(of)) * _PACK // (_EIGHT * threads)) if of.layout == "NCHW" else 0
         filled = rounds * _PER_FETCH + -(-taps * _PACK * _PACK // threads) * _PER_TAP
         busy = each * self.warps * (taps * self.products * _PER_PRODUCT + filled)
-        shared, registers = on.memory(MemoryScope.SHARED), threads * (_OVERHEAD + 4 * self.products)
-        least = min(on.multiprocessor.registers // registers, (shared.pool or shared.most) // self.shared(of))
-        waves = max(1.0, each / max(1, least))
+        resident = occupancy(on, threads, _OVERHEAD + 4 * self.products, self.shared(of)).blocks
+        waves = max(1.0, each / max(1, resident))
         alone = rounds * _ROUND + taps * (_STEP + self.products * _OWN) + _BLOCK
         moved = 2 * (prod(of.shape) + prod(of.out_shape))
         return float(hypot(busy, waves * alone, moved / _CACHED) + _START)

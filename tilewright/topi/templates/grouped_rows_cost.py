@@ -16,6 +16,7 @@ from math import gcd, hypot, prod
 from typing import Any
 
 from ...core.hardware import MemoryScope
+from ...core.occupancy import occupancy
 from .convolutions import Conv2d
 from .gpu import Gpu
 from .schedule_helpers import GPU
@@ -138,9 +139,8 @@ class Block:
         """Return what the kernel takes, in cycles of a multiprocessor."""
         each, on = -(-self.blocks(of) // gpu.processors), gpu.hardware
         threads, steps = self.warps * on.warp, of.kernel[1] * pairs_of(of)
-        shared, registers = on.memory(MemoryScope.SHARED), threads * (_OVERHEAD + _PER_SUM * self.products)
-        least = min(on.multiprocessor.registers // registers, (shared.pool or shared.most) // self.shared(of))
-        waves = -(-each // max(1, least))
+        resident = occupancy(on, threads, _OVERHEAD + _PER_SUM * self.products, self.shared(of)).blocks
+        waves = -(-each // max(1, resident))
         rounds = -(-prod(self.seen(of)) * self.units // (self.turn * threads))
         alone = rounds * _ROUND + _STEP + steps * self.products * _OWN + _BLOCK
         memory = 2 * (prod(of.shape) + prod(of.out_shape)) / _CACHED

@@ -1,4 +1,4 @@
-"""Arithmetic on one number or on an array of them, so that a cost model is written once for one tile and for thousands.
+"""Arrays of tiles, so that a cost model is written once for one tile and for thousands.
 
 A tile is a frozen dataclass whose fields are numbers, or pairs and triples of numbers. Where they are arrays instead,
 with one element per tile, its methods return arrays. Their elements are the numbers that single tiles lead to, bit by
@@ -9,58 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
-Number = Any
-"""An int, a float or a bool; or an array of them."""
+from ...core.vectorized import is_array
+
 T = TypeVar("T")
-
-
-def least(*values: Number) -> Number:
-    """The smallest of some numbers."""
-    return reduce(lambda a, b: np.minimum(a, b) if _is_array(a, b) else min(a, b), values)
-
-
-def most(*values: Number) -> Number:
-    """The largest of some numbers."""
-    return reduce(lambda a, b: np.maximum(a, b) if _is_array(a, b) else max(a, b), values)
-
-
-def either(condition: Number, a: Number, b: Number) -> Number:
-    """`a` where a condition holds, else `b`."""
-    if _is_array(condition):
-        return np.where(condition, a, b)
-    return a if condition else b
-
-
-def ceiling(a: Number, b: Number) -> Number:
-    """The quotient of whole numbers, rounded up."""
-    return -(-a // b)
-
-
-def upwards(value: Number) -> Number:
-    """A number rounded up."""
-    return np.ceil(value) if _is_array(value) else -(-value // 1)
-
-
-def of_each(function: Callable[[Any], Any], value: Number) -> Number:
-    """A function of one number, called once for each different one."""
-    if not _is_array(value):
-        return function(value)
-    different, where = np.unique(value, return_inverse=True)
-    return np.array([function(one) for one in different.tolist()])[where.reshape(value.shape)]
-
-
-def _is_array(*values: Number) -> bool:
-    return any(isinstance(value, np.ndarray) for value in values)
 
 
 def taken(tiles: T, places: np.ndarray | tuple[np.ndarray, ...]) -> T:
     """The tiles at some places, in that order."""
-    return _mapped(tiles, lambda each: each[places] if _is_array(each) else each)
+    return _mapped(tiles, lambda each: each[places] if is_array(each) else each)
 
 
 def spread_over(tiles: T, shape: tuple[int, ...]) -> T:
@@ -113,4 +74,4 @@ def cheapest_first(tiles: T, costs: np.ndarray) -> Sequence[T]:
 
 
 def _single(tiles: T, place: int) -> T:
-    return _mapped(tiles, lambda each: each[place].item() if _is_array(each) else each)
+    return _mapped(tiles, lambda each: each[place].item() if is_array(each) else each)

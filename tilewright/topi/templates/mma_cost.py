@@ -11,16 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, exp, inf, log, prod
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from ...core.atoms import LANES, Atom
 from ...core.dtype import DType
 from ...core.hardware import Hardware, MemoryScope
+from ...core.occupancy import occupancy
+from ...core.vectorized import Number, ceiling, either, least, most, of_each, upwards
 from .contraction import Contraction, Operand, padded_row, rounded
 from .gpu import USUAL, Gpu
-from .many import Number, ceiling, cheapest_first, either, joined, least, most, of_each, spread_over, taken, upwards
+from .many import cheapest_first, joined, spread_over, taken
 
 DIRECT = "direct"
 """The form of a workload whose data is read as it lies."""
@@ -78,6 +80,8 @@ class MmaTile:
     tiles: Number = 1
     vectors: Number = False
     data: Any = DIRECT
+    pooled: ClassVar[bool] = True
+    """How occupancy was counted when the constants were fitted."""
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> MmaTile:
@@ -133,11 +137,8 @@ class MmaTile:
 
     def resident(self, of: Contraction, atom: Atom, on: Hardware) -> Number:
         """Blocks that one multiprocessor holds at a time."""
-        shared = on.memory(MemoryScope.SHARED)
-        threads = self.warps * on.warp
-        by_registers = on.multiprocessor.registers // (rounded(self.registers(atom), 8) * threads)
-        by_shared = (shared.pool or shared.most) // most(1, self.shared_bytes(of, atom))
-        return least(by_registers, by_shared, on.multiprocessor.warps // self.warps, on.multiprocessor.blocks)
+        threads, shared_bytes = self.warps * on.warp, self.shared_bytes(of, atom)
+        return occupancy(on, threads, self.registers(atom), shared_bytes, self.pooled).blocks
 
     def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> Number:
         """Whether the hardware can run it, and every block has work."""

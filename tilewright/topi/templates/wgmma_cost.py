@@ -16,9 +16,10 @@ from math import inf, prod
 from ...core.atoms import LANES, WARPGROUP, Atom
 from ...core.dtype import DType
 from ...core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, Hardware
+from ...core.vectorized import Number, ceiling, either, least, most, of_each, upwards
 from .contraction import Contraction, Operand
 from .gpu import USUAL, Gpu
-from .many import Number, ceiling, cheapest_first, either, least, most, of_each, upwards
+from .many import cheapest_first
 from .mma_cost import FULL, STORES, MmaTile, grid, splits, with_stationary
 
 _COLUMN, _READ = 2.0, 128.0
@@ -48,6 +49,8 @@ _STATIONARY = 4
 
 class WgmmaTile(MmaTile):
     """What a block of warpgroups computes: 16 rows a warp, and all columns of the block."""
+
+    pooled = False
 
     def registers(self, atom: Atom) -> Number:
         """Registers for sums and for addresses."""

@@ -16,7 +16,8 @@ from typing import Any
 from ...core.atoms import Atom
 from ...core.dtype import DType
 from ...core.hardware import MemoryScope
-from .contraction import padded_row, rounded
+from ...core.occupancy import occupancy
+from .contraction import padded_row
 from .convolutions import Conv2d
 from .gpu import USUAL, Gpu
 
@@ -166,13 +167,7 @@ def counts() -> list[int]:
 def cycles(tile: WindowTile, of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> float:
     """Cycles that the convolution takes."""
     on, word = gpu.hardware, DType(of.element).bytes
-    shared = on.memory(MemoryScope.SHARED)
-    threads = tile.warps * on.warp
-    resident = min(
-        (shared.pool or shared.most) // tile.block_bytes(of),
-        on.multiprocessor.registers // (rounded(tile.registers(atom), 8) * threads),
-        on.multiprocessor.warps // tile.warps,
-    )
+    resident = occupancy(on, tile.warps * on.warp, tile.registers(atom), tile.block_bytes(of)).blocks
     if not resident:
         return inf
     blocks = tile.blocks(of)
@@ -191,7 +186,7 @@ def cycles(tile: WindowTile, of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> float:
     waiting = 0.0 if tile.stages > 1 else (fetched + _LATENCY) / at_once
     one = max(busy + waiting + stored / 2, fetched + stored) + _TILE
     waves = ceil(blocks / (gpu.processors * at_once))
-    return waves * (tile.tiles * one + taps / share + _LATENCY + _BLOCK) + _LAUNCH
+    return float(waves * (tile.tiles * one + taps / share + _LATENCY + _BLOCK) + _LAUNCH)
 
 
 def candidates(of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> Iterator[WindowTile]:

@@ -13,7 +13,7 @@ from math import ceil
 import numpy as np
 
 from ...codegen.abi import Resources
-from ...core.hardware import MemoryScope
+from ...core.occupancy import occupancy
 from ...passes.register_prefetch import MAX_HELD, OVERHEAD, SHARE
 from .machine import Machine
 from .work import Counts
@@ -151,10 +151,5 @@ def _registers(c: Counts, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
 
 def _resident(c: Counts, machine: Machine, warps: np.ndarray, registers: np.ndarray) -> np.ndarray:
     """The number of blocks that a multiprocessor holds at a time."""
-    hardware, one = machine.hardware, machine.hardware.multiprocessor
-    memory = hardware.memory(MemoryScope.SHARED)
-    by_warps = one.warps // np.maximum(warps, 1)
-    by_registers = one.registers // np.maximum(registers * warps * hardware.warp, 1)
-    by_shared = (memory.pool or memory.most) // np.maximum(c["shared_bytes"] + memory.reserved, 1)
-    found: np.ndarray = np.maximum(np.minimum.reduce([by_warps, by_registers, by_shared, one.blocks + 0 * warps]), 1)
+    found: np.ndarray = np.maximum(occupancy(machine.hardware, c["threads"], registers, c["shared_bytes"]).blocks, 1)
     return found
