@@ -144,6 +144,11 @@ class ComputeOp(Operation):
         shape = tuple(_extent(a) for a in axis)
         super().__init__(name, shape, tuple(e.dtype for e in body), tag, attrs)
 
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        self._inputs = self.call = None  # pickles of version 0.2.0 lack them
+        for name, value in state[1].items():
+            setattr(self, name, value)
+
     @property
     def axis(self) -> tuple[IterVar, ...]:
         return self._axis
