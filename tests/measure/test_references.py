@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import tempfile
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.errors.refused import refused
 from tests.measure.programs import SIZE, Candidate, compile_candidate
 from tests.measure.test_session import QUICK
 from tilewright.core.target import Target
@@ -134,6 +136,28 @@ def test_switched_off_is_said_as_well() -> None:
     (outcome,) = measure([Candidate("wrong").job("llvm")], LocalRunner(timeout=600, repeat=1, check_correctness=False))
     assert isinstance(outcome, Measured)
     assert (outcome.checked, outcome.unchecked) == (False, "check_correctness=False")
+
+
+@pytest.mark.parametrize("all_arguments", [False, True])
+def test_inputs_that_the_user_gives(all_arguments: bool) -> None:
+    """The wrong candidate leaves out + 1.0, which makes no difference to large values."""
+    runner = LocalRunner(timeout=600, number=1, repeat=1, cooldown_interval=0)
+    large = np.full(SIZE, 1e30, "float32")
+    runner.ref_input = [large, np.zeros(SIZE, "float32")] if all_arguments else [large]
+    assert [type(outcome) for outcome in measure([Candidate("wrong").job("llvm")], runner)] == [Measured]
+    runner.ref_input = None
+    assert [type(outcome) for outcome in measure([Candidate("wrong").job("llvm")], runner)] == [WrongAnswer]
+
+
+def test_inputs_that_do_not_fit() -> None:
+    runner = LocalRunner(timeout=600, number=1, repeat=1, cooldown_interval=0)
+    runner.ref_input = [np.zeros(3)]
+    (outcome,) = measure([Candidate("").job("llvm")], runner)
+    assert isinstance(outcome, Measured)
+    assert f"ref_input holds float64[3]\n  fix: give the inputs of the kernel, float32[{SIZE}]" in outcome.unchecked
+    assert pickle.loads(pickle.dumps(runner)).ref_input is None
+    with refused("LocalRunner", "check_correctness=False leaves out", fix="without check_correctness=False"):
+        LocalRunner(check_correctness=False).ref_input = [np.zeros(3)]
 
 
 def test_files_that_nobody_uses_make_room_where_they_take_more_than_is_left(

@@ -22,7 +22,7 @@ def merge(form: Affine, facts: Facts) -> Affine:
 
 
 def _join_shares(form: Affine, facts: Facts) -> Affine | None:
-    """x // d * d + x % d is x, for a divisor that is not constant; x - truncdiv(x, d) * d is truncmod(x, d)."""
+    """x // d * d + x % d is x, for symbolic divisors; x - truncdiv(x, d) * d is truncmod(x, d)."""
     for atom, k in form.terms.items():
         share = facts.shares.get(atom)
         if isinstance(share, Quotient):

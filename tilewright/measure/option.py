@@ -52,14 +52,7 @@ class LocalBuilder:
 
 
 @dataclass(frozen=True)
-class LocalRunner:
-    """Run on this machine: `repeat` measurements of `number` runs each, more if they take less than `min_repeat_ms`.
-
-    One candidate may take `timeout` seconds, its measurements all together. `cooldown_interval` is the pause between
-    two candidates, in seconds. `enable_cpu_cache_flush` measures every run with cold caches. `n_parallel` is the number
-    of devices used, each by a process of its own (default: one).
-    """
-
+class _RunOptions:
     timeout: float = 10
     number: int = 4
     repeat: int = 3
@@ -78,6 +71,38 @@ class LocalRunner:
             _check_seconds("LocalRunner", name, getattr(self, name))
         if self.module_loader is not None:
             raise UserError("module_loader= is not supported", primitive="LocalRunner", fix="leave it out")
+
+
+class LocalRunner(_RunOptions):
+    """Run on this machine: `repeat` measurements of `number` runs each, more if they take less than `min_repeat_ms`.
+
+    One candidate may take `timeout` seconds, its measurements all together. `cooldown_interval` is the pause between
+    two candidates, in seconds. `enable_cpu_cache_flush` measures every run with cold caches. `n_parallel` is the number
+    of devices used, each by a process of its own (default: one).
+
+    `ref_input` may be set: all arguments of the kernels in order, or their inputs, instead of random values.
+    """
+
+    _ref_input: tuple[np.ndarray, ...] | None = None
+
+    @property
+    def ref_input(self) -> tuple[np.ndarray, ...] | None:
+        """The arrays that candidates run on; None for random values."""
+        return self._ref_input
+
+    @ref_input.setter
+    def ref_input(self, arrays: Any) -> None:
+        if arrays is not None and not self.check_correctness:
+            raise UserError(
+                "ref_input is given to the check of results, which check_correctness=False leaves out",
+                primitive="LocalRunner",
+                fix="autotvm.LocalRunner() without check_correctness=False",
+            )
+        given = None if arrays is None else tuple(np.asarray(getattr(a, "numpy", lambda a=a: a)()) for a in arrays)
+        object.__setattr__(self, "_ref_input", given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_ref_input"}
 
 
 _LONGEST = 10**300

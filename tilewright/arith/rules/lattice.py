@@ -43,7 +43,7 @@ def _product(of_min: Any, of_max: Any) -> list[Rule]:
 
 
 def _among(kind: Any, kept: Any, other: Any) -> list[Rule]:
-    """x == 1 and x != 2 is x == 1, and x != 1 or x == 2 is x != 1, in every order."""
+    """x == 1 and x != 2 is x == 1, in either order; x != 1 or x == 2 is x != 1."""
     one, two = match(kept, x, a), match(other, x, b)
     return [
         rule(match(kind, *pair), lambda x, a: kept(x, a), when=lambda a, b: a.value != b.value)
