@@ -30,7 +30,8 @@ from tilewright.measure.outcome import Measured, Outcome, RunFailed
 from tilewright.measure.session import MeasureSession
 from tilewright.runtime.driver import DeviceAttributes
 from tilewright.tune.search.guided import automatic
-from tilewright.tune.session.run import Run, SearchOptions
+from tilewright.tune.session.options import SearchOptions
+from tilewright.tune.session.run import Run
 from tilewright.tune.session.trials import Trial
 from tilewright.tune.task import Task, freeze
 

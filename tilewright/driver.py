@@ -260,6 +260,21 @@ def build(
         return compile_functions(tuple(finished(function, chosen) for function in functions), chosen)
 
 
+@not_while_forking
+@deep
+def lower_nest(nest: Function, target: Target) -> Function:
+    """A loop nest that was built for `target`, lowered."""
+    options = PassContext.current().options
+    return run(lowering(target, options), nest, target, options)
+
+
+@not_while_forking
+@deep
+def compile_lowered(function: Function, target: Target) -> Module:
+    """A module of a function that was lowered for `target`."""
+    return compile_functions((finished(function, target),), target)
+
+
 def finished(function: Function, target: Target) -> Function:
     """A function lowered for `target`, as it is compiled."""
     options = PassContext.current().options

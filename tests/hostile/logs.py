@@ -27,7 +27,8 @@ from tilewright.cli import log as command
 from tilewright.core.errors import UserError
 from tilewright.tune.records.format import Notes
 from tilewright.tune.search.simple import RandomSearch
-from tilewright.tune.session.run import Run, SearchOptions
+from tilewright.tune.session.options import SearchOptions
+from tilewright.tune.session.run import Run
 
 _CODE = "__import__('os').system('touch executed')"
 _VALUES = (

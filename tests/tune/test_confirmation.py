@@ -17,7 +17,8 @@ from tilewright.tune.records.format import Pair, decode, encode
 from tilewright.tune.records.history import History
 from tilewright.tune.search.simple import GridSearch
 from tilewright.tune.session.confirmation import LEAST_ROUNDS, MOST_ROUNDS, confirm
-from tilewright.tune.session.run import Run, SearchOptions
+from tilewright.tune.session.options import SearchOptions
+from tilewright.tune.session.run import Run
 from tilewright.tune.session.trials import Trial
 
 TASK = fakes.add_task(4096)

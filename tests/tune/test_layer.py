@@ -25,7 +25,8 @@ from tilewright.tune.session.allotment import SLICE, TaskShare, choose
 from tilewright.tune.session.campaign import Campaign
 from tilewright.tune.session.confirmation import LEAST_ROUNDS
 from tilewright.tune.session.layer import Entrant, LayerSearch
-from tilewright.tune.session.run import Run, SearchOptions
+from tilewright.tune.session.options import SearchOptions
+from tilewright.tune.session.run import Run
 from tilewright.tune.session.trials import Trial
 
 NAMES = ("tutorial", "gemm", "mma")

@@ -25,7 +25,8 @@ from tilewright.tune.records.history import History
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.simple import GridSearch, RandomSearch
 from tilewright.tune.session.confirmation import LEAST_ROUNDS
-from tilewright.tune.session.run import Run, SearchOptions
+from tilewright.tune.session.options import SearchOptions
+from tilewright.tune.session.run import Run
 from tilewright.tune.session.show import peak_flops, readable, scale_of
 from tilewright.tune.session.trials import kind_of
 
@@ -104,7 +105,7 @@ def test_where_refusals_are_trials_there_are_never_too_many(monkeypatch, trials)
 def test_early_stopping_counts_from_the_best():
     run, _, measurer = tune(lambda i: 1e-3, early_stopping=20, trials=1000, confirm=0)
     assert 21 <= len(measurer.asked) < 64
-    assert run.best_iter == 1
+    assert run.results.best_iter == 1
 
 
 def test_the_best_are_measured_again_and_the_winner_confirmed():
@@ -251,7 +252,7 @@ def test_early_stopping_goes_on_where_the_log_ends(better):
         lambda i: 1e-3, trials=1000, known=pairs(heard), strategy=RandomSearch(SPACE, 9), early_stopping=40, confirm=0
     )
     assert run.tally.resumed == 60
-    assert run.best_iter == better
+    assert run.results.best_iter == better
     stops = better + 40
     assert stops - 60 <= len(measurer.asked) < stops - 60 + 32
 
@@ -305,7 +306,7 @@ def _tune_slowly(log, asked):
 
     callback = autotvm.callback.log_to_file(str(log))
     run = Run(TASK, RandomSearch(SPACE, 0), fakes.FakeMeasurer(judge), SearchOptions(150, confirm=0))
-    run.listeners = [lambda trial: callback(None, [trial.input], [trial.result])]
+    run.results.listeners = [lambda trial: callback(None, [trial.input], [trial.result])]
     run.resume(callback.known())
     run.go()
 

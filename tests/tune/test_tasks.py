@@ -16,7 +16,8 @@ from tilewright.tune.search.simple import RandomSearch
 from tilewright.tune.session.allotment import WINDOW, TaskShare, choose
 from tilewright.tune.session.budget import seconds_of
 from tilewright.tune.session.campaign import SLICE, Campaign, lines
-from tilewright.tune.session.run import Run, SearchOptions
+from tilewright.tune.session.options import SearchOptions
+from tilewright.tune.session.run import Run
 
 INFINITY = float("inf")
 

@@ -13,7 +13,8 @@ from ..tune.search.by_name import SEARCHES
 from ..tune.session.budget import seconds_of
 from ..tune.session.campaign import Campaign
 from ..tune.session.measurers import Session
-from ..tune.session.run import UNLIMITED_TRIALS, Run, SearchOptions
+from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
+from ..tune.session.run import Run
 from ..tune.session.trials import Trial
 from ..tune.task import Task
 from . import callback

@@ -207,7 +207,7 @@ _SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups
 
 def _tune(operator: str, given: dict[str, Any]) -> int:
     """Tune an operator, as the options `given` say."""
-    from ..tune.session.run import UNLIMITED_TRIALS
+    from ..tune.session.options import UNLIMITED_TRIALS
     from .tune import tune
 
     sizes = {name: given.pop(name) for name in _SIZES if name in given}
@@ -218,7 +218,7 @@ def _tune(operator: str, given: dict[str, Any]) -> int:
 
 def _tune_many(given: dict[str, Any]) -> int:
     """Tune the workloads of a file, as the options `given` say."""
-    from ..tune.session.run import UNLIMITED_TRIALS
+    from ..tune.session.options import UNLIMITED_TRIALS
     from .many import tune_file
 
     file = given.pop("file")

@@ -23,7 +23,8 @@ from ..topi.templates.workload import Convolution
 from ..tune.records.log import RecordLog
 from ..tune.session.campaign import Campaign
 from ..tune.session.measurers import open_session
-from ..tune.session.run import UNLIMITED_TRIALS, Run, SearchOptions
+from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
+from ..tune.session.run import Run
 from ..tune.session.show import short_line
 from ..tune.session.trials import Trial
 from ..tune.task import Task
@@ -100,7 +101,7 @@ def _searched(
         lines = None if is_terminal(sys.stderr) else _TrialLines()
         for run, number in zip(runs, numbers, strict=True):
             show = [] if lines is None else [partial(lines.show, run, number + 1)]
-            run.listeners = [*show, lambda trial: log.record(trial.input, trial.result)]
+            run.results.listeners = [*show, lambda trial: log.record(trial.input, trial.result)]
         if options.resume:
             known = list(log.known())
             for run in runs:

@@ -23,7 +23,8 @@ from ..tune.search.by_name import SEARCHES
 from ..tune.search.strategy import Strategy
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.measurers import open_session
-from ..tune.session.run import Run, SearchOptions
+from ..tune.session.options import SearchOptions
+from ..tune.session.run import Run
 from ..tune.session.show import short_line
 from ..tune.session.trials import Trial
 from ..tune.task import Task

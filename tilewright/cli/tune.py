@@ -25,7 +25,7 @@ from ..tune.records.curve import curves
 from ..tune.records.history import applies
 from ..tune.records.log import load_from_file
 from ..tune.session.layer import LayerSearch
-from ..tune.session.run import UNLIMITED_TRIALS
+from ..tune.session.options import UNLIMITED_TRIALS
 from ..tune.task import Task
 from .console import heading, print_lines
 from .devices import choose_device

@@ -141,7 +141,8 @@ class Bench:
 
 def _job(token: str, candidate: PickledCandidate) -> Job:
     reference = Pickled.of(candidate.reference) if candidate.reference else None
-    return Job(Pickled.of(candidate.instantiate), token, Target.parse(candidate.target), reference)
+    instantiate = Pickled.of(candidate.instantiate)
+    return Job(instantiate, token, Target.parse(candidate.target), reference, candidate.lowered)
 
 
 def main(descriptor: int, target: str, builders: int) -> None:

@@ -149,7 +149,7 @@ class PickledCandidate:
     """A candidate as the tuner sends it: pickled, except for its identity.
 
     `reference` is the pickled function that computes the expected outputs, if the task has one. Candidates with equal
-    bytes share one computation.
+    bytes share one computation. `lowered` is that of its job.
     """
 
     target: str
@@ -157,6 +157,7 @@ class PickledCandidate:
     reference: bytes
     builder: LocalBuilder
     runner: LocalRunner
+    lowered: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -318,7 +318,12 @@ class FleetSession:
             self._references[job.reference] = self._pickle(job.reference)
         reference = self._references[job.reference] if job.reference is not None else b""
         made = p.PickledCandidate(
-            str(self._resolved(job.target)), self._pickle(job.instantiate), reference, self.builder, self.runner.local
+            str(self._resolved(job.target)),
+            self._pickle(job.instantiate),
+            reference,
+            self.builder,
+            self.runner.local,
+            job.lowered,
         )
         return self._pickle(made)
 

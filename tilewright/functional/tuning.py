@@ -12,7 +12,7 @@ from ..measure.session import MeasureSession
 from ..tune.records.format import mean_cost
 from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
-from ..tune.session.run import UNLIMITED_TRIALS, SearchOptions
+from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
 from .compiler import KernelNotes, Selection, candidate, compiled, described, strategies_of
 from .plans import OURS, THEIRS, Decision
 

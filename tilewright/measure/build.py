@@ -9,20 +9,20 @@ import pickle
 import time
 import traceback
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..codegen import nvrtc
 from ..codegen.abi import CompiledProgram
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
-from ..driver import build as compile_lowered
-from ..driver import lower_for
-from ..schedule.handle import ScheduleHandle
-from .job import Built, Job
+from ..driver import compile_lowered, lower_nest
+from .job import Built, CheckSpec, Job
+from .lowered import LoweredCandidate, lines_of, nest_for, spec_of, unpacked
 from .option import BuildFunc
 from .outcome import BuildFailed, Outcome, Refused, shorten
-from .reference import describe
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -34,40 +34,66 @@ def preload(target: Target) -> None:
             nvrtc.architectures()
 
 
+@dataclass
+class _Progress:
+    """The stage that a build has reached, and the lines of the steps of its schedule, for errors."""
+
+    stage: str = "instantiate"
+    lines: Mapping[str, str] = field(default_factory=dict)
+
+
 def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
-    """Instantiate and compile a job for its target."""
+    """Compile a job for its target: the loop nest that it brings, else the schedule that it instantiates."""
     began = time.perf_counter()
-    stage, handle = "instantiate", None
+    progress = _Progress()
     try:
         with job.target:
-            handle, tensors = job.instantiate()
-            spec = describe(tensors, handle.value.rounding if isinstance(handle, ScheduleHandle) else 0.0)
-            stage = "lower" if build_func == "default" else "compile"
             if callable(build_func):
-                program = build_func(handle, tensors, job.target)
+                program, spec = _by_script(job, build_func, progress)
             else:
-                with warnings.catch_warnings():  # how a schedule could be better is no news in a search
-                    warnings.simplefilter("ignore", UserWarning)
-                    lowered = lower_for(job.target, handle, tensors)
-                stage = "compile"
-                program = _compile(lowered, job.target)
-        if not isinstance(program, CompiledProgram):
-            raise TypeError(f"build_func gives {type(program).__name__}, not a CompiledProgram")
+                program, spec = _by_compiler(job, progress)
         data = pickle.dumps(program, pickle.HIGHEST_PROTOCOL)
     except (Exception, SystemExit) as error:
-        return _explain(error, stage, handle, time.perf_counter() - began)
+        return _explain(error, progress, time.perf_counter() - began)
     return Built(data, spec, time.perf_counter() - began)
 
 
-def _compile(lowered: Any, target: Target) -> CompiledProgram:
-    return compile_lowered(lowered, target=target).program
+def _by_compiler(job: Job, progress: _Progress) -> tuple[CompiledProgram, CheckSpec]:
+    made = unpacked(job)
+    if made is None:
+        handle, tensors, spec = _instantiated(job, progress)
+    with warnings.catch_warnings():  # how a schedule could be better is no news in a search
+        warnings.simplefilter("ignore", UserWarning)
+        progress.stage = "lower"
+        if made is None:
+            made = LoweredCandidate(nest_for(handle, tensors, job.target), job.target, spec, progress.lines)
+        progress.lines = made.lines
+        lowered = lower_nest(made.nest, job.target)
+    progress.stage = "compile"
+    return compile_lowered(lowered, job.target).program, made.spec
 
 
-def _explain(error: BaseException, stage: str, handle: Any, seconds: float) -> Outcome:
+def _by_script(job: Job, build_func: BuildFunc, progress: _Progress) -> tuple[CompiledProgram, CheckSpec]:
+    handle, tensors, spec = _instantiated(job, progress)
+    progress.stage = "compile"
+    program = build_func(handle, tensors, job.target)
+    if not isinstance(program, CompiledProgram):
+        raise TypeError(f"build_func gives {type(program).__name__}, not a CompiledProgram")
+    return program, spec
+
+
+def _instantiated(job: Job, progress: _Progress) -> tuple[Any, list[Any], CheckSpec]:
+    handle, tensors = job.instantiate()
+    progress.lines = lines_of(handle)
+    return handle, tensors, spec_of(handle, tensors)
+
+
+def _explain(error: BaseException, progress: _Progress, seconds: float) -> Outcome:
     """The reason why a candidate was not built, and the schedule step at fault."""
+    stage = progress.stage
     if isinstance(error, UserError):
         text = f"{error.primitive}: {error.message}" if error.primitive else error.message
-        step = _step(error, stage, handle)
+        step = _step(error, progress)
         if stage == "compile":  # the only mistake a caller can still have made by now
             return Refused(reason=shorten(text), step=step, build_seconds=seconds)
         if stage == "lower":  # a schedule that makes no kernel, as one that cannot be written down
@@ -78,15 +104,10 @@ def _explain(error: BaseException, stage: str, handle: Any, seconds: float) -> O
     return BuildFailed(reason=shorten(text), step=step, stage=stage, build_seconds=seconds)
 
 
-def _step(error: UserError, stage: str, handle: Any) -> str:
+def _step(error: UserError, progress: _Progress) -> str:
     """The schedule step at fault. Errors found after the schedule was made name only the primitive."""
-    if not error.primitive:
-        return ""
-    if stage == "instantiate":
-        return f"{error.primitive} at {error.where}" if error.where else error.primitive
-    steps = handle.steps if isinstance(handle, ScheduleHandle) else []
-    lines = [step.where for step in steps if step.primitive == error.primitive and step.where]
-    return f"{error.primitive} at {lines[-1]}" if lines else error.primitive
+    where = error.where if progress.stage == "instantiate" else progress.lines.get(error.primitive)
+    return f"{error.primitive} at {where}" if error.primitive and where else error.primitive
 
 
 def _line(error: BaseException) -> str:

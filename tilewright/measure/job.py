@@ -24,13 +24,15 @@ class Job:
     `instantiate` returns the schedule and the tensors in the order of the kernel's arguments; it runs in a process that
     is forked when the measuring begins, so it may be any function of the script. `key` is the caller's own. `reference`
     gives inputs and expected outputs; without it they come from the declaration of the tensors. Jobs that share one
-    `reference` function, or one declaration, share one computation of it.
+    `reference` function, or one declaration, share one computation of it. If the candidate was lowered before,
+    `lowered` is its loop nest, packed by `lowered.py`, and builders do not call `instantiate`.
     """
 
     instantiate: Callable[[], tuple[Any, list[Any]]]
     key: Any
     target: Target
     reference: ReferenceFunc | None = None
+    lowered: bytes = b""
 
 
 class Feed(Protocol):

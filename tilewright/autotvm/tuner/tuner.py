@@ -16,7 +16,8 @@ from ...tune.records.format import MeasureInput, Pair, pairs_of
 from ...tune.search.strategy import Seen, Strategy
 from ...tune.search.subclass import SubclassSearch
 from ...tune.session.measurers import Session, open_session
-from ...tune.session.run import Run, SearchOptions
+from ...tune.session.options import SearchOptions
+from ...tune.session.run import Run
 from ...tune.session.show import scale_of, warn_of_nothing, warn_of_nothing_new
 from ...tune.session.trials import Trial, flops_of
 from ...tune.space.config import Config
@@ -104,7 +105,7 @@ class Tuner:
             # A subclass of a tuner that has a strategy may override `next_batch`, too.
             strategy = SubclassSearch(self) if self._has_own_search else self.strategy
             run = Run(self.task, strategy, session, options)
-            run.listeners = [lambda trial: self.report(run, trial, called)]
+            run.results.listeners = [lambda trial: self.report(run, trial, called)]
             logger.info("Get devices for measurement successfully!")
             bars = [c for c in called if isinstance(c, callback.ProgressBar)]
             if resume:
@@ -140,7 +141,7 @@ class Tuner:
         best = run.tally.best
         if best is not None:
             self.best_config, self.best_flops = best.input.config, best.flops
-            self.best_measure_pair, self.best_iter = (best.input, best.result), run.best_iter
+            self.best_measure_pair, self.best_iter = (best.input, best.result), run.results.best_iter
         patience = self.early_stopping or 1e9
         self.ttl = min(patience + self.best_iter, self.n_trial or 0) - run.tally.done
 

@@ -1,15 +1,15 @@
-"""Inspect candidates before measuring them: refuse candidates that cannot run, and extract features of the others."""
+"""Inspect candidates before measuring them: refuse candidates that cannot run, and lower the others."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
 
-from ...bounds.infer import infer_bounds
 from ...core.errors import TVMError, UserError
+from ...core.recursion import ROOM
 from ...core.target import Target
 from ...loops.build import build_function
-from ...refine.pipeline import refine
+from ...measure.lowered import packed, refined_bounds
 from ...refine.usage import KernelUse, kernel_uses
 from ..space.config import Config
 from ..task import Task
@@ -20,15 +20,21 @@ from .refuse import Refusal, refuse
 
 @dataclass(frozen=True)
 class Inspection:
-    """The result of inspecting a candidate: the reason of its refusal, or its features (none if not requested)."""
+    """The result of inspecting a candidate: the reason of its refusal, or its features (none if not requested).
+
+    `lowered` is the candidate for `Job.lowered`, if requested.
+    """
 
     refusal: Refusal | None = None
     features: features.Features = field(default_factory=dict)
     uses: tuple[KernelUse, ...] = ()
     seconds: float = 0.0
+    lowered: bytes = b""
 
 
-def inspect_candidate(task: Task, config: Config, target: Target, kind: str = "knob") -> Inspection:
+def inspect_candidate(
+    task: Task, config: Config, target: Target, kind: str = "knob", keep_lowered: bool = False
+) -> Inspection:
     """Inspect a configuration as it is compiled for `target`.
 
     `kind` says which features are wanted ("knob": none of the loop nest).
@@ -37,15 +43,18 @@ def inspect_candidate(task: Task, config: Config, target: Target, kind: str = "k
     """
     began = time.perf_counter()
     try:
-        handle, args = task.instantiate(config)
-        bounds = refine(handle.value, infer_bounds(handle.value), target).bounds
-        uses = kernel_uses(handle.value, bounds)
-        refusal = refuse(handle, uses, target)
-        found: features.Features = {}
-        if refusal is None and kind != "knob":
-            nest = statements(build_function(handle.value, bounds, args))
-            found = features.of_nest(kind, nest, uses, target.hardware)
-        return Inspection(refusal, found, tuple(uses), time.perf_counter() - began)
+        with target, ROOM:
+            handle, args = task.instantiate(config)
+            bounds = refined_bounds(handle.value, target)
+            uses = kernel_uses(handle.value, bounds)
+            refusal = refuse(handle, uses, target)
+            found, nest, lowered = features.Features(), None, b""
+            if refusal is None and kind != "knob":
+                nest = build_function(handle.value, bounds, args)
+                found = features.of_nest(kind, statements(nest), uses, target.hardware)
+            if refusal is None and keep_lowered:
+                lowered = packed(handle, args, target, bounds, nest)
+        return Inspection(refusal, found, tuple(uses), time.perf_counter() - began, lowered)
     except UserError as error:
         step = f"{error.primitive} at {error.where}" if error.primitive and error.where else error.primitive
         return Inspection(Refusal(error.message, step), seconds=time.perf_counter() - began)

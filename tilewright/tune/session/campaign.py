@@ -13,9 +13,10 @@ from ...measure.job import Job
 from ...measure.outcome import Outcome
 from .allotment import SLICE, TaskShare, choose
 from .confirmation import confirm
+from .measurers import Measurer
 from .overview import Overview
 from .prefilter import Prefilter
-from .run import Measurer, Run
+from .run import Run
 from .show import say, warn_of_nothing_new
 from .trials import Trial
 
@@ -189,7 +190,7 @@ class _Staleness:
     def __init__(self, rivals: Sequence[Run]) -> None:
         leader = max(rivals, key=lambda run: run.tally.best_flops)
         self.best = leader.tally.best_flops
-        self.trials = leader.tally.done - leader.best_iter
+        self.trials = leader.tally.done - leader.results.best_iter
 
     def heard(self, trial: Trial) -> None:
         """Count a trial."""

@@ -16,7 +16,10 @@ from ..records.format import Pair, mean_cost
 from ..search.strategy import Strategy
 from ..task import Task
 from .campaign import Campaign
-from .run import UNLIMITED_TRIALS, Listener, Measurer, Run, SearchOptions
+from .measurers import Measurer
+from .options import UNLIMITED_TRIALS, SearchOptions
+from .results import Listener
+from .run import Run
 from .show import Display, say, summary
 from .trials import Tally, Trial
 

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from ...core.target import Target
 from ...fleet.option import RPCRunner
 from ...fleet.session import FleetSession
 from ...measure.custom import Runner
+from ...measure.job import Job
 from ...measure.option import LocalBuilder, LocalRunner
+from ...measure.outcome import Outcome
 from ...measure.session import MeasureSession
+from ...runtime.driver import DeviceAttributes
 from ..search.strategy import Strategy
 from ..task import Task
 from .own_runner import OwnRunnerSession
+
+
+class Measurer(Protocol):
+    """An object that measures jobs: one of the sessions, or a stand-in."""
+
+    @property
+    def attributes(self) -> DeviceAttributes: ...
+    @property
+    def target(self) -> Target: ...
+    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]: ...
+    def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]: ...
+
 
 Session = MeasureSession | FleetSession | OwnRunnerSession
 
@@ -26,7 +43,7 @@ def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runne
     return MeasureSession(target, builder, runner)
 
 
-def unrecorded(measurer: Any, task: Task, strategy: Strategy) -> list[int]:
+def unrecorded(measurer: Measurer, task: Task, strategy: Strategy) -> list[int]:
     """Return the configurations of a task that an earlier session sent to a fleet and no log has a record of."""
     found: list[int] = []
     if not isinstance(measurer, FleetSession):

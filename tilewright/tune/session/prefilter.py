@@ -61,7 +61,8 @@ class Prefilter:
 
     def _inspect(self, index: int) -> Inspection:
         """Inspect one configuration, in a child process."""
-        return inspect_candidate(self.task, self.task.config_space.get(index), self.target, self.kind)
+        config = self.task.config_space.get(index)
+        return inspect_candidate(self.task, config, self.target, self.kind, keep_lowered=True)
 
 
 def _of_dead(found: Died) -> Inspection:

@@ -1,0 +1,128 @@
+"""A candidate is instantiated and lowered once, from its inspection to its measurement."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright import autotvm
+from tilewright.core.target import Target
+from tilewright.loops import build as loops
+from tilewright.measure.build import build
+from tilewright.measure.job import Built, Job
+from tilewright.measure.option import LocalBuilder, LocalRunner
+from tilewright.measure.outcome import BuildFailed
+from tilewright.measure.session import MeasureSession
+from tilewright.passes.context import PassContext
+from tilewright.tune.analysis.candidate import inspect_candidate
+from tilewright.tune.search.by_name import SEARCHES
+from tilewright.tune.session.options import SearchOptions
+from tilewright.tune.session.run import Run
+from tilewright.tune.task import Candidate, Task
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file to which all processes write what they instantiate, and what they lower."""
+    log = tmp_path / "counted"
+    log.touch()
+    instantiate, lower = Task.instantiate, loops._Builder.function
+    current = [0]
+
+    def note(what: str) -> None:
+        with log.open("a") as file:
+            file.write(f"{what} {current[0]}\n")
+
+    def instantiated(task: Task, config: Any) -> Any:
+        current[0] = config.index
+        note("instantiated")
+        return instantiate(task, config)
+
+    def lowered(builder: Any, keep_outputs: bool) -> Any:
+        note("lowered")
+        return lower(builder, keep_outputs)
+
+    monkeypatch.setattr(Task, "instantiate", instantiated)
+    monkeypatch.setattr(loops._Builder, "function", lowered)
+    return log
+
+
+@pytest.mark.parametrize(("search", "confirm"), [("random", 2), ("xgb", 0)])
+def test_a_search_lowers_each_candidate_once(search: str, confirm: int, counted: Path) -> None:
+    task = autotvm.templates.conv1d.task("llvm", shape=(512,), kernel=5)
+    runner = LocalRunner(timeout=600, number=1, repeat=1, cooldown_interval=0)
+    counted.write_text("")  # a task counts its operations
+    with MeasureSession("llvm", LocalBuilder(timeout=600), runner) as session:
+        run = Run(task, SEARCHES[search](task, 0, 0.0), session, SearchOptions(8, confirm=confirm, processes=2))
+        tally = run.go()
+    assert tally.done == 8
+    assert tally.best is not None
+    assert tally.best.input.notes.confirmed == bool(confirm), "measured again, and not lowered again"
+    times = Counter(counted.read_text().splitlines())
+    measured = {trial.input.config.index for trial in run.good.values()}
+    assert measured
+    assert {times[f"{what} {index}"] for index in measured for what in ("instantiated", "lowered")} == {1}
+    assert max(times.values()) == 1, "the others, which were looked at, neither"
+
+
+@pytest.mark.parametrize(
+    ("target", "operator", "sizes"),
+    [
+        ("cuda -arch=sm_90", "conv2d", {"shape": (1, 16, 14, 14), "filters": 32}),
+        ("opencl", "conv1d", {"shape": (4096,), "kernel": 7}),
+        ("llvm", "depthwise", {"shape": (1, 16, 28, 28)}),
+    ],
+)
+def test_the_code_is_that_of_the_schedule(target: str, operator: str, sizes: dict[str, Any]) -> None:
+    task = getattr(autotvm.templates, operator).task(target, **sizes)
+    on = Target(target)
+    for index in (task.default, task.config_space.range_length // 3):
+        config = task.config_space.get(index)
+        found = inspect_candidate(task, config, on, "itervar" if index else "knob", keep_lowered=True)
+        if found.refusal is None:
+            assert 0 < len(found.lowered) < 50_000
+            handed = build(Job(_never, 0, on, lowered=found.lowered), "default")
+            made = build(Job(Candidate(task, config), 0, on), "default")
+            assert isinstance(handed, Built)
+            assert isinstance(made, Built)
+            assert handed.spec == made.spec
+            assert _sources(handed) == _sources(made)
+
+
+def test_another_target_or_other_options_make_it_anew() -> None:
+    task = autotvm.templates.conv1d.task("llvm", shape=(64,), kernel=3)
+    config = task.config_space.get(0)
+    lowered = inspect_candidate(task, config, Target("llvm"), keep_lowered=True).lowered
+    assert isinstance(build(Job(_never, 0, Target("llvm"), lowered=lowered), "default"), Built)
+    with PassContext(disabled_pass=["share_storage"]):
+        _asks_for_the_schedule(build(Job(_never, 0, Target("llvm"), lowered=lowered), "default"))
+    _asks_for_the_schedule(build(Job(_never, 0, Target("llvm -mcpu=x86-64"), lowered=lowered), "default"))
+    _asks_for_the_schedule(build(Job(_never, 0, Target("llvm"), lowered=lowered), lambda *_: None))  # type: ignore[arg-type, return-value]
+    with PassContext(disabled_pass=["share_storage"]):
+        assert inspect_candidate(task, config, Target("llvm"), keep_lowered=True).lowered == b""
+
+
+def test_an_error_of_the_compiler_names_the_line_of_the_schedule() -> None:
+    task = autotvm.templates.conv1d.task("cuda -arch=sm_90", shape=(4096,), kernel=7)
+    config, on = task.config_space.get(task.default), Target("cuda -arch=sm_90")
+    lowered = pickle.loads(inspect_candidate(task, config, on, keep_lowered=True).lowered)
+    assert {"split", "bind"} <= set(lowered.lines)
+    assert all(":" in line for line in lowered.lines.values())
+
+
+def _never() -> Any:
+    raise AssertionError("it is lowered already")
+
+
+def _asks_for_the_schedule(found: Any) -> None:
+    assert isinstance(found, BuildFailed)
+    assert "it is lowered already" in found.reason
+
+
+def _sources(built: Built) -> Any:
+    program = pickle.loads(built.program)
+    return program.source, program.entries, program.kernels

@@ -1,0 +1,81 @@
+"""A candidate lowered once: its loop nest goes from the process that inspects it to the one that compiles it.
+
+Packed, it takes a few kilobytes, and reading it far less time than making the schedule and its loops again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..bounds.infer import Bounds, infer_bounds
+from ..core.options import USUAL
+from ..core.target import Target
+from ..loops.build import build_function
+from ..loops.nodes import Function
+from ..passes.context import PassContext
+from ..refine.pipeline import refine
+from ..schedule.handle import ScheduleHandle
+from ..schedule.value import Schedule
+from .job import CheckSpec, Job
+from .reference import describe
+
+
+@dataclass(frozen=True)
+class LoweredCandidate:
+    """The loop nest of a candidate, as it is built for one target, before any pass.
+
+    `spec` says how its output is checked. `lines` maps each primitive to the line of its last step, for errors.
+    """
+
+    nest: Function
+    target: Target
+    spec: CheckSpec
+    lines: Mapping[str, str]
+
+
+def refined_bounds(schedule: Schedule, target: Target) -> Bounds:
+    """Return the bounds under which a schedule is built for a target."""
+    return refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
+
+
+def spec_of(handle: Any, tensors: Sequence[Any]) -> CheckSpec:
+    """Return how the output of a schedule is checked."""
+    return describe(tensors, handle.value.rounding if isinstance(handle, ScheduleHandle) else 0.0)
+
+
+def lines_of(handle: Any) -> dict[str, str]:
+    """Return the line of the last step of each primitive."""
+    steps = handle.steps if isinstance(handle, ScheduleHandle) else []
+    return {step.primitive: step.where for step in steps if step.where}
+
+
+def nest_for(handle: Any, tensors: Sequence[Any], target: Target) -> Function:
+    """Return the loop nest of a schedule as it is built for a target."""
+    schedule = handle.value if isinstance(handle, ScheduleHandle) else handle
+    return build_function(schedule, refined_bounds(schedule, target), tensors)
+
+
+def packed(handle: Any, tensors: Sequence[Any], target: Target, bounds: Bounds, nest: Function | None = None) -> bytes:
+    """Return a candidate for `Job.lowered`; empty if the builder has to make it, or to explain why nobody can.
+
+    `refined_bounds` returned the `bounds`, and `nest` is the loop nest under them, if it is known.
+    """
+    if PassContext.current().options != USUAL:  # passes of the caller may have no form that can be sent
+        return b""
+    try:
+        nest = nest or build_function(handle.value, bounds, tensors)
+        made = LoweredCandidate(nest, target, spec_of(handle, tensors), lines_of(handle))
+        return pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return b""
+
+
+def unpacked(job: Job) -> LoweredCandidate | None:
+    """Return the lowered candidate of a job; None if it has none for its target and the options that hold here."""
+    if not job.lowered or PassContext.current().options != USUAL:
+        return None
+    found: LoweredCandidate = pickle.loads(job.lowered)
+    return found if found.target == job.target else None

@@ -1,0 +1,115 @@
+"""The results of a run: each outcome becomes a trial, which is counted, shown, and passed to the listeners.
+
+One of the listeners appends it to a log (`records/log.py::RecordLog.record`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...core.log import logger
+from ...measure.outcome import (
+    Failure,
+    Measured,
+    MeasureErrorNo,
+    MeasureResult,
+    Outcome,
+    Refused,
+    WrongAnswer,
+    to_result,
+)
+from ...runtime.driver import DeviceAttributes
+from ..records.best import best_of
+from ..records.format import COMPILER, MeasureInput, Notes
+from ..task import Task
+from .measurers import Measurer
+from .options import SearchOptions
+from .show import Display, trial_line
+from .trials import Tally, Trial, flops_of
+
+Listener = Callable[[Trial], None]
+
+
+class Results:
+    """The trials of one run. `listeners` get every result, including results of rejected and repeated candidates."""
+
+    def __init__(self, task: Task, measurer: Measurer, options: SearchOptions, listeners: Sequence[Listener]) -> None:
+        self.task = task
+        self.measurer = measurer
+        self.options = options
+        self.listeners = listeners
+        self.tally = Tally(options.trials)
+        self.best_iter = 0
+        """The number of the best trial."""
+        self.good: dict[int, Trial] = {}
+        """The last successful trial of each configuration."""
+        self.display = Display(options.si_prefix, task.name, options.seconds)
+        self.device: DeviceAttributes | None = None
+        """The attributes of the device, once they were asked for."""
+        self._decisive: list[Trial] = []
+        """The trials that decide the best: all measurements, and wrong answers."""
+
+    @property
+    def attributes(self) -> DeviceAttributes:
+        """The attributes of the device."""
+        if self.device is None:
+            self.device = self.measurer.attributes
+        return self.device
+
+    def take(self, index: int, outcome: Outcome, predicted: float, is_default: bool, repeated: bool = False) -> Trial:
+        """Make a trial of the outcome of a configuration: count and show it, and tell the listeners.
+
+        `predicted` are the seconds that the search expected, 0 if it expected none. A rejected configuration is a trial
+        only with `count_invalid`, and a repeated measurement is none.
+        """
+        refused = isinstance(outcome, Refused)
+        counts = not repeated and (self.options.count_invalid or not refused)
+        self.tally.refused += refused and not repeated
+        self.tally.done += counts
+        reason, step = (outcome.reason, outcome.step) if isinstance(outcome, Failure) else ("", "")
+        checked = not isinstance(outcome, Measured) or outcome.checked
+        notes = Notes(
+            self.attributes.name, COMPILER, reason, step, refused, repeated, self.task.flop, checked, predicted,
+            is_default,
+        )  # fmt: skip
+        result = to_result(outcome)
+        flops = flops_of(self.task.flop, result)
+        trial = Trial(self.tally.done if counts else 0, self._input(index, notes), result, outcome, flops)
+        self._decide(index, trial)
+        if trial.number:
+            logger.debug("%s", trial_line(trial, self.tally.best_flops, self.options.si_prefix))
+        self.display.update(self.tally)
+        for listener in self.listeners:
+            listener(trial)
+        return trial
+
+    def _decide(self, index: int, trial: Trial) -> None:
+        """Take a trial into account for the best."""
+        self.tally.take(trial)
+        if self.tally.best is trial:
+            self.best_iter = self.tally.done
+        if trial.outcome.ok:
+            self.good[index] = trial
+        if trial.outcome.ok or isinstance(trial.outcome, WrongAnswer):
+            self._decisive.append(trial)
+
+    def take_known(self, index: int, notes: Notes, result: MeasureResult, is_default: bool) -> None:
+        """Take over a record of a log, which tells nobody and is no new trial."""
+        if result.error_no == MeasureErrorNo.WRONG_ANSWER:
+            self._decisive.append(Trial(0, self._input(index, notes), result, Outcome(), 0.0))
+        flops = flops_of(self.task.flop, result)
+        if flops > 0:
+            noted = self._input(index, replace(notes, default=is_default))
+            done = Measured(costs=result.costs, checked=notes.checked)
+            self.good[index] = Trial(0, noted, result, done, flops)
+            self._decisive.append(self.good[index])
+
+    def choose_best(self) -> None:
+        """Choose the best of all trials, by the rule that `apply_history_best` follows."""
+        by_result = {id(trial.result): trial for trial in self._decisive}
+        found = best_of([(trial.input, trial.result) for trial in self._decisive])
+        self.tally.best = None if found is None else by_result[id(found[1])]
+
+    def _input(self, index: int, notes: Notes) -> MeasureInput:
+        return MeasureInput(self.measurer.target, self.task, self.task.config_space.get(index)).noted(notes)
