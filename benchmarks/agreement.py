@@ -15,7 +15,9 @@ from pathlib import Path
 
 from tilewright import autotvm
 from tilewright.target import Target
-from tilewright.topi.templates import CONV1D, Conv1d
+from tilewright.topi.templates import Conv1d, named
+
+CONV1D = named("topi/conv1d")
 
 SHAPES = [(size, kernel) for size in (512, 1024, 2048, 4096) for kernel in (3, 5, 9)]
 

@@ -31,7 +31,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional.compiler import recorded
 from tilewright.topi.templates import Epilogue
-from tilewright.topi.templates.template import no_configuration
+from tilewright.topi.templates.bias import FIRST
 
 ROWS = ("dw-256x32-k3", "dw-256x96-k3", "dw-256x96-k5-m2", "mbv2-b128-dw144x56")
 MODES = ("float32", "float16", "bfloat16")
@@ -124,8 +124,9 @@ def compiled(row: str, mode: str, name: str) -> CompiledProgram | None:
         template, config = known.template, known.config
     strategy = template.strategy(TARGET)
     starts = strategy.starts_at_bias and variant.starts_at_bias
-    strategy = replace(strategy, starts_at_bias=starts, adds_bias_last=no_configuration, tailored=None)
-    template = replace(template, gpu=strategy)
+    template = replace(template, gpu=replace(strategy, starts_at_bias=starts))
+    if starts and "bias" in config:
+        config = strategy.nearest(of, {**{name: choice.wanted for name, choice in config.items()}, "bias": FIRST})
     program = build(*template.program(config, of, TARGET, variant.epilogue), TARGET).program
     source = variant.rewrite(program.source)
     if source == program.source:

@@ -26,7 +26,10 @@ from benchmarks.timed_rows import TOLERANCE, Row, in_turns, workload_of
 from tilewright.codegen.abi import CompiledProgram, KernelAbi
 from tilewright.codegen.nvrtc import compile_cuda
 from tilewright.functional.compiler import recorded
-from tilewright.topi.templates import CONV2D, CONV2D_ROWS
+from tilewright.topi.templates import named
+
+CONV2D = named("topi/conv2d")
+CONV2D_ROWS = named("topi/conv2d.grouped_rows")
 
 SOURCE = Path(__file__).with_suffix(".cu")
 PARTS = {

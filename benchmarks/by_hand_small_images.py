@@ -28,8 +28,10 @@ from typing import Any
 from tilewright.codegen.abi import CompiledProgram, KernelAbi
 from tilewright.codegen.nvrtc import compile_cuda
 from tilewright.driver import build
-from tilewright.topi.templates import DEPTHWISE_PLANES, Depthwise
+from tilewright.topi.templates import Depthwise, named
 from tilewright.topi.templates.window_cost import BYTES
+
+DEPTHWISE_PLANES = named("topi/depthwise.planes")
 
 LAYERS = {
     "mbv2-b128-dw576x14s2": ((128, 576, 14, 14), 3, 2),

@@ -32,9 +32,11 @@ from tilewright.core.errors import TVMError
 from tilewright.driver import build
 from tilewright.functional.compiler import recorded
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import ALL, DEPTHWISE, Epilogue, PackagedTemplate
+from tilewright.topi.templates import ALL, Epilogue, PackagedTemplate, named
 from tilewright.tune.records.format import MeasureInput, encode
 from tilewright.tune.space.config import Config
+
+DEPTHWISE = named("topi/depthwise")
 
 FINALISTS, FIRST_PLACES = 5, 3
 """How many of the fastest configurations are timed in turns, and in how many places each is timed before."""

@@ -32,19 +32,16 @@ from tilewright.driver import build
 from tilewright.functional import shipped
 from tilewright.functional.problem import Problem
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import (
-    ALL,
-    CONV2D,
-    CONV2D_GEMM,
-    CONV2D_MMA,
-    CONV2D_TF32,
-    CONV2D_WGMMA,
-    CONV2D_WGMMA_TF32,
-    CONV2D_WINDOW,
-    Conv2d,
-    cheapest,
-)
+from tilewright.topi.templates import ALL, Conv2d, cheapest, named
 from tilewright.tune.records.format import MeasureInput, encode
+
+CONV2D = named("topi/conv2d")
+CONV2D_GEMM = named("topi/conv2d.gemm")
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_TF32 = named("topi/conv2d.tf32")
+CONV2D_WGMMA = named("topi/conv2d.wgmma")
+CONV2D_WGMMA_TF32 = named("topi/conv2d.wgmma_tf32")
+CONV2D_WINDOW = named("topi/conv2d.window")
 
 TARGET = Target("cuda -arch=sm_90")
 ROWS: dict[str, dict[str, Any]] = {

@@ -17,7 +17,10 @@ import numpy as np
 import tilewright as tw
 from tilewright import te, topi
 from tilewright.report.table import Column, table
-from tilewright.topi.templates import CONV2D, DEPTHWISE, Conv2d, Depthwise
+from tilewright.topi.templates import Conv2d, Depthwise, named
+
+CONV2D = named("topi/conv2d")
+DEPTHWISE = named("topi/depthwise")
 
 RUNS, ROUNDS = 20, 9
 LAYERS: list[Any] = [

@@ -9,9 +9,11 @@ from operator import ne
 from typing import Any
 
 from tilewright.core.target import Target
-from tilewright.topi.templates import DEPTHWISE, PackagedTemplate
+from tilewright.topi.templates import PackagedTemplate, named
 from tilewright.topi.templates.direct_choice import candidates, cycles, wanted
 from tilewright.tune.space.config import Config
+
+DEPTHWISE = named("topi/depthwise")
 
 TARGET = Target("cuda")
 

@@ -37,9 +37,13 @@ from tilewright.functional.problem import Problem
 from tilewright.functional.shipped import RECORDS
 from tilewright.measure.outcome import MeasureResult
 from tilewright.report.table import Column, table
-from tilewright.topi.templates import CONV2D_GEMM, CONV2D_MMA, DEPTHWISE, Epilogue, PackagedTemplate
+from tilewright.topi.templates import Epilogue, PackagedTemplate, named
 from tilewright.tune.records.format import MeasureInput, encode
 from tilewright.tune.records.log import load_from_file
+
+CONV2D_GEMM = named("topi/conv2d.gemm")
+CONV2D_MMA = named("topi/conv2d.mma")
+DEPTHWISE = named("topi/depthwise")
 
 LAYERS, FAILED = "layers.jsonl", "failed.jsonl"
 TARGET = Target("cuda -arch=sm_90")

@@ -68,7 +68,7 @@ def programs_of(problem: Problem, each: int) -> list[tuple[Tried, float | None]]
                 program = compiled(Selection(template, of, config, "tried"), TARGET, Epilogue())
             except TVMError:
                 continue
-            expected = strategy.expected(of, config) if strategy.expected else None
+            expected = strategy.expected(of, config) if strategy.own_model else None
             made.append((Tried(template.name, index or 0, program), expected and expected.cycles))
     return made
 

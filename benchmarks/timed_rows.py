@@ -19,7 +19,11 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.nd import from_dlpack
 from tilewright.runtime.device import cuda
 from tilewright.runtime.module import Module
-from tilewright.topi.templates import CONV1D, CONV2D, DEPTHWISE
+from tilewright.topi.templates import named
+
+CONV1D = named("topi/conv1d")
+CONV2D = named("topi/conv2d")
+DEPTHWISE = named("topi/depthwise")
 
 FAMILIES = {"conv1d": CONV1D, "conv2d": CONV2D, "depthwise": DEPTHWISE}
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-12}

@@ -6,7 +6,10 @@ from benchmarks.networks import TARGET
 from benchmarks.strategies import KINDS, drawn, programs_of
 from tilewright.functional.compiler import strategies_of
 from tilewright.functional.problem import CONV, Problem
-from tilewright.topi.templates import CONV2D_ROWS, DEPTHWISE_PLANES, cheapest
+from tilewright.topi.templates import cheapest, named
+
+CONV2D_ROWS = named("topi/conv2d.grouped_rows")
+DEPTHWISE_PLANES = named("topi/depthwise.planes")
 
 
 def test_each_kind_has_layers_of_its_strategy() -> None:

@@ -18,9 +18,11 @@ from tilewright.core.architectures import NVIDIA
 from tilewright.core.boards import BOARDS
 from tilewright.core.target import Target
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import CONV1D, Conv1d
+from tilewright.topi.templates import Conv1d, named
 from tilewright.tune.records.format import MeasureInput
 from tilewright.tune.session.insight import insights
+
+CONV1D = named("topi/conv1d")
 
 __all__ = ["log"]
 EVIL = "</script><img src=x onerror=alert(1)><script>alert(2)</script>\"'&\x00\u202e\ud800"

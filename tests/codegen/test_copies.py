@@ -10,7 +10,10 @@ from benchmarks.matmul import Tiling, product
 from tests.passes.test_place_awaits import sums
 from tilewright import te
 from tilewright.core.target import Target
-from tilewright.topi.templates import CONV2D_MMA, CONV2D_TF32, Conv2d
+from tilewright.topi.templates import Conv2d, named
+
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_TF32 = named("topi/conv2d.tf32")
 
 CUDA = Target("cuda -arch=sm_90")
 

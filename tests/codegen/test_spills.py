@@ -10,8 +10,10 @@ from tilewright.codegen.nvrtc import CompiledSource, compile_cuda
 from tilewright.codegen.spills import without_needless_spills
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.topi.templates import DEPTHWISE_DIRECT, Depthwise, Epilogue
+from tilewright.topi.templates import Depthwise, Epilogue, named
 from tilewright.tune.records.format import decode
+
+DEPTHWISE_DIRECT = named("topi/depthwise.direct")
 
 HARDWARE = Target.parse("cuda -arch=sm_90").hardware
 SOURCE = (

@@ -25,11 +25,16 @@ from tilewright.expr.traverse import post_order
 from tilewright.loops.nodes import Allocate, Program
 from tilewright.loops.printer import show_program
 from tilewright.runtime.array import array, empty
-from tilewright.topi.templates import CONV1D, CONV2D, DENSE, DEPTHWISE, Conv1d, Conv2d, Dense, Depthwise
+from tilewright.topi.templates import Conv1d, Conv2d, Dense, Depthwise, named
 from tilewright.tune.analysis.candidate import Inspection, inspect_candidate
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.space.config import Config
 from tilewright.tune.task import PureTemplate, Task
+
+CONV1D = named("topi/conv1d")
+CONV2D = named("topi/conv2d")
+DENSE = named("topi/dense")
+DEPTHWISE = named("topi/depthwise")
 
 Made = tuple[Any, list[Any]]
 

@@ -23,7 +23,7 @@ def kernel(batch: int, layout: str, groups: int) -> Executable:
     problem = Problem("conv", (BATCHES[0], *shape), 144, *window, groups, "float16", layout, bias=True)
     chosen = compiler.candidate(problem, CUDA)
     other = problem._replace(shape=(batch, *shape))
-    _, workload = compiler.workload_of(other)
+    workload = compiler.workload_of(other)
     config = chosen.template.strategy(CUDA).space(workload).get(chosen.config.index or 0)
     selection = replace(chosen, workload=workload, config=config)
     return compiler.compiled(selection, CUDA, compiler.epilogue_of(other, None))

@@ -16,7 +16,9 @@ from tilewright.functional.compiler import KernelNotes, Selection, without_spill
 from tilewright.functional.problem import CONV, Problem
 from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target
-from tilewright.topi.templates import DEPTHWISE, Depthwise, Epilogue
+from tilewright.topi.templates import Depthwise, Epilogue, named
+
+DEPTHWISE = named("topi/depthwise")
 
 CUDA = resolve_target(Target("cuda -arch=sm_90"))
 MODES = [(dtype, layout) for dtype in ("float32", "float16", "bfloat16") for layout in ("NCHW", "NHWC")]

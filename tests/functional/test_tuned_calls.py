@@ -20,8 +20,10 @@ from tilewright.functional import compiler, plans, rivals, tuning
 from tilewright.functional.compiler import Selection
 from tilewright.functional.prepared_calls import PreparedCalls
 from tilewright.runtime.thread_pool import num_threads, set_num_threads
-from tilewright.topi.templates import DEPTHWISE, Depthwise
+from tilewright.topi.templates import Depthwise, named
 from tilewright.tune.session.layer import LayerSearch
+
+DEPTHWISE = named("topi/depthwise")
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

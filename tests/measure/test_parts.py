@@ -25,8 +25,11 @@ from tilewright.measure.pool import Died, Pool
 from tilewright.runtime.cpu_driver import CpuDriver
 from tilewright.runtime.device import device
 from tilewright.runtime.driver import DeviceError
-from tilewright.topi.templates import CONV2D_MMA, CONV2D_TF32
+from tilewright.topi.templates import named
 from tilewright.topi.templates.convolutions import Conv2d
+
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_TF32 = named("topi/conv2d.tf32")
 
 SM_90 = Target("cuda -arch=sm_90")
 

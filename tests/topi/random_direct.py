@@ -23,11 +23,14 @@ from tests.topi.test_direct import check, problem
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.interpret import interpret
-from tilewright.topi.templates import CONV2D_DIRECT, DEPTHWISE_DIRECT, Conv2d, Depthwise, Epilogue
+from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, named
 from tilewright.topi.templates.direct import finishes_tiles
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.space.config import Config
 from tilewright.tune.space.space import Space
+
+CONV2D_DIRECT = named("topi/conv2d.direct")
+DEPTHWISE_DIRECT = named("topi/depthwise.direct")
 
 CUDA = Target("cuda -arch=sm_90")
 KINDS = ("rows", "finished", "words", "loads", "rows+finished", "rows+words", "rows+loads")

@@ -14,7 +14,11 @@ from tests.emulator.marks import emulates
 from tests.topi.test_direct import check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.topi.templates import DEPTHWISE, DEPTHWISE_DIRECT, DEPTHWISE_MMA, Depthwise, Epilogue, PackagedTemplate
+from tilewright.topi.templates import Depthwise, Epilogue, PackagedTemplate, named
+
+DEPTHWISE = named("topi/depthwise")
+DEPTHWISE_DIRECT = named("topi/depthwise.direct")
+DEPTHWISE_MMA = named("topi/depthwise.mma")
 
 CUDA = Target("cuda -arch=sm_90")
 WHOLE = Epilogue(bias=True, activation="relu")

@@ -17,12 +17,14 @@ from tilewright.driver import build, lower
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import ALL, CONV2D_GEMM, BatchMatmul, Conv2d, Dense, Epilogue
+from tilewright.topi.templates import ALL, BatchMatmul, Conv2d, Dense, Epilogue, named
 from tilewright.topi.templates import matmul as products
 from tilewright.topi.templates.contraction_cost import ranked
 from tilewright.topi.templates.gpu import USUAL, Gpu
 from tilewright.topi.templates.implicit_gemm import contraction_of
 from tilewright.tune.analysis.candidate import inspect_candidate
+
+CONV2D_GEMM = named("topi/conv2d.gemm")
 
 CONVOLUTIONS = (
     Conv2d.of((2, 8, 7, 7), 16),

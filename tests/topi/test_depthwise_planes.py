@@ -16,8 +16,11 @@ from tests.topi.test_direct import EPILOGUES, check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
-from tilewright.topi.templates import DEPTHWISE, DEPTHWISE_PLANES, Depthwise, Epilogue
+from tilewright.topi.templates import Depthwise, Epilogue, named
 from tilewright.topi.templates.depthwise_planes_cost import NUMBERS, Block, blocks, numbers, ranked
+
+DEPTHWISE = named("topi/depthwise")
+DEPTHWISE_PLANES = named("topi/depthwise.planes")
 
 CUDA = Target("cuda -arch=sm_90")
 LAYERS = (

@@ -20,10 +20,13 @@ from tilewright.functional import shipped
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import ACTIVATIONS, ALL, CONV2D, DEPTHWISE, Conv2d, Depthwise, Epilogue
+from tilewright.topi.templates import ACTIVATIONS, ALL, Conv2d, Depthwise, Epilogue, named
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.records.log import load_from_file
 from tilewright.tune.space.config import Config
+
+CONV2D = named("topi/conv2d")
+DEPTHWISE = named("topi/depthwise")
 
 FAMILIES = {Conv2d: CONV2D, Depthwise: DEPTHWISE}
 WORKLOADS = (
@@ -261,8 +264,10 @@ def test_a_strategy_that_does_not_cover_a_workload():
 def test_sums_over_many_channels_have_a_first_configuration():
     """The model ranks no tile of them: each writes out more products than code should."""
     cuda = Target("cuda")
-    task = CONV2D.others[0].task(Conv2d.of((2, 128, 9, 9), 64, padding=1, dtype="float16", layout="NHWC"), cuda)
-    first = CONV2D.others[0].first(task.args, cuda)
+    task = named("topi/conv2d.direct").task(
+        Conv2d.of((2, 128, 9, 9), 64, padding=1, dtype="float16", layout="NHWC"), cuda
+    )
+    first = named("topi/conv2d.direct").first(task.args, cuda)
     assert task.template.name == "topi/conv2d.direct"
     assert inspect_candidate(task, first, cuda).refusal is None
 
@@ -276,9 +281,9 @@ def test_vectors_on_a_cpu_are_of_filters_of_one_group(groups: int, filters: int,
     """Filters of a vector that see the same channels share one load; 17 filters have no such vector."""
     workload = Conv2d.of((1, 16, 9, 9), filters, padding=1, groups=groups, layout="NHWC")
     llvm = Target("llvm")
-    config = CONV2D.others[0].first(workload.args, llvm)
+    config = named("topi/conv2d.direct").first(workload.args, llvm)
     assert config["tile_c"].size[-1] == lanes
-    program, args = CONV2D.others[0].program(config, workload, llvm)
+    program, args = named("topi/conv2d.direct").program(config, workload, llvm)
     data, weights = workload.inputs(np.random.default_rng(groups))
     out = tw.nd.empty(workload.out_shape)
     tw.build(program, args, llvm)(tw.nd.array(data), tw.nd.array(weights), out)
@@ -339,7 +344,7 @@ def test_a_record_from_before_a_knob_means_what_it_did():
 
 def test_a_record_from_before_the_limit_of_registers_leaves_it_to_the_compiler():
     workload, target = Depthwise.of((1, 8, 12, 16), 3), Target("cuda -arch=sm_90")
-    (direct,) = [each for each in DEPTHWISE.others if each.name == "topi/depthwise.direct"]
+    (direct,) = [each for each in DEPTHWISE.strategies if each.name == "topi/depthwise.direct"]
     now = direct.first(workload.args, target)
     old = Config({name: choice for name, choice in now.items() if name not in ("order", "resident")}, now.index)
     assert direct.gpu.space(workload).find(old) == now.index
@@ -349,7 +354,7 @@ def test_a_record_from_before_the_limit_of_registers_leaves_it_to_the_compiler()
 
 def test_a_limit_of_registers_costs_where_it_crowds_them():
     """Asked of a thread of many inputs and sums; hardly of one of few."""
-    (direct,) = [each for each in DEPTHWISE.others if each.name == "topi/depthwise.direct"]
+    (direct,) = [each for each in DEPTHWISE.strategies if each.name == "topi/depthwise.direct"]
     workload = Depthwise.of((1, 64, 96, 96), 5)
     costs = {}
     for rows, resident in ((6, 0), (6, 8), (1, 0), (1, 8)):
@@ -380,7 +385,7 @@ SLIDING = (
 def by_the_interpreter(workload, config):
     """The strategy on one thread after another, with reads and races checked."""
     inputs, right, allowed = problem(workload, EPILOGUES[1])
-    direct = FAMILIES[type(workload)].others[0]
+    direct = FAMILIES[type(workload)].strategies[1]
     schedule, args = direct.program(config, workload, Target("cuda"), EPILOGUES[1])
     finished = finish(lower(schedule, args).functions[0], check=True)
     out = np.full(workload.out_shape, np.nan, inputs[0].dtype)
@@ -395,6 +400,6 @@ def test_windows_of_images_with_channels_last(workload, window):
     grouped = workload.groups < workload.shape[1]
     own, chunk = (workload.filters // workload.groups, workload.shape[1] // workload.groups) if grouped else (2, 2)
     wanted = {"tile_c": [2, own], "tile_y": [2, 3], "tile_x": [2, 2], "chunk": chunk, "window": window}
-    config = FAMILIES[type(workload)].others[0].strategy(Target("cuda")).nearest(workload, wanted)
+    config = FAMILIES[type(workload)].strategies[1].strategy(Target("cuda")).nearest(workload, wanted)
     assert (config["window"].val, config["chunk"].val) == (window, chunk)
     by_the_interpreter(workload, config)

@@ -11,8 +11,10 @@ from tests.emulator.marks import emulates
 from tests.topi.test_direct import check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.topi.templates import CONV2D_DIRECT, Conv2d, Epilogue, direct
+from tilewright.topi.templates import Conv2d, Epilogue, direct, named
 from tilewright.topi.templates.window_cost import Weights
+
+CONV2D_DIRECT = named("topi/conv2d.direct")
 
 CUDA = Target("cuda -arch=sm_90")
 LARGE = Conv2d.of((31, 32, 32, 5), 96, (31, 7), padding=(45, 9, 45, 9), dilation=3, dtype="float16")

@@ -8,9 +8,11 @@ import pytest
 
 from tilewright.core.boards import BOARDS
 from tilewright.core.target import Target
-from tilewright.topi.templates import CONV1D, Conv1d, Depthwise
+from tilewright.topi.templates import Conv1d, Depthwise, named
 from tilewright.topi.templates.direct_choice import usual
 from tilewright.topi.templates.gpu import USUAL, Gpu
+
+CONV1D = named("topi/conv1d")
 
 
 @pytest.mark.parametrize(("arch", "board"), [("sm_75", "Tesla T4"), ("sm_90", "NVIDIA H200")])

@@ -16,8 +16,11 @@ from tests.topi.test_groups_mma import CUDA, EPILOGUE, cases, check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
-from tilewright.topi.templates import CONV2D, CONV2D_ROWS, Conv2d
+from tilewright.topi.templates import Conv2d, named
 from tilewright.topi.templates.grouped_rows_cost import Block, blocks
+
+CONV2D = named("topi/conv2d")
+CONV2D_ROWS = named("topi/conv2d.grouped_rows")
 
 LAYERS = (
     Conv2d.of((2, 16, 8, 12), groups=2, dtype="float16"),

@@ -20,16 +20,14 @@ from tilewright.core.target import Target
 from tilewright.driver import build, finished, lower_for
 from tilewright.loops.nodes import Allocate
 from tilewright.loops.walk import statements
-from tilewright.topi.templates import (
-    CONV2D,
-    CONV2D_GEMM,
-    CONV2D_MMA,
-    CONV2D_TF32,
-    CONV2D_WGMMA,
-    CONV2D_WGMMA_TF32,
-    Conv2d,
-    contraction_simt,
-)
+from tilewright.topi.templates import Conv2d, contraction_simt, named
+
+CONV2D = named("topi/conv2d")
+CONV2D_GEMM = named("topi/conv2d.gemm")
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_TF32 = named("topi/conv2d.tf32")
+CONV2D_WGMMA = named("topi/conv2d.wgmma")
+CONV2D_WGMMA_TF32 = named("topi/conv2d.wgmma_tf32")
 
 CUDA = Target("cuda -arch=sm_90")
 LAYOUTS = (("NCHW", "OIHW"), ("NHWC", "OIHW"), ("NHWC", "OHWI"), ("NHWC", "HWIO"), ("HWCN", "OIHW"))

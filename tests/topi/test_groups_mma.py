@@ -13,7 +13,10 @@ from tests.topi.test_direct import exact
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
-from tilewright.topi.templates import CONV2D_GROUPED, DEPTHWISE_MMA, Conv2d, Depthwise, Epilogue
+from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, named
+
+CONV2D_GROUPED = named("topi/conv2d.grouped")
+DEPTHWISE_MMA = named("topi/depthwise.mma")
 
 CUDA = Target("cuda -arch=sm_90")
 EPSILON = {"float16": 1e-3, "bfloat16": 6e-3}

@@ -11,23 +11,17 @@ import pytest
 
 from tilewright.core.atoms import Atom
 from tilewright.core.target import Target
-from tilewright.topi.templates import (
-    CONV2D_GEMM,
-    CONV2D_MMA,
-    CONV2D_TF32,
-    CONV2D_WGMMA,
-    DENSE,
-    Conv2d,
-    Dense,
-    contraction_cost,
-    many,
-    mma_cost,
-    wgmma_cost,
-)
+from tilewright.topi.templates import Conv2d, Dense, contraction_cost, many, mma_cost, named, wgmma_cost
 from tilewright.topi.templates.contraction import Contraction
 from tilewright.topi.templates.gpu import Gpu
 from tilewright.tune.space.predicates import Predicate
 from tilewright.tune.space.space import Space
+
+CONV2D_GEMM = named("topi/conv2d.gemm")
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_TF32 = named("topi/conv2d.tf32")
+CONV2D_WGMMA = named("topi/conv2d.wgmma")
+DENSE = named("topi/dense")
 
 H200, OLDER = Gpu.of(Target("cuda -arch=sm_90a")), Gpu.of(Target("cuda -arch=sm_86"))
 LAYERS = [
@@ -43,7 +37,7 @@ COUNTED = 60
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
 def test_single_tiles_of_matrix_instructions_cost_the_same(layer: Conv2d, gpu: Gpu) -> None:
     for template in (CONV2D_MMA, CONV2D_TF32):
-        owner: Any = template.gpu.order.__self__  # type: ignore[attr-defined]
+        owner: Any = template.gpu.model.order.__self__
         if layer.element not in owner.atoms:
             continue
         for _, of in owner.forms(layer):
@@ -59,7 +53,7 @@ def _same_costs(of: Contraction, atom: Atom, gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("layer", LAYERS[:2], ids=str)
 def test_single_tiles_of_warpgroups_cost_the_same(layer: Conv2d) -> None:
-    owner: Any = CONV2D_WGMMA.gpu.order.__self__  # type: ignore[attr-defined]
+    owner: Any = CONV2D_WGMMA.gpu.model.order.__self__
     of, atom = owner.contraction_of(layer), owner.atom(layer)
     tiles = wgmma_cost.candidates(of, atom, H200)
     _same(tiles, lambda each: each.cycles(of, atom, H200))
@@ -69,7 +63,7 @@ def test_single_tiles_of_warpgroups_cost_the_same(layer: Conv2d) -> None:
 @pytest.mark.parametrize("gpu", [H200, OLDER])
 @pytest.mark.parametrize("layer", [*LAYERS, Dense.of((100, 777), 65, "float64")], ids=str)
 def test_single_tiles_on_ordinary_arithmetic_cost_the_same(layer: Any, gpu: Gpu) -> None:
-    owner: Any = (DENSE if isinstance(layer, Dense) else CONV2D_GEMM).gpu.order.__self__  # type: ignore[attr-defined]
+    owner: Any = (DENSE if isinstance(layer, Dense) else CONV2D_GEMM).gpu.model.order.__self__
     of = owner.contraction_of(layer)
     tiles = contraction_cost.candidates(of, gpu)
     _same(tiles, lambda each: each.cycles(of, gpu))
@@ -108,7 +102,7 @@ def _same(tiles: Any, of: Any) -> None:
 
 
 def test_tiles_are_ranked_by_cost_and_ties_by_their_order() -> None:
-    owner: Any = CONV2D_MMA.gpu.order.__self__  # type: ignore[attr-defined]
+    owner: Any = CONV2D_MMA.gpu.model.order.__self__
     atom = owner.atom(LAYERS[0])
     found = mma_cost.ranked(owner.forms(LAYERS[0]), atom, H200)
     costs = [tile.cycles(owner.form(LAYERS[0], tile), atom, H200) for tile in found[:200]]

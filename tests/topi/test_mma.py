@@ -20,21 +20,17 @@ from tilewright.expr.nodes import Var
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import (
-    BATCH_MATMUL_MMA,
-    CONV2D,
-    CONV2D_MMA,
-    CONV2D_TF32,
-    DENSE,
-    DENSE_MMA,
-    BatchMatmul,
-    Conv2d,
-    Dense,
-    Epilogue,
-)
+from tilewright.topi.templates import BatchMatmul, Conv2d, Dense, Epilogue, named
 from tilewright.topi.templates.implicit_gemm import contraction_of
 from tilewright.topi.templates.mma_cost import MmaTile
 from tilewright.tune.analysis.candidate import inspect_candidate
+
+BATCH_MATMUL_MMA = named("topi/batch_matmul.mma")
+CONV2D = named("topi/conv2d")
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_TF32 = named("topi/conv2d.tf32")
+DENSE = named("topi/dense")
+DENSE_MMA = named("topi/dense.mma")
 
 CUDA = Target("cuda -arch=sm_90")
 WORKLOADS = (

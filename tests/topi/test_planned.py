@@ -17,8 +17,11 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi import templates, testing
-from tilewright.topi.templates import CONV2D_GEMM, CONV2D_WINDOW, Conv2d
+from tilewright.topi.templates import Conv2d, named
 from tilewright.topi.templates.fusion import declared, schedule
+
+CONV2D_GEMM = named("topi/conv2d.gemm")
+CONV2D_WINDOW = named("topi/conv2d.window")
 
 on_grids = pytest.mark.parametrize("target", TARGETS[1:])
 RANDOM = np.random.default_rng(8)

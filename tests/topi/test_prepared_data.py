@@ -12,8 +12,11 @@ from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import CONV2D_MMA, CONV2D_TF32, Conv2d
+from tilewright.topi.templates import Conv2d, named
 from tilewright.topi.templates.mma_cost import MmaTile
+
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_TF32 = named("topi/conv2d.tf32")
 
 CUDA = Target("cuda -arch=sm_90")
 UNFOLDED, LAST = "unfolded", "channels last"

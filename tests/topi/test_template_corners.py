@@ -12,25 +12,28 @@ from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.runtime.program import resolve_target
-from tilewright.topi import templates
-from tilewright.topi.templates import Conv2d, Depthwise, Pooling, Transposed
+from tilewright.topi.templates import Conv2d, Depthwise, Pooling, Transposed, named
+
+CONV2D_DIRECT, CONV2D_MMA, CONV2D_WINDOW = (named(f"topi/conv2d.{name}") for name in ("direct", "mma", "window"))
+CONV2D_WGMMA, CONV2D_WGMMA_TF32 = named("topi/conv2d.wgmma"), named("topi/conv2d.wgmma_tf32")
+DEPTHWISE_DIRECT = named("topi/depthwise.direct")
 
 CUDA = resolve_target(Target("cuda -arch=sm_90"))
 LLVM = Target("llvm")
 LONG = {"kernel": (1, 300), "padding": (0, 299, 0, 0)}
 FIRST = [
-    (templates.DEPTHWISE_DIRECT, Depthwise.of((1, 8, 1, 400), layout="NHWC", **LONG)),
-    (templates.DEPTHWISE_DIRECT, Depthwise.of((1, 768, 1, 400), (1, 128), layout="NHWC", padding=(0, 127, 0, 0))),
-    (templates.DEPTHWISE_DIRECT, Depthwise.of((1, 16, 1, 400), (1, 3), 1, (0, 600, 0, 0), 300, layout="NHWC")),
-    (templates.DEPTHWISE_DIRECT, Depthwise.of((1, 8, 60000, 1), (3, 1), layout="NHWC", padding=(1, 0, 1, 0))),
-    (templates.DEPTHWISE_DIRECT, Depthwise.of((64, 480, 1, 5), (1, 5), stride=(1, 3), padding=0)),
-    (templates.CONV2D_DIRECT, Conv2d.of((1, 64, 1, 400), 64, groups=16, layout="NHWC", **LONG)),
-    (templates.CONV2D_DIRECT, Conv2d.of((16, 32, 14, 56), 48, 31, stride=(1, 3), padding=30, dilation=2)),
-    (templates.CONV2D_WINDOW, Conv2d.of((8, 16, 112, 112), 16, (2, 1), stride=2, padding=0, dilation=(3, 1),
+    (DEPTHWISE_DIRECT, Depthwise.of((1, 8, 1, 400), layout="NHWC", **LONG)),
+    (DEPTHWISE_DIRECT, Depthwise.of((1, 768, 1, 400), (1, 128), layout="NHWC", padding=(0, 127, 0, 0))),
+    (DEPTHWISE_DIRECT, Depthwise.of((1, 16, 1, 400), (1, 3), 1, (0, 600, 0, 0), 300, layout="NHWC")),
+    (DEPTHWISE_DIRECT, Depthwise.of((1, 8, 60000, 1), (3, 1), layout="NHWC", padding=(1, 0, 1, 0))),
+    (DEPTHWISE_DIRECT, Depthwise.of((64, 480, 1, 5), (1, 5), stride=(1, 3), padding=0)),
+    (CONV2D_DIRECT, Conv2d.of((1, 64, 1, 400), 64, groups=16, layout="NHWC", **LONG)),
+    (CONV2D_DIRECT, Conv2d.of((16, 32, 14, 56), 48, 31, stride=(1, 3), padding=30, dilation=2)),
+    (CONV2D_WINDOW, Conv2d.of((8, 16, 112, 112), 16, (2, 1), stride=2, padding=0, dilation=(3, 1),
                                         dtype="float16", layout="NHWC", weights="OHWI")),
-    (templates.CONV2D_WINDOW, Conv2d.of((300, 128, 256, 256), 128, dtype="float16", layout="NHWC")),
-    (templates.CONV2D_WGMMA_TF32, Conv2d.of((1, 24, 16, 1), 8, (1, 7), (1, 2), (2, 8, 2, 8), layout="NHWC")),
-    (templates.CONV2D_MMA, Conv2d.of((1, 32, 4096, 4096), 32, dtype="float16")),
+    (CONV2D_WINDOW, Conv2d.of((300, 128, 256, 256), 128, dtype="float16", layout="NHWC")),
+    (CONV2D_WGMMA_TF32, Conv2d.of((1, 24, 16, 1), 8, (1, 7), (1, 2), (2, 8, 2, 8), layout="NHWC")),
+    (CONV2D_MMA, Conv2d.of((1, 32, 4096, 4096), 32, dtype="float16")),
 ]  # fmt: skip
 
 
@@ -50,7 +53,7 @@ def test_a_call_finds_a_strategy_for_windows_that_fit_no_thread(dtype: str) -> N
         Depthwise.of((1, 64, 1, 1024), (1, 1024), padding=(0, 1023, 0, 0), dtype=dtype),
         Conv2d.of((1, 64, 1, 1024), 64, (1, 512), groups=16, padding=(0, 511, 0, 0), dtype=dtype),
     ):
-        general = templates.DEPTHWISE if isinstance(workload, Depthwise) else templates.CONV2D
+        general = named("topi/depthwise") if isinstance(workload, Depthwise) else named("topi/conv2d")
         template, config = general.choose(workload, CUDA)
         build(*template.program(config, workload, CUDA), CUDA, name="layer")
 
@@ -65,7 +68,7 @@ def test_a_call_finds_a_strategy_for_windows_that_fit_no_thread(dtype: str) -> N
     ids=name_of,
 )
 def test_windows_that_fit_no_thread_are_right(workload) -> None:
-    template = templates.DEPTHWISE_DIRECT if isinstance(workload, Depthwise) else templates.CONV2D_DIRECT
+    template = DEPTHWISE_DIRECT if isinstance(workload, Depthwise) else CONV2D_DIRECT
     program = template.program(template.first(workload.args, CUDA), workload, CUDA)
     rng, kind = np.random.default_rng(3), DType(workload.dtype).numpy
     given = [rng.integers(-2, 3, values.shape).astype(kind) for values in workload.inputs(rng)]
@@ -76,7 +79,7 @@ def test_windows_that_fit_no_thread_are_right(workload) -> None:
 
 
 @pytest.mark.parametrize("filters", [8, 9, 13, 15, 16, 17])
-@pytest.mark.parametrize("template", [templates.CONV2D_WGMMA, templates.CONV2D_WGMMA_TF32], ids=name_of)
+@pytest.mark.parametrize("template", [CONV2D_WGMMA, CONV2D_WGMMA_TF32], ids=name_of)
 def test_few_filters_by_warpgroups(template, filters: int) -> None:
     """Less than the smallest tile are one tile, which must have whole instructions."""
     workload = Conv2d.of(
@@ -94,8 +97,8 @@ def test_averages_of_what_a_window_sees(kernel: object, padding: object, dilatio
     workload = Pooling.of((1, 3, 6, 7), "average inside", kernel, 1, padding, dilation, layout=layout)
     (data,), (wanted,) = workload.sample()
     out = tw.nd.array(np.full(workload.out_shape, 77, "float32"))
-    config = templates.POOLING.first(workload.args, LLVM)
-    build(*templates.POOLING.program(config, workload, LLVM), LLVM)(tw.nd.array(data), out)
+    config = named("topi/pool").first(workload.args, LLVM)
+    build(*named("topi/pool").program(config, workload, LLVM), LLVM)(tw.nd.array(data), out)
     np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-5, atol=1e-6)
 
 

@@ -21,9 +21,13 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi import templates
-from tilewright.topi.templates import CONV1D, CONV2D, DEPTHWISE, Conv1d, Conv2d, Depthwise
-from tilewright.topi.templates.template import ScheduleStrategy
+from tilewright.topi.templates import Conv1d, Conv2d, Depthwise, named
+from tilewright.topi.templates.strategy import ScheduleStrategy
 from tilewright.tune.analysis.candidate import inspect_candidate
+
+CONV1D = named("topi/conv1d")
+CONV2D = named("topi/conv2d")
+DEPTHWISE = named("topi/depthwise")
 
 TEMPLATES = {Conv1d: CONV1D, Conv2d: CONV2D, Depthwise: DEPTHWISE}
 AWKWARD = (
@@ -334,7 +338,7 @@ def test_the_nearest_admitted_configuration_is_the_first():
     space = DEPTHWISE.gpu.space(of)
     assert space.is_index_valid(config.index)
     strategy = ScheduleStrategy(
-        DEPTHWISE.gpu.space, DEPTHWISE.gpu.schedule, lambda _: {"tile_y": [1, 64], "window": "all"}
+        DEPTHWISE.gpu.space, DEPTHWISE.gpu.schedule, lambda *_: {"tile_y": [1, 64], "window": "all"}
     )
     ruled_out = strategy.first(of)
     assert (ruled_out["window"].val, ruled_out["tile_y"].size[-1]) in {("all", 8), ("none", 64), ("row", 64)}

@@ -8,7 +8,9 @@ import pytest
 import tilewright as tw
 from tests.covering import each_value
 from tilewright.core.target import Target
-from tilewright.topi.templates import TRANSPOSED, Epilogue, Transposed
+from tilewright.topi.templates import Epilogue, Transposed, named
+
+TRANSPOSED = named("topi/conv_transpose")
 
 LLVM = Target("llvm")
 WORKLOADS = {

@@ -21,19 +21,16 @@ from tilewright.functional.problem import Problem
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import (
-    BATCH_MATMUL_WGMMA,
-    CONV2D,
-    CONV2D_MMA,
-    CONV2D_WGMMA,
-    CONV2D_WGMMA_TF32,
-    DENSE_WGMMA,
-    DENSE_WGMMA_TF32,
-    BatchMatmul,
-    Conv2d,
-    Dense,
-)
+from tilewright.topi.templates import BatchMatmul, Conv2d, Dense, named
 from tilewright.topi.templates.wgmma_cost import WgmmaTile
+
+BATCH_MATMUL_WGMMA = named("topi/batch_matmul.wgmma")
+CONV2D = named("topi/conv2d")
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_WGMMA = named("topi/conv2d.wgmma")
+CONV2D_WGMMA_TF32 = named("topi/conv2d.wgmma_tf32")
+DENSE_WGMMA = named("topi/dense.wgmma")
+DENSE_WGMMA_TF32 = named("topi/dense.wgmma_tf32")
 
 LAST = {"layout": "NHWC", "weights": "OHWI"}
 CONVOLUTIONS = (

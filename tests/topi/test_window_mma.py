@@ -13,8 +13,12 @@ from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import CONV2D, CONV2D_MMA, CONV2D_WINDOW, Conv2d
+from tilewright.topi.templates import Conv2d, named
 from tilewright.topi.templates.window_mma_cost import WindowTile
+
+CONV2D = named("topi/conv2d")
+CONV2D_MMA = named("topi/conv2d.mma")
+CONV2D_WINDOW = named("topi/conv2d.window")
 
 CHANNELS_LAST = {"layout": "NHWC", "dtype": "float16", "weights": "OHWI"}
 WORKLOADS = (

@@ -13,7 +13,10 @@ from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.runtime.array import array, empty
 from tilewright.runtime.device import device
-from tilewright.topi.templates import POOLING, TRANSPOSED, Epilogue, Pooling, Transposed
+from tilewright.topi.templates import Epilogue, Pooling, Transposed, named
+
+POOLING = named("topi/pool")
+TRANSPOSED = named("topi/conv_transpose")
 
 WORKLOADS: list[tuple[Any, Any]] = [
     *((POOLING, workload) for workload in (
@@ -65,5 +68,5 @@ def test_mistakes_are_named() -> None:
         Pooling.of((1, 6, 5, 5), "smallest")
     workload = Pooling.of((1, 6, 5, 5))
     config = POOLING.first(workload.args, None)
-    with pytest.raises(UserError, match="a pooling has no epilogue"):
+    with pytest.raises(UserError, match="pool has no epilogue"):
         POOLING.program(config, workload, None, Epilogue(bias=True))

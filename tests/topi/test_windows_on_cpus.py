@@ -11,7 +11,10 @@ import pytest
 import tilewright as tw
 from tests.covering import each_pair, each_value
 from tilewright.core.target import Target
-from tilewright.topi.templates import CONV2D, DEPTHWISE, Conv2d, Depthwise, Epilogue, cheapest
+from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, cheapest, named
+
+CONV2D = named("topi/conv2d")
+DEPTHWISE = named("topi/depthwise")
 
 LLVM = Target("llvm")
 

@@ -138,10 +138,10 @@ class Packaged(Generic[W]):
         return able[0], able[0].first(workload.args, target)
 
 
-conv1d = Packaged(packaged.CONV1D)
-conv2d = Packaged(packaged.CONV2D)
-depthwise = Packaged(packaged.DEPTHWISE)
-dense = Packaged(packaged.DENSE)
-batch_matmul = Packaged(packaged.BATCH_MATMUL)
+conv1d = Packaged(packaged.named("topi/conv1d"))
+conv2d = Packaged(packaged.named("topi/conv2d"))
+depthwise = Packaged(packaged.named("topi/depthwise"))
+dense = Packaged(packaged.named("topi/dense"))
+batch_matmul = Packaged(packaged.named("topi/batch_matmul"))
 
 __all__ = ["Packaged", "batch_matmul", "conv1d", "conv2d", "dense", "depthwise"]

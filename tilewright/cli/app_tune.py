@@ -34,11 +34,27 @@ def _names(ctx: Any, incomplete: str) -> list[str]:
     return [",".join([*before, name]) for name in known if name.startswith(last) and name not in before]
 
 
-def _strategy(what: str) -> Any:
-    return typer.Option(
-        "--strategy", metavar="NAME[,NAME]", help=f"Search these strategies only: {what}.", rich_help_panel=_SEARCH,
+class _OperatorCommand(Command):
+    """A command that tunes an operator: its help lists the strategies of the table, which takes time to import."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        from .tune import strategies_in_words
+
+        for option in self.params:
+            if option.name == "strategy":
+                option.help = f"{_STRATEGIES}: {strategies_in_words(str(self.name))}."  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+_STRATEGIES = "Search these strategies only"
+Strategy = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy", metavar="NAME[,NAME]", help=_STRATEGIES, rich_help_panel=_SEARCH,
         show_default="all that cover the layer, except strategies that round float32", autocompletion=_names,
-    )  # fmt: skip
+    ),
+]  # fmt: skip
 
 
 def _shape(metavar: str, what: str) -> Any:
@@ -57,15 +73,6 @@ Padding = Annotated[
         "numbers: 1, 1x2, or 1x2x1x2 for top, left, bottom, right.",
     ),
 ]  # fmt: skip
-
-
-Product = Annotated[
-    str | None,
-    _strategy(
-        "ordinary arithmetic (general), matrix instructions (mma; tf32 rounds float32), "
-        "Hopper's warpgroup instructions (wgmma; wgmma_tf32 rounds float32)"
-    ),
-]
 
 
 def _type(*further: str) -> Any:
@@ -251,7 +258,8 @@ def _add(declared: Callable[..., None], epilog: str, shared: _Options, run: Call
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     command.__doc__ = declared.__doc__
-    app.command(declared.__name__, cls=Command, epilog=epilog)(command)
+    kind_of_command = _OperatorCommand if "strategy" in command.__annotations__ else Command
+    app.command(declared.__name__, cls=kind_of_command, epilog=epilog)(command)
 
 
 def _command(epilog: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -302,15 +310,7 @@ def conv2d(
     ] = "1",
     dtype: Annotated[str, _type("int8", "uint8")] = "float32",
     layout: Annotated[str, _option(_WHAT, "--layout", metavar="NCHW|NHWC|HWCN", what="Order of dimensions.")] = "NCHW",
-    strategy: Annotated[
-        str | None,
-        _strategy(
-            "the tutorial's for NCHW (general), matrix products of tiles (gemm), matrix instructions (mma; tf32 rounds "
-            "float32), Hopper's warpgroup instructions (wgmma; wgmma_tf32 rounds float32), matrix instructions on a "
-            "tile of the image (window), on several small groups at once (grouped) or on pairs of their rows "
-            "(grouped_rows), windows in registers (direct)"
-        ),
-    ] = None,
+    strategy: Strategy = None,
 ) -> None:
     """Tune a 2-D convolution, with any number of groups."""
 
@@ -326,13 +326,7 @@ def depthwise(
         str, _option(_WHAT, "--multiplier", metavar="N", what="Kernels, and channels of the output, for each channel.")
     ] = "1",
     dtype: Dtype = "float32",
-    strategy: Annotated[
-        str | None,
-        _strategy(
-            "tiles of planes (general), windows in registers (direct), rows of windows by matrix instructions (mma), "
-            "whole small images one after another (planes)"
-        ),
-    ] = None,
+    strategy: Strategy = None,
 ) -> None:
     """Tune a depthwise 2-D convolution: each channel has its own kernels; NCHW."""
 
@@ -344,7 +338,7 @@ def dense(
         str | None, _option(_WHAT, "--units", metavar="N", what="Columns of the result.", show_default="the depth")
     ] = None,
     dtype: Dtype = "float32",
-    strategy: Product = None,
+    strategy: Strategy = None,
 ) -> None:
     """Tune a fully connected layer: data of M rows times the transpose of weights, N x K."""
 
@@ -356,7 +350,7 @@ def batch_matmul(
         str | None, _option(_WHAT, "--columns", metavar="N", what="Columns of the result.", show_default="as rows")
     ] = None,
     dtype: Dtype = "float32",
-    strategy: Product = None,
+    strategy: Strategy = None,
 ) -> None:
     """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
 

@@ -16,7 +16,7 @@ from ..report.chart import WITH_CHARTS, can_draw
 from ..report.curves import Line, line_chart
 from ..report.table import Column, table
 from ..report.units import NONE, duration
-from ..topi.templates import CONV1D, CONV2D, DEPTHWISE
+from ..topi.templates import ALL
 from ..topi.templates.workload import written
 from ..tune.records.curve import Curve, curves
 from ..tune.records.files import merge_pairs
@@ -209,7 +209,7 @@ def _values(curve: Curve, in_flops: bool) -> list[float | None]:
 def workload_name(workload: Workload) -> str:
     """A workload for people: the template's name, and its arguments or, of one of ours, the options that they mean."""
     name, *args = workload
-    ours = next((t for t in (CONV1D, CONV2D, DEPTHWISE) if t.name == name), None)
+    ours = next((t for t in ALL if t.name == name), None)
     with suppress(UserError, TypeError):  # of another version, perhaps
         if ours is not None:
             return f"{name}({', '.join(f'{k}={written(v)}' for k, v in ours.workload(tuple(args)).shortest.items())})"

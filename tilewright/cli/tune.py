@@ -37,13 +37,9 @@ from .verdict import verdict
 FINE, FAILED, INTERRUPTED = 0, 1, 130
 """Exit statuses: all is well; nothing could be measured, or the best is wrong; Ctrl-C."""
 OPERATORS: Mapping[str, PackagedTemplate[Any]] = {
-    "conv1d": templates.CONV1D,
-    "conv2d": templates.CONV2D,
-    "depthwise": templates.DEPTHWISE,
-    "dense": templates.DENSE,
-    "batch_matmul": templates.BATCH_MATMUL,
+    name: named(f"topi/{name}") for name in ("conv1d", "conv2d", "depthwise", "dense", "batch_matmul")
 }
-"""The general strategy of each operator."""
+"""The general strategy of each operator that has a command."""
 _MOST_ELEMENTS = 1 << 40
 
 
@@ -101,6 +97,12 @@ def workload_of(template: PackagedTemplate[Any], sizes: Mapping[str, str | None]
 def strategy_names(operator: str) -> list[str]:
     """The names of all strategies of an operator, as `--strategy` takes them."""
     return list(templates.strategies_by_name(OPERATORS[operator]))
+
+
+def strategies_in_words(operator: str) -> str:
+    """Return the summary and the name of each strategy of an operator: "windows in registers (direct), ..."."""
+    found = templates.strategies_by_name(OPERATORS[operator])
+    return ", ".join(f"{strategy.summary} ({name})" for name, strategy in found.items())
 
 
 def named_strategies(operator: str, names: str | None) -> list[PackagedTemplate[Any]]:

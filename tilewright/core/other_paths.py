@@ -9,14 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from importlib.abc import Loader
-else:  # importing importlib.abc takes as long as all of `import tilewright`
-    Loader = object
+from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
 _DOORS = {

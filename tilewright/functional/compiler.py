@@ -135,7 +135,7 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
     space = strategy.space(workload)
     near = [space.get(index) for index in strategy.likely(workload, space, _ALTERNATIVES)]
     usual = first.template.first(workload.args, target)
-    if strategy.expected is not None:
+    if strategy.own_model is not None:
         most = _SUITS * strategy.expected(workload, usual).cycles
         near = [each for each in near if strategy.expected(workload, each).cycles <= most]
     for config in [usual, *near]:
@@ -210,8 +210,8 @@ def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
     return Epilogue(problem.bias, problem.residual, named)
 
 
-def workload_of(problem: Problem) -> tuple[PackagedTemplate[Any], Convolution]:
-    """The packaged template and the workload that compute a problem."""
+def workload_of(problem: Problem) -> Convolution:
+    """Return the workload that computes a problem."""
     window: dict[str, Any] = {
         "kernel": problem.kernel,
         "stride": problem.stride,
@@ -222,12 +222,12 @@ def workload_of(problem: Problem) -> tuple[PackagedTemplate[Any], Convolution]:
     }
     if problem.op == CONV and problem.depthwise:
         multiplier = problem.filters // problem.shape[1]
-        return templates.DEPTHWISE, templates.Depthwise.of(problem.shape, multiplier=multiplier, **window)
+        return templates.Depthwise.of(problem.shape, multiplier=multiplier, **window)
     if problem.op == CONV:
         options = {"filters": problem.filters, "groups": problem.groups, **window}
         if problem.weights != "OIHW":
             options["weights"] = problem.weights
-        return templates.CONV2D, templates.Conv2d.of(problem.shape, **options)
+        return templates.Conv2d.of(problem.shape, **options)
     if problem.op == TRANSPOSED:
         options = {
             "filters": problem.filters,
@@ -235,22 +235,17 @@ def workload_of(problem: Problem) -> tuple[PackagedTemplate[Any], Convolution]:
             "output_padding": problem.output_padding,
             **window,
         }
-        return templates.TRANSPOSED, templates.Transposed.of(problem.shape, **options)
+        return templates.Transposed.of(problem.shape, **options)
     how = {MAX_POOL: "max", AVG_POOL: "average" if problem.count_border else "average inside"}[problem.op]
     window |= {"beyond": problem.beyond, "divisor": problem.divisor}
-    return templates.POOLING, templates.Pooling.of(problem.shape, how=how, **window)
+    return templates.Pooling.of(problem.shape, how=how, **window)
 
 
 def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTemplate[Any]], Convolution]:
     """The strategies that compute a problem in its precision, from the most general one on; and the workload."""
-    general, workload = workload_of(problem)
-    able = [t for t in general.strategies if t.covers(workload, target)]
-    if problem.precision == "ieee":
-        able = [t for t in able if t is not templates.CONV2D_MMA]
-    if problem.precision == "tf32" and general is templates.CONV2D:
-        rounding: list[PackagedTemplate[Any]] = [templates.CONV2D_TF32, templates.CONV2D_WGMMA_TF32]
-        able += [t for t in rounding if t.covers(workload, target)]
-    return able, workload
+    workload = workload_of(problem)
+    strategies = templates.named(f"topi/{workload.name}").of_precision(problem.precision)
+    return [t for t in strategies if t.covers(workload, target)], workload
 
 
 def candidate(problem: Problem, target: Target) -> Selection:
@@ -290,8 +285,8 @@ def recorded(
 
 def _suits(template: PackagedTemplate[Any], workload: Convolution, config: Config, target: Target) -> bool:
     """Whether the model of a strategy expects a configuration to be about as fast as its own choice."""
-    expected = template.strategy(target).expected
-    if expected is None:
+    strategy = template.strategy(target)
+    if strategy.own_model is None:
         return True
     usual = template.first(workload.args, target)
-    return expected(workload, config).cycles <= _SUITS * expected(workload, usual).cycles
+    return strategy.expected(workload, config).cycles <= _SUITS * strategy.expected(workload, usual).cycles

@@ -1,8 +1,8 @@
 """Schedules for grids of threads (CUDA, OpenCL), under the legacy names.
 
-The limits come from the current target, or CUDA. See `generic` for their common part. The convolutions here are
-declared in the form that the packaged templates schedule, with their first configurations; the ones of `topi.nn` get a
-schedule that suits every shape. The ones called `tensorcore` compute by matrix instructions if the target has them for
+The limits are those of the current target, or of CUDA. See `generic` for what they share. The convolutions here are
+declared in the form that the packaged templates schedule, with their first configurations; those of `topi.nn` get a
+schedule that suits every shape. Those called `tensorcore` compute by matrix instructions where the target has them for
 the type of the elements, float32 with the precision of float32.
 """
 
@@ -43,10 +43,6 @@ from .searching import unique as unique
 from .sort import argsort as argsort
 from .sort import sort as sort
 from .sort import topk as topk
-from .templates import BATCH_MATMUL_MMA as _BATCH_MATMUL_MMA
-from .templates import CONV2D_MMA as _CONV2D_MMA
-from .templates import CONV2D_WINDOW as _CONV2D_WINDOW
-from .templates import DENSE_MMA as _DENSE_MMA
 from .templates import BatchMatmul as _BatchMatmul
 from .templates import Conv2d as _Conv2d
 from .templates import Dense as _Dense
@@ -63,13 +59,9 @@ conv2d_nhwc = _by_template(_Conv2d, "NHWC", _nn.conv2d_nhwc, _on_grid)
 group_conv2d_nchw = _by_template(_Conv2d, "NCHW", _nn.group_conv2d_nchw, _on_grid)
 group_conv2d_nhwc = _by_template(_Conv2d, "NHWC", _nn.group_conv2d_nhwc, _on_grid)
 depthwise_conv2d_nchw = _by_template(_Depthwise, "NCHW", _nn.depthwise_conv2d_nchw, _on_grid)
-conv2d_nhwc_tensorcore = _by_template(
-    _Conv2d, "NHWC", _nn.conv2d_nhwc, _on_grid, (_CONV2D_MMA, _CONV2D_WINDOW), "conv2d_nhwc_tensorcore"
-)
-dense_tensorcore = _product_by_template(_Dense, _nn.dense, _on_grid, (_DENSE_MMA,), "dense_tensorcore")
-batch_matmul_tensorcore = _product_by_template(
-    _BatchMatmul, _nn.batch_matmul, _on_grid, (_BATCH_MATMUL_MMA,), "batch_matmul_tensorcore"
-)
+conv2d_nhwc_tensorcore = _by_template(_Conv2d, "NHWC", _nn.conv2d_nhwc, _on_grid, "conv2d_nhwc_tensorcore")
+dense_tensorcore = _product_by_template(_Dense, _nn.dense, _on_grid, "dense_tensorcore")
+batch_matmul_tensorcore = _product_by_template(_BatchMatmul, _nn.batch_matmul, _on_grid, "batch_matmul_tensorcore")
 
 __path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
 

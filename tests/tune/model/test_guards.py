@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from tilewright.core.target import Target
-from tilewright.topi.templates import CONV1D, DEPTHWISE, TRANSPOSED, Conv1d, Depthwise, Transposed
+from tilewright.topi.templates import Conv1d, Depthwise, Transposed, named
 from tilewright.tune.model.scoring import Scorer
+
+CONV1D = named("topi/conv1d")
+DEPTHWISE = named("topi/depthwise")
+TRANSPOSED = named("topi/conv_transpose")
 
 CUDA = Target.parse("cuda -arch=sm_90")
 LINE = {"tile_r": [16, 4], "shared": "both", "auto_unroll_max_step": 0}

@@ -12,7 +12,7 @@ from tilewright import autotvm
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.measure.outcome import MeasureErrorNo, MeasureResult
-from tilewright.topi.templates import CONV1D, CONV2D, Conv1d, Conv2d
+from tilewright.topi.templates import Conv1d, Conv2d, named
 from tilewright.tune.model.learned import Corrections
 from tilewright.tune.model.ranking import rank, rank_quickly
 from tilewright.tune.model.scoring import Scorer
@@ -25,6 +25,9 @@ from tilewright.tune.space.knobs import split_knob, value_knob
 from tilewright.tune.space.moves import Moves
 from tilewright.tune.space.space import Space
 from tilewright.tune.task import Task
+
+CONV1D = named("topi/conv1d")
+CONV2D = named("topi/conv2d")
 
 CUDA = Target.parse("cuda -arch=sm_90")
 

@@ -30,7 +30,7 @@ LAYERS = [
     BatchMatmul.of((2, 64, 64), 64),
     Conv1d.of(4096, 8),
 ]
-OWN = [template for template in ALL if template.gpu.expected is not None]
+OWN = [template for template in ALL if template.gpu.own_model is not None]
 
 
 def task_of(template: Any) -> Any:
@@ -68,7 +68,7 @@ def test_the_default_search_begins_with_what_it_ranks(name: str) -> None:
 
 
 def test_those_without_are_te_compute_stages_that_the_model_of_the_machine_covers() -> None:
-    without = [template for template in ALL if template.gpu.expected is None]
+    without = [template for template in ALL if template.gpu.own_model is None]
     assert {template.name.partition("/")[2] for template in without} == {
         "conv1d", "conv2d", "depthwise", "conv_transpose", "pool",
     }  # fmt: skip

@@ -10,12 +10,17 @@ import pytest
 from tilewright import autotvm, te
 from tilewright.core.hardware import MemoryScope
 from tilewright.core.target import Target
-from tilewright.topi.templates import CONV1D, CONV2D, CONV2D_DIRECT, DEPTHWISE, Conv1d, Conv2d, Depthwise
+from tilewright.topi.templates import Conv1d, Conv2d, Depthwise, named
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.model import extents
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.structure import Structures
 from tilewright.tune.model.traced import Columns, Trace, Traced
+
+CONV1D = named("topi/conv1d")
+CONV2D = named("topi/conv2d")
+CONV2D_DIRECT = named("topi/conv2d.direct")
+DEPTHWISE = named("topi/depthwise")
 
 CUDA = Target.parse("cuda -arch=sm_90")
 TASKS = {

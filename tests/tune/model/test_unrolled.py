@@ -13,8 +13,7 @@ from tilewright.core.hardware import LoopKind
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.nodes import For, Store
-from tilewright.topi.templates import DEPTHWISE as PACKAGED
-from tilewright.topi.templates import Depthwise
+from tilewright.topi.templates import Depthwise, named
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.work import NAMES
 from tilewright.tune.task import Task, freeze
@@ -24,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 import tune_conv2d  # noqa: F401  # defines a template
 import tune_depthwise  # noqa: F401  # likewise
 
+PACKAGED = named("topi/depthwise")
 CUDA = Target.parse("cuda -arch=sm_90")
 LAYER = Task("examples/conv2d", freeze((1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1))), CUDA)
 DEPTHWISE = Task("examples/depthwise", freeze((3, 4, 16, 32, 7)), CUDA)

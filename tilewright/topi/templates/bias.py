@@ -37,7 +37,7 @@ def when(choices: Mapping[str, Any]) -> str:
     return str(choices["bias"].val) if "bias" in choices else FIRST
 
 
-def is_added_last(_of: Any, choices: Mapping[str, Any]) -> bool:
+def is_added_last(choices: Mapping[str, Any]) -> bool:
     """Whether a configuration has a bias added to the sums when they are complete."""
     return when(choices) in (LAST, HELD)
 

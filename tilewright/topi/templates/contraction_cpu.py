@@ -17,7 +17,8 @@ from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_schedule import contracted
-from .template import ScheduleStrategy
+from .processor import VectorRegisters
+from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .workload import Convolution
 
@@ -34,9 +35,9 @@ class Packed(Generic[W]):
         self.contraction_of = contraction_of
         self.views_of = views_of
 
-    def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
+    def strategy(self) -> ScheduleStrategy[W]:
         """The strategy as templates take it."""
-        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers)
+        return ScheduleStrategy(self.space, self.schedule, self.usual, declare=self.declare)
 
     def space(self, of: W) -> Space:
         """The knobs: columns of a vector, rows of sums in registers, and parts of the rows that run apart."""
@@ -45,7 +46,7 @@ class Packed(Generic[W]):
         chunks = [n for n in _CHUNKS if n <= -(-made.rows.extent // rows[-1])]
         return Space([value_knob("lanes", [*_LANES]), value_knob("rows", rows), value_knob("chunks", chunks)])
 
-    def usual(self, of: W) -> dict[str, Any]:
+    def usual(self, of: W, registers: VectorRegisters) -> dict[str, Any]:
         """Return vectors of 16, and four rows of sums."""
         return {"lanes": 16, "rows": min(4, self.contraction_of(of).rows.extent), "chunks": 1}
 

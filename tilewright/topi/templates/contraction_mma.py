@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...core.atoms import WARPGROUP, Atom, atom_named
-from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import Tensor
@@ -34,12 +33,11 @@ from .contraction_schedule import (
     store_vectors,
     width,
 )
-from .gpu import USUAL as USUAL_GPU
 from .gpu import Gpu
 from .many import Made
-from .matrix_units import has_atoms
 from .mma_cost import DIRECT, Forms, MmaTile, depths, ranked, splits, stages, tiles, warp_tiles
-from .template import ScheduleStrategy
+from .needs import Needs
+from .strategy import OwnModel, ScheduleStrategy, always
 from .tensors import Tensors
 from .workload import Convolution
 
@@ -74,30 +72,22 @@ class Mma(Generic[W]):
         contraction_of: Callable[[W], Contraction],
         views_of: Callable[[W, Tensor, Tensor], Views],
         atoms: Mapping[str, str] = USUAL,
-        gpu: Gpu = USUAL_GPU,
         prepared: Mapping[str, Form] = MappingProxyType({}),
     ) -> None:
         self.contraction_of = contraction_of
         self.views_of = views_of
         self.atoms = atoms
-        self.gpu = gpu
         self.prepared = prepared
 
-    def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
-        """The strategy as templates take it, for those workloads for which `covers` holds."""
+    def strategy(self, computes: Callable[[W, Gpu], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
+        """The strategy as templates take it, for those workloads for which `computes` holds."""
 
-        def able(of: W) -> bool:
-            return of.element in self.atoms and covers(of) and self._fits(of)
+        def able(of: W, gpu: Gpu) -> bool:
+            return computes(of, gpu) and self._fits(of)
 
-        def tailored(target: Target) -> ScheduleStrategy[W]:
-            on = Gpu.of(target)
-            if on == self.gpu:
-                return made
-            return type(self)(self.contraction_of, self.views_of, self.atoms, on, self.prepared).strategy(covers)
-
-        made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order, self.cost)
-        made = replace(made, expected=self.expected, tailored=tailored)
-        return made
+        model = OwnModel(self.order, self.expected, self.cost)
+        needs = Needs(atoms=self.atoms, scope=scope)
+        return ScheduleStrategy(self.space, self.schedule, self.usual, needs, self.declare, able, model)
 
     def forms(self, of: W) -> Forms:
         """The contractions that compute a workload, by the choices of the knob `data`."""
@@ -107,10 +97,6 @@ class Mma(Generic[W]):
     def form(self, of: W, tile: MmaTile) -> Contraction:
         """The contraction of which a tile is a part."""
         return dict(self.forms(of))[tile.data]
-
-    def runs_on(self, target: Target | None) -> bool:
-        """Whether a target has the instructions."""
-        return has_atoms(self.atoms.values())(target)
 
     def _fits(self, of: W) -> bool:
         made, atom = self.contraction_of(of), self.atom(of)
@@ -152,29 +138,29 @@ class Mma(Generic[W]):
         ]
         return Space(knobs[: len(names)]).where(possible, names, "a block that the hardware can hold", many=True)
 
-    def usual(self, of: W) -> dict[str, Any]:
+    def usual(self, of: W, gpu: Gpu) -> dict[str, Any]:
         """The choices that cost least by the model of `mma_cost`."""
-        return self.ranked(of)[0].wanted()
+        return self.ranked(of, gpu)[0].wanted()
 
-    def order(self, of: W) -> Sequence[dict[str, Any]]:
+    def order(self, of: W, gpu: Gpu) -> Sequence[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
-        return Made(self.ranked(of), self.tile.wanted)
+        return Made(self.ranked(of, gpu), self.tile.wanted)
 
-    def ranked(self, of: W) -> Sequence[MmaTile]:
+    def ranked(self, of: W, gpu: Gpu) -> Sequence[MmaTile]:
         """The tiles that the model ranks, those that cost least first."""
-        return ranked(self.forms(of), self.atom(of), self.gpu)
+        return ranked(self.forms(of), self.atom(of), gpu)
 
-    def cost(self, of: W) -> float:
+    def cost(self, of: W, gpu: Gpu) -> float:
         """The cycles that the first configuration takes by that model."""
-        found = self.ranked(of)
-        return found[0].cycles(self.form(of, found[0]), self.atom(of), self.gpu) if found else inf
+        found = self.ranked(of, gpu)
+        return found[0].cycles(self.form(of, found[0]), self.atom(of), gpu) if found else inf
 
-    def expected(self, of: W, choices: Mapping[str, Any]) -> Expectation:
+    def expected(self, of: W, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
         """What that model expects of a configuration."""
         tile = self.tile.of(choices)
         made = self.form(of, tile)
-        cycles = tile.cycles(made, self.atom(of), self.gpu)
-        return Expectation(cycles, tile.warps * self.gpu.hardware.warp, tile.blocks(made))
+        cycles = tile.cycles(made, self.atom(of), gpu)
+        return Expectation(cycles, tile.warps * gpu.hardware.warp, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration, on elements as they are."""

@@ -9,12 +9,10 @@ kernel adds them, in one order, and applies the epilogue.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any, Generic, TypeVar
 
-from ...core.hardware import Hardware, MemoryScope
-from ...core.target import Target
+from ...core.hardware import MemoryScope
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
@@ -27,17 +25,13 @@ from .contraction_cost import SimtTile, depths, expected, own_tiles, ranked, spl
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
 from .gpu import USUAL, Gpu
 from .many import Made
+from .needs import Needs
 from .schedule_helpers import bind_all
-from .template import ScheduleStrategy
+from .strategy import OwnModel, ScheduleStrategy, always
 from .tensors import Tensors
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
-
-
-def _room(hardware: Hardware) -> int:
-    """Return the bytes of shared memory that a block may have."""
-    return hardware.memory(MemoryScope.SHARED).most
 
 
 class Simt(Generic[W]):
@@ -47,26 +41,16 @@ class Simt(Generic[W]):
         self,
         contraction_of: Callable[[W], Contraction],
         views_of: Callable[[W, Tensor, Tensor], Views],
-        gpu: Gpu = USUAL,
-        room: int = _room(USUAL.hardware),
     ) -> None:
         self.contraction_of = contraction_of
         self.views_of = views_of
-        self.gpu = gpu
-        self.room = room
 
-    def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
+    def strategy(self, computes: Callable[[W, Gpu], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
         """The strategy as templates take it."""
-
-        def tailored(target: Target) -> ScheduleStrategy[W]:
-            on, room = Gpu.of(target), _room(target.hardware)
-            if (on, room) == (self.gpu, self.room):
-                return made
-            return Simt(self.contraction_of, self.views_of, on, room).strategy(covers)
-
-        made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers, self.order, self.cost)
-        made = replace(made, expected=self.expected, tailored=tailored)
-        return made
+        model = OwnModel(self.order, self.expected, self.cost)
+        return ScheduleStrategy(
+            self.space, self.schedule, self.usual, Needs(scope=scope), self.declare, computes, model
+        )
 
     def space(self, of: W) -> Space:
         """The knobs.
@@ -76,22 +60,22 @@ class Simt(Generic[W]):
         """
         return space_of(self.contraction_of(of))
 
-    def usual(self, of: W) -> dict[str, Any]:
+    def usual(self, of: W, gpu: Gpu) -> dict[str, Any]:
         """The choices that cost least by the model of `contraction_cost`."""
-        return ranked(self.contraction_of(of), self.gpu)[0].wanted()
+        return ranked(self.contraction_of(of), gpu)[0].wanted()
 
-    def order(self, of: W) -> Sequence[dict[str, Any]]:
+    def order(self, of: W, gpu: Gpu) -> Sequence[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
-        return Made(ranked(self.contraction_of(of), self.gpu), SimtTile.wanted)
+        return Made(ranked(self.contraction_of(of), gpu), SimtTile.wanted)
 
-    def cost(self, of: W) -> float:
+    def cost(self, of: W, gpu: Gpu) -> float:
         """The cycles that the first configuration takes by that model."""
-        return expected(self.contraction_of(of), self.gpu)
+        return expected(self.contraction_of(of), gpu)
 
-    def expected(self, of: W, choices: Mapping[str, Any]) -> Expectation:
+    def expected(self, of: W, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
         """What that model expects of a configuration."""
         made, tile = self.contraction_of(of), SimtTile.of(choices)
-        return Expectation(tile.cycles(made, self.gpu), tile.block, tile.blocks(made))
+        return Expectation(tile.cycles(made, gpu), tile.block, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration."""
@@ -101,7 +85,7 @@ class Simt(Generic[W]):
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Apply a configuration."""
-        schedule(self.contraction_of(of), config, s, t, self.room)
+        schedule(self.contraction_of(of), config, s, t)
 
 
 def space_of(of: Contraction) -> Space:
@@ -130,15 +114,16 @@ def _padded(of: Contraction, tile: SimtTile) -> Padded:
     )
 
 
-def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors, room: int) -> None:
-    """Tile the results over blocks and threads; factors in shared memory, of `room` bytes, sums in registers."""
+def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Tile the results over blocks and threads; factors in shared memory, sums in registers."""
     tile = tile_of(config)
     begun = begin(of, s, t, tile.split)
     out, sums = begun.out, begun.sums
     shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
     held = [s.cache_read(each, "local", [sums]) for each in shared]
     thread, last = _tile(of, config, s, begun)
-    if _overfills(of, tile, room):
+    hardware = USUAL.hardware if t.target is None else t.target.hardware
+    if _overfills(of, tile, hardware.memory(MemoryScope.SHARED).most):
         s[out].pragma(last, "guarded_reads", 1)
     s[sums].compute_at(s[out], thread)
     slices, step, product = _loops(of, tile, s, sums)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction_mma import Mma
+from .gpu import Gpu
 from .mma_cost import MmaTile, splits, tiles
 from .wgmma_cost import LEAST_COLUMNS, WgmmaTile, column_tiles, depth_of, ranked, row_tiles, stages
 from .workload import Convolution
@@ -56,5 +57,5 @@ class Wgmma(Mma[W]):
             ]
         ).where(possible, names, "a block that the hardware can hold", many=True)
 
-    def ranked(self, of: W) -> Sequence[MmaTile]:
-        return ranked(self.contraction_of(of), self.atom(of), self.gpu)
+    def ranked(self, of: W, gpu: Gpu) -> Sequence[MmaTile]:
+        return ranked(self.contraction_of(of), self.atom(of), gpu)

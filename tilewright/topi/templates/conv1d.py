@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Any
 
-from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import annotate_knob, split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv1d
-from .gpu import USUAL, Gpu
+from .gpu import Gpu
 from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
-from .template import LEAD, ScheduleStrategy
+from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 
 _SHORT = 16
@@ -66,7 +63,7 @@ def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         fetch_together(s, cache, [("threadIdx.x", config["tile"].size[2])])
 
 
-def usual(of: Conv1d, gpu: Gpu = USUAL) -> dict[str, Any]:
+def usual(of: Conv1d, gpu: Gpu) -> dict[str, Any]:
     """Return small blocks for short lines, one result per thread, and up to 32 terms written out."""
     warp = gpu.hardware.warp
     threads = warp if of.out_shape[0] <= _SHORT * warp * gpu.processors else 4 * warp
@@ -79,11 +76,6 @@ def usual(of: Conv1d, gpu: Gpu = USUAL) -> dict[str, Any]:
     }
 
 
-def _on(target: Target) -> ScheduleStrategy[Conv1d]:
-    """The strategy, whose first configurations are those for the GPU of a target."""
-    return replace(ON_GPU, usual=partial(usual, gpu=Gpu.of(target)))
-
-
 ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(
-    space, schedule, usual, declare, ranked=True, lead=LEAD, tailored=_on, starts_at_bias=True
+    space, schedule, usual, declare=declare, model=SharedModel(), starts_at_bias=True
 )

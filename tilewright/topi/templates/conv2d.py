@@ -13,10 +13,12 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
+from .gpu import Gpu
+from .needs import Needs
 from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
-from .template import ScheduleStrategy, plain
+from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
-from .workload import INTEGERS
+from .workload import DTYPES
 
 _TILES, _SUMS = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
 
@@ -74,7 +76,7 @@ def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> An
     return threads[-1]
 
 
-def usual(of: Conv2d) -> dict[str, Any]:
+def usual(of: Conv2d, machine: Gpu) -> dict[str, Any]:
     """Blocks of 16 × 4 × 8 threads, or what comes near, each with a few filters; a few channels at a time."""
     return {
         "tile_f": [1, 16, 2],
@@ -87,9 +89,6 @@ def usual(of: Conv2d) -> dict[str, Any]:
     }
 
 
-def covers(of: Conv2d) -> bool:
-    """Images whose rows lie one after another."""
-    return of.layout == "NCHW" and of.dtype not in INTEGERS
-
-
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, plain, covers, ranked=True)
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+    space, schedule, usual, Needs(types=DTYPES, layouts=("NCHW",)), model=SharedModel(lead=None)
+)

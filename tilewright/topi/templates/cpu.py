@@ -5,11 +5,8 @@ The padded input is written out first, by all processors too, unless a configura
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
@@ -17,9 +14,10 @@ from ...tune.space.knobs import SplitKnob, split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv1d, Conv2d, Depthwise
 from .declarations import sums_of
-from .processor import AVX512, VectorRegisters
+from .needs import Needs
+from .processor import VectorRegisters
 from .schedule_helpers import tile_knob, unroll_window
-from .template import ScheduleStrategy, plain
+from .strategy import ScheduleStrategy, plain
 from .tensors import Tensors
 from .workload import sum_dtype
 
@@ -77,7 +75,7 @@ def line_schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> 
     s[sums].vectorize(sums.op.axis[0])
 
 
-def line_usual(of: Conv1d) -> dict[str, Any]:
+def line_usual(of: Conv1d, machine: VectorRegisters) -> dict[str, Any]:
     """Blocks of 1,024 results in vectors of 16."""
     return {"tile": [64, 16], "unroll": 4}
 
@@ -121,7 +119,7 @@ def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t
     s[sums].vectorize(x)
 
 
-def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters = AVX512) -> dict[str, Any]:
+def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters) -> dict[str, Any]:
     """Four rows or channels together, vectors of 16; of planes by themselves, vectors that leave few columns over.
 
     Of whole rows, so many together as the registers have room for; fewer where columns lie apart, whose vectors are
@@ -159,17 +157,7 @@ def _passes_the_end(of: Depthwise) -> bool:
     return last >= of.padding[1] + of.shape[3]
 
 
-def images_cover(of: Conv2d | Depthwise) -> bool:
-    """Images whose rows lie one after another."""
-    return of.layout == "NCHW"
-
-
 LINE: ScheduleStrategy[Conv1d] = ScheduleStrategy(line_space, line_schedule, line_usual)
-
-
-def _images_on(target: Target) -> ScheduleStrategy[Any]:
-    """The strategy of images, whose first configurations are those for the processor of a target."""
-    return replace(IMAGES, usual=partial(images_usual, registers=VectorRegisters.of(target)))
 
 
 def images_declare(of: Conv2d | Depthwise, data: Tensor, weights: Tensor, config: Config) -> Tensor:
@@ -180,5 +168,5 @@ def images_declare(of: Conv2d | Depthwise, data: Tensor, weights: Tensor, config
 
 
 IMAGES: ScheduleStrategy[Any] = ScheduleStrategy(
-    images_space, images_schedule, images_usual, images_declare, images_cover, tailored=_images_on
+    images_space, images_schedule, images_usual, Needs(layouts=("NCHW",)), images_declare
 )

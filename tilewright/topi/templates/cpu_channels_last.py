@@ -5,8 +5,6 @@ The weights are turned first, so that those of neighbouring filters are neighbou
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -22,9 +20,10 @@ from ...tune.space.space import Space
 from .declarations import sums_of
 from .images import Images
 from .layouts import from_layout
-from .processor import AVX512, VectorRegisters, exceeds_caches
+from .needs import Needs
+from .processor import VectorRegisters, exceeds_caches
 from .schedule_helpers import unroll_window
-from .template import ScheduleStrategy
+from .strategy import ScheduleStrategy
 from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
@@ -170,7 +169,7 @@ def _dividing(filters: int, most: int) -> int:
     return next((n for n in reversed(_LANES) if n <= most and filters % n == 0), most)
 
 
-def usual(of: Images, registers: VectorRegisters = AVX512) -> dict[str, Any]:
+def usual(of: Images, registers: VectorRegisters) -> dict[str, Any]:
     """Vectors of 16 channels, or of those of whole groups; seven columns together, or as many as leave few over.
 
     Sums fill at most half of the registers. Where that leaves four columns, and neighbouring columns share most of what
@@ -200,15 +199,13 @@ def _stays(of: Images, columns: int, lanes: int, registers: VectorRegisters) -> 
     return columns * vectors >= _CHAINS and (columns + seen) * vectors <= registers.number
 
 
-def covers(of: Images) -> bool:
+NEEDS = Needs(scope="channels last, or groups of few channels")
+
+
+def computes(of: Images, registers: VectorRegisters) -> bool:
     """Channels last, and sums over several channels for many filters, which are turned as they are stored."""
     own = of.filters // of.groups
     return of.layout == "NHWC" or (of.shape[1] > of.groups and _of_one_group(of) <= own and own >= _LANES[1])
 
 
-def _on(target: Target) -> ScheduleStrategy[Any]:
-    """The strategy, whose first configurations are those for the processor of a target."""
-    return replace(ON_CPU, usual=partial(usual, registers=VectorRegisters.of(target)))
-
-
-ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, covers, tailored=_on)
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, NEEDS, declare, computes)

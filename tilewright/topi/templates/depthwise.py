@@ -14,6 +14,8 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import reorder_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Depthwise
+from .gpu import Gpu
+from .needs import Needs
 from .schedule_helpers import (
     GPU,
     GRID_LIMIT,
@@ -24,7 +26,7 @@ from .schedule_helpers import (
     tile_knob,
     written_out,
 )
-from .template import LEAD, ScheduleStrategy, plain
+from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
@@ -117,7 +119,7 @@ def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tupl
     return x_block, x_thread
 
 
-def usual(of: Depthwise) -> dict[str, Any]:
+def usual(of: Depthwise, machine: Gpu) -> dict[str, Any]:
     """A thread for each column, or each four where images are one row high; small images share a block.
 
     A thread has as many rows as leave enough threads, and as its registers hold with all of their window.
@@ -140,9 +142,6 @@ def usual(of: Depthwise) -> dict[str, Any]:
     }
 
 
-def covers(of: Depthwise) -> bool:
-    """Images whose rows lie one after another."""
-    return of.layout == "NCHW"
-
-
-ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(space, schedule, usual, plain, covers, ranked=True, lead=LEAD)
+ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
+    space, schedule, usual, Needs(layouts=("NCHW",)), model=SharedModel()
+)

@@ -30,16 +30,17 @@ from ...tune.space.space import Space
 from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
 from .gpu import Gpu
-from .matrix_units import has_atoms
-from .ranked_blocks import ranked_by_blocks
+from .needs import Needs
+from .ranked_blocks import BlockModel
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all
-from .template import ScheduleStrategy
+from .strategy import ScheduleStrategy
 from .tensors import Tensors
 
 _EIGHT = 8
 """Columns of a matrix instruction: neighbouring results of a row."""
-_TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
-"""The atom for elements of a type."""
+NEEDS = Needs(
+    atoms={"float16": "float16", "bfloat16": "bfloat16"}, layouts=("NCHW",), scope="windows of stride and dilation 1"
+)
 _WARPS, _REGISTERS = 8, 72
 """Warps of a block, and registers of a thread."""
 _PRODUCTS = 8
@@ -264,7 +265,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     fetch = _fetch(of)
     if fetch > 1:
         s[padded].vectorize(s[padded].split(s[padded].fuse(*padded.op.axis), factor=fetch)[1])
-    s[products].tensorize(row, ATOMS[_TYPES[of.dtype]])
+    s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
     if when(config) == HELD:
         read_once(s, t, (out,), (out, warp))
 
@@ -277,13 +278,13 @@ def _compared(of: Depthwise, cycles: float) -> float:
     return inf if of.places[0] == 1 and of.kernel[1] < _NARROW else cycles * _DOUBT
 
 
-def covers(of: Depthwise) -> bool:
-    """Windows of several columns that move by one, over rows of 16-bit floats."""
-    simple = of.layout == "NCHW" and of.multiplier == 1 and of.stride == (1, 1) and of.dilation == (1, 1)
-    return simple and of.dtype in _TYPES and of.kernel[1] >= _LEAST_TAPS and bool(blocks(of))
+def computes(of: Depthwise, gpu: Gpu) -> bool:
+    """Return whether windows of several columns move by one."""
+    simple = of.multiplier == 1 and of.stride == (1, 1) and of.dilation == (1, 1)
+    return simple and of.kernel[1] >= _LEAST_TAPS and bool(blocks(of))
 
 
-runs_on = has_atoms(_TYPES.values())
-ON_GPU: ScheduleStrategy[Depthwise] = ranked_by_blocks(
-    space, schedule, declare, covers, blocks, Block.of, cost=_compared, starts_at_bias=True
+_BLOCKS: BlockModel[Depthwise] = BlockModel(blocks, Block.of, _compared)
+ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
+    space, schedule, _BLOCKS.default, NEEDS, declare, computes, _BLOCKS.model, starts_at_bias=True
 )

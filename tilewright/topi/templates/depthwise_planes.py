@@ -24,14 +24,15 @@ from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
 from . import depthwise_mma
-from .bias import FIRST, HELD, bias_knob, is_added_last, read_once, when
+from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
 from .declarations import sums_of
 from .depthwise_planes_cost import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, ranked
-from .gpu import USUAL, Gpu
-from .matrix_units import direct_beside, modelled
+from .gpu import Gpu
+from .matrix_units import direct_beside
+from .needs import Needs
 from .schedule_helpers import bind_all
-from .template import ScheduleStrategy
+from .strategy import OwnModel, ScheduleStrategy
 from .tensors import Tensors
 from .window_cost import ACCESS, BYTES
 
@@ -153,52 +154,51 @@ def _deal_out(
     return thread, rounds, lanes
 
 
-def order(of: Depthwise, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
-    """All choices, those first that cost least by the model of `Block`."""
+def order(of: Depthwise, gpu: Gpu) -> list[dict[str, Any]]:
+    """Return all choices, the fastest by the model of `Block` first."""
     return [block.wanted() for block in ranked(of, gpu)]
 
 
-def usual(of: Depthwise, gpu: Gpu = USUAL) -> dict[str, Any]:
-    """The choices that cost least, of those that are likely to."""
+def usual(of: Depthwise, gpu: Gpu) -> dict[str, Any]:
+    """Return the fastest choices among those that are likely to be."""
     return first(of, gpu).wanted()
 
 
-def expected(of: Depthwise, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
-    """What the model of `Block` expects of a configuration."""
+def expected(of: Depthwise, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
+    """Return what the model of `Block` expects of a configuration."""
     block = Block.of(choices)
     return Expectation(block.cycles(of, gpu), block.threads(of), block.blocks(of))
 
 
-def covers(of: Depthwise) -> bool:
-    """Small images whose planes lie one after another."""
-    if of.layout != "NCHW" or of.dtype not in BYTES:
-        return False
+def computes(of: Depthwise, gpu: Gpu) -> bool:
+    """Return whether planes are small and a block fits."""
     size = BYTES[of.dtype]
     small = prod(of.shape[2:]) * size <= _PLANE_BYTES and of.shape[3] * size < _ROW_BYTES
     return small and any(True for _ in possible(of))
 
 
-def _on(target: Target) -> ScheduleStrategy[Depthwise]:
-    """Return the strategy for a target: where nothing like it was timed, only tuners take it."""
-    found = _MODELLED.tailored(target) if _MODELLED.tailored is not None else _MODELLED
-    return replace(found, timed=target.kind == "cuda" and bool(target.hardware.copy_bytes), tailored=_on)
+def is_timed_on(target: Target | None) -> bool:
+    """Return whether a target is like those on which it was timed: an NVIDIA GPU with asynchronous copies."""
+    return target is None or (target.kind == "cuda" and bool(target.hardware.copy_bytes))
 
 
-_MODELLED: ScheduleStrategy[Depthwise] = modelled(
-    ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=True, adds_bias_last=is_added_last),
-    usual=usual,
-    order=order,
-    cost=cost,
-    expected=expected,
+ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
+    space,
+    schedule,
+    usual,
+    Needs(types=tuple(BYTES), layouts=("NCHW",), scope="small images"),
+    declare,
+    computes,
+    OwnModel(order, expected, cost),
+    starts_at_bias=True,
 )
-ON_GPU: ScheduleStrategy[Depthwise] = replace(_MODELLED, tailored=_on)
 
 
 def _known(of: Depthwise, gpu: Gpu) -> float:
-    """Return what is known of the direct strategy for images that planes cover, unless only others compete with it."""
-    others = depthwise_mma.covers(of) and not is_compared(of)
-    return cost_of_direct(of, gpu) if covers(of) and not others else inf
+    """Return the fitted cost of the direct strategy for images that planes cover, unless only others compete."""
+    others = depthwise_mma.ON_GPU.covers(of) and not is_compared(of)
+    return cost_of_direct(of, gpu) if ON_GPU.covers(of) and not others else inf
 
 
-DIRECT: ScheduleStrategy[Depthwise] = direct_beside(depthwise_mma.covers, _known)
+DIRECT: ScheduleStrategy[Depthwise] = direct_beside(depthwise_mma.ON_GPU, _known)
 """The direct strategy for depthwise convolutions, whose cost tells which of all is the choice."""

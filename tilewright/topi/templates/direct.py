@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from math import gcd, prod
 from typing import Any
 
@@ -21,16 +20,17 @@ from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.task import Expectation
-from .bias import FIRST, HELD, is_added_last, read_once, when
+from .bias import FIRST, HELD, read_once, when
 from .declarations import sums_of
 from .direct_choice import expected as expected_of
 from .direct_choice import order, usual
 from .direct_knobs import TILES, by_rows, chosen, row_by_row, space, tile_of
-from .gpu import USUAL, Gpu
+from .gpu import Gpu
 from .images import Images
 from .layouts import LAYOUTS
+from .needs import Needs
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all, fetch_together
-from .template import ScheduleStrategy
+from .strategy import OwnModel, ScheduleStrategy
 from .tensors import Tensors
 from .window_cost import (
     ACCESS,
@@ -43,7 +43,7 @@ from .window_cost import (
     weights_of,
     windows,
 )
-from .workload import INTEGERS
+from .workload import DTYPES
 
 _CHANNELS = 32
 _LIVE, _ASKED = 0.6, 1.01
@@ -288,15 +288,15 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
     return tiles, threads[-1], rows[-1], inside[-1]
 
 
-def covers(of: Images) -> bool:
-    """Channels last, and sums over few channels: with many, tiles in shared memory are worth more than windows."""
-    if of.layout not in LAYOUTS or getattr(of, "weights", "OIHW") == "OHWI" or of.dtype in INTEGERS:
+def computes(of: Images, gpu: Gpu) -> bool:
+    """Return whether channels are last, or few: with many, tiles in shared memory are worth more than windows."""
+    if getattr(of, "weights", "OIHW") == "OHWI":
         return False
     few = of.shape[1] // of.groups <= _CHANNELS and Window.NONE not in windows(of)
     return of.layout == "NHWC" or few
 
 
-def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
+def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
     """What the model of `direct_choice` expects of a configuration."""
     channels, rows, columns = (int(choices[name].size[-2]) for name in TILES)
     tile = tile_of(choices)
@@ -312,26 +312,14 @@ def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expect
     return found._replace(cycles=found.cycles * crowded * _ASKED)
 
 
-def tailored_to(gpu: Gpu) -> ScheduleStrategy[Any]:
-    """The strategy, whose model counts for a GPU."""
-    counts = {
-        "usual": partial(usual, gpu=gpu),
-        "order": partial(order, gpu=gpu),
-        "expected": partial(expected, gpu=gpu),
-    }
-    return replace(ON_GPU, **counts)  # type: ignore[arg-type]
-
-
 ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     space,
     schedule,
     usual,
+    Needs(types=DTYPES, layouts=LAYOUTS, scope="channels last, or groups of few channels"),
     declare,
-    covers,
-    order,
-    expected=expected,
-    tailored=lambda target: tailored_to(Gpu.of(target)),
+    computes,
+    OwnModel(order, expected),
     starts_at_bias=True,
-    adds_bias_last=is_added_last,
     finishes_tiles=finishes_tiles,
 )

@@ -13,8 +13,10 @@ from ...tensor.axis import IterVar
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from .gpu import Gpu
+from .processor import VectorRegisters
 from .schedule_helpers import bind_all, written_out
-from .template import LEAD, ScheduleStrategy
+from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
@@ -83,7 +85,7 @@ def _tiles(of: Images, config: Config, s: ScheduleHandle, out: Any) -> tuple[lis
     return axes, inner
 
 
-def usual(of: Images) -> dict[str, Any]:
+def usual(of: Images, machine: Gpu) -> dict[str, Any]:
     """One result per thread, or some channels where they share what they read."""
     return {"threads": 128, "tile_x": [1], "tile_f": [min(8, of.shared_filters)], "auto_unroll_max_step": 64}
 
@@ -115,7 +117,7 @@ def cpu_schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> N
     s[sums].vectorize(sums.op.axis[-1])
 
 
-def cpu_usual(of: Images) -> dict[str, Any]:
+def cpu_usual(of: Images, machine: VectorRegisters) -> dict[str, Any]:
     """Vectors that leave no neighbour over, of 16 or 8 if these do; four channels together.
 
     With vectors of 16, averages of 24 channels take five times as long, of rows of 28 columns six times.
@@ -130,5 +132,5 @@ def _largest_part(row: int) -> int:
     return next((n for n in range(min(row, _WHOLE_ROW), 0, -1) if row % n == 0 and (n >= _LANES[0] or n == row)), 16)
 
 
-ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, ranked=True, lead=LEAD)
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, model=SharedModel())
 ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(cpu_space, cpu_schedule, cpu_usual)

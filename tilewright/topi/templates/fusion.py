@@ -98,5 +98,5 @@ def schedule(s: ScheduleHandle, out: Tensor, last: Tensor | None = None) -> None
     workload, strategy = template.workload(args), template.strategy(target)
     sums = _reduction(out, attrs[_SUMS])
     _, weights = sums.op.input_tensors
-    tensors = Tensors(weights, weights, (), sums, out if last is None else last)
+    tensors = Tensors(weights, weights, (), sums, out if last is None else last, target=target)
     strategy.schedule(workload, strategy.space(workload).get(index), s, tensors)

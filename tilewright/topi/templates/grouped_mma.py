@@ -30,18 +30,20 @@ from ...tune.space.space import Space
 from .convolutions import Conv2d
 from .gpu import Gpu
 from .layouts import from_layout, in_layout
-from .matrix_units import direct_beside, has_atoms
-from .ranked_blocks import ranked_by_blocks
+from .matrix_units import direct_beside
+from .needs import Needs
+from .ranked_blocks import BlockModel
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all
-from .template import ScheduleStrategy
+from .strategy import ScheduleStrategy
 from .tensors import Tensors
 
 _PACK, _EIGHT = 16, 8
 """Channels, and filters, that are packed; columns of a matrix instruction."""
 _LINE = 24
 """Elements from one place of the image to the next in shared memory: 16 channels, and what keeps banks apart."""
-_TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
-"""The atom for elements of a type."""
+NEEDS = Needs(
+    atoms={"float16": "float16", "bfloat16": "bfloat16"}, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8, 16)
+)
 _PER_PRODUCT, _PER_FETCH, _PER_TAP = 7.19, 8.85, 2.91
 """Cycles of a multiprocessor: of a matrix instruction with its operands; of a warp's round of copies of an NCHW image,
 which it turns, and of the weights."""
@@ -229,20 +231,18 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         s[tile].set_scope("shared")
         s[tile].compute_at(s[out], tiles)
     s[image].vectorize(s[image].split(s[image].fuse(*image.op.axis), factor=config["vector"].val)[1])
-    s[products].tensorize(row, ATOMS[_TYPES[of.dtype]])
+    s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
 
 
-def covers(of: Conv2d) -> bool:
-    """Groups of 2 to 16 channels and as many filters, of 16-bit floats, which can be packed without a rest."""
-    group = of.shape[1] // of.groups
-    same = of.groups > 1 and of.filters == of.shape[1] and group > 1 and _PACK % group == 0
-    plain = of.weights == "OIHW" and of.layout in ("NCHW", "NHWC") and of.places[1] >= _EIGHT
-    return same and plain and of.shape[1] % _PACK == 0 and of.dtype in _TYPES and bool(blocks(of))
+def computes(of: Conv2d, gpu: Gpu) -> bool:
+    """Return whether groups have as many filters as channels, and packs have no remainder."""
+    same = of.groups > 1 and of.filters == of.shape[1] and of.shape[1] % _PACK == 0
+    return same and of.weights == "OIHW" and of.places[1] >= _EIGHT and bool(blocks(of))
 
 
-runs_on = has_atoms(_TYPES.values())
-ON_GPU: ScheduleStrategy[Conv2d] = ranked_by_blocks(
-    space, schedule, declare, covers, blocks, _block_of, starts_at_bias=True
+_BLOCKS: BlockModel[Conv2d] = BlockModel(blocks, _block_of)
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+    space, schedule, _BLOCKS.default, NEEDS, declare, computes, _BLOCKS.model, starts_at_bias=True
 )
-DIRECT: ScheduleStrategy[Conv2d] = direct_beside(covers)
+DIRECT: ScheduleStrategy[Conv2d] = direct_beside(ON_GPU)
 """The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""

@@ -24,6 +24,7 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import grouped_mma
 from .convolutions import Conv2d
+from .gpu import Gpu
 from .grouped_rows_cost import (
     EIGHT,
     PLANES,
@@ -40,10 +41,10 @@ from .grouped_rows_cost import (
     whole,
 )
 from .layouts import from_layout, in_layout
-from .matrix_units import has_atoms
-from .ranked_blocks import ranked_by_blocks
+from .needs import Needs
+from .ranked_blocks import BlockModel
 from .schedule_helpers import GRID_LIMIT, bind_all
-from .template import ScheduleStrategy
+from .strategy import ScheduleStrategy
 from .tensors import Tensors
 
 
@@ -269,12 +270,13 @@ def _turn(s: ScheduleHandle, image: Tensor, warps: int) -> None:
     s[columns].vectorize(j)
 
 
-def covers(of: Conv2d) -> bool:
-    """Groups of at most 8 channels, of those that `grouped_mma` covers."""
-    return grouped_mma.covers(of) and EIGHT % (of.shape[1] // of.groups) == 0 and bool(blocks(of))
+def computes(of: Conv2d, gpu: Gpu) -> bool:
+    """Return whether `grouped_mma` computes a workload, and a block fits."""
+    return grouped_mma.computes(of, gpu) and bool(blocks(of))
 
 
-runs_on = has_atoms(TYPES.values())
-ON_GPU: ScheduleStrategy[Conv2d] = ranked_by_blocks(
-    space, schedule, declare, covers, blocks, Block.of, cost=compared, starts_at_bias=True
+NEEDS = Needs(atoms=TYPES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8))
+_BLOCKS: BlockModel[Conv2d] = BlockModel(blocks, Block.of, compared)
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+    space, schedule, _BLOCKS.default, NEEDS, declare, computes, _BLOCKS.model, starts_at_bias=True
 )

@@ -20,7 +20,7 @@ from .convolutions import Conv2d, Depthwise
 from .fusion import workload_of
 from .layouts import legacy_padding
 from .matmul import BatchMatmul, Dense
-from .template import ALL, PackagedTemplate, cheapest
+from .template import PackagedTemplate, cheapest, named, named_by
 from .transposed import Transposed
 from .workload import Convolution
 
@@ -32,13 +32,12 @@ Read = Callable[..., tuple[Convolution, Any]]
 class LegacyTemplate:
     """A packaged template under a legacy task's name.
 
-    `example` are its arguments, for messages; `only` are the strategies that it may take, by default all.
+    `example` are its arguments, for messages.
     """
 
     name: str
     read: Read
     example: str
-    only: tuple[str, ...] = ()
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
         """The space of the workload, and the operations of one run."""
@@ -65,9 +64,10 @@ class LegacyTemplate:
                 primitive="task.create",
                 fix=f"give out_dtype={workload.result!r}, or write a template of your own",
             )
-        if not self.only:
-            return next(t for t in ALL if t.kind is type(workload)).choose(workload, target)[0], workload
-        able = [t for t in ALL if t.name in self.only and t.covers(workload, target)]
+        only = named_by(self.name.partition(".")[0])
+        if not only:
+            return named(f"topi/{workload.name}").choose(workload, target)[0], workload
+        able = [t for t in only if t.covers(workload, target)]
         if not able:
             raise UserError(
                 f"the template {self.name!r} does not cover {workload.title}",
@@ -153,24 +153,23 @@ _TABLE: dict[str, tuple[Read, str]] = {
     "conv2d_nchw_winograd.cuda": (_images(Conv2d, "NCHW"), _CONV),
     "conv2d_hwcn.cuda": (_images(Conv2d, "HWCN"), _CONV),
     "conv2d_nhwc.cuda": (_images(Conv2d, "NHWC"), _CONV),
+    "conv2d_nhwc_tensorcore.cuda": (_images(Conv2d, "NHWC"), _CONV),
     "depthwise_conv2d_nchw.cuda": (_images(Depthwise, "NCHW"), _CONV),
     "group_conv2d_nchw.cuda": (_grouped, "data, kernel, stride, padding, dilation, groups, out_dtype"),
     "conv2d_transpose_nchw.cuda": (_transposed, "data, kernel, strides, padding, out_dtype, output_padding"),
     "conv2d_NCHWc.x86": (_blocked(Conv2d), _BLOCKED),
     "depthwise_conv2d_NCHWc.x86": (_blocked(Depthwise), _BLOCKED),
     **dict.fromkeys(
-        ("dense_small_batch.gpu", "dense_large_batch.gpu", "dense_nopack.x86", "dense_pack.x86"),
+        (
+            "dense_small_batch.gpu",
+            "dense_large_batch.gpu",
+            "dense_nopack.x86",
+            "dense_pack.x86",
+            "dense_tensorcore.cuda",
+        ),
         (_dense, "data, weight, None, out_dtype"),
     ),
-    **dict.fromkeys(("batch_matmul.cuda", "batch_matmul.x86"), (_batch_matmul, "x, y")),
+    **dict.fromkeys(("batch_matmul.cuda", "batch_matmul.x86", "batch_matmul_tensorcore.cuda"), (_batch_matmul, "x, y")),
 }
-_MATRIX_INSTRUCTIONS: dict[str, tuple[Read, str, tuple[str, ...]]] = {
-    "conv2d_nhwc_tensorcore.cuda": (_images(Conv2d, "NHWC"), _CONV, ("topi/conv2d.mma", "topi/conv2d.window")),
-    "dense_tensorcore.cuda": (_dense, "data, weight, None, out_dtype", ("topi/dense.mma",)),
-    "batch_matmul_tensorcore.cuda": (_batch_matmul, "x, y", ("topi/batch_matmul.mma",)),
-}
-LEGACY = [
-    *(LegacyTemplate(name, read, example) for name, (read, example) in _TABLE.items()),
-    *(LegacyTemplate(name, *rest) for name, rest in _MATRIX_INSTRUCTIONS.items()),
-]
+LEGACY = [LegacyTemplate(name, read, example) for name, (read, example) in _TABLE.items()]
 """The templates, to be registered."""

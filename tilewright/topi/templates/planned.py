@@ -19,10 +19,9 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute
 from ...tune.space.config import Config
 from ...tune.task import Workload, freeze
-from . import CONV2D, DEPTHWISE, Depthwise
 from .fusion import declared, is_declared, workload_of
 from .layouts import legacy_padding
-from .template import PackagedTemplate, cheapest
+from .template import PackagedTemplate, cheapest, named, named_by
 from .workload import sum_dtype
 
 Convolve = Callable[..., Tensor]
@@ -41,16 +40,15 @@ def by_template(
     layout: str,
     plain: Convolve,
     target: Callable[[], Target],
-    strategies: Sequence[PackagedTemplate[Any]] = (),
     name: str = "",
 ) -> Convolve:
     """Return `plain`, an operator over data and filters, as it is declared for the first configuration of a template.
 
     What the templates do not cover (sizes that are known at the call, other types of results) is declared as it is.
-    With `strategies`, only these may compute it; `name` is then the operator's.
+    `name` is the operator's, if it is not that of `plain`; rows of the table limit some operators to their strategies.
     """
-    template: PackagedTemplate[Any] = DEPTHWISE if kind is Depthwise else CONV2D
-    able, name = tuple(strategies) or template.strategies, name or plain.__name__
+    name = name or plain.__name__
+    able = named_by(name) or named(f"topi/{kind.name}").strategies
 
     def convolve(
         Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any = 1, *rest: Any, **more: Any
@@ -69,13 +67,13 @@ def product_by_template(
     kind: type[Any],
     plain: Convolve,
     target: Callable[[], Target],
-    strategies: Sequence[PackagedTemplate[Any]],
     name: str,
 ) -> Convolve:
-    """Return a product of matrices `plain`, with its options, declared for the first configuration of `strategies`.
+    """Return a product of matrices `plain`, with its options, as the operator `name` declares it.
 
-    As with `by_template`, what these do not cover is declared as it is. A bias is added to what a template computes.
+    As with `by_template`, other products are declared as they are. A bias is added to the result of a template.
     """
+    strategies = named_by(name)
 
     def multiply(x: Tensor, y: Tensor, *rest: Any, **more: Any) -> Tensor:
         made = plain(x, y, *rest, **more)

@@ -10,23 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.errors import UserError
-from ...core.target import Target
 from ...expr.convert import cast, const
 from ...expr.intrinsics import TABLE
 from ...expr.operators import all_of, any_of, floordiv, if_then_else, maximum, minimum, select
-from ...schedule.handle import create_schedule
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import comm_reducer
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
-from ...tune.space.config import Config
-from ...tune.task import Program
 from .. import references
 from .convolutions import window
-from .epilogue import NO_EPILOGUE, Epilogue, finish
+from .epilogue import Expression
 from .layouts import LAYOUTS, in_layout, in_memory, in_order, layout_of
-from .template import PackagedTemplate
-from .tensors import Tensors
 from .workload import Convolution, dtype_of, positions, shape_of, sum_dtype
 
 MAX, AVERAGE, AVERAGE_INSIDE = "max", "average", "average inside"
@@ -180,19 +174,10 @@ class Pooling(Convolution):
         before, within = (floordiv(maximum(n, 0) + apart - 1, apart) for n in (-start, size - start))
         return maximum(minimum(within, taps) - before, 0)
 
-    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Fresh tensors: data, data, result."""
-        data, _ = self.placeholders()
-        return data, data, self._finished(self.sums(data, data))
-
-    def _finished(self, sums: Tensor) -> Tensor:
-        return finish(sums, self.dtype, None if self.how == MAX else self.averaged)
-
-    def tensors(self) -> Tensors:
-        """Fresh tensors for a schedule."""
-        data, _ = self.placeholders()
-        sums = self.sums(data, data)
-        return Tensors(data, data, (), sums, self._finished(sums))
+    @property
+    def expression(self) -> Expression | None:
+        """The division of an average."""
+        return None if self.how == MAX else self.averaged
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
@@ -226,18 +211,3 @@ class Pooling(Convolution):
 def _pair(given: Any) -> tuple[int, int]:
     first, second = given
     return int(first), int(second)
-
-
-class PoolingTemplate(PackagedTemplate[Pooling]):
-    """A template without weights: its kernels take data and result."""
-
-    def program(
-        self, config: Config, workload: Pooling, target: Target | None, epilogue: Epilogue = NO_EPILOGUE
-    ) -> Program:
-        """Return the schedule of a configuration, and data and result; nothing follows a pooling."""
-        if epilogue != NO_EPILOGUE:
-            raise UserError("a pooling has no epilogue", primitive="pool", fix="call it without bias and activation")
-        tensors = workload.tensors()
-        s = create_schedule(tensors.out.op)
-        self.strategy(target).schedule(workload, config, s, tensors)
-        return s, [tensors.data, tensors.out]

@@ -1,23 +1,18 @@
-"""Strategies by matrix instructions whose configurations say what a block of warps computes, ranked by its cycles."""
+"""The model of strategies by matrix instructions that name the work of a block of warps and count its cycles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from ...schedule.handle import ScheduleHandle
-from ...tensor.tensor import Tensor
-from ...tune.space.config import Config
-from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .bias import is_added_last
-from .gpu import USUAL, Gpu
-from .matrix_units import modelled
-from .template import ScheduleStrategy, W
-from .tensors import Tensors
+from .gpu import Gpu
+from .strategy import OwnModel
+from .workload import Convolution
+
+W = TypeVar("W", bound=Convolution)
 
 
 class Block(Protocol):
@@ -38,55 +33,56 @@ class Block(Protocol):
 
 
 def as_counted(of: Any, cycles: float) -> float:
-    """The cycles of a block as its model counts them."""
+    """Return the cycles of a block as its model counts them."""
     return cycles
 
 
-def ranked_by_blocks(
-    space: Callable[[W], Space],
-    schedule: Callable[[W, Config, ScheduleHandle, Tensors], None],
-    declare: Callable[..., Tensor],
-    covers: Callable[[W], bool],
-    blocks: Callable[[W], Sequence[Block]],
-    block_of: Callable[[Mapping[str, Any]], Block],
-    *,
-    cost: Callable[[W, float], float] = as_counted,
-    starts_at_bias: bool = False,
-    timed: bool = True,
-) -> ScheduleStrategy[W]:
-    """Return a strategy with the model of its blocks: the usual choices are those that cost least.
+class BlockModel(Generic[W]):
+    """The model of a strategy of which each configuration names a block; the fastest block is the default.
 
     Parameters
     ----------
-    space, schedule, declare, covers, starts_at_bias, timed
-        As in `ScheduleStrategy`. A strategy that is not timed has no cost: its cycles are not to be compared with those
-        of others.
     blocks : callable
         Returns all blocks that are possible for a workload.
     block_of : callable
-        Returns the block that a configuration's choices make.
-    cost : callable
-        Returns what to compare with the cycles of others, of a workload and the cycles of its best block.
+        Returns the block that a configuration's choices name.
+    compared : callable
+        Returns the cycles to compare with other strategies, from a workload and the cycles of its fastest block.
     """
 
-    @lru_cache(maxsize=64)
-    def ranked(of: W, gpu: Gpu) -> tuple[Block, ...]:
-        return tuple(sorted(blocks(of), key=lambda block: block.cycles(of, gpu)))
+    def __init__(
+        self,
+        blocks: Callable[[W], Sequence[Block]],
+        block_of: Callable[[Mapping[str, Any]], Block],
+        compared: Callable[[W, float], float] = as_counted,
+    ) -> None:
+        @lru_cache(maxsize=64)
+        def ranked(of: W, gpu: Gpu) -> tuple[Block, ...]:
+            return tuple(sorted(blocks(of), key=lambda block: block.cycles(of, gpu)))
 
-    def usual(of: W, gpu: Gpu = USUAL) -> dict[str, Any]:
-        return ranked(of, gpu)[0].wanted()
+        self.ranked = ranked
+        self.block_of = block_of
+        self.compared = compared
 
-    def order(of: W, gpu: Gpu) -> list[dict[str, Any]]:
-        return [block.wanted() for block in ranked(of, gpu)]
+    @property
+    def model(self) -> OwnModel[W]:
+        """The model as strategies take it."""
+        return OwnModel(self.order, self.expected, self.cost)
 
-    def cost_of(of: W, gpu: Gpu) -> float:
-        found = ranked(of, gpu) if timed else ()
-        return cost(of, found[0].cycles(of, gpu)) if found else inf
+    def default(self, of: W, gpu: Gpu) -> dict[str, Any]:
+        """Return the choices of the fastest block."""
+        return self.ranked(of, gpu)[0].wanted()
 
-    def expected(of: W, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
-        block = block_of(choices)
+    def order(self, of: W, gpu: Gpu) -> list[dict[str, Any]]:
+        """Return the choices of all blocks, the fastest first."""
+        return [block.wanted() for block in self.ranked(of, gpu)]
+
+    def cost(self, of: W, gpu: Gpu) -> float:
+        """Return the cycles of the fastest block, to be compared with other strategies."""
+        found = self.ranked(of, gpu)
+        return self.compared(of, found[0].cycles(of, gpu)) if found else inf
+
+    def expected(self, of: W, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
+        """Return the cycles, threads and blocks of a configuration."""
+        block = self.block_of(choices)
         return Expectation(block.cycles(of, gpu), block.warps * gpu.hardware.warp, block.blocks(of))
-
-    made = ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=starts_at_bias, timed=timed)
-    made = replace(made, adds_bias_last=is_added_last)
-    return modelled(made, usual=usual, order=order, cost=cost_of, expected=expected)

@@ -1,242 +1,127 @@
-"""A packaged template: a convolution, and one way to schedule it for each kind of hardware."""
+"""A strategy: one row of the table, as tuners, calls and messages use it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from heapq import heappop, heappush
-from math import inf, isfinite, log2
-from typing import Any, Generic, TypeVar
+from math import isfinite
+from typing import Any, Generic
 
 from ...core.errors import UserError
 from ...core.target import Target
-from ...schedule.handle import ScheduleHandle, create_schedule
+from ...schedule.handle import create_schedule
 from ...tensor.tensor import Tensor
 from ...tune.model.ranking import rank_quickly
-from ...tune.space.choices import Choice, SplitChoice
 from ...tune.space.config import Config
-from ...tune.space.space import Space
-from ...tune.task import Declared, Expectation, Expected, Program, Task, Usual, freeze
-from .bias import searched
+from ...tune.task import Declared, Expected, Program, Task, Usual, freeze, lookup
+from .bias import is_added_last, searched
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
+from .gpu import Gpu
+from .processor import VectorRegisters
+from .strategy import ScheduleStrategy, SharedModel, W, always, nearest_index
 from .tensors import Tensors
-from .workload import Convolution
 
-W = TypeVar("W", bound=Convolution)
 GENERAL = "general"
-"""The strategy name of a template that has no other."""
-LEAD = 0.2
-"""The part by which the model of the machine errs among good configurations of one layer."""
-
-
-def plain(of: Any, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the sums as the workload does, whatever the configuration."""
-    made: Tensor = of.sums(data, weights)
-    return made
-
-
-def always(of: Any) -> bool:
-    """Accept every workload."""
-    return True
-
-
-def never(of: Any) -> bool:
-    """Accept no workload."""
-    return False
-
-
-def no_configuration(of: Any, config: Config) -> bool:
-    """Hold of no configuration."""
-    return False
-
-
-def unordered(of: Any) -> Sequence[dict[str, Any]]:
-    """Rank nothing."""
-    return []
-
-
-def unknown(of: Any) -> float:
-    """Expect nothing."""
-    return inf
-
-
-@dataclass(frozen=True)
-class ScheduleStrategy(Generic[W]):
-    """A way to schedule a convolution for one kind of hardware.
-
-    Attributes
-    ----------
-    space : callable
-        Returns the knobs for a workload.
-    schedule : callable
-        Applies a configuration to a schedule of the tensors.
-    usual : callable
-        Returns the wanted sizes of each knob's choice where nothing was measured; the nearest that the space admits
-        is taken.
-    declare : callable
-        Returns the sums of a workload over data and weights, in the form that the schedule needs.
-    covers : callable
-        Says whether it can schedule a workload.
-    order : callable
-        Returns wanted choices as `usual` does, by what a model expects of them, the best first; an empty list where
-        there is no model.
-    cost : callable
-        Returns the cycles that the first configuration is expected to take; infinity where there is no model.
-    ranked : bool
-        Whether the model of the machine chooses where nothing was measured, on targets that it covers.
-    lead : float, optional
-        The part by which it must expect another configuration to be faster than that of `usual`, with which the ranking
-        then begins; by default the ranking knows nothing of `usual`.
-    expected : callable, optional
-        Returns what its own model expects of choices, by the names of their knobs; that ranks the space.
-    tailored : callable, optional
-        Returns the strategy for a target: what it expects may depend on the hardware, its space does not.
-    starts_at_bias : bool
-        Whether `declare` takes a bias as well, at which the sums start: adding it then costs no instruction.
-    adds_bias_last : callable
-        Says of a configuration whether a bias is added to complete sums all the same.
-    finishes_tiles : callable
-        Says of a configuration whether an activation is computed for all sums of a thread before it stores any result.
-    timed : bool
-        Whether its kernels have been timed on hardware. Before that only tuners take it: it is the choice of no call
-        without records.
-    """
-
-    space: Callable[[W], Space]
-    schedule: Callable[[W, Config, ScheduleHandle, Tensors], None]
-    usual: Callable[[W], dict[str, Any]]
-    declare: Callable[..., Tensor] = plain
-    covers: Callable[[W], bool] = always
-    order: Callable[[W], Sequence[dict[str, Any]]] = unordered
-    cost: Callable[[W], float] = unknown
-    ranked: bool = False
-    lead: float | None = None
-    expected: Callable[[W, Mapping[str, Any]], Expectation] | None = None
-    tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
-    starts_at_bias: bool = False
-    adds_bias_last: Callable[[W, Config], bool] = no_configuration
-    finishes_tiles: Callable[[W, Config], bool] = no_configuration
-    timed: bool = True
-
-    def first(self, workload: W) -> Config:
-        """The configuration to use where nothing was measured."""
-        return self.nearest(workload, self.usual(workload))
-
-    def nearest(self, workload: W, wanted: Mapping[str, Any]) -> Config:
-        """The configuration nearest to the wanted sizes and choices, by knob, such as those of another workload."""
-        space = self.space(workload)
-        return space.get(_nearest(space, wanted))
-
-    def likely(self, workload: W, space: Space, count: int) -> list[int]:
-        """The indices of the configurations that are expected to be fastest, so many at most, the best first."""
-        return list(dict.fromkeys(_nearest(space, wanted) for wanted in self.order(workload)[:count]))
-
-
-def _nearest(space: Space, wanted: Mapping[str, Any]) -> int:
-    """The index of the configuration that is as wanted, or nearest to it."""
-    exact = [_place_of(knob, wanted.get(knob.name)) for knob in space.knobs]
-    places = [place for place in exact if place is not None]
-    if len(places) == len(exact) and space.is_index_valid(space.index(places)):
-        return space.index(places)
-    knobs = [_ranked(knob, wanted.get(knob.name)) for knob in space.knobs]
-    return next(index for index in map(space.index, _by_distance(knobs)) if space.is_index_valid(index))
-
-
-def _place_of(knob: Any, wanted: Any) -> int | None:
-    """The place of a choice that is exactly as wanted, the first where nothing is; None where there is none."""
-    if wanted is None:
-        return 0
-    return next((place for place, choice in enumerate(knob.choices) if choice.wanted == wanted), None)
-
-
-Ranked = list[tuple[float, int]]
-"""How far each choice of a knob is from what is wanted, and its place; the nearest first."""
-
-
-def _ranked(knob: Any, wanted: Any) -> Ranked:
-    away = [_distance(choice, wanted) for choice in knob.choices]
-    return sorted((distance, place) for place, distance in enumerate(away))
-
-
-def _distance(choice: Choice, wanted: Any) -> float:
-    """How far a choice is from what is wanted: doublings of a split's inner sizes; of others, 1 where it is another."""
-    if wanted is None:
-        return 0.0
-    if isinstance(choice, SplitChoice):
-        return sum(abs(_log(s) - _log(w)) for s, w in zip(choice.sizes[1:], wanted, strict=True))
-    return float(choice.data != wanted)
-
-
-def _by_distance(knobs: list[Ranked]) -> Iterator[list[int]]:
-    """The places of choices, one of each knob, in order of their distances' sum: a predicate may rule out the first."""
-    frontier, seen = [(0.0, (0,) * len(knobs))], set()
-    while frontier:
-        _, ranks = heappop(frontier)
-        yield [knob[rank][1] for knob, rank in zip(knobs, ranks, strict=True)]
-        for i, knob in enumerate(knobs):
-            further = (*ranks[:i], ranks[i] + 1, *ranks[i + 1 :])
-            if further[i] < len(knob) and further not in seen:
-                seen.add(further)
-                heappush(frontier, (sum(k[r][0] for k, r in zip(knobs, further, strict=True)), further))
-
-
-def _log(size: int) -> float:
-    """Twice as much is as far as half as much."""
-    return log2(max(size, 1))
+"""The name of the strategy that an operator has first."""
+PRECISIONS = ("ieee", "fp32", "tf32")
+"""How products of float32 are computed: by float32 instructions, about as exactly by several smaller ones, or rounded
+to 11 bits."""
 
 
 @dataclass(frozen=True)
 class PackagedTemplate(Generic[W]):
-    """A template for tuning, of the workloads that `kind` makes; `gpu` and `cpu` schedule them.
+    """A strategy for the workloads of an operator: a template for tuning, and a row of `table.py`.
 
-    Its arguments, in a log too, are the fields of the workload. `others` are further strategies for the same
-    workloads; each is a template of its own, so that its name in a log says which strategy was measured. `runs_on` says
-    which targets have the instructions that it needs (asked with None: a GPU of the usual kind).
+    Attributes
+    ----------
+    kind : type
+        The operator: a class of workloads.
+    strategy_name : str
+        The name among the strategies of the operator.
+    gpu, cpu : ScheduleStrategy or None
+        The schedule for each kind of hardware.
+    summary : str
+        A few words for the command line's help.
+    precision : str
+        How it computes float32, of `PRECISIONS`. Calls that ask for more precision do not take it.
+    legacy : tuple of str
+        Legacy tasks and operators that take this strategy only.
+    default_on : callable
+        Returns whether calls without records take it on a target. Elsewhere only tuners do.
     """
 
-    name: str
     kind: type[W]
-    gpu: ScheduleStrategy[W]
-    cpu: ScheduleStrategy[W]
-    others: tuple[PackagedTemplate[W], ...] = ()
-    runs_on: Callable[[Target | None], bool] = always
-    scope: str = ""
+    strategy_name: str = GENERAL
+    gpu: ScheduleStrategy[W] | None = None
+    cpu: ScheduleStrategy[W] | None = None
+    summary: str = ""
+    precision: str = PRECISIONS[0]
+    legacy: tuple[str, ...] = ()
+    default_on: Callable[[Target | None], bool] = always
 
     @property
-    def strategy_name(self) -> str:
-        """What tells this strategy from the others of its operator."""
-        return self.name.partition(".")[2] or GENERAL
+    def name(self) -> str:
+        """The name in logs."""
+        return f"topi/{self.kind.name}" + ("" if self.strategy_name == GENERAL else f".{self.strategy_name}")
+
+    def __reduce__(self) -> Any:
+        """Pickle the name: on another host, the template is the one of that name there."""
+        return named, (self.name,)
 
     @property
     def strategies(self) -> tuple[PackagedTemplate[W], ...]:
-        """All strategies, this one first."""
-        return (self, *self.others)
+        """This strategy; of a general one, all strategies of its operator that do not round float32."""
+        return (self,) if self.strategy_name != GENERAL else tuple(self.of_precision("fp32"))
+
+    def of_precision(self, precision: str) -> list[PackagedTemplate[W]]:
+        """Return all strategies of the operator that compute float32 at least so precisely."""
+        precise = PRECISIONS[: PRECISIONS.index(precision) + 1]
+        return [t for t in ALL if t.kind is self.kind and t.precision in precise]
 
     def workload(self, args: tuple[Any, ...]) -> W:
-        """The workload of a task's arguments; UserError where they are none."""
+        """Return the workload of a task's arguments; raise UserError if they describe none."""
         return self.kind.of(*args)
 
+    def _schedule_for(self, target: Target | None) -> ScheduleStrategy[W] | None:
+        """Return the schedule for a target, by default for the usual GPU; None if there is none."""
+        if target is None or target.is_gpu:
+            return self.gpu if target is None or self.gpu is None else replace(self.gpu, machine=Gpu.of(target))
+        return None if self.cpu is None else replace(self.cpu, machine=VectorRegisters.of(target))
+
     def strategy(self, target: Target | None) -> ScheduleStrategy[W]:
-        """How the target's hardware is scheduled for (without a target: a GPU)."""
-        strategy = self.cpu if target is not None and not target.is_gpu else self.gpu
-        return strategy if target is None or strategy.tailored is None else strategy.tailored(target)
+        """Return the schedule for a target, by default for the usual GPU."""
+        found = self._schedule_for(target)
+        if found is None:
+            raise UserError(
+                f"the strategy {self.name!r} has no schedule for {target}",
+                primitive=self.kind.name,
+                fix=f"give a target that it has: {'llvm' if self.gpu is None else 'cuda'}",
+            )
+        return found
 
     def covers(self, workload: W, target: Target | None) -> bool:
-        """Whether this strategy can schedule the workload."""
-        return self.runs_on(target) and self.strategy(target).covers(workload)
+        """Return whether this strategy computes the workload on the target."""
+        found = self._schedule_for(target)
+        return found is not None and found.needs.run_on(target) and found.covers(workload)
 
     def refusal(self, workload: W, target: Target | None) -> str:
         """Return the predicate that says that this strategy does not cover the workload, for messages."""
         on = f" on {target.kind}" if target is not None else ""
         return f"does not cover {workload.title}{on}{f': it is for {self.scope}' if self.scope else ''}"
 
-    def choose(self, workload: W, target: Target | None) -> tuple[PackagedTemplate[W], Config]:
-        """The strategy and the configuration to use where nothing was measured.
+    @property
+    def scope(self) -> str:
+        """The workloads and the hardware that it is for, in words."""
+        needs = [schedule.needs for schedule in (self.gpu, self.cpu) if schedule is not None]
+        if self.cpu is not None:
+            return "; ".join(dict.fromkeys(filter(None, map(str, needs))))
+        warpgroups = any(name.startswith("wgmma") for name in needs[0].atoms.values())
+        units = f" with matrix instructions{' of warpgroups (sm_90)' * warpgroups}" * bool(needs[0].atoms)
+        return f"{needs[0]} on GPUs{units}".lstrip()
 
-        Of the strategies that cover the workload, the one that a model expects to take the least time is taken; where
-        none is modelled, the last one: strategies are listed from the most general one on.
-        """
+    def choose(self, workload: W, target: Target | None) -> tuple[PackagedTemplate[W], Config]:
+        """Return the default strategy, among `strategies`, and its default configuration."""
         template = self.able(workload, target)[0]
         return template, template.first(workload.args, target)
 
@@ -252,19 +137,18 @@ class PackagedTemplate(Generic[W]):
         return default_first(able, workload, target)
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
-        """The knobs, and the operations of one run: a product and a sum a term, and nothing for padding.
+        """Return the knobs, and the operations of one run: a product and a sum a term, and nothing for padding.
 
-        NumPy's matrix products compute what is right in a fraction of the time that the declaration takes.
+        NumPy's matrix products compute the reference in a fraction of the time that the declaration takes.
         """
         workload = self.workload(args)
         self._check(workload, target)
         strategy = self.strategy(target)
-        space, expected = strategy.space(workload), None
-        if strategy.expected is not None and target is not None and target.is_gpu:
+        space, expected, usual = strategy.space(workload), None, None
+        if strategy.own_model is not None and target is not None:
             expected = Expected(partial(strategy.expected, workload), partial(strategy.likely, workload, space))
-        usual = None
-        if strategy.lead is not None and target is not None and target.is_gpu and target.has_warps:
-            usual = Usual(lambda: _nearest(space, strategy.usual(workload)), strategy.lead)
+        if isinstance(strategy.model, SharedModel) and strategy.model.lead is not None and _is_modelled(target):
+            usual = Usual(lambda: nearest_index(space, strategy.usual(workload)), strategy.model.lead)
         default = partial(self.first, args, target)
         return Declared(searched(space), workload.flop, workload.sample, expected, usual, default)
 
@@ -278,7 +162,7 @@ class PackagedTemplate(Generic[W]):
             )
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
-        """The schedule of a configuration, and its tensors: data, weights, result."""
+        """Return the schedule of a configuration, and its tensors: data, weights, result."""
         return self.program(config, self.workload(args), target)
 
     def program(self, config: Config, workload: W, target: Target | None, epilogue: Epilogue = NO_EPILOGUE) -> Program:
@@ -289,27 +173,33 @@ class PackagedTemplate(Generic[W]):
         config : Config
             Of the space of this strategy for the workload.
         workload : Convolution
-            What to compute.
+            The computation.
         target : Target, optional
-            What to schedule for; by default a GPU.
+            The target of the schedule; by default a GPU.
         epilogue : Epilogue
-            What to do to every sum before it is stored, in the same kernel.
+            Operations on every sum before it is stored, in the same kernel.
 
         Returns
         -------
         schedule : ScheduleHandle
         args : list of Tensor
-            Data, weights, then bias and residual where the epilogue adds them, then the result.
+            Data, weights if there are any, bias and residual if the epilogue adds them, then the result.
         """
         self._check(workload, target)
         data, weights = workload.placeholders()
         extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.result)
         strategy = self.strategy(target)
-        starts = epilogue.bias and strategy.starts_at_bias and not strategy.adds_bias_last(workload, config)
+        starts = epilogue.bias and strategy.starts_at_bias and not is_added_last(config)
         start = extras[0] if starts else None
         left, read = (epilogue, extras) if start is None else (replace(epilogue, bias=False), extras[1:])
-        expression = None
+        expression = workload.expression
         if left != NO_EPILOGUE:
+            if expression is not None or data is weights:
+                raise UserError(
+                    f"{workload.name} has no epilogue",
+                    primitive=workload.name,
+                    fix="call it without bias and activation",
+                )
             expression = left.expression(read, workload.channel_axis, workload.result)
         tensors = self.tensors(config, workload, target, (data, weights, *extras), expression, start)
         s = create_schedule(tensors.out.op)
@@ -325,9 +215,9 @@ class PackagedTemplate(Generic[W]):
         expression: Expression | None = None,
         start: Tensor | None = None,
     ) -> Tensors:
-        """Declare the convolution of `inputs` (data, weights, what `expression` reads) as the strategy needs it.
+        """Declare the convolution of `inputs` (data, weights, tensors that `expression` reads) for the strategy.
 
-        Its sums start at the bias `start`, where the strategy has them do so.
+        Its sums start at the bias `start`, if the strategy has them do so.
         """
         data, weights, *extras = inputs
         strategy = self.strategy(target)
@@ -338,35 +228,67 @@ class PackagedTemplate(Generic[W]):
             finished, expression = finish(sums, str(sums.dtype), expression, name="finished"), None
         stored = sums if finished is None else finished
         out = finish(stored, workload.result, expression, None, workload.out_shape)
-        return Tensors(data, weights, tuple(extras), sums, out, finished if out is not finished else None)
+        return Tensors(data, weights, tuple(extras), sums, out, finished if out is not finished else None, target)
 
     def first(self, args: tuple[Any, ...], target: Target | None) -> Config:
-        """The configuration to use where nothing was measured."""
-        strategy = self.strategy(target)
-        if strategy.ranked and target is not None and target.is_gpu and target.has_warps:
-            found = rank_quickly(self.task(self.workload(args), target))
+        """Return the default configuration, ranked by the shared model of the machine if the strategy asks for it."""
+        workload, strategy = self.workload(args), self.strategy(target)
+        if isinstance(strategy.model, SharedModel) and target is not None and _is_modelled(target):
+            found = rank_quickly(self.task(workload, target))
             if found is not None:
-                return strategy.space(self.workload(args)).get(found)
-        return strategy.first(self.workload(args))
+                return strategy.space(workload).get(found)
+        return strategy.first(workload)
 
     def task(self, workload: W, target: Target) -> Task:
-        """What is to be tuned: the workload on a target."""
+        """Return the task of tuning a workload for a target."""
         return Task(self.name, freeze(workload.args), target)
 
 
+def _is_modelled(target: Target | None) -> bool:
+    return target is not None and target.is_gpu and target.has_warps
+
+
 def cheapest(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> PackagedTemplate[W]:
-    """Return the timed strategy that is expected to take the least time, or the last one where nothing is expected."""
-    able = [template for template in able if template.strategy(target).timed] or able
+    """Return the default strategy among some: the one of the least cost, or the last one if no cost is known."""
+    able = [template for template in able if template.default_on(target)] or able
     costs = [template.strategy(target).cost(workload) for template in able]
     known = [(cost, -place) for place, cost in enumerate(costs) if isfinite(cost)]
     return able[-min(known)[1]] if known else able[-1]
 
 
 def default_first(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> list[PackagedTemplate[W]]:
-    """Return strategies in their order, but the one that a call without measurements takes first."""
+    """Return strategies in their order, but the default one first."""
     default = cheapest(able, workload, target)
     return [default, *(template for template in able if template is not default)]
 
 
+def named(name: str) -> Any:
+    """Return a strategy by its name in logs, or a legacy task's template."""
+    return lookup(name)
+
+
+def strategies_by_name(template: PackagedTemplate[Any]) -> dict[str, PackagedTemplate[Any]]:
+    """Return all strategies of a template's operator by their names."""
+    return {each.strategy_name: each for each in ALL if each.kind is template.kind}
+
+
+def strategy_named(template: PackagedTemplate[Any], strategy: str) -> PackagedTemplate[Any]:
+    """Return a strategy of a template's operator; UserError, which lists all, if none has the name."""
+    found = strategies_by_name(template)
+    if not isinstance(strategy, str) or strategy not in found:
+        known = ", ".join(map(repr, found))
+        raise UserError(
+            f"{strategy!r} is not a strategy of {template.kind.name}",
+            primitive=template.kind.name,
+            fix=f"give one of {known}" if len(found) > 1 else "leave it out: there is only one",
+        )
+    return found[strategy]
+
+
+def named_by(legacy: str) -> list[PackagedTemplate[Any]]:
+    """Return the strategies that a legacy operator is limited to; an empty list if it takes all."""
+    return [t for t in ALL if legacy in t.legacy]
+
+
 ALL: list[PackagedTemplate[Any]] = []
-"""Every packaged template, strategies of one operator from the most general one on."""
+"""All strategies, in the order of the table; `table.py` fills it."""

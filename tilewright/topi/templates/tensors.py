@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 
@@ -13,7 +14,8 @@ from ...tensor.tensor import Tensor
 class Tensors:
     """A convolution's tensors; `extras` are those that its epilogue adds. Without an epilogue, `sums` is `out`.
 
-    `finished` is what an activation makes of the sums, where a strategy has that done before results are stored.
+    `finished` is what an activation makes of the sums, if a strategy has that done before results are stored. Without a
+    `target`, the kernel is for the usual GPU.
     """
 
     data: Tensor
@@ -22,6 +24,7 @@ class Tensors:
     sums: Tensor
     out: Tensor
     finished: Tensor | None = None
+    target: Target | None = None
 
     @property
     def padded(self) -> Tensor:
@@ -30,8 +33,9 @@ class Tensors:
 
     @property
     def args(self) -> list[Any]:
-        """The arguments of the kernel, in order: data, weights, extras, result."""
-        return [self.data, self.weights, *self.extras, self.out]
+        """The arguments of the kernel, in order: data, weights if there are any, extras, result."""
+        weights = [] if self.weights is self.data else [self.weights]
+        return [self.data, *weights, *self.extras, self.out]
 
     def in_registers(self, s: ScheduleHandle) -> Tensor:
         """Have the sums computed in registers; returns the stage that does it, to be attached to `out`."""

@@ -7,12 +7,9 @@ is written out with a border of zeros, and the window with zeros where a phase h
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Any
 
-from ...core.target import Target
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...schedule.handle import ScheduleHandle
@@ -24,8 +21,8 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import elementwise
 from .layouts import from_layout, in_layout
-from .processor import AVX512, VectorRegisters
-from .template import ScheduleStrategy, plain
+from .processor import VectorRegisters
+from .strategy import ScheduleStrategy, plain
 from .tensors import Tensors
 from .transposed import Transposed
 from .workload import sum_dtype
@@ -56,10 +53,10 @@ def space(of: Transposed) -> Space:
     return Space([value_knob("columns", [*_COLUMNS]), split_knob("tile_f", of.filters, "candidate", candidate=lanes)])
 
 
-def usual(of: Transposed, registers: VectorRegisters = AVX512) -> dict[str, Any]:
+def usual(of: Transposed, registers: VectorRegisters) -> dict[str, Any]:
     """Eight vectors of sums, of 16 columns of a phase (NCHW) or of 16 channels; fewer where registers are few."""
     if not has_phases(of):
-        return elementwise.cpu_usual(of)
+        return elementwise.cpu_usual(of, registers)
     most = min(_SUMS, registers.room(of.dtype) // _WIDEST)
     phases, per_phase = of.stride[1], -(-of.places[1] // of.stride[1])
     if of.layout == "NCHW":
@@ -240,9 +237,4 @@ def _phases_apart(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors)
     s[phases].vectorize(place)
 
 
-def _on(target: Target) -> ScheduleStrategy[Any]:
-    """The strategy, whose first configurations are those for the processor of a target."""
-    return replace(ON_CPU, usual=partial(usual, registers=VectorRegisters.of(target)))
-
-
-ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, tailored=_on)
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare=declare)

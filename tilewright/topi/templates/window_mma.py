@@ -9,13 +9,11 @@ fetched meanwhile. So between two tiles there are neither copies nor barriers to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import gcd, prod
 from typing import Any
 
 from ...core.atoms import ATOMS, Atom
 from ...core.dtype import DType
-from ...core.target import Target
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, if_then_else
 from ...schedule.handle import ScheduleHandle
@@ -29,10 +27,10 @@ from ...tune.task import Expectation
 from .contraction import rounded
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
-from .gpu import USUAL, Gpu
+from .gpu import Gpu
 from .implicit_gemm import turned
-from .matrix_units import has_atoms
-from .template import ScheduleStrategy
+from .needs import Needs
+from .strategy import OwnModel, ScheduleStrategy
 from .tensors import Tensors
 from .window_mma_cost import (
     WindowTile,
@@ -40,32 +38,31 @@ from .window_mma_cost import (
     counts,
     cycles,
     depth_of,
-    expected,
     filter_tiles,
     is_possible,
     ranked,
     row_tiles,
 )
+from .window_mma_cost import expected as cycles_of_default
 from .workload import sum_dtype
 
 _UNROLLED = 3
 """Rows of a window up to which they are written out."""
-_ATOMS = {"float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "uint8": "uint8"}
-"""The atom for elements of a type. Weights of 32-bit elements take more shared memory than there is."""
-
-
-runs_on = has_atoms(_ATOMS.values())
+NEEDS = Needs(
+    atoms={name: name for name in ("float16", "bfloat16", "int8", "uint8")}, layouts=("NHWC",), scope="windows"
+)
+"""Weights of 32-bit elements take more shared memory than there is."""
 
 
 def atom_of(of: Conv2d) -> Atom:
     """The instruction for a workload."""
-    return ATOMS[_ATOMS[of.element]]
+    return ATOMS[NEEDS.atoms[of.element]]
 
 
-def _computes(of: Conv2d) -> bool:
-    """Whether it is for such layers: windows over channels-last images, with whole instructions along channels."""
-    plain = of.layout == "NHWC" and of.groups == 1 and of.kernel != (1, 1)
-    return plain and of.element in _ATOMS and of.shape[1] % atom_of(of).k == 0
+def computes(of: Conv2d, gpu: Gpu) -> bool:
+    """Return whether the channels fill whole instructions, and a GPU has room for the weights of some filters."""
+    plain = of.groups == 1 and of.kernel != (1, 1)
+    return plain and of.shape[1] % atom_of(of).k == 0 and bool(ranked(of, atom_of(of), gpu))
 
 
 def space(of: Conv2d) -> Space:
@@ -193,32 +190,27 @@ def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[
     return fw
 
 
-def strategy_on(gpu: Gpu) -> ScheduleStrategy[Conv2d]:
-    """Return the strategy for a GPU, of layers for which the weights of some filters fit into its shared memory."""
-
-    def found(of: Conv2d) -> tuple[WindowTile, ...]:
-        return ranked(of, atom_of(of), gpu)
-
-    def tailored(target: Target) -> ScheduleStrategy[Conv2d]:
-        on = Gpu.of(target)
-        return made if on == gpu else strategy_on(on)
-
-    def wanted(of: Conv2d, choices: Mapping[str, Any]) -> Expectation:
-        tile = WindowTile.of(choices)
-        return Expectation(cycles(tile, of, atom_of(of), gpu), tile.warps * gpu.hardware.warp, tile.blocks(of))
-
-    made = ScheduleStrategy(
-        space,
-        schedule,
-        usual=lambda of: found(of)[0].wanted(),
-        declare=declare,
-        covers=lambda of: _computes(of) and bool(found(of)),
-        order=lambda of: [tile.wanted() for tile in found(of)],
-        cost=lambda of: expected(of, atom_of(of), gpu),
-        expected=wanted,
-    )
-    made = replace(made, tailored=tailored)
-    return made
+def usual(of: Conv2d, gpu: Gpu) -> dict[str, Any]:
+    """Return the choices of the tile that should be fastest."""
+    return ranked(of, atom_of(of), gpu)[0].wanted()
 
 
-ON_GPU = strategy_on(USUAL)
+def order(of: Conv2d, gpu: Gpu) -> list[dict[str, Any]]:
+    """Return all choices that the model ranks, the fastest first."""
+    return [tile.wanted() for tile in ranked(of, atom_of(of), gpu)]
+
+
+def cost(of: Conv2d, gpu: Gpu) -> float:
+    """Return the cycles of the default configuration, by the same model."""
+    return cycles_of_default(of, atom_of(of), gpu)
+
+
+def expected(of: Conv2d, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
+    """Return the cycles, threads and blocks of a configuration."""
+    tile = WindowTile.of(choices)
+    return Expectation(cycles(tile, of, atom_of(of), gpu), tile.warps * gpu.hardware.warp, tile.blocks(of))
+
+
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+    space, schedule, usual, NEEDS, declare, computes, OwnModel(order, expected, cost)
+)

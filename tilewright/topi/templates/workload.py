@@ -21,7 +21,7 @@ from ...core.dtype import DType
 from ...core.errors import UserError
 from ...core.padding import TEMPLATE_WORDS, centred, padding_of
 from ...tensor.tensor import Tensor
-from .epilogue import finish
+from .epilogue import Expression, finish
 from .layouts import LAYOUTS
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -55,7 +55,7 @@ class Convolution(ABC):
     def declare(self) -> tuple[Tensor, Tensor, Tensor]:
         """Fresh tensors: data, weights, result."""
         data, weights = self.placeholders()
-        return data, weights, finish(self.sums(data, weights), self.result, None)
+        return data, weights, finish(self.sums(data, weights), self.result, self.expression)
 
     @abstractmethod
     def placeholders(self) -> tuple[Tensor, Tensor]:
@@ -64,6 +64,11 @@ class Convolution(ABC):
     @abstractmethod
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
         """The convolution, declared plainly, in the type in which it is summed."""
+
+    @property
+    def expression(self) -> Expression | None:
+        """What turns each sum into a result; None if that is the sum."""
+        return None
 
     @property
     @abstractmethod

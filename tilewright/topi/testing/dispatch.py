@@ -26,14 +26,14 @@ def dispatch(target: Any, dispatch_map: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     target : Target or str
-        The target of a program.
+        What a program is for.
     dispatch_map : mapping
         Anything by keys of targets: "cpu", "gpu", "cuda", "opencl", "generic".
 
     Raises
     ------
     UserError
-        If no key fits.
+        Where no key fits.
     """
     chosen = Target.parse(target)
     key = next((key for key in (*chosen.keys, "generic") if key in dispatch_map), None)
@@ -84,18 +84,18 @@ def compare_numpy_tvm(
     rtol: float = 1e-4,
     atol: float = 1e-5,
 ) -> None:
-    """Build an operator, run it, and raise AssertionError unless its result equals NumPy's.
+    """Build an operator, run it, and raise AssertionError unless it returns what NumPy did.
 
     Parameters
     ----------
     inputs : list of numpy.ndarray
-        The operator's inputs; they give the shapes and types of its tensors.
+        What the operator is applied to; its shapes and types are those of its tensors.
     output : numpy.ndarray
         The expected result.
     target : Target or str
-        The target to build for.
+        What to build for.
     device : Device
-        The device to run on.
+        Where to run.
     compute : callable
         From tensors to the result's tensor.
     schedule : callable

@@ -1,0 +1,66 @@
+"""Requirements of a schedule on workloads and hardware, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.atoms import atom_named
+from ...core.target import Target
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Requirements of a schedule; an empty one admits everything.
+
+    Attributes
+    ----------
+    types : collection of str
+        Element types.
+    atoms : mapping
+        The matrix instruction for each element type: others are not admitted, and targets must have all of them.
+    layouts : collection of str
+        Orders of the dimensions of images.
+    group_channels : collection of int
+        Channels of a group.
+    scope : str
+        Further limits in words, for messages.
+    """
+
+    types: Collection[str] = ()
+    atoms: Mapping[str, str] = field(default_factory=dict, hash=False)
+    layouts: Collection[str] = ()
+    group_channels: Collection[int] = ()
+    scope: str = ""
+
+    def admit(self, workload: Any) -> bool:
+        """Return whether a workload meets them."""
+        types = self.atoms or self.types
+        return (
+            (not types or workload.element in types)
+            and (not self.layouts or workload.layout in self.layouts)
+            and (not self.group_channels or workload.shape[1] // workload.groups in self.group_channels)
+        )
+
+    def run_on(self, target: Target | None) -> bool:
+        """Return whether a target has the instructions; the GPU that None stands for has all."""
+        if not self.atoms or target is None:
+            return True
+        found = map(atom_named, self.atoms.values())
+        return target.kind == "cuda" and all(a is not None and a.runs_on(target.hardware) for a in found)
+
+    def __str__(self) -> str:
+        """Return them in words: "groups of 2, 4 or 8 channels, float16 or bfloat16, NCHW"."""
+        groups = f"groups of {_either(self.group_channels)} channels" if self.group_channels else ""
+        parts = (self.scope, groups, _either(self.atoms or self.types), _either(self.layouts))
+        return ", ".join(filter(None, parts))
+
+
+def _either(values: Collection[Any]) -> str:
+    """Return values as words: "2, 4 or 8"."""
+    *first, last = map(str, values) if values else ("",)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+ANYTHING = Needs()

@@ -1,0 +1,212 @@
+"""A schedule for one kind of hardware, with its space, its default configuration and its ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf, log2
+from typing import Any, Generic, TypeVar
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import Tensor
+from ...tune.space.choices import Choice, SplitChoice
+from ...tune.space.config import Config
+from ...tune.space.space import Space
+from ...tune.task import Expectation
+from .gpu import USUAL, Gpu
+from .needs import ANYTHING, Needs
+from .tensors import Tensors
+from .workload import Convolution
+
+W = TypeVar("W", bound=Convolution)
+Choices = Mapping[str, Any]
+"""Choices, or wanted sizes, by the names of knobs."""
+
+
+def plain(of: Any, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the sums as the workload does, for every configuration."""
+    made: Tensor = of.sums(data, weights)
+    return made
+
+
+def always(of: Any, machine: Any = None) -> bool:
+    """Return True."""
+    return True
+
+
+def never(of: Any, config: Any = None) -> bool:
+    """Return False."""
+    return False
+
+
+def unknown(of: Any, gpu: Gpu) -> float:
+    """Return infinity, the cost of a strategy that selection does not compare."""
+    return inf
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """Rank configurations by `tune.model`, the model of the machine that covers ordinary loops.
+
+    Attributes
+    ----------
+    lead : float or None
+        The default configuration comes first unless another should be faster by this fraction. The model errs by as
+        much among good configurations of one layer. None: the ranking ignores the default configuration.
+    """
+
+    lead: float | None = 0.2
+
+
+@dataclass(frozen=True)
+class OwnModel(Generic[W]):
+    """Rank configurations by a model that the strategy brings.
+
+    Attributes
+    ----------
+    order : callable
+        Returns the wanted choices that the model ranks, the fastest first.
+    expected : callable
+        Returns the cycles, threads and blocks of a configuration.
+    cost : callable
+        Returns the cycles of the default configuration, which selection compares between strategies.
+    """
+
+    order: Callable[[W, Gpu], Sequence[dict[str, Any]]]
+    expected: Callable[[W, Choices, Gpu], Expectation]
+    cost: Callable[[W, Gpu], float] = unknown
+
+
+@dataclass(frozen=True)
+class ScheduleStrategy(Generic[W]):
+    """A way to schedule a workload on one kind of hardware.
+
+    Functions that take a machine get a `Gpu`, or the `VectorRegisters` of a CPU.
+
+    Attributes
+    ----------
+    space : callable
+        Returns the knobs for a workload. They do not depend on the machine, so that a record means the same everywhere.
+    schedule : callable
+        Applies a configuration to a schedule of the tensors.
+    default : callable
+        Returns the wanted choices of a workload on a machine if nothing was measured.
+    needs : Needs
+        Requirements on workload and target.
+    declare : callable
+        Returns the sums of a workload over data and weights, in the form that the schedule needs. If the strategy
+        `starts_at_bias`, it also takes a bias.
+    computes : callable
+        Returns whether the schedule computes a workload that meets its needs on a machine.
+    model : SharedModel, OwnModel or None
+        The ranking of configurations without measurements.
+    starts_at_bias : bool
+        Whether `declare` takes a bias at which the sums start: adding it then costs no instruction.
+    finishes_tiles : callable
+        Returns whether a configuration computes an activation for all sums of a thread before it stores any result.
+    machine : Gpu or VectorRegisters
+        The machine that default and model count for, which `PackagedTemplate.strategy` sets for a target.
+    """
+
+    space: Callable[[W], Space]
+    schedule: Callable[[W, Config, ScheduleHandle, Tensors], None]
+    default: Callable[[W, Any], dict[str, Any]]
+    needs: Needs = ANYTHING
+    declare: Callable[..., Tensor] = plain
+    computes: Callable[[W, Any], bool] = always
+    model: SharedModel | OwnModel[W] | None = None
+    starts_at_bias: bool = False
+    finishes_tiles: Callable[[W, Config], bool] = never
+    machine: Any = USUAL
+
+    @property
+    def own_model(self) -> OwnModel[W] | None:
+        """The strategy's own model, if it has one."""
+        return self.model if isinstance(self.model, OwnModel) else None
+
+    def covers(self, workload: W) -> bool:
+        """Return whether the schedule computes a workload on this machine."""
+        return self.needs.admit(workload) and self.computes(workload, self.machine)
+
+    def usual(self, workload: W) -> dict[str, Any]:
+        """Return the wanted choices of the default configuration."""
+        return self.default(workload, self.machine)
+
+    def first(self, workload: W) -> Config:
+        """Return the default configuration."""
+        return self.nearest(workload, self.usual(workload))
+
+    def nearest(self, workload: W, wanted: Choices) -> Config:
+        """Return the configuration nearest to wanted sizes and choices, for example of another workload."""
+        space = self.space(workload)
+        return space.get(nearest_index(space, wanted))
+
+    def order(self, workload: W) -> Sequence[dict[str, Any]]:
+        """Return the wanted choices that the own model ranks, the fastest first; an empty list without one."""
+        return self.own_model.order(workload, self.machine) if self.own_model is not None else []
+
+    def likely(self, workload: W, space: Space, count: int) -> list[int]:
+        """Return the indices of the `count` fastest configurations by the own model, the best first."""
+        return list(dict.fromkeys(nearest_index(space, wanted) for wanted in self.order(workload)[:count]))
+
+    def cost(self, workload: W) -> float:
+        """Return the cycles that the default configuration should take; infinity without an own model."""
+        return self.own_model.cost(workload, self.machine) if self.own_model is not None else inf
+
+    def expected(self, workload: W, choices: Choices) -> Expectation:
+        """Return the cycles, threads and blocks of a configuration by the own model, which must exist."""
+        assert self.own_model is not None
+        return self.own_model.expected(workload, choices, self.machine)
+
+
+def nearest_index(space: Space, wanted: Choices) -> int:
+    """Return the index of the configuration that is as wanted, or nearest to it."""
+    exact = [_place_of(knob, wanted.get(knob.name)) for knob in space.knobs]
+    places = [place for place in exact if place is not None]
+    if len(places) == len(exact) and space.is_index_valid(space.index(places)):
+        return space.index(places)
+    knobs = [_by_knob(knob, wanted.get(knob.name)) for knob in space.knobs]
+    return next(index for index in map(space.index, _by_distance(knobs)) if space.is_index_valid(index))
+
+
+def _place_of(knob: Any, wanted: Any) -> int | None:
+    """Return the place of the choice that equals `wanted`, the first if None is wanted; None if there is none."""
+    if wanted is None:
+        return 0
+    return next((place for place, choice in enumerate(knob.choices) if choice.wanted == wanted), None)
+
+
+Distances = list[tuple[float, int]]
+"""The distance of each choice of a knob from the wanted one, and its place; the nearest first."""
+
+
+def _by_knob(knob: Any, wanted: Any) -> Distances:
+    away = [_distance(choice, wanted) for choice in knob.choices]
+    return sorted((distance, place) for place, distance in enumerate(away))
+
+
+def _distance(choice: Choice, wanted: Any) -> float:
+    """Return the doublings between the inner sizes of splits; 1 for any other choice that differs."""
+    if wanted is None:
+        return 0.0
+    if isinstance(choice, SplitChoice):
+        return sum(abs(_log(s) - _log(w)) for s, w in zip(choice.sizes[1:], wanted, strict=True))
+    return float(choice.data != wanted)
+
+
+def _by_distance(knobs: list[Distances]) -> Iterator[list[int]]:
+    """Yield places, one per knob, by the sum of their distances: a predicate may rule out the first."""
+    frontier, seen = [(0.0, (0,) * len(knobs))], set()
+    while frontier:
+        _, ranks = heappop(frontier)
+        yield [knob[rank][1] for knob, rank in zip(knobs, ranks, strict=True)]
+        for i, knob in enumerate(knobs):
+            further = (*ranks[:i], ranks[i] + 1, *ranks[i + 1 :])
+            if further[i] < len(knob) and further not in seen:
+                seen.add(further)
+                heappush(frontier, (sum(k[r][0] for k, r in zip(knobs, further, strict=True)), further))
+
+
+def _log(size: int) -> float:
+    return log2(max(size, 1))

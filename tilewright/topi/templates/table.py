@@ -1,0 +1,179 @@
+"""The table of strategies: for each operator from the most general one on.
+
+A row has the operator, the name, and the schedule for each kind of hardware, with its space, needs and ranking.
+Logs, calls, `tilewright tune`, its help and the legacy names follow from the rows. If no model compares strategies, the
+last one that covers a workload is the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core.errors import name_lines_of
+from ...tensor.tensor import Tensor
+from ...tune.task import Template, register
+from . import (
+    contraction_cpu,
+    contraction_mma,
+    contraction_simt,
+    contraction_wgmma,
+    conv1d,
+    conv2d,
+    cpu,
+    cpu_channels_last,
+    depthwise,
+    depthwise_mma,
+    depthwise_planes,
+    elementwise,
+    grouped_mma,
+    grouped_rows,
+    implicit_gemm,
+    legacy_names,
+    lines,
+    matmul,
+    prepared_data,
+    transposed_cpu,
+    window_mma,
+)
+from .contraction import Contraction, Views
+from .convolutions import Conv1d, Conv2d, Depthwise
+from .matmul import BatchMatmul, Dense
+from .pooling import Pooling
+from .strategy import plain
+from .template import ALL, PackagedTemplate
+from .transposed import Transposed
+
+_Sums = tuple[Callable[[Any], Contraction], Callable[[Any, Tensor, Tensor], Views]]
+_LAYERS: _Sums = implicit_gemm.contraction_of, implicit_gemm.views_of
+_PRODUCTS: _Sums = matmul.contraction_of, matmul.views_of
+
+
+def _mma(of: _Sums, atoms: Mapping[str, str] = contraction_mma.USUAL) -> contraction_mma.Mma[Any]:
+    return contraction_mma.Mma(*of, atoms=atoms, prepared=prepared_data.FORMS if of is _LAYERS else {})
+
+
+def _products(kind: type[Any]) -> tuple[PackagedTemplate[Any], ...]:
+    """Return the strategies of a product of matrices."""
+    return (
+        PackagedTemplate(
+            kind,
+            gpu=contraction_simt.Simt(*_PRODUCTS).strategy(),
+            cpu=contraction_cpu.Packed(*_PRODUCTS).strategy(),
+            summary="ordinary arithmetic",
+        ),
+        PackagedTemplate(
+            kind,
+            "mma",
+            gpu=_mma(_PRODUCTS).strategy(),
+            summary="matrix instructions",
+            precision="fp32",
+            legacy=(f"{kind.name}_tensorcore",),
+        ),
+        PackagedTemplate(
+            kind,
+            "wgmma",
+            gpu=contraction_wgmma.Wgmma(*_PRODUCTS, contraction_wgmma.USUAL).strategy(),
+            summary="Hopper's warpgroup instructions",
+        ),
+        PackagedTemplate(
+            kind,
+            "tf32",
+            gpu=_mma(_PRODUCTS, contraction_mma.ROUNDED).strategy(),
+            summary="matrix instructions that round float32",
+            precision="tf32",
+        ),
+        PackagedTemplate(
+            kind,
+            "wgmma_tf32",
+            gpu=contraction_wgmma.Wgmma(*_PRODUCTS, contraction_wgmma.ROUNDED).strategy(),
+            summary="warpgroup instructions that round float32",
+            precision="tf32",
+        ),
+    )
+
+
+STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
+    PackagedTemplate(Conv1d, gpu=conv1d.ON_GPU, cpu=cpu.LINE),
+    PackagedTemplate(Conv2d, gpu=conv2d.ON_GPU, cpu=cpu.IMAGES, summary="the tutorial's for NCHW"),
+    PackagedTemplate(
+        Conv2d, "direct", gpu=grouped_mma.DIRECT, cpu=cpu_channels_last.ON_CPU, summary="windows in registers"
+    ),
+    PackagedTemplate(
+        Conv2d,
+        "grouped_rows",
+        gpu=grouped_rows.ON_GPU,
+        summary="pairs of rows of several small groups by matrix instructions",
+    ),
+    PackagedTemplate(
+        Conv2d, "grouped", gpu=grouped_mma.ON_GPU, summary="several small groups at once by matrix instructions"
+    ),
+    PackagedTemplate(
+        Conv2d,
+        "gemm",
+        gpu=contraction_simt.Simt(*_LAYERS).strategy(implicit_gemm.computes, "large groups"),
+        summary="products of tiles",
+    ),
+    PackagedTemplate(
+        Conv2d,
+        "mma",
+        gpu=_mma(_LAYERS).strategy(implicit_gemm.computes, "large groups"),
+        summary="products of tiles by matrix instructions",
+        precision="fp32",
+        legacy=("conv2d_nhwc_tensorcore",),
+    ),
+    PackagedTemplate(
+        Conv2d,
+        "window",
+        gpu=window_mma.ON_GPU,
+        summary="a tile of the image by matrix instructions",
+        legacy=("conv2d_nhwc_tensorcore",),
+    ),
+    PackagedTemplate(
+        Conv2d,
+        "wgmma",
+        gpu=contraction_wgmma.Wgmma(*_LAYERS, contraction_wgmma.USUAL).strategy(
+            implicit_gemm.computes, "terms that are neighbours (NHWC)"
+        ),
+        summary="products of tiles by Hopper's warpgroups",
+    ),
+    PackagedTemplate(
+        Conv2d,
+        "tf32",
+        gpu=_mma(_LAYERS, contraction_mma.ROUNDED).strategy(implicit_gemm.computes, "large groups"),
+        summary="products of tiles that round float32",
+        precision="tf32",
+    ),
+    PackagedTemplate(
+        Conv2d,
+        "wgmma_tf32",
+        gpu=contraction_wgmma.Wgmma(*_LAYERS, contraction_wgmma.ROUNDED).strategy(
+            implicit_gemm.computes, "terms that are neighbours (NHWC)"
+        ),
+        summary="products of tiles by warpgroups that round float32",
+        precision="tf32",
+    ),
+    PackagedTemplate(Depthwise, gpu=depthwise.ON_GPU, cpu=cpu.IMAGES, summary="tiles of planes"),
+    PackagedTemplate(
+        Depthwise, "direct", gpu=depthwise_planes.DIRECT, cpu=cpu_channels_last.ON_CPU, summary="windows in registers"
+    ),
+    PackagedTemplate(Depthwise, "mma", gpu=depthwise_mma.ON_GPU, summary="rows of windows by matrix instructions"),
+    PackagedTemplate(
+        Depthwise,
+        "planes",
+        gpu=depthwise_planes.ON_GPU,
+        summary="whole small images one after another",
+        default_on=depthwise_planes.is_timed_on,
+    ),
+    PackagedTemplate(Transposed, gpu=elementwise.ON_GPU, cpu=transposed_cpu.ON_CPU),
+    PackagedTemplate(Pooling, gpu=elementwise.ON_GPU, cpu=elementwise.ON_CPU),
+    *_products(Dense),
+    *_products(BatchMatmul),
+)
+ALL.extend(STRATEGIES)
+_templates: tuple[Template, ...] = (*STRATEGIES, *legacy_names.LEGACY, lines.LINES)
+for _template in _templates:
+    register(_template)
+for _schedule in (schedule for row in STRATEGIES for schedule in (row.gpu, row.cpu) if schedule is not None):
+    _functions: list[Any] = [_schedule.schedule, *([_schedule.declare] if _schedule.declare is not plain else [])]
+    name_lines_of(*(function.__code__.co_filename for function in _functions))
