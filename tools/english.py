@@ -67,7 +67,7 @@ def texts_of(path: Path) -> Iterator[_PART]:
     code = _COMMENT.sub("", rest)
     joined = re.sub(r'(?<=[^"\s])([ ]?)"(\s*)\n\s*f?"(?=[^"])', r"\1", code)  # implicit concatenation
     for match in _STRING.finditer(joined):
-        if match[1].count(" ") >= 2:
+        if match[1].count(" ") >= 2 and r"\n" not in match[1]:
             yield "messages", 0, re.sub(r"\{[^{}]*\}", "{}", match[1])
 
 
@@ -85,11 +85,13 @@ def sentences(text: str) -> Iterator[str]:
     lines = _CODE.sub("CODE", text).split("\n")
     margin = min((len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()), default=0)
     paragraph: list[str] = []
+    indent = 0
     for number, line in enumerate((*lines, "")):
         body = line if number == 0 else line[margin:]
-        is_item = re.match(r"\s*(?:[-*]|\d+\.|[A-Za-z_*, ]+ :|#+) ", body)
+        before, indent = indent, len(body) - len(body.lstrip())
+        is_item = re.match(r"\s*(?:[-*]|\d+\.|[A-Za-z_*, ]+ :|#+|>>>|-{3,}$) ?", body)
         is_code = not paragraph and body.startswith("    ") and number > 0 and not is_item
-        if not body.strip() or is_item or is_code:
+        if not body.strip() or is_item or is_code or indent < before or indent >= before + 4:
             yield from _SENTENCE_END.split(" ".join(paragraph))
             paragraph = []
         if body.strip() and not is_code:

@@ -90,7 +90,7 @@ def _deduced(search: _Search, test: n.Compare) -> IntervalSet:
 
 
 def _both(a: IntervalSet, b: IntervalSet, facts: Facts) -> IntervalSet:
-    """The intersection of two sets, of which one has each end."""
+    """The intersection of two sets; each end comes from one of them."""
     if a.is_nothing() or b.is_nothing():
         return NOTHING
     ends = []

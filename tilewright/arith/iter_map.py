@@ -136,7 +136,7 @@ class _Rewriter:
             return False
 
     def _is_bounded(self, args: _Digits) -> bool:
-        """Whether a predicate is the end of a sum's values."""
+        """Whether the values of a sum end at the bound of a predicate."""
         if not self.bounds:
             return False
         least = min((abs(number(arg.scale)) for arg in args), default=1)

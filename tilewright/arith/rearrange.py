@@ -176,7 +176,7 @@ class _Rearranging:
         """A comparison of a minimum or maximum that a part of it decides."""
         pairs = [(part, e.b) if side == 0 else (e.a, part) for part in (choice.a, choice.b)]
         parts = [simplify(type(e)(*pair), self.facts) for pair in pairs]
-        least = isinstance(e, (n.LT, n.LE)) == (side == 0)  # the terms that are small enough
+        least = isinstance(e, (n.LT, n.LE)) == (side == 0)  # small values satisfy the comparison
         either = isinstance(choice, n.Min) == least
         for known, rest in (parts, parts[::-1]):
             if known is TRUE or known is FALSE:

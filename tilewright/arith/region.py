@@ -310,7 +310,7 @@ def _most(form: Affine, facts: Facts, budget: int) -> Bound:
     choices = [atom for atom in form.terms if isinstance(atom, (n.Min, n.Max))]
     if not choices or budget < 2:
         return plain
-    # First those of which every argument counts: what bounds them may then differ from one to the other.
+    # First those of which every argument counts: their bounds may then differ from one to the other.
     every, choice = max(((isinstance(at, n.Max) == (form.terms[at] > 0), at) for at in choices), key=lambda c: c[0])
     k = form.terms[choice]
     rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)

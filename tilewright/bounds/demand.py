@@ -1,8 +1,8 @@
 """The region of a stage that its readers need.
 
-Each read index is an expression of the reader's loop variables. Loops outside the place where the stage is computed are
-fixed; the others run, including indices of threads that share the stage's memory. The bounds of the index over the
-running loops, joined over all reads, are the region.
+Each read index is an expression of the reader's loop variables. Loops outside of the stage's place are fixed; the
+others run, including indices of threads that share the stage's memory. The bounds of the index over the running loops,
+joined over all reads, are the region.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def doctor_command(
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Show what works on this machine (targets, devices, compilers, libraries), and why others do not."""
+    """Show the targets, devices, compilers and libraries that work on this machine, and why others do not."""
     from .doctor import calibrated, doctor
 
     if calibrate:

@@ -365,7 +365,7 @@ def many(
         ),
     ],
 ) -> None:  # fmt: skip
-    """Tune many workloads in one session; the time goes where it gains most."""
+    """Tune many workloads in one session; the time goes to the tasks that gain most."""
 
 
 _OF_ALL = _option(_SEARCH, "--trials", "-n", metavar="N", what="Configurations to measure, of all workloads together.")

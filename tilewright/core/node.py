@@ -138,7 +138,7 @@ def _visitors(owner: str, fields: dict[str, str], scope: dict[str, Any]) -> tupl
     known = _HOLDS_NONE.union(_HOLDS_NODES)
     strange = [f"{name}: {kind}" for name, kind in fields.items() if kind not in known]
     if strange:
-        raise TypeError(f"{owner} has fields of which it is not known what nodes they hold: {', '.join(strange)}")
+        raise TypeError(f"{owner} has fields with unknown kinds of nodes: {', '.join(strange)}")
     codes = {name: _CODE[_HOLDS_NODES[kind]] for name, kind in fields.items() if kind in _HOLDS_NODES}
     parts = [children.format(x=f"self.{name}") for name, (children, _) in codes.items()]
     lines = ["def children(self):", f"    return ({' '.join(parts)})", "def map_children(self, f):"]

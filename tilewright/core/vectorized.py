@@ -26,7 +26,7 @@ def most(*values: Number) -> Number:
 
 
 def either(condition: Number, a: Number, b: Number) -> Number:
-    """`a` where a condition holds, else `b`."""
+    """`a` if a condition holds, else `b`."""
     if is_array(condition):
         return np.where(condition, a, b)
     return a if condition else b

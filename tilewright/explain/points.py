@@ -22,7 +22,7 @@ POINTS, _THREADS = 192, 6144
 met.
 """
 Values = np.ndarray | None
-"""The value of an expression at each point (rows) in each lane (columns, or one column); None where it is unknown."""
+"""The value of an expression at each point (rows) in each lane (columns, or one column); None if it is unknown."""
 
 
 def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> n.Expr:
 
 
 def const(value: ExprLike, dtype: str | None = None) -> n.Expr:
-    """A constant of type `dtype`; without one, int32 (int64 where needed), float32 or bool by the value.
+    """A constant of type `dtype`; without one, int32 (int64 if needed), float32 or bool by the value.
 
     Raises UserError if the value does not fit the type.
     """

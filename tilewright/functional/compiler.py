@@ -180,7 +180,7 @@ def in_words(config: Config) -> str:
 
 
 def _choice_in_words(choice: Choice) -> str:
-    """A split by the extents of its loops, outermost first, without the factor for the remaining loop."""
+    """A split by the extents of its loops, outermost first, without the inferred one."""
     if isinstance(choice, SplitChoice):
         return "×".join(str(size) for size in choice.sizes if size > 0) or "whole"
     data = choice.data

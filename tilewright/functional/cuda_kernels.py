@@ -98,8 +98,8 @@ def load(program: Executable, index: int) -> list[Kernel]:
 def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void_p:
     """Load machine code onto the current GPU, once for all programs that share it, such as those of many batch sizes.
 
-    It stays until the process ends, since a CUDA graph may launch it at any time. `shared` is what its kernels get of
-    shared memory, which belongs to the module.
+    It stays until the process ends, since a CUDA graph may launch it at any time. `shared` is the dynamic shared memory
+    of its kernels, which belongs to the module.
     """
     module = ctypes.c_void_p()
     _call("cuModuleLoadData", ctypes.byref(module), binary)
@@ -150,7 +150,7 @@ class Kernel:
         if status == launcher.MISALIGNED:
             raise UserError(
                 "an array begins at an address that the kernel cannot load vectors from",
-                fix="pass a tensor that begins where its memory does: x.clone() instead of a slice of it",
+                fix="pass a tensor that begins at the start of its memory: x.clone() instead of a slice of it",
             )
         _check(library(), f"launch of {self.launch.kernel}", status)
 

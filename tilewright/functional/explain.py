@@ -1,4 +1,4 @@
-"""What a call runs, and why."""
+"""The kernel that a call runs, and the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TF32 = {
     "topi/conv2d.tf32": "operands are rounded to 11 significant bits",
     "topi/conv2d.wgmma_tf32": "operands are cut to 11 significant bits: errors of some 7e-4",
 }
-"""What templates do to float32 operands that may be rounded."""
+"""The treatment of float32 operands that templates may round."""
 _EXTRAS = ("weight", "bias", "residual", "out")
 
 

@@ -1,4 +1,4 @@
-"""Kernels and decisions on disk, so that the next process starts where this one ended.
+"""Kernels and decisions on disk, so that the next process starts with them.
 
 One file per call: a check sum, a description in JSON, and the machine code. A file is written under another name and
 then renamed, so readers see a whole one or none, however many processes write. A damaged file counts as absent. If the

@@ -323,7 +323,7 @@ def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> 
             with copying():
                 out.copy_(made)
         elif out is not None and not out.is_inference():  # which has no versions
-            torch.autograd.graph.increment_version(out)  # for gradients that need what was there
+            torch.autograd.graph.increment_version(out)  # for gradients that need the old values
         return made if out is None else out
 
     return run

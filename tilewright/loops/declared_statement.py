@@ -1,4 +1,4 @@
-"""The statement of a `te.extern` or a script, on tensors instead of buffers: what `op.body` is for users.
+"""The statement of a `te.extern` or a script, on tensors instead of buffers: the `op.body` that users see.
 
 Memory that the statement allocates is a placeholder: its allocation is a `tir.ProducerRealize`, its stores are
 `tir.ProducerStore`s, and its loads `tir.ProducerLoad`s. Assertions of a script are `tir.AssertStmt`s.

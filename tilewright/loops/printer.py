@@ -1,6 +1,6 @@
 """Programs as text, in the TVMScript-like form that `lower(..., simple_mode=True)` shows.
 
-Names are unique among what is visible: a second `A` prints as `A_1`, and names are free again after their scope. A flat
+Names are unique among visible ones: a second `A` prints as `A_1`, and names are free again after their scope. A flat
 view of a buffer is declared just above the innermost statement that holds all its uses.
 """
 

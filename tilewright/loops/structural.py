@@ -36,7 +36,7 @@ _DEFINES: dict[type, tuple[str, ...]] = {
     Allocate: ("buffer",),
     Tensorized: ("row", "column", "depth"),
 }
-"""The fields of a statement that name what its later fields may use."""
+"""The fields of a statement with definitions that its later fields may use."""
 _OUTSIDE: dict[type, tuple[str, ...]] = {For: ("min", "extent"), Let: ("value",)}
 """The fields of a statement outside of the scope of its definitions."""
 

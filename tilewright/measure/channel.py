@@ -172,8 +172,8 @@ class Channel:
 
 
 def wait(descriptors: Iterable[int], until: float | None) -> set[int]:
-    """Sleep until something can be read from some of the descriptors, or the clock `time.monotonic` says `until`;
-    return those descriptors."""
+    """Sleep until some of the descriptors are readable, or the clock `time.monotonic` says `until`; return those
+    descriptors."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

@@ -101,7 +101,7 @@ class Measured(Outcome):
 
 @dataclass(frozen=True, kw_only=True)
 class Failure(Outcome):
-    """It was not measured, and why. `step` is the schedule step at fault and its place in the caller's code, where
+    """It was not measured, and why. `step` is the schedule step at fault and its place in the caller's code, if
     known."""
 
     reason: str

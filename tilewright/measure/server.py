@@ -195,7 +195,7 @@ class Slot:
             self.report(DeviceLost(self.index, reason))
 
     def _last_words(self) -> str:
-        """The end of what the runner printed, as a reason."""
+        """The end of the runner's output, as a reason."""
         size = os.fstat(self.log).st_size
         data = os.pread(self.log, _LOG_TAIL, max(0, size - _LOG_TAIL))
         text = data.strip().decode(errors="replace")

@@ -264,7 +264,7 @@ def problem_of(module: Any, x: Any, dtype: str = "") -> Problem:
 def _measure(
     done: Acceleration, name: str, layer: Layer, tune: Any, measured: dict[Problem, tuple[float, float]]
 ) -> None:
-    """Time a layer both ways, keep the decision, and replace the layer where it gains."""
+    """Time a layer both ways, keep the decision, and replace the layer if it gains."""
     kind, operator = _KINDS[type(layer.module)]
     if layer.dtype not in FLOATS:
         return

@@ -163,7 +163,7 @@ def _is_fill(stmt: Stmt, body: Stmt, ring: bool) -> bool:
 
 
 class _Held:
-    """The registers that hold what `fills` will store: an array for each buffer, a place for each store."""
+    """The registers for the values that `fills` will store: an array for each buffer, a place for each store."""
 
     def __init__(self, fills: Sequence[Stmt]) -> None:
         self._places: dict[Store, Expr] = {}

@@ -39,7 +39,7 @@ def line_chart(title: str, axis: str, lines: Sequence[Line], *paths: Path) -> No
     plot.set_title(title, fontsize=11, loc="left")
     plot.grid(alpha=0.25)
     if max(len(line.label) for line in lines) > _LONG_LABEL:
-        figure.legend(loc="outside lower left", frameon=False, fontsize=9)  # below, where it hides no line
+        figure.legend(loc="outside lower left", frameon=False, fontsize=9)  # below, so that it hides no line
     else:
         plot.legend(frameon=False, fontsize=9)
     plot.spines[["top", "right"]].set_visible(False)

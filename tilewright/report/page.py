@@ -45,7 +45,7 @@ summary{padding:8px 14px;cursor:pointer}pre{margin:0;padding:12px 14px;overflow:
 font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;border-top:1px solid var(--rule)}
 """
 
-# Nothing on the page may run or load, no matter what a log holds.
+# Nothing on the page may run or load, whatever the log's contents.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 

@@ -11,9 +11,9 @@ from ..expr.operators import const
 
 
 class Attributes(dict[str, Any]):
-    """A dictionary whose text is JSON where its values have a JSON form.
+    """A dictionary that prints as JSON if its values have a JSON form.
 
-    Numbers, and those in lists, are constants (`op.attrs["factor"].value`); True and False stay as they are.
+    Numbers, also in lists, are constants (`op.attrs["factor"].value`); True and False stay as they are.
     """
 
     def __init__(self, given: Mapping[str, Any] | None = None) -> None:

@@ -340,7 +340,7 @@ class ExprWriter:
         return self.out.select(condition, parts[0], parts[1])
 
     def _narrower(self, lanes: LLVMValue) -> LLVMValue:
-        """Restricted to the wanted lanes."""
+        """The current mask, narrowed to `lanes`."""
         made = lanes if self.mask is None else self.out.binary("and", self.mask, lanes, "mask")
         self._wider.setdefault(made, self.mask)
         return made

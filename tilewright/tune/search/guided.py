@@ -207,7 +207,7 @@ class GuidedSearch(Strategy):
         hope = estimate.mean - self.caution * estimate.deviation
         if self.least_gain and len(self._seconds) > _ELITE and hope.min() > np.log(best * (1 - self.least_gain)):
             return []
-        # Half of a batch are the most promising candidates; the other half is drawn as likely as it is to be the
+        # Half of a batch are the most promising candidates; the other half is drawn with the probability of being the
         # fastest.
         drawn = estimate.mean + estimate.deviation * self.rng.normal(size=len(pool))
         orders = [np.argsort(by, kind="stable").tolist() for by in (hope, drawn)]

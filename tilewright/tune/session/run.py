@@ -230,7 +230,7 @@ class Run:
             self._stopped = True
         return self._stopped
 
-    # What a search begins with
+    # The start of a search
 
     def begin_with(self, indices: Sequence[int]) -> None:
         """Measure these configurations first, the first of which is the default, in place of the task's own default."""
