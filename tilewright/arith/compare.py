@@ -87,7 +87,7 @@ def at_least(terms: Affine, limit: int, facts: Facts) -> Expr:
 def _reduced(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, int] | None:
     """Divide by a common factor, dropping terms too small to matter; None if nothing becomes smaller.
 
-    step * major + minor <= limit is major <= (limit - minor) // step, if that is the same for every value of minor;
+    step * major + minor <= limit is major <= (limit - minor) // step, if that is the same for every value of minor.
     `up` rounds up instead, for the lower limit.
     """
     items = sorted(terms.terms.items(), key=lambda item: -abs(item[1]))

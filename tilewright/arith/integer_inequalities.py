@@ -2,7 +2,7 @@
 
 One variable after the other gets bounds in terms of the later ones (A. Schrijver, "Theory of Linear and Integer
 Programming", Wiley, 1986). From the last variable on, each then gets the range of one lower and one upper bound with a
-constant extent if possible; other bounds stay as relations.
+constant extent if possible. Other bounds stay as relations.
 """
 
 from __future__ import annotations

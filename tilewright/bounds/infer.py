@@ -1,7 +1,7 @@
 """Bound inference: one sweep from the outputs to the inputs.
 
 For each stage, the readers are known by the time it is reached. The region that they need, with the loops outside it
-fixed and all others running (`demand.py`), becomes the range of its own axes; splits and fusions carry these ranges
+fixed and all others running (`demand.py`), becomes the range of its own axes. Splits and fusions carry these ranges
 down to its loops. `loops/build.py` makes loops from the result.
 """
 
@@ -124,7 +124,7 @@ def _carry_down(stage: Stage, ranges: dict[IterVar, Range]) -> None:
 def bounds_of_first_values(found: StageBounds) -> StageBounds:
     """The bounds of the loops that store the first values of a reduction.
 
-    If data axes are fused with reduction axes, these loops count as if no reduction were empty: each element gets its
+    If data axes are fused with reduction axes, these loops count as if no reduction were empty. Each element gets its
     first value, also if there is nothing to combine with it.
     """
     stage = found.stage

@@ -1,6 +1,6 @@
 """The first part of host code: arguments checked, sizes and strides bound, declared facts held against them.
 
-A size takes its value from the first extent that equals it or is linear in it (`n * 8`); every other extent is then
+A size takes its value from the first extent that equals it or is linear in it (`n * 8`). Every other extent is then
 compared with its required value. Every call pays for the checks, so each is one comparison. The functions that they
 call when one fails compose the full message (`runtime/arguments.py`).
 """

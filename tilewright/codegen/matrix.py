@@ -319,7 +319,7 @@ class MatrixWriter:
 
 
 _TRUNCATED = 4.3e-8
-"""The relative loss of a sum when tensor cores add to it: they truncate, by half a unit of the last place on average,
+"""The relative loss of a sum when tensor cores add to it. They truncate, by half a unit of the last place on average,
 which for numbers between 1 and 2 is from 6.0e-8 to 3.0e-8 of them. A sum of n steps has grown to k / n of itself when
 step k truncates it. On an H200, sums of random operands lose that much: somewhat more with one sign, somewhat less with
 both."""

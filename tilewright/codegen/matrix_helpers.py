@@ -40,7 +40,7 @@ def _split_products() -> dict[str, str]:
     """Several products of parts of operands, and their addition to sums in float32.
 
     Tensor cores truncate their sums, so a few terms are summed by themselves and then added. The products with a low
-    part count only if their sum is finite: an infinite operand times a low part may be NaN, or infinite with the wrong
+    part count only if their sum is finite. An infinite operand times a low part may be NaN, or infinite with the wrong
     sign, although the product of the high parts has the right value.
 
     Truncation makes sums smaller, by a `loss` that is known on average; they are made larger by as much. But not if

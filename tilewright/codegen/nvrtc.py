@@ -134,8 +134,8 @@ def _expect(status: Any) -> None:
 def _read(program: Any, size_of: Any, get: Any) -> bytes:
     status, size = size_of(program)
     _expect(status)
-    # Filled in place, so these bytes have to be new: Python keeps one object for every single byte (b" " * 1), and
-    # an empty log is one byte long.
+    # Filled in place, so these bytes have to be new. Python keeps one object for every single byte (b" " * 1), and an
+    # empty log is one byte long.
     data = bytes(max(size, 2))
     (status,) = get(program, data)
     _expect(status)

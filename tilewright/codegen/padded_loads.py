@@ -1,7 +1,7 @@
 """Loads of vectors that are zeros in a border, if several elements share one word: 16-bit floats.
 
 A word is loaded if a condition holds, and is zero elsewhere; its halves are taken afterwards. NVVM takes them in the
-branch that loads, so that instructions which wait for the load are predicated; since there are few predicates, ptxas
+branch that loads, so that instructions which wait for the load are predicated. Since there are few predicates, ptxas
 issues them before the loads that follow, and a thread waits for memory several times instead of once. An empty assembly
 statement on the word, behind the choice, keeps halves from being taken before it. It costs no instruction. But nothing
 is known of a word behind it: if a condition is constant once loops are unrolled, the choice by it is made outside. Or

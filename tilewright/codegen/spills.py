@@ -3,7 +3,7 @@
 ptxas aims at several blocks per multiprocessor, and may give a thread 32 registers and put thousands of bytes of its
 values into memory although more registers were free. A second operand of `__launch_bounds__` takes that aim away.
 
-A schedule may have set that operand for a body that needs fewer registers, such as a layer with another activation: a
+A schedule may have set that operand for a body that needs fewer registers, such as a layer with another activation. A
 limit under which a kernel spills is halved, and then dropped, if that ends the spills.
 """
 

@@ -216,7 +216,7 @@ _OPENCL_GPU = Hardware(
 # By the device that the spelling names (`opencl -device=gpu`); other names of GPUs (mali, adreno) take the row "gpu".
 OPENCL: dict[str, Hardware] = {
     # The threads of a block may be loops here. Values live across a barrier go to memory and back, so they should use
-    # no registers; unrolling by thousands takes the compiler a minute, and gains nothing. There are no warps: loads of
+    # no registers. Unrolling by thousands takes the compiler a minute, and gains nothing. There are no warps: loads of
     # one thread, not of neighbouring threads, should be adjacent.
     "cpu": replace(
         _OPENCL_GPU,

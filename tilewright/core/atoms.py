@@ -15,7 +15,7 @@ of which each holds one or more neighbours along k:
 - it holds the sums at row group + 8 * h and columns 2 * member and 2 * member + 1, for h < halves.
 
 `WARPGROUP_ATOMS` are executed by four warps together ("Asynchronous Warpgroup Level Matrix Instructions"). Of 64 rows,
-warp w computes rows 16 * w and on, whose sums are distributed over its lanes as above, for every 8 columns; it loads no
+warp w computes rows 16 * w and on, whose sums are distributed over its lanes as above, for every 8 columns. It loads no
 fragments, since the hardware reads both operands from shared memory by itself.
 """
 

@@ -80,7 +80,7 @@ class TVMError(RuntimeError):
 class Suspect(NamedTuple):
     """The schedule step that an error comes from: its primitive, and the objects it was applied to.
 
-    `stages` are the names of stages that it was called on, or that it made; `axis` is the name of an axis and `tag` a
+    `stages` are the names of stages that it was called on, or that it made. `axis` is the name of an axis and `tag` a
     hardware index among its arguments. Empty fields match anything.
     """
 

@@ -138,7 +138,7 @@ class Synchronization:
     """A way in which threads wait: for each other, or for the end of an asynchronous operation.
 
     `level` is the group of threads that it joins; `count` is the number of these objects per block, 0 if memory is the
-    only limit; `awaits` names its events: threads, or a family of operations.
+    only limit. `awaits` names its events: threads, or a family of operations.
     """
 
     name: str

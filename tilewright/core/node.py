@@ -1,9 +1,8 @@
 """Interned, immutable nodes: structural equality is identity.
 
-`@node` turns an annotated class into one whose instances are hash-consed: building the same node twice
-gives the same object, so equality is `is`, hashing is free and memo tables work across candidates. The
-tables hold nodes weakly. Nodes are immutable by convention (no `__setattr__` guard: it would cost more than
-the rest of the construction together).
+`@node` turns an annotated class into one whose instances are hash-consed. Building the same node twice gives the same
+object, so equality is `is`, hashing is free and memo tables work across candidates. The tables hold nodes weakly. Nodes
+are immutable by convention (no `__setattr__` guard: it would cost more than the rest of the construction together).
 
 Traps that the design avoids here: `1 == True == 1.0` (fields that hold numbers name their own key), and
 identity across pickling (`__reduce__` rebuilds through the constructors, so nodes re-intern).

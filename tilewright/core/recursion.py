@@ -4,9 +4,9 @@ Walks over expressions and statements are recursive functions, and a program may
 Python 3.11, a call from one Python function to another takes no C stack, so that the limit alone stands in the way.
 Two rules follow for every function that recurses along a program:
 
-* It recurses from a `for` loop or a list comprehension. A generator expression, `map`, or an object with
-  `__call__` puts a C frame between the levels: Python 3.11 then overflows the C stack, and Python 3.12 and later
-  stop at a limit of their own, which cannot be raised.
+* It recurses from a `for` loop or a list comprehension. A generator expression, `map`, or an object with `__call__`
+  puts a C frame between the levels. Python 3.11 then overflows the C stack, and Python 3.12 and later stop at a limit
+  of their own, which cannot be raised.
 * It is reached only through an entry point that is `deep`.
 """
 

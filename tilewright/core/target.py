@@ -167,7 +167,7 @@ class Target(TargetView):
     def has_warps(self) -> bool:
         """Whether threads run in warps, whose loads of neighbouring elements go to memory together.
 
-        OpenCL also runs on CPUs, where the threads of a block are loops and the opposite is fast: it counts if the
+        OpenCL also runs on CPUs, where the threads of a block are loops and the opposite is fast. It counts if the
         spelling names the device, as in "opencl -device=gpu".
         """
         return self.warp_size > 1

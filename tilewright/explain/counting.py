@@ -55,7 +55,7 @@ WIDEST = 16
 class AccessCount:
     """All loads, or all stores, of one width that a kernel makes to one buffer.
 
-    Counts are of the whole grid. `units` are sectors for global memory and wavefronts for shared memory; `least` is how
+    Counts are of the whole grid. `units` are sectors for global memory and wavefronts for shared memory. `least` is how
     many of them there would be if neighbouring lanes accessed neighbouring elements. `unknown` accesses have indices
     that are read from memory; they count as requests only.
     """

@@ -1,7 +1,7 @@
 """A sample of the warps of a kernel: points in its grid and its loops, and the values of expressions there.
 
 A point is one warp at one iteration of all loops around a statement. Every loop distributes its iterations evenly over
-the points, in an order of its own; the weight of a point is the product of the extents that it saw. If extents are
+the points, in an order of its own. The weight of a point is the product of the extents that it saw. If extents are
 constant and no guard depends on two loops at once, counts are exact.
 """
 

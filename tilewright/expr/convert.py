@@ -1,6 +1,6 @@
 """From Python values to expressions of one type.
 
-Type rules follow the legacy API: a Python number takes the other side's type, an integer meets a float as that float,
+Type rules follow the legacy API. A Python number takes the other side's type, an integer meets a float as that float,
 and the wider type wins.
 """
 

@@ -120,7 +120,7 @@ def bits_as(x: Value, to: DType) -> Value:
 def convert(x: Value, to: DType) -> Value:
     """`x` as a NumPy value of type `to`: floats truncate and saturate, integers wrap.
 
-    Cases that C leaves undefined are defined for all back ends: a float beyond the range of an integer type becomes the
+    Cases that C leaves undefined are defined for all back ends. A float beyond the range of an integer type becomes the
     nearest end of it, and NaN becomes 0.
     """
     kind = to.numpy

@@ -18,7 +18,7 @@ def var(
 ) -> Var:
     """A scalar variable, such as a size that is known only at the call.
 
-    Its declaration (`minimum`, `maximum`, `multiple_of`) is checked at every call, and leads to better code: under
+    Its declaration (`minimum`, `maximum`, `multiple_of`) is checked at every call, and leads to better code. Under
     `te.var("n", multiple_of=8)` tiles of 8 need no guard, and rows may be read as vectors.
     """
     return Var(name, dtype, _known("var", name, dtype, minimum, maximum, multiple_of))

@@ -1,8 +1,8 @@
 """The rules of a fleet, without input or output: the assignment of candidates, and the handling of a lost worker.
 
-A candidate is sent to one worker only: it is not known whether a lost worker had begun it, and a candidate that ended
+A candidate is sent to one worker only. It is not known whether a lost worker had begun it, and a candidate that ended
 its worker must not end the next one. A worker that returns within the grace period gets the candidate again, under the
-same token; its journal says whether the candidate was begun, and its outcome. Otherwise the candidate is recorded as
+same token. Its journal says whether the candidate was begun, and its outcome. Otherwise the candidate is recorded as
 failed.
 """
 

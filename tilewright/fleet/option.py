@@ -30,8 +30,8 @@ class RPCRunner(LocalRunner):
     check_correctness : bool
         Whether outputs are compared with a reference.
     insecure : bool
-        Whether a scheduler on another host is used without TLS: whoever reaches its port can then run code on all
-        hosts of the fleet, this one included.
+        Whether a scheduler on another host is used without TLS. Whoever reaches its port can then run code on all hosts
+        of the fleet, this one included.
 
     Raises
     ------

@@ -27,7 +27,7 @@ from ..runtime.driver import DeviceAttributes
 @dataclass(frozen=True)
 class Announcement:
     """A worker's announcement. `journal` names its journal, which outlives it; `slots` is its number of candidates at a
-    time, including candidates being built; `key` is the owner's name of the device, `pid` and `host` identify the
+    time, including candidates being built. `key` is the owner's name of the device, `pid` and `host` identify the
     process."""
 
     name: str

@@ -84,7 +84,7 @@ class Host:
         self.builders = options.builders or builders_of(options.sharing)
         self.slots = slots_of(self.builders)
         self.broken = asyncio.Event()
-        """Set if the device or the journal fails for good: a worker that stayed would fail one candidate after the
+        """Set if the device or the journal fails for good. A worker that stayed would fail one candidate after the
         other, faster than others measure them."""
         self._waiting: dict[str, Future[str]] = {}
         self._heard = 0.0

@@ -1,7 +1,7 @@
 """Calls on arrays of any library that supports DLPack.
 
 NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `torch_tensors`); this module serves every other
-library: it reads arrays through DLPack, computes in their memory, and returns the result the same way.
+library. It reads arrays through DLPack, computes in their memory, and returns the result the same way.
 """
 
 from __future__ import annotations

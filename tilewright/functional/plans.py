@@ -102,7 +102,7 @@ def plan_for(
     Returns
     -------
     Plan
-        Later calls return the same plan; one that was not tuned is made anew by the first call with `tune`, and all
+        Later calls return the same plan. One that was not tuned is made anew by the first call with `tune`, and all
         calls use that one from then on.
 
     Raises

@@ -1,7 +1,7 @@
 """The depthwise ladder: each channel of a batch of images convolved with a small kernel of its own.
 
-Every program takes A (batch, channels, height, width), W (channels, 1, kernel, kernel) and fills an output of
-A's shape; around the images there are zeros, (kernel − 1) / 2 on each side.
+Every program takes A (batch, channels, height, width), W (channels, 1, kernel, kernel) and fills an output of A's
+shape. Around the images there are zeros, (kernel − 1) / 2 on each side.
 """
 
 from __future__ import annotations

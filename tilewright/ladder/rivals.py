@@ -62,7 +62,7 @@ def _torch_rows(trial: Trial, on: Device, repeat: int) -> list[Outcome]:
     """A row for each way to compute it and, on a GPU, for several choices of the algorithm by cuDNN.
 
     Its choice by measuring (`benchmark`) differs from run to run, by nearly a factor of two for small kernels, and it
-    remembers the choice by thread: so several threads choose, and the fastest counts.
+    remembers the choice by thread. So several threads choose, and the fastest counts.
     """
     import torch
 

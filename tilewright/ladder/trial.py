@@ -57,7 +57,7 @@ class Trial:
         data, weight = problem.inputs(np.random.default_rng(seed))
         exact = [values.astype("float64") for values in (data, weight)]
         answer = problem.numpy(*exact)
-        # In any order of summation, n products and sums err by at most n·ε·Σ|a·w|, in the type of the sums; then the
+        # In any order of summation, n products and sums err by at most n·ε·Σ|a·w|, in the type of the sums. Then the
         # store rounds to the type of the result. A product of two operands that were rounded errs by both.
         unit = (problem.terms + 2) * _epsilon(problem.accumulator) + rounding
         allowed = unit * problem.numpy(*map(np.abs, exact)) + _epsilon(problem.result) * np.abs(answer)

@@ -1,8 +1,8 @@
 """From a schedule and its bounds to a loop nest, built once, with every producer in its place.
 
-The nest of a stage is its leaf loops around a guarded store; a reduction first stores its identity, in loops
-of its own from the outermost reduction loop inwards. A stage computed at a loop stands at the head of that
-loop's body. Buffers are multi-dimensional and as large as the region that is needed.
+The nest of a stage is its leaf loops around a guarded store. A reduction first stores its identity, in loops of its own
+from the outermost reduction loop inwards. A stage computed at a loop stands at the head of that loop's body. Buffers
+are multi-dimensional and as large as the region that is needed.
 """
 
 from __future__ import annotations

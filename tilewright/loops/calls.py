@@ -2,8 +2,8 @@
 
     ib.emit(tir.call_extern("int32", "gemv", C.access_ptr("w"), A.access_ptr("r"), 16))
 
-A *pure* function computes its value from its arguments and the memory that it is given to read, and does nothing else:
-its call is an expression like any other. Any other call has an *effect*. It happens as often, and in the order, that
+A *pure* function computes its value from its arguments and the memory that it is given to read, and does nothing else.
+Its call is an expression like any other. Any other call has an *effect*. It happens as often, and in the order, that
 the program says, and may access any element of the buffers whose addresses it is given.
 """
 
@@ -114,7 +114,7 @@ def call_extern(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         The type that the function returns.
     func_name
         Its name. On llvm the function is looked up in the modules that `import_llvm` and `import_c` pragmas name, then
-        in the process; a GPU's language has to define it.
+        in the process. A GPU's language has to define it.
     *args
         Numbers, expressions, and addresses of buffers: `B.access_ptr("w")`, or `B` for reading and writing.
 
@@ -183,7 +183,7 @@ def call_packed(*args: Any, span: Any = None) -> Expr:
     Parameters
     ----------
     *args
-        The name of the function, then its arguments: a buffer comes as a `tvm.nd` array over its memory, which the
+        The name of the function, then its arguments. A buffer comes as a `tvm.nd` array over its memory, which the
         function reads and writes; numbers and texts come as such. The call's value is an int32.
 
     Raises

@@ -1,7 +1,7 @@
 """Liveness analysis: the buffers with a value that is read later, and the statements that give up the contents of a
 buffer.
 
-A buffer is *exposed* by a statement that reads it before anything in the statement gives its contents up: a store
+A buffer is *exposed* by a statement that reads it before anything in the statement gives its contents up. A store
 before the statement, or in an earlier iteration of a loop, reaches that read. A store does not give the other elements
 of its buffer up, nor its own unless it provably runs. Only the start of a lifetime, and a store to the only element of
 a thread's own storage, surely end the earlier contents.

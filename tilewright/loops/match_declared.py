@@ -1,8 +1,8 @@
 """Matching of declared intrinsics: whether the loops of a stage match the computation of an intrinsic, and on which
 regions.
 
-Both bodies are brought to the same variables: an axis of the stage is the beginning of its region plus the axis of the
-intrinsic that runs over it. Then the two must be the same expression, up to the tensors that they load from; each
+Both bodies are brought to the same variables. An axis of the stage is the beginning of its region plus the axis of the
+intrinsic that runs over it. Then the two must be the same expression, up to the tensors that they load from. Each
 tensor of the intrinsic stands for the region that the stage loads in its place.
 """
 

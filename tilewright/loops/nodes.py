@@ -6,8 +6,8 @@
              | Seq | Launch | Tensorized
     Expr     = the expressions of expr/nodes.py | AllReduce | AddressOf
 
-A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag are the
-same hardware index. In *lowered* programs such loops stay in the schedule's places; the *finished* form has one
+A `For` of kind THREAD binds a hardware thread index. Its body runs once per thread, and two loops of one tag are the
+same hardware index. In *lowered* programs such loops stay in the schedule's places. The *finished* form has one
 `Launch` per kernel instead, which names the kernel, its grid and its block, and whose body is the device code.
 `Buffer`s (in `storage.py`) are multi-dimensional until `flatten_storage`; a flat view of a parameter is a buffer with
 `alias_of`. A call that has an effect (in `calls.py`) is the whole value of an `Evaluate`, `Let` or `Store`.
@@ -83,7 +83,7 @@ class While(Stmt):
 class If(Stmt):
     """`then` if the condition holds, else `orelse` (which may be None).
 
-    A vector condition, which finished functions for the CPU may have, is a mask: the vector accesses in `then` are done
+    A vector condition, which finished functions for the CPU may have, is a mask. The vector accesses in `then` are done
     in the lanes in which it holds. There is no `orelse` then.
     """
 
@@ -131,7 +131,7 @@ class Copy(Store):
 class AllReduce(Expr):
     """The `value_index`-th result of combining `source` over all values of the hardware indices `threads`.
 
-    It is the whole value of a `Store`, and every thread of the block takes part: thread indices that `threads` leave
+    It is the whole value of a `Store`, and every thread of the block takes part. Thread indices that `threads` leave
     out distinguish groups, each of which gets its own result. `lower_thread_reduce` turns it into shuffles or a tree in
     shared memory.
     """

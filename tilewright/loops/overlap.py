@@ -2,7 +2,7 @@
 
 Both indices are linear forms. If they are equal, a sum of terms is zero: one term for each atom that differs between
 the two accesses. Terms whose sum is too small to make up for a coefficient of the others are zero among themselves, as
-the digits of a number are; that implies an atom that is equal on both sides, or no solution.
+the digits of a number are. That implies an atom that is equal on both sides, or no solution.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Term(NamedTuple):
 def meeting(first: Region, second: Region, threads: frozenset[Var], facts: Facts, step: Step | None = None) -> Meeting:
     """The overlap of two regions: in no element, only in accesses of one thread, or (unless proven otherwise) anywhere.
 
-    `threads` are the variables that tell the threads of a block apart; all other variables that are not in `ranges`
+    `threads` are the variables that tell the threads of a block apart. All other variables that are not in `ranges`
     have the same value in both, but for that of `step`. `facts` bound all of them.
     """
     return _Pair(first, second, threads, facts, step).meeting()

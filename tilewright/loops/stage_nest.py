@@ -97,7 +97,7 @@ class StageNest:
         of_domain = domain_guards(found, self.values, (*of_data, *of_reduction))
         self.guards = tuple(guard.condition for guard in (*of_data, *of_reduction, *of_domain))
         self.data_guards = tuple(guard.condition for guard in (*of_data, *of_domain))
-        # Buffers allocated here have the size of the region; the caller's buffer has the size of the tensor, as does
+        # Buffers allocated here have the size of the region. The caller's buffer has the size of the tensor, as does
         # the source of the first values.
         keeps = any(builder.buffers[self.stage.id, k] in builder.whole for k in range(found.stage.op.num_outputs))
         self.started_from = self._initial_reads() if is_reduction else set()

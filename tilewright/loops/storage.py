@@ -38,7 +38,7 @@ def _multiple(e: Expr, of: Expr) -> Expr | None:
 class Buffer:
     """Storage for elements of one type; its identity is the object, its `name` only a wish.
 
-    `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may rely on;
+    `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may rely on.
     `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the schedule it holds;
     `layout` how its elements lie in memory; `stages` of how many copies it is a ring, some being filled while another
     is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there. A view with a

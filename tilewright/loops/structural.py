@@ -1,7 +1,7 @@
 """Structural equality up to the names of a program's definitions, and a hash that agrees with it.
 
 Nodes are interned, so two expressions of the same variables are equal if they are one object. Two programs built apart
-have variables and buffers of their own; here they are equal if one renaming of their definitions (loop variables, `let`
+have variables and buffers of their own. Here they are equal if one renaming of their definitions (loop variables, `let`
 variables, allocated buffers, parameters, reduction axes) makes them one.
 """
 

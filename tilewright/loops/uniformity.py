@@ -1,6 +1,6 @@
 """Uniformity analysis: which memory may hold different values for the threads of a block.
 
-Local memory is each thread's own. All threads of a block find the same there if all of them store the same: values that
+Local memory is each thread's own. All threads of a block find the same there if all of them store the same. Values that
 no thread index decides, at indices and under conditions that none decides either. Memory that a kernel does not write
 holds one value for all.
 """

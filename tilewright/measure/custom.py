@@ -11,7 +11,7 @@ from .outcome import MeasureResult
 class BuildResult(NamedTuple):
     """The result of building a candidate.
 
-    `filename` is the module, which `load_module` reads; `arg_info` has the shape and the type of each argument; `error`
+    `filename` is the module, which `load_module` reads; `arg_info` has the shape and the type of each argument. `error`
     is None, since failed builds are not run; `time_cost` is how long it took, in seconds.
     """
 

@@ -112,7 +112,7 @@ def kill_family(pid: int) -> None:
 class Surroundings:
     """The state of a process that outlives a piece of work, so that the next one would find it changed.
 
-    Python's state per context (targets, pass contexts, NumPy's treatment of floating-point errors) is not here: each
+    Python's state per context (targets, pass contexts, NumPy's treatment of floating-point errors) is not here. Each
     piece of work runs in a context of its own. Replaced attributes are detected in the modules of `_WATCHED` only.
     """
 

@@ -21,7 +21,7 @@ ReferenceFunc = Callable[[], tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]
 class Job:
     """One candidate.
 
-    `instantiate` returns the schedule and the tensors in the order of the kernel's arguments; it runs in a process that
+    `instantiate` returns the schedule and the tensors in the order of the kernel's arguments. It runs in a process that
     is forked when the measuring begins, so it may be any function of the script. `key` is the caller's own. `reference`
     gives inputs and expected outputs; without it they come from the declaration of the tensors. Jobs that share one
     `reference` function, or one declaration, share one computation of it. If the candidate was lowered before,

@@ -56,7 +56,7 @@ def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
 def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float:
     """The relative error to allow after sums of that many terms, each in numbers exact to a unit; no terms: no sum.
 
-    Rounding errors add up like a random walk, in the type of each sum; eight of its steps leave room for any order of
+    Rounding errors add up like a random walk, in the type of each sum. Eight of its steps leave room for any order of
     summation, and one missing term of several thousand is still far outside. Stored values, and operands with the
     relative error `rounding`, are rounded once, however many terms there are.
     """

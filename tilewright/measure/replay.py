@@ -1,6 +1,6 @@
 """Replaying recorded measurements: a session that answers from earlier measurements, with no device.
 
-For tests, and to compare search strategies on equal terms: the time that each measurement took is added up, as if it
+For tests, and to compare search strategies on equal terms. The time that each measurement took is added up, as if it
 had been spent again.
 """
 

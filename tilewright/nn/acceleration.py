@@ -35,7 +35,7 @@ _GAIN = 1.02
 _BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1}
 """By type: how far results may differ, in the relative L2 norm; 1e-3 for all others."""
 _NOISE = 1.01
-"""How much longer a run without a graph may seem to take: it takes the same time if the host has less to do than the
+"""How much longer a run without a graph may seem to take. It takes the same time if the host has less to do than the
 GPU."""
 _MORE_ROUNDS, _LONGEST = 5 * ROUNDS, 4.0
 """Rounds, and seconds that they may take, of a second measurement, before a model is given back as it was."""

@@ -1,7 +1,7 @@
 """asynchronous_copies: fill rings in shared memory by the hardware's asynchronous copies.
 
 A store that only moves elements of global memory to a ring, or zeros if a condition does not hold (padding), becomes a
-`Copy`: its data bypass the registers, and the thread continues at once. A copy has the largest size that the hardware
+`Copy`. Its data bypass the registers, and the thread continues at once. A copy has the largest size that the hardware
 supports and that is provably aligned on both sides. Other stores, such as stores of computed values, stay as they are,
 and `register_prefetch` may run their loads ahead.
 """
@@ -86,7 +86,7 @@ class _Copier:
     def _sequence(self, stmt: Seq, facts: Facts, varying: frozenset[Var]) -> Stmt:
         """Turn the fills directly before each commit into copies, as one group.
 
-        Loops after them are unrolled to a moderate size: left to itself, the target's compiler unrolled the same work
+        Loops after them are unrolled to a moderate size. Left to itself, the target's compiler unrolled the same work
         in one kernel and not in the next, which then ran at a quarter of the speed.
         """
         made: list[Stmt] = []

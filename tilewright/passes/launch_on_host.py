@@ -3,7 +3,7 @@
     Allocate(C.local[64], Allocate(packed[1048576], body))   ->
     Allocate(packed[1048576], Launch(main_kernel, Allocate(C.local[64], body)))
 
-Large storage at the head of the function stays outside of the launch: the runtime then keeps it from call to call,
+Large storage at the head of the function stays outside of the launch. The runtime then keeps it from call to call,
 while the kernel would have to get it from the system, page by page, each time.
 
 A long row of loops becomes several launches, since the time of LLVM's passes grows with the square of the number of

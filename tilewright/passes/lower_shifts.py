@@ -1,6 +1,6 @@
 """lower_shifts: shifts that are defined for every amount, as languages and hardware differ beyond the bits of the type.
 
-As in NumPy, an amount that is negative or not below the number of bits shifts every bit out: the result is 0, or -1 if
+As in NumPy, an amount that is negative or not below the number of bits shifts every bit out. The result is 0, or -1 if
 a negative integer is shifted to the right.
 """
 

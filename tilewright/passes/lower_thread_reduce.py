@@ -4,8 +4,8 @@ Threads of one group (counted by `AllReduce.threads`) combine their values, and 
 
 - Groups of at most a warp, of a power of two neighbours, exchange registers: log2(n) shuffles down, and one that hands
   the first lane's result to all.
-- Larger groups of whole warps do so in each warp; the first lane of each warp leaves its result in shared memory,
-  and each warp combines those.
+- Larger groups of whole warps do so in each warp. The first lane of each warp leaves its result in shared memory, and
+  each warp combines those.
 - Any other group combines in shared memory, in a tree over halves that are rounded up to a power of two. Each step
   writes an array of its own, so that one barrier per step is enough.
 

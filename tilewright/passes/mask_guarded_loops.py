@@ -4,7 +4,7 @@
         if i * 16 + s < n:                =>         where mask:
             B[i * 16 + s] = A[i * 16 + s]                B[i * 16 : i * 16 + 16] = A[i * 16 : i * 16 + 16]
 
-On a GPU, a guard or a branch that differs between lanes keeps a loop from running on vectors: threads have no masks of
+On a GPU, a guard or a branch that differs between lanes keeps a loop from running on vectors. Threads have no masks of
 their own, and diverge cheaply. On a CPU, such a loop would run one element at a time.
 """
 

@@ -12,7 +12,7 @@ writer ahead by all but one of them, each iteration into the copy that was read 
 If the buffers of one loop have rings of different depths, or the number of iterations is unknown, guards replace the
 last part. Perfectly nested loops become one first, so that the ring does not run empty at the end of the inner loop.
 
-A ring is not a dimension of its buffer: its copies lie behind each other, and an access gets one more term, the place
+A ring is not a dimension of its buffer. Its copies lie behind each other, and an access gets one more term, the place
 of its copy. Only here is it known which loops are pipelined. A leading dimension from the start would have to be
 removed again if a loop runs once or reads its own writes, and would appear in every program that `lower` prints.
 `loops/overlap.py` proves copies apart by the remainders in their indices, and so does for rings that users write.
@@ -58,8 +58,8 @@ from .loop_nests import joined, serial_nest
 def pipeline_loops(function: Function, target: Target, options: Options) -> Function:
     """Pipeline the loops directly around the writers of buffers of several stages. Works on flat storage.
 
-    A loop must be serial and not known to run only once, and the writers must read nothing else that the loop
-    computes; elsewhere the buffer keeps one copy. Afterwards the shape of a buffer counts all of its stages.
+    A loop must be serial and not known to run only once, and the writers must read nothing else that the loop computes.
+    Elsewhere the buffer keeps one copy. Afterwards the shape of a buffer counts all of its stages.
     """
     if not any(isinstance(part, Allocate) and part.buffer.stages > 1 for part in statements(function.body)):
         return function

@@ -6,7 +6,7 @@ elements, at least how many groups were committed since the copy's own. A copy o
 many groups back as the iterations since have committed, so dependences that a loop carries are looked at distance by
 distance, and dependences on copies before a loop iteration by iteration, as far as the deepest ring goes.
 
-An `Await` stands in front of the fills that precede the access: the barrier that makes arrived data visible is then the
+An `Await` stands in front of the fills that precede the access. The barrier that makes arrived data visible is then the
 barrier that the fills need anyway, since they overwrite data read an iteration ago.
 """
 

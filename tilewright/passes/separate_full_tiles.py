@@ -7,7 +7,7 @@
                                                    as before
 
 Sizes that are unknown, or that no tile divides, then cost one test per tile. The same applies to choices in
-expressions: tiles that lie inside an image read it without asking whether they meet its border, if padding was inlined.
+expressions. Tiles that lie inside an image read it without asking whether they meet its border, if padding was inlined.
 The pass is for the CPU: on a GPU a second copy costs registers, and `partition_loops` cuts loops instead.
 """
 

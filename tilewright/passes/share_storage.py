@@ -1,11 +1,11 @@
 """share_storage: storage coalescing. Shared buffers whose live ranges do not overlap occupy the same memory.
 
-A shared buffer is in use while it may hold a value that is read later: it has been stored to since its last lifetime
+A shared buffer is in use while it may hold a value that is read later. It has been stored to since its last lifetime
 started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory if
 neither is stored to while the other is in use. Of two that have one type, the smaller one then becomes a view of the
 larger one. If an arena of bytes, in which buffers of any type overlap, needs fewer bytes, they all become views of it.
 `place_barriers` keeps the last reader of the one and the writer of the other apart. No barrier may stand in a branch or
-loop that threads of a block pass differently: all that such a statement accesses is in use throughout it.
+loop that threads of a block pass differently. All that such a statement accesses is in use throughout it.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def _strip(stmt: Stmt) -> Stmt:
 def _alone(stmt: Stmt, threads: tuple[Var, ...]) -> Stmt:
     """`stmt` of a kernel, with updates of elements that several threads share left to the first of them.
 
-    An update reads the buffer that it writes (a reduction does), so that it must happen once; its buffer's initial
+    An update reads the buffer that it writes (a reduction does), so that it must happen once. Its buffer's initial
     value is stored by the same thread. Any other store may be done by all threads, since all store the same.
     """
     updated = {buffer: group for unit in _units(stmt) for group in [_updated(unit)] for buffer in group}

@@ -2,7 +2,7 @@
 
     A.shared[i]     ->     A.shared[i ^ (i >> 5 & 7) << 2]         # of float32, in lines of 128 bytes
 
-The exchange permutes the elements of a buffer, so every pass before this one may treat indices as places: disjoint
+The exchange permutes the elements of a buffer, so every pass before this one may treat indices as places. Disjoint
 indices stay disjoint, and neighbours within a piece stay neighbours. The operands of matrix instructions keep their
 indices: code generation reads their strides, and then exchanges the pieces itself.
 """

@@ -1,7 +1,7 @@
 """unroll_local_accesses: loops that index a thread's own arrays are unrolled by the back end's compiler.
 
-A local array lives in registers only if every index is a constant once the code is unrolled; a single index that is
-not constant moves the whole array to the stack, in slow memory. So the pass marks every loop in a kernel whose variable
+A local array lives in registers only if every index is a constant once the code is unrolled. A single index that is not
+constant moves the whole array to the stack, in slow memory. So the pass marks every loop in a kernel whose variable
 indexes local storage as UNROLLED, within a limit on the size of the code.
 """
 

@@ -45,7 +45,7 @@ class _StaysScalarError(Exception):
 def vectorize_loops(function: Function, target: Target, options: Options) -> Function:
     """Replace every VECTORIZED loop by statements on vectors of its extent.
 
-    A guard must be the same for all lanes: one that depends on the loop variable is first simplified under the facts
+    A guard must be the same for all lanes. One that depends on the loop variable is first simplified under the facts
     there, and if that does not free it of the variable, the loop runs as a serial one instead. Under
     `options.vectorize=False` all of them run serially. Raises UserError for an extent that is not constant.
     """

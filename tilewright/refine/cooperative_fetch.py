@@ -122,8 +122,8 @@ def _kernel(loops: Iterable[Loop]) -> Loop | None:
 def _block(kernel: Loop | None, bounds: Bounds) -> dict[ThreadTag, int] | None:
     """The extents of the thread indices of a kernel, the fastest first; None if one is not known.
 
-    The fill itself may use none of them and stand within none of them: if any loop of the kernel uses an index, all
-    of its threads execute the fill.
+    The fill itself may use none of them and stand within none of them. If any loop of the kernel uses an index, all of
+    its threads execute the fill.
     """
     extents: dict[ThreadTag, Expr] = {}
     for other in bounds.values():

@@ -2,7 +2,7 @@
 
 The hardware reads both operands from shared memory by itself, and takes one address for each: the beginning of its
 warpgroup's first row. So rows follow each other at 128 bytes, swizzled as the hardware expects them, and the four warps
-of a warpgroup are neighbours: warp w, which threadIdx.y counts, has 16 rows from row 16 * w on.
+of a warpgroup are neighbours. Warp w, which threadIdx.y counts, has 16 rows from row 16 * w on.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _NOT_ON_A_DEVICE = (
 class NDArray:
     """An array on a device: row-major, or a view with strides of its own.
 
-    `handle` is the driver's handle of its memory; `layout` and `kind` stand for (device, dtype, shape) and (device,
+    `handle` is the driver's handle of its memory. `layout` and `kind` stand for (device, dtype, shape) and (device,
     dtype, dimensions), so that a call checks an argument by one comparison. `start` and `end` are the bounds of the
     memory, so that arrays overlap if these do. `strides` counts elements; None for row-major. `offset` (elements from
     the handle on) is 0 except for views on devices without pointers.

@@ -36,8 +36,8 @@ class Gpu(Protocol):
 class GraphTimer:
     """Times runs recorded into a CUDA graph, so that the gaps between launches from Python do not count.
 
-    The clock starts while the GPU is still busy with something that does not count, a run or `before`:
-    otherwise it would also measure how long the host takes to start the graph.
+    The clock starts while the GPU is still busy with something that does not count, a run or `before`. Otherwise it
+    would also measure how long the host takes to start the graph.
     """
 
     def __init__(self, gpu: Gpu, run: Callable[[], None], before: Callable[[], None] | None) -> None:

@@ -19,7 +19,7 @@ _numbers = itertools.count()
 def _linker() -> Any:
     """The process's own linker of compiled code; it lives as long as the process.
 
-    JITLink puts the sections of an object side by side. The older linker maps each by itself; if a driver has reserved
+    JITLink puts the sections of an object side by side. The older linker maps each by itself. If a driver has reserved
     much of the address space they end up more than 2 GiB apart, and relative addresses no longer reach.
     """
     made = orc.linker() or _ByLlvmlite()

@@ -327,7 +327,7 @@ class Module:
     def get_source(self, fmt: str = "") -> str:
         """The host code, as text; the kernels' source is `imported_modules[0].get_source()`.
 
-        A module for the CPU is one whole: `fmt` is "ll" (or "") for its LLVM IR, "opt" for that after LLVM's passes,
+        A module for the CPU is one whole. `fmt` is "ll" (or "") for its LLVM IR, "opt" for that after LLVM's passes,
         "asm" for the machine code, "host" for the host code. "h" is the C header of the functions that `save("x.o")`
         and `export_library("x.so")` define, and for a GPU "c" the launcher that they hold.
         """

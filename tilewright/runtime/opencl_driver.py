@@ -32,7 +32,7 @@ _QUIET = ["-w"]
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 """The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
 _MOST_OPTIMISED = 66_000
-"""Largest number of characters without a brace that PoCL optimises: over twice as many it was still at work after a
+"""Largest number of characters without a brace that PoCL optimises. Over twice as many it was still at work after a
 minute, and without optimisation it takes a second."""
 _DOUBLES = "cl_khr_fp64"
 _AFTER_A_FAULT = "a kernel may have left its arrays before this call; TILEWRIGHT_DEBUG=1 names the one that fails"

@@ -55,7 +55,7 @@ class OpenMpTeam:
     ready : bool
         Whether loops can run; `start()` has them do so.
     lost : bool
-        Whether they stayed behind in the process that this one is a fork of: the library's own loops would wait for
+        Whether they stayed behind in the process that this one is a fork of. The library's own loops would wait for
         them, in the thread that forked.
     """
 

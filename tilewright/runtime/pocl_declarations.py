@@ -17,7 +17,7 @@ from functools import cache
 
 WITHOUT_HEADER = "-D_OPENCL_H_\t-fno-caret-diagnostics"
 """The option that leaves Clang's header out; that of the base types stays. A program that is refused without the header
-is built once more with it, so nobody need be told: the second part keeps Clang from printing how many errors it found.
+is built once more with it, so nobody need be told. The second part keeps Clang from printing how many errors it found.
 PoCL, which knows no such option, splits its options at spaces and hands them to Clang, which splits at tabs, too."""
 
 _CONST, _PURE, _CONVERGENT, _ACTS = "const", "pure", "convergent", ""

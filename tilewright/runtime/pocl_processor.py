@@ -36,7 +36,7 @@ def name_processor(device: Any) -> bool:
     """Give the processor a name that PoCL's compiler knows, if it has none; say whether it has one then.
 
     `device` is one of pyopencl's. The one pointer to "generic" that follows one to the triple of this machine in PoCL's
-    description of the device is replaced; nothing is replaced if there is no such pair or there are several.
+    description of the device is replaced. Nothing is replaced if there is no such pair or there are several.
     """
     if str(device.platform.name).strip() != POCL or not str(device.version).strip().endswith(f"-{UNKNOWN}"):
         return True

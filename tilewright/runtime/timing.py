@@ -110,7 +110,7 @@ def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> Benc
 def _more(number: int, seconds: float, wanted: float) -> int:
     """How many runs to try next, if `number` runs took `seconds` instead of `wanted`.
 
-    A little more than would do: as a processor warms up, runs get faster. A time far off is no good estimate; then, and
+    A little more than would do: as a processor warms up, runs get faster. A time far off is no good estimate. Then, and
     if nothing could be measured, the number grows at least as the legacy system lets it.
     """
     enough = int(number * wanted / seconds * _MARGIN) + 1 if seconds else 0

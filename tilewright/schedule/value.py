@@ -90,7 +90,7 @@ class Stage:
 
     `leaves` are the axes of its loops, outermost first; `relations` say how they come from the operation's own axes, in
     the order made. `scope` is None until the user gives one: then the placement decides. `aligns` maps a data axis of
-    the operation to the (factor, offset) of its stride in memory; `stages` is how many copies of its result there are
+    the operation to the (factor, offset) of its stride in memory. `stages` is how many copies of its result there are
     in a loop that computes it ahead of its readers. Results are stored only if `store_predicate` holds. `tensorized` is
     the outermost of the loops that a matrix instruction replaces, and which; `declared` that of the loops that an
     intrinsic of the user's replaces. A stage that `is_operand` of such an instruction is loaded by it: its readers read

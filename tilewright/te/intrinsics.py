@@ -1,6 +1,6 @@
 """decl_tensor_intrin: a computation that defines an intrinsic, and statements that implement it.
 
-Statements that call matrix instructions (`tvm_mma_sync` and its kin) only tell that it is one: the meaning chooses the
+Statements that call matrix instructions (`tvm_mma_sync` and its kin) only tell that it is one. The meaning chooses the
 instruction, and fragments of operands and sums, and their copies, are the compiler's. Other statements are kept, and
 take the place of the loops that `tensorize` matches with the meaning.
 """

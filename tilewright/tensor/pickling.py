@@ -2,7 +2,7 @@
 
 `pickle` and `copy.deepcopy` recurse from an operation to its operands, and Python's limit is near after a few dozen. So
 chains are cut into spans of `SPAN` operations. An operation that reads one of an earlier span is a landing, and names
-all landings below it, the deepest first: each is then saved before anything recurses to it.
+all landings below it, the deepest first. Each is then saved before anything recurses to it.
 """
 
 from __future__ import annotations

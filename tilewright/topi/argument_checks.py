@@ -1,4 +1,4 @@
-"""What callers give to operators, checked: tensors, axes, types, and lists of one whole number per dimension."""
+"""Checks of operators' arguments: tensors, axes, types, and lists of one whole number per dimension."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def entries(given: Any, argument: str, data: Tensor, primitive: str, least: int)
 
 
 def integer(given: Any, argument: str, primitive: str, least: int | None = None) -> int:
-    """`given`, which must be a whole number of at least `least`, where that is given."""
+    """`given`, which must be a whole number, of at least `least` if given."""
     number = given.value if isinstance(given, IntImm) else given
     if isinstance(number, bool) or not isinstance(number, int) or (least is not None and number < least):
         raise UserError(
@@ -101,7 +101,7 @@ def dimension(given: Any, rank: int, primitive: str, argument: str = "axis") -> 
 
 
 def dimensions(given: Any, rank: int, primitive: str, argument: str = "axis") -> list[int]:
-    """`given` as different dimensions in ascending order: one, several, or all of them where it is None."""
+    """`given` as different dimensions in ascending order: one, several, or all of them if it is None."""
     if given is None:
         return list(range(rank))
     each = given if isinstance(given, (list, tuple)) else [given]
@@ -159,20 +159,20 @@ def one_of(given: Any, choices: Sequence[Any], argument: str, primitive: str) ->
 
 
 def same(a: Any, b: Any, what: str, primitive: str) -> None:
-    """Check that two extents agree where both are constant; `what` names them."""
+    """Check that two extents agree if both are constant; `what` names them."""
     first, second = (e.value if isinstance(e, IntImm) else e for e in (a, b))
     if isinstance(first, int) and isinstance(second, int) and first != second:
         raise UserError(f"{what}: {first} and {second} differ", primitive=primitive, fix="make the shapes agree")
 
 
 def known(extent: Any) -> int | None:
-    """The value of an extent, or None where it is known only at the call."""
+    """The value of an extent, or None if it is known only at the call."""
     found = simplify(as_expr(extent))
     return found.value if isinstance(found, IntImm) else None
 
 
 def divisor(extent: Any) -> Expr:
-    """A divisor for indices: the extent, or 1 where the extent is 0 and no index exists."""
+    """A divisor for indices: the extent, or 1 if the extent is 0 and no index exists."""
     return const(1) if known(extent) == 0 else as_expr(extent)
 
 
@@ -188,7 +188,7 @@ def check_any(data: Tensor, extent: Any, where: Tensor, shape: Sequence[Any], pr
 
 
 def wide_float(dtype: DType) -> DType:
-    """Return the type for places between elements, and for what lies there: float32, or float64 for float64."""
+    """Return the type for places between elements, and for interpolated values: float32, or float64 for float64."""
     return dtype if dtype == "float64" else FLOAT32
 
 
@@ -206,7 +206,7 @@ def sizes(data: Tensor, dims: Sequence[int], primitive: str) -> list[int]:
 
 
 def result_type(given: Any, data: Tensor, primitive: str) -> DType:
-    """`given` as a type of elements; that of `data` where it is None or empty."""
+    """`given` as a type of elements; that of `data` if it is None or empty."""
     is_named = given is not None and not (isinstance(given, str) and not given)  # comparing an array gives an array
     return element_type(given, primitive) if is_named else data.dtype
 

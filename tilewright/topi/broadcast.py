@@ -38,7 +38,7 @@ def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
     Raises
     ------
     UserError
-        Where an extent of `data` is neither 1 nor that of `shape`.
+        If an extent of `data` is neither 1 nor that of `shape`.
     """
     data = tensor(data, "data", "broadcast_to")
     wanted = extents(shape, "broadcast_to", data.name)
@@ -46,13 +46,13 @@ def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
         raise UserError(
             f"{data.name!r} of shape {list(data.shape)} does not broadcast to {list(wanted)}",
             primitive="broadcast_to",
-            fix="give a shape whose last extents are those of the tensor, where these are not 1",
+            fix="give a shape whose last extents are those of the tensor, if these are not 1",
         )
     return compute_broadcast(wanted, lambda *e: e[0], [data], "broadcast_to")
 
 
 def broadcast_shape(a: Sequence[Expr], b: Sequence[Expr], primitive: str) -> tuple[Expr, ...]:
-    """The shape that tensors of the shapes `a` and `b` broadcast to; UserError where there is none."""
+    """The shape that tensors of the shapes `a` and `b` broadcast to; raises UserError if there is none."""
     rank = max(len(a), len(b))
     one = o.const(1)
     padded = [[one] * (rank - len(s)) + [simplify(e) for e in s] for s in (a, b)]
@@ -154,15 +154,15 @@ power = _binary("power", TABLE["pow"], "Raise `lhs` to the power `rhs`; integers
 maximum = _binary("maximum", o.maximum, "Take the larger one, element by element.")
 minimum = _binary("minimum", o.minimum, "Take the smaller one, element by element.")
 log_add_exp = _binary("log_add_exp", _log_add_exp, "Compute log(exp(lhs) + exp(rhs)) without overflow.")
-greater = _binary("greater", o.greater, "Tell where `lhs` > `rhs`, as bool.")
-less = _binary("less", o.less, "Tell where `lhs` < `rhs`, as bool.")
-greater_equal = _binary("greater_equal", o.greater_equal, "Tell where `lhs` >= `rhs`, as bool.")
-less_equal = _binary("less_equal", o.less_equal, "Tell where `lhs` <= `rhs`, as bool.")
-equal = _binary("equal", o.equal, "Tell where `lhs` equals `rhs`, as bool.")
-not_equal = _binary("not_equal", o.not_equal, "Tell where `lhs` differs from `rhs`, as bool.")
-logical_and = _binary("logical_and", o.logical_and, "Tell where both are true; both are of type bool.")
-logical_or = _binary("logical_or", o.logical_or, "Tell where at least one is true; both are of type bool.")
-logical_xor = _binary("logical_xor", _logical_xor, "Tell where exactly one is true; both are of type bool.")
+greater = _binary("greater", o.greater, "Test whether `lhs` > `rhs`, as bool.")
+less = _binary("less", o.less, "Test whether `lhs` < `rhs`, as bool.")
+greater_equal = _binary("greater_equal", o.greater_equal, "Test whether `lhs` >= `rhs`, as bool.")
+less_equal = _binary("less_equal", o.less_equal, "Test whether `lhs` <= `rhs`, as bool.")
+equal = _binary("equal", o.equal, "Test whether `lhs` equals `rhs`, as bool.")
+not_equal = _binary("not_equal", o.not_equal, "Test whether `lhs` differs from `rhs`, as bool.")
+logical_and = _binary("logical_and", o.logical_and, "Test whether both are true; both are of type bool.")
+logical_or = _binary("logical_or", o.logical_or, "Test whether at least one is true; both are of type bool.")
+logical_xor = _binary("logical_xor", _logical_xor, "Test whether exactly one is true; both are of type bool.")
 bitwise_and = _binary("bitwise_and", o.bitwise_and, "Combine the bits of integers by and.")
 bitwise_or = _binary("bitwise_or", o.bitwise_or, "Combine the bits of integers by or.")
 bitwise_xor = _binary("bitwise_xor", o.bitwise_xor, "Combine the bits of integers by exclusive or.")

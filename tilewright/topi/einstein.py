@@ -24,9 +24,9 @@ def einsum(subscripts: str, *operand: Tensor) -> Tensor:
     Parameters
     ----------
     subscripts
-        A letter per dimension of each operand, separated by commas, and those of the result behind "->": "ij,jk->ik".
-        Without "->" the result has the letters that occur once, in the order of the alphabet. "..." stands for further
-        dimensions, which broadcast. A letter that occurs twice in one operand takes its diagonal.
+        A letter per dimension of each operand, separated by commas, and the letters of the result behind "->":
+        "ij,jk->ik". Without "->" the result has the letters that occur once, in the order of the alphabet. "..." stands
+        for further dimensions, which broadcast. A letter that occurs twice in one operand takes its diagonal.
     operand
         The tensors, or one list of them.
 
@@ -72,7 +72,7 @@ def einsum(subscripts: str, *operand: Tensor) -> Tensor:
 
 
 def _labels(text: str, inputs: list[Tensor]) -> tuple[list[list[str]], list[str]]:
-    """The names of the dimensions of each operand, and of the result; those that "..." stands for have numbers."""
+    """The names of the dimensions of each operand, and of the result; the dimensions of "..." have numbers."""
     left, arrow, right = text.partition("->")
     parts = left.split(",")
     if len(parts) != len(inputs):
@@ -115,7 +115,7 @@ def _pieces(part: str) -> list[str]:
 
 
 def _expanded(part: str, operand: Tensor) -> list[str]:
-    """The names of an operand's dimensions: those that "..." stands for are counted from the last one."""
+    """The names of an operand's dimensions: the dimensions of "..." are counted from the last one."""
     pieces = _pieces(part)
     more = operand.ndim - (len(pieces) - (_MANY in pieces))
     if more < 0 or (more and _MANY not in pieces):

@@ -1,10 +1,10 @@
-"""Schedules for the current target, under the legacy names: those of `cuda` on grids of threads, else of `x86`.
+"""Schedules for the current target, under the legacy names: the schedules of `cuda` on grids of threads, else of `x86`.
 
     with tw.target.Target("cuda"):
         s = topi.generic.schedule_injective([B])
 
-Without a current target they are those of the CPU. For all of them: `outs` is the output tensor or a list of them; the
-result is a schedule; they raise UserError where `outs` holds anything but tensors. The names stand in
+Without a current target, they are for the CPU. For all of them: `outs` is the output tensor or a list of them; the
+result is a schedule; they raise UserError if `outs` holds anything but tensors. The names stand in
 `schedules/table.py`.
 """
 

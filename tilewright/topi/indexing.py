@@ -1,4 +1,4 @@
-"""Operators that read where other tensors say, or that choose by position."""
+"""Operators that read at places given by other tensors, or that choose by position."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
         raise UserError(
             f"batch_dims={batch_dims} with axis={axis} and indices of {quantity(where.ndim, 'dimension')}",
             primitive="take",
-            fix="give at most the dimensions before axis, and those of the indices",
+            fix="give at most the dimensions before axis, and of the indices",
         )
     for d in range(batch):
         same(data.shape[d], where.shape[d], f"extents of dimension {d} of a and indices", "take")
@@ -92,7 +92,7 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
 
 
 def _guarded(data: Tensor, place: Any, index: Expr, extent: Any, mode: str) -> Expr:
-    """The element at `place(index)`, where `mode` says what an index outside of the extent means."""
+    """The element at `place(index)`, with `mode` for an index outside of the extent."""
     if mode == "fast":
         return data(*place(index))
     index = wide_index(index)
@@ -156,7 +156,7 @@ def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
     Raises
     ------
     UserError
-        Where K is not constant, or larger than the rank of `a`.
+        If K is not constant, or larger than the rank of `a`.
     """
     data, where = tensor(a, "a", "gather_nd"), tensor(indices, "indices", "gather_nd")
     where = where if where.dtype.is_float else index_tensor(where, "indices", "gather_nd")
@@ -190,7 +190,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     condition
         A tensor of type bool, or of numbers: all but 0 are true.
     x, y
-        The elements where it holds, and elsewhere: tensors of one type or numbers. All three broadcast.
+        The elements if it holds, and otherwise: tensors of one type or numbers. All three broadcast.
 
     Returns
     -------
@@ -199,7 +199,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     Raises
     ------
     UserError
-        Where the shapes do not broadcast.
+        If the shapes do not broadcast.
     """
     tensor(condition, "condition", "where")
     shape: tuple[Expr, ...] = ()
@@ -222,11 +222,11 @@ def one_hot(indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: in
     indices
         A tensor of integers. One outside of the dimension marks no place.
     on_value, off_value
-        The value of the place that is named, and that of all others.
+        The value of the named place, and of all others.
     depth
         The extent of the new dimension.
     axis
-        Where it stands in the result; -1 puts it last.
+        Its position in the result; -1 puts it last.
     dtype
         The type of the result.
 
@@ -246,7 +246,7 @@ def one_hot(indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: in
 
 
 def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axis: int = 0) -> Tensor:
-    """Replace what stands behind the end of each sequence of a batch.
+    """Replace the elements behind the end of each sequence of a batch.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axi
     Raises
     ------
     UserError
-        Where there is not one length per sequence.
+        If there is not one length per sequence.
     """
     source, lengths = tensor(data, "data", "sequence_mask"), tensor(valid_length, "valid_length", "sequence_mask")
     along = one_of(axis, (0, 1), "axis", "sequence_mask")
@@ -303,8 +303,8 @@ def matrix_set_diag(data: Tensor, diagonal: Tensor, k: Any = 0, align: str = "RI
         Which diagonal is replaced, 0 being the main one and positive ones above it; or the lowest and the highest of
         several.
     align
-        Whether diagonals shorter than the longest stand left or right in their row: first those above, then those
-        below the main one.
+        Whether diagonals shorter than the longest stand left or right in their row: first diagonals above, then below
+        the main one.
 
     Returns
     -------

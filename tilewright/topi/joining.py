@@ -46,7 +46,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     Raises
     ------
     UserError
-        Where types or other extents differ.
+        If types or other extents differ.
     """
     parts = tensor_list(a_tuple, "a_tuple", "concatenate")
     at = dimension(axis, parts[0].ndim, "concatenate")
@@ -91,7 +91,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     tensors
         At least one tensor.
     axis
-        Where the new dimension stands in the result.
+        The position of the new dimension in the result.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     Raises
     ------
     UserError
-        Where types or shapes differ.
+        If types or shapes differ.
     """
     parts = tensor_list(tensors, "tensors", "stack")
     at = dimension(axis, parts[0].ndim + 1, "stack")
@@ -125,7 +125,7 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     ary
         The tensor.
     indices_or_sections
-        The number of equal parts, or the places in ascending order where new parts begin.
+        The number of equal parts, or the places at which new parts begin, in ascending order.
     axis
         The dimension, whose extent is constant.
 
@@ -136,7 +136,7 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     Raises
     ------
     UserError
-        Where the parts would not be equal, and for places out of order.
+        If the parts would not be equal, or places are out of order.
     """
     data = tensor(ary, "ary", "split")
     at = dimension(axis, data.ndim, "split")
@@ -155,7 +155,7 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
             raise UserError(
                 f"dimension {at} of {data.name!r}, of extent {size}, does not divide into {count} equal parts",
                 primitive="split",
-                fix="give a divisor, or a list of the places where parts begin",
+                fix="give a divisor, or a list of the places at which parts begin",
             )
         cuts = [size // count * part for part in range(count + 1)]
     return [_part(data, at, begin, end) for begin, end in pairwise(cuts)]
@@ -238,7 +238,7 @@ def strided_slice(
 
     Returns
     -------
-    The part, as a tensor of the same rank. As in NumPy, it has no elements where `end` is not behind `begin`.
+    The part, as a tensor of the same rank. As in NumPy, it has no elements if `end` is not behind `begin`.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def _within(index: Expr, size: Expr) -> Expr:
 
 
 def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Any) -> Tensor:
-    """Take every stride-th element from `begin` on, along each dimension, where tensors say from where and how far.
+    """Take every stride-th element from `begin` on, along each dimension, with ranges given by tensors.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_r
     Raises
     ------
     UserError
-        Where the layouts have other dimensions, or blocks do not divide an extent.
+        If the layouts have other dimensions, or blocks do not divide an extent.
     """
     data = tensor(array, "array", "layout_transform")
     source = Layout(src_layout, "src_layout", "layout_transform")

@@ -1,4 +1,4 @@
-"""Element-wise operators: what each computes is one row of a table."""
+"""Element-wise operators, one row of a table each."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def ceil_log2(x: Tensor) -> Tensor:
     if not data.dtype.is_int:
         return elementwise(data, lambda e: TABLE["ceil"](TABLE["log2"](e)), "ceil_log2")
     bits = data.dtype.bits
-    # The number of bits that x - 1 takes; none where x is 1.
+    # The number of bits that x - 1 takes; none if x is 1.
     return elementwise(data, lambda e: o.cast(data.dtype, bits - TABLE["clz"](e - 1)), "ceil_log2")
 
 
@@ -139,7 +139,7 @@ def cast(x: Tensor, dtype: Any, span: Any = None) -> Tensor:
     Raises
     ------
     UserError
-        For what is not a type.
+        If it is not a type.
     """
     kind = element_type(dtype, "cast")
     return elementwise(tensor(x, "x", "cast"), lambda e: o.cast(kind, e), "cast")

@@ -35,7 +35,7 @@ def conv2d_NCHWc_int8(
     layout
         "NCHW" or "NCHW4c".
     out_dtype
-        The type to accumulate in. Where a layout of the result stands here instead, the call is that of
+        The type to accumulate in. If a layout of the result is given here instead, the call means
         `topi.nn.conv2d_NCHWc_int8`, with its other arguments behind it.
 
     Returns

@@ -35,7 +35,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = "float32") 
     Raises
     ------
     UserError
-        For a step of 0, and where there would be no element.
+        If the step is 0, or there would be no element.
     """
     first, end = (0, start) if stop is None else (start, stop)
     numbers = [getattr(x, "value", x) for x in (first, end, step)]
@@ -98,7 +98,7 @@ def unravel_index(indices: Tensor, shape: Any) -> Tensor:
     indices
         A tensor of integers.
     shape
-        The extents of what they are places of: numbers, or a tensor of one dimension that holds them.
+        The extents of the indexed tensor: numbers, or a tensor of one dimension that holds them.
 
     Returns
     -------

@@ -20,7 +20,7 @@ _HIGHEST_INDEX = 2**31 - 1
 
 
 class Plan:
-    """Which dimensions of a tensor are reduced, and where its elements are read meanwhile."""
+    """The reduced dimensions of a tensor, and the places of the elements read meanwhile."""
 
     def __init__(self, data: Tensor, axis: Any, keepdims: Any, primitive: str) -> None:
         self.data = tensor(data, "data", primitive)
@@ -40,7 +40,7 @@ class Plan:
         self.shape = tuple(n for d, n in enumerate(kept) if self.keepdims or d not in self.reduced)
 
     def position(self, indices: Sequence[Any]) -> list[Any]:
-        """Where the element stands that contributes to the result at `indices`."""
+        """The place of the element that contributes to the result at `indices`."""
         left, terms = list(indices), iter(self.axes)
         if self.keepdims:
             return [next(terms) if d in self.reduced else left[d] for d in range(self.data.ndim)]
@@ -48,7 +48,7 @@ class Plan:
         return [next(terms) if d in self.reduced else next(kept) for d in range(self.data.ndim)]
 
     def flat_index(self) -> Expr:
-        """The place of that element among those that are reduced together, in row-major order."""
+        """The place of that element among the elements that are reduced together, in row-major order."""
         index: Any = o.const(0)
         for axis, d in zip(self.axes, self.reduced, strict=True):
             index = index * self.data.shape[d] + axis.var
@@ -113,8 +113,8 @@ _SUM_DOC = """Add the elements along dimensions, in their own type.
     grown to 2048 stays there when 1 is added, and an int8 wraps: `topi.sum(topi.cast(data, "float32"))` does not."""
 sum = _reduction("sum", te.sum, _SUM_DOC)
 prod = _reduction("prod", te.prod, "Multiply the elements along dimensions.")
-max = _reduction("max", te.max, "Find the largest element along dimensions; NaN where there is one.")
-min = _reduction("min", te.min, "Find the smallest element along dimensions; NaN where there is one.")
+max = _reduction("max", te.max, "Find the largest element along dimensions; NaN if there is one.")
+min = _reduction("min", te.min, "Find the smallest element along dimensions; NaN if there is one.")
 all = _reduction("all", _all, "Tell whether all elements along dimensions are true.", of_conditions=True)
 any = _reduction("any", _any, "Tell whether any element along dimensions is true.", of_conditions=True)
 
@@ -153,14 +153,14 @@ _PAIRS = {
 
 
 def argmax(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
-    """Find where the largest element along dimensions stands.
+    """Find the place of the largest element along dimensions.
 
     Parameters
     ----------
     data
         A tensor of numbers. NaN counts as the largest.
     axis
-        The dimensions to search: an int, several, or None for all. Where they are several, places count in row-major
+        The dimensions to search: an int, several, or None for all. If there are several, places count in row-major
         order.
     keepdims
         Whether reduced dimensions stay, with extent 1.
@@ -175,14 +175,14 @@ def argmax(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_i
 
 
 def argmin(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
-    """Find where the smallest element along dimensions stands.
+    """Find the place of the smallest element along dimensions.
 
     Parameters
     ----------
     data
         A tensor of numbers. NaN counts as the smallest.
     axis
-        The dimensions to search: an int, several, or None for all. Where they are several, places count in row-major
+        The dimensions to search: an int, several, or None for all. If there are several, places count in row-major
         order.
     keepdims
         Whether reduced dimensions stay, with extent 1.

@@ -21,7 +21,7 @@ _floor, _ceil, _round = TABLE["floor"], TABLE["ceil"], TABLE["round"]
 _USUAL = {"align_corners": "round", "half_pixel": "round_prefer_floor", "pytorch_half_pixel": "round_prefer_floor"}
 """How "nearest_neighbor" rounds unless it is told; by floor in other modes."""
 _NEARLY = 1e-5
-"""What a coordinate may miss a whole number by that it should be."""
+"""The rounding error of a coordinate that should be a whole number."""
 
 
 def resize1d(
@@ -79,14 +79,14 @@ def resize2d(
     method
         "nearest_neighbor", "linear" or "cubic".
     coordinate_transformation_mode
-        Where the centre of an element of the result lies in the data: "half_pixel" with the borders of both aligned,
-        "align_corners" with the centres of corners aligned, "asymmetric" by the ratio of sizes alone;
-        "pytorch_half_pixel" and "tf_half_pixel_for_nn" differ from the first at size 1, and by half an element.
+        The position of an element's centre in the data: "half_pixel" with the borders of both aligned, "align_corners"
+        with the centres of corners aligned, "asymmetric" by the ratio of sizes alone; "pytorch_half_pixel" and
+        "tf_half_pixel_for_nn" differ from the first at size 1, and by half an element.
     rounding_method
         To which neighbour "nearest_neighbor" goes: "round", "round_prefer_floor", "round_prefer_ceil", "floor" or
         "ceil". By default "round" with "align_corners", "round_prefer_floor" with half pixels, else "floor".
     bicubic_alpha, bicubic_exclude
-        The shape of the cubic, and whether it leaves out what lies outside of the image, instead of repeating edges.
+        The shape of the cubic, and whether it leaves out elements outside of the image, instead of repeating edges.
     extrapolation_value
         Accepted for old scripts, without effect, since no crop is declared.
     out_dtype
@@ -135,7 +135,7 @@ def _resized(
 ) -> Tensor:
     source, (layout, spatial) = tensor(data, "data", primitive), layouts
     empty = roi is None or (isinstance(roi, (list, tuple)) and all(isinstance(e, (int, float)) and e == 0 for e in roi))
-    if not empty:  # a region of zeros is what old scripts give for none
+    if not empty:  # old scripts give a region of zeros for none
         raise UserError(
             f"argument 'roi' is {roi!r}, but regions are not supported",
             primitive=primitive,
@@ -187,7 +187,7 @@ def _interpolated(source: Tensor, i: Sequence[Any], dims: Sequence[int], each: S
 
 
 def _coordinate(at: Expr, n: int, m: int, mode: str) -> Expr:
-    """Where element `at` of `m`, a float, lies among `n`."""
+    """The position of element `at` of `m` among `n`, a float."""
     kind = at.dtype
     if mode == "align_corners":
         return at * o.const((n - 1) / (m - 1) if m > 1 else 0.0, kind)

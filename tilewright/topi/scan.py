@@ -1,4 +1,4 @@
-"""Running sums and products along a dimension, in two passes: over chunks, and over what comes before each of them.
+"""Running sums and products along a dimension, in two passes: over chunks, and over the totals before each chunk.
 
 With chunks of the square root of the length, each element adds at most that many others, all elements at once.
 """
@@ -36,7 +36,7 @@ def cumsum(data: Tensor, axis: int | None = None, dtype: Any = None, exclusive: 
 
     Returns
     -------
-    A tensor of the shape of `data`, or of one dimension where `axis` is None.
+    A tensor of the shape of `data`, or of one dimension if `axis` is None.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def cumsum(data: Tensor, axis: int | None = None, dtype: Any = None, exclusive: 
 
 
 def cumprod(data: Tensor, axis: int | None = None, dtype: Any = None, exclusive: bool | None = None) -> Tensor:
-    """Multiply the elements before each one along a dimension; the arguments are those of `cumsum`."""
+    """Multiply the elements before each one along a dimension; the arguments are the same as for `cumsum`."""
     return _running(data, axis, dtype, exclusive, (te.prod, o.multiply, 1), "cumprod")
 
 

@@ -1,4 +1,5 @@
-"""Operators that write where other tensors say, in the order of the updates: the last of several to a place counts."""
+"""Operators that write at places given by other tensors, in the order of the updates: the last of several to a place
+counts."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def scatter_elements(
     axis
         The dimension.
     reduction
-        What becomes of an element: the "update", or its value with the update, by "add", "mul", "min" or "max".
+        The new value of an element: the "update", or its value with the update, by "add", "mul", "min" or "max".
 
     Returns
     -------
@@ -100,7 +101,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
     updates
         A tensor of shape `indices.shape[1:] + data.shape[K:]` and of the type of `data`.
     mode
-        What becomes of an element: the "update", or its value with the update, by "add", "mul", "min" or "max".
+        The new value of an element: the "update", or its value with the update, by "add", "mul", "min" or "max".
 
     Returns
     -------
@@ -158,7 +159,7 @@ def index_put(data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulat
     Raises
     ------
     UserError
-        Where there is not one tensor of indices per dimension.
+        If there is not one tensor of indices per dimension.
     """
     source = tensor(data, "data", "index_put")
     given = list(indices) if isinstance(indices, (list, tuple)) else []
@@ -261,7 +262,7 @@ def _scattered(
 
     Few lanes of many updates leave a grid of threads idle. There, of updates that replace an element the last one is
     found first, by all threads. Other updates are distributed by the element that they change: each thread looks at all
-    of a lane's updates and makes those of its own elements, in their order.
+    of a lane's updates and applies the updates of its own elements, in their order.
     """
     lanes, count = (getattr(n, "value", n) for n in counts)
 
@@ -310,7 +311,7 @@ def _scattered(
 
 
 def invert_permutation(data: Tensor) -> Tensor:
-    """Find for each number of a permutation where it stands.
+    """Find the place of each number of a permutation.
 
     Parameters
     ----------

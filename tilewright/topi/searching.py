@@ -28,10 +28,10 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
         Sequences along the last dimension, in ascending order with NaN last: one for all values, or one for each row
         of them.
     values
-        What is looked for: a tensor of the same type, and of the same shape but for the last dimension where there are
+        The values to find: a tensor of the same type, and of the same shape except the last dimension if there are
         several sequences.
     right
-        Whether a value goes behind those equal to it, instead of before them.
+        Whether a value goes behind equal ones, instead of before them.
     out_dtype
         The type of the result: "int32" or "int64".
 
@@ -109,10 +109,10 @@ def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) ->
 
     Returns
     -------
-    [values, indices, inverse_indices, count of values] and, where asked for, how often each occurs. All but the count,
-    which has shape (1,), are as long as `data`; behind the values that there are stand zeros, except in
-    `inverse_indices`, which give the value of each element of `data`. `indices` tell where each value is met first.
-    All but the values are int32.
+    [values, indices, inverse_indices, count of values] and, if requested, the count of each. All but the count, which
+    has shape (1,), are as long as `data`; behind the values that there are stand zeros, except in `inverse_indices`,
+    which give the value of each element of `data`. `indices` are the places of each value's first occurrence. All but
+    the values are int32.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def _is_fresh(ordered: Tensor, i: Any) -> Any:
 
 
 def _by_first_place(met: Tensor, number: Tensor, length: int) -> Tensor:
-    """The values in the order in which they are met first; those that are not there last."""
+    """The values in the order of their first occurrence; absent ones last."""
     keys = moved([length], lambda i: o.if_then_else(i[0] < number(0), met(i[0]), length), "keys")
     return stored(argsort(keys, dtype="int32"))
 

@@ -33,7 +33,7 @@ def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
     Raises
     ------
     UserError
-        Where there are more indices than dimensions.
+        If there are more indices than dimensions.
     """
     source = tensor(data, "data", "adv_index")
     given = list(indices) if isinstance(indices, (list, tuple)) else []
@@ -74,12 +74,12 @@ def sliding_window(data: Tensor, axis: int, window_shape: Sequence[int], strides
 
     Returns
     -------
-    A tensor of the dimensions before `axis`, then one counting the windows along each, then those of a window.
+    A tensor of the dimensions before `axis`, then one counting the windows along each, then the dimensions of a window.
 
     Raises
     ------
     UserError
-        Where a window is larger than the tensor.
+        If a window is larger than the tensor.
     """
     source = tensor(data, "data", "sliding_window")
     at = dimension(axis, source.ndim, "sliding_window")
@@ -112,9 +112,9 @@ def strided_set(a: Tensor, v: Tensor, begin: Sequence[int], end: Sequence[int], 
     a
         The tensor, whose extents are constant.
     v
-        What the part is replaced by, of its shape.
+        The replacement of the part, of its shape.
     begin, end
-        Where the part begins and ends along the first dimensions, as in Python's slices: lists, or tensors of one
+        The begin and end of the part along the first dimensions, as in Python's slices: lists, or tensors of one
         dimension that hold them.
     strides
         The steps, by default 1; below 0 they go backwards. A list or a tensor, as `begin`.
@@ -126,7 +126,7 @@ def strided_set(a: Tensor, v: Tensor, begin: Sequence[int], end: Sequence[int], 
     Raises
     ------
     UserError
-        Where `v` does not have the shape of the part.
+        If `v` does not have the shape of the part.
     """
     source, new = tensor(a, "a", "strided_set"), tensor(v, "v", "strided_set")
     if isinstance(begin, Tensor) or isinstance(end, Tensor) or isinstance(strides, Tensor):
@@ -180,7 +180,7 @@ def _set_where_tensors_say(source: Tensor, new: Tensor, bounds: tuple[Any, Any, 
 
 
 def _clamped(at: Any, extent: Any, step: Any) -> Expr:
-    """An end of a slice, counted from the start; backwards, what lies before the first element is -1."""
+    """An end of a slice, counted from the start; backwards, the place before the first element is -1."""
     counted = o.select(o.less(at, 0), at + extent, at)
     return o.select(
         o.greater(step, 0), o.minimum(o.maximum(counted, 0), extent), o.minimum(o.maximum(counted, -1), extent - 1)

@@ -29,7 +29,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     a
         The tensor.
     axis
-        Where the new dimensions begin in the result; -1 puts them last.
+        The position of the new dimensions in the result; -1 puts them last.
     num_newaxis
         How many there are.
 
@@ -62,7 +62,7 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
     Raises
     ------
     UserError
-        Where the other dimensions are not those of `a`.
+        If the other dimensions differ from `a`.
     """
     data, like = tensor(a, "a", "expand_like"), tensor(shape_like, "shape_like", "expand_like")
     new = dimensions(axis, like.ndim, "expand_like")
@@ -93,7 +93,7 @@ def squeeze(a: Tensor, axis: Any = None) -> Tensor:
     Raises
     ------
     UserError
-        Where a dimension that is to be removed has another extent.
+        If a dimension that is to be removed has another extent.
     """
     data = tensor(a, "a", "squeeze")
     ones = [d for d, n in enumerate(data.shape) if known(n) == 1]
@@ -130,7 +130,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     Raises
     ------
     UserError
-        Where `axes` does not name each dimension once.
+        If `axes` does not name each dimension once.
     """
     data = tensor(a, "a", "transpose")
     order = list(reversed(range(data.ndim)))
@@ -190,7 +190,7 @@ def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_ax
     Raises
     ------
     UserError
-        Where there is not one length per sequence.
+        If there is not one length per sequence.
     """
     data, lengths = tensor(a, "a", "reverse_sequence"), tensor(seq_lengths, "seq_lengths", "reverse_sequence")
     along, batch = (
@@ -228,7 +228,7 @@ def reshape(a: Tensor, newshape: Any) -> Tensor:
     Raises
     ------
     UserError
-        Where the new shape has another number of elements.
+        If the new shape has another number of elements.
     """
     data = tensor(a, "a", "reshape")
     given = list(newshape) if isinstance(newshape, (list, tuple)) else [newshape]

@@ -98,9 +98,9 @@ def stft(
     normalized
         Whether results are divided by the square root of `n_fft`.
     onesided
-        Whether only the first n_fft // 2 + 1 frequencies are computed: those of real signals mirror each other.
+        Whether only the first n_fft // 2 + 1 frequencies are computed: frequencies of real signals mirror each other.
     output_shape
-        The shape of the result, by default what follows from the others.
+        The shape of the result, by default derived from the others.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Sorting along a dimension, by a bitonic network over (value, place) pairs: a block or a processor sorts a row.
 
-The network (Batcher, "Sorting networks and their applications", 1968) compares pairs of fixed places, whatever the
-values are, so all threads of a block work at every step. Places break ties, which makes the order stable. For a grid of
-threads where the current target is one, else for processors.
+The network (Batcher, "Sorting networks and their applications", 1968) compares pairs of fixed places for all values, so
+all threads of a block work at every step. Places break ties, which makes the order stable. For a grid of threads if the
+current target is one, else for processors.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ def argsort(
 def topk(
     data: Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: Any = "int64"
 ) -> Any:
-    """Find the largest elements along a dimension, and where they stand.
+    """Find the largest elements along a dimension, and their places.
 
     Parameters
     ----------
     data
         A tensor of numbers, whose extent along `axis` is constant.
     k
-        How many are wanted; all of them where it is less than 1.
+        How many are wanted; all of them if it is less than 1.
     axis
         The dimension.
     ret_type
@@ -116,7 +116,7 @@ def topk(
     Raises
     ------
     UserError
-        Where there are fewer elements, for bool, and for an extent that is not constant.
+        If there are fewer elements, for bool, or if the extent is not constant.
     """
     wanted = one_of(ret_type, ("both", "values", "indices"), "ret_type", "topk")
     source, at, length = _row(data, axis, "topk")
@@ -158,7 +158,7 @@ def _counts(valid_count: Any, source: Tensor, at: int) -> Tensor:
 def _sorted(
     source: Tensor, at: int, length: int, ascending: bool, valid: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Values and places of each row in order, padded to a power of two; of the first `valid` elements, where given."""
+    """Values and places of each row in order, padded to a power of two; of the first `valid` elements, if given."""
     shape = [n for d, n in enumerate(source.shape) if d != at]
     count = 1
     for n in sizes(source, [d for d in range(source.ndim) if d != at], "sort"):
@@ -198,7 +198,7 @@ def _sorted(
 
 
 def _back(source: Tensor, at: int, rows: Tensor, count: int, kind: Any, name: str) -> Tensor:
-    """The first `count` of each row, where rows lay in the data."""
+    """The first `count` of each row, in the layout of the data."""
     shape = [*source.shape[:at], o.const(count), *source.shape[at + 1 :]]
 
     def element(*i: Any) -> Expr:
@@ -229,7 +229,7 @@ def _before(length: Any, ascending: bool, a: tuple[Expr, Expr], b: tuple[Expr, E
 
 
 Each = Callable[[int, Callable[[Any], None]], None]
-"""Runs a function of an index for so many indices, by all that work together."""
+"""Runs a function of an index for a number of indices, by all threads together."""
 
 
 def _network(
@@ -286,7 +286,7 @@ def _valid(ib: ir_builder.IRBuilder, given: list[Buffer], row: Any, length: int)
 def _on_grid(
     given: list[Buffer], values: Buffer, places: Buffer, sizes: tuple[int, int, int], ascending: bool, target: Target
 ) -> Stmt:
-    """A block sorts a row, in shared memory where it fits."""
+    """A block sorts a row, in shared memory if it fits."""
     count, length, padded = sizes
     ib = ir_builder.create()
     source, out, where = (ib.buffer_ptr(b) for b in (given[0], values, places))

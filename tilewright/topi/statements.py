@@ -22,7 +22,7 @@ Body = Callable[[Any], None]
 
 
 class Statement:
-    """A statement in the making: `each` runs a function for each of so many indices, all at once."""
+    """A builder of a statement: `each` runs a function for each of a number of indices, all at once."""
 
     def __init__(self) -> None:
         current = Target.current()
@@ -30,7 +30,7 @@ class Statement:
         self.ib = ir_builder.create()
 
     def each(self, count: Any, body: Body) -> None:
-        """Run `body(i)` for i = 0 ... count - 1, by threads or processors; what comes next waits for all of them."""
+        """Run `body(i)` for i = 0 ... count - 1, by threads or processors; later statements wait for all of them."""
         number = count if isinstance(count, int) else None
         if not self.on_grid:
             several = number is None or number >= _PARALLEL_FROM
@@ -51,12 +51,12 @@ class Statement:
 
 
 def elements(tensor: Tensor) -> Any:
-    """The number of elements of a tensor: an int where it is constant."""
+    """The number of elements of a tensor: an int if it is constant."""
     return product(tensor.shape)
 
 
 def product(extents: Sequence[Any]) -> Any:
-    """The product of extents: an int where all are constant."""
+    """The product of extents: an int if all are constant."""
     total: Any = 1
     for extent in extents:
         total = total * getattr(extent, "value", extent)

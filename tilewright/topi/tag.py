@@ -1,4 +1,4 @@
-"""Tags of operations: what kind of computation a tensor is, by which schedules decide what to compute inline."""
+"""Tags of operations: kinds of computations, by which schedules decide on inlining."""
 
 from __future__ import annotations
 

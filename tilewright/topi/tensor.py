@@ -96,7 +96,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
     Raises
     ------
     UserError
-        Where the shapes differ.
+        If the shapes differ.
     """
     given = tensors(xs, "xs", "elemwise_sum")
     first = given[0]

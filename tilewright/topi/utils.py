@@ -22,7 +22,7 @@ from .tag import is_injective
 
 
 def get_const_int(expr: Any) -> int:
-    """The value of a constant integer expression; UserError where it is none."""
+    """The value of a constant integer expression; raises UserError if it is none."""
     found = simplify(as_expr(expr))
     if not isinstance(found, IntImm):
         raise UserError(
@@ -40,7 +40,7 @@ def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[int | Expr, ...]:
 
 
 def get_const_float(expr: Any) -> float:
-    """The value of a constant expression; UserError where it is none."""
+    """The value of a constant expression; raises UserError if it is none."""
     found = simplify(as_expr(expr))
     if not isinstance(found, (IntImm, FloatImm)):
         raise UserError(f"`{found}` is not a constant", primitive="get_const_float", fix="give a number")
@@ -137,7 +137,7 @@ def ceil_div(a: Any, b: Any) -> Any:
 
 
 def within_index(b: Any, e: Any, s: Any, i: Any) -> Any:
-    """Whether an index is one of those from `b` to `e` in steps of `s`."""
+    """Whether an index is in the range from `b` to `e` in steps of `s`."""
     begin, end, step, index = map(as_expr, (b, e, s, i))
     ascending = all_of(index >= begin, index < end)
     descending = all_of(index <= begin, index > end)
@@ -146,7 +146,7 @@ def within_index(b: Any, e: Any, s: Any, i: Any) -> Any:
 
 
 def make_idx(b: Any, e: Any, s: Any, z: Any, i: Any) -> Any:
-    """The place in a part from `b` to `e` in steps of `s` of what lies at an index of the whole, `z` long."""
+    """The place in a part from `b` to `e` in steps of `s` of the element at an index of the whole, `z` long."""
     begin, end, step, index = map(as_expr, (b, e, s, i))
     beyond = Select(step > 0, index >= end, index >= begin)
     short = Select(step > 0, index < begin, index <= end)
@@ -214,14 +214,14 @@ def traverse_inline(s: ScheduleHandle, final_op: Operation, callback: Callable[[
     s
         The schedule.
     final_op
-        The output. What it reads, and only moves or computes elements, is computed inline.
+        The output. Element-wise and moving operations that it reads are computed inline.
     callback
         Called with each operation, readers first, once.
 
     Raises
     ------
     UserError
-        For what is not an operation of the schedule.
+        If it is not an operation of the schedule.
     """
     if not isinstance(final_op, Operation):
         raise UserError(

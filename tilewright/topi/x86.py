@@ -1,6 +1,6 @@
 """Schedules for processors, under the legacy names: vectors of neighbouring elements, and all processors.
 
-See `generic` for what they share. Operators that the legacy library declares here in a form of its own are those of
+See `generic` for their common part. Operators that the legacy library declares here in a form of its own come from
 `topi` and `topi.nn`.
 """
 

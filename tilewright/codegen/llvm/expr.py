@@ -1,6 +1,6 @@
 """Expressions as instructions.
 
-Indices are computed in 64 bits, for any index type: nothing overflows in an array of more than 2³¹ elements, and LLVM
+Indices are computed in 64 bits, for any index type. Nothing overflows in an array of more than 2³¹ elements, and LLVM
 sees addresses that advance by a constant. Everything else has the type it says. (Divisions by non-constants keep their
 type, since they take longer in 64 bits.)
 

@@ -1,6 +1,6 @@
 """Runs functions of the loop grammar in NumPy: the oracle for the meaning of programs.
 
-`run` executes statements, `values` expressions; `machine` holds the state of a running function, `grid` the threads of
+`run` executes statements, `values` expressions. `machine` holds the state of a running function, `grid` the threads of
 a kernel, `memory` the storage, `races` the accesses of each element since the last barrier.
 """
 

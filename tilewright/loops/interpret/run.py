@@ -1,7 +1,7 @@
 """Runs a function of the loop grammar in NumPy: the oracle for the meaning of programs.
 
 Code outside kernels runs one value at a time. A kernel (the outermost THREAD loop that holds others, or a `Launch`)
-runs over its whole grid at once: all threads execute each statement together, under a mask of the active ones. Large
+runs over its whole grid at once. All threads execute each statement together, under a mask of the active ones. Large
 grids are taken some blocks at a time. A statement that stands in no threadIdx loop, though others of its kernel do, is
 executed by all threads. VTHREAD, UNROLLED, PARALLEL and VECTORIZED loops run one iteration after the other.
 
@@ -75,7 +75,7 @@ def interpret(
 ) -> None:
     """Run `function` on `args`, in place.
 
-    `check` finds faults (else they have no defined effect); `races=False` leaves out races, for programs whose barriers
+    `check` finds faults (else they have no defined effect). `races=False` leaves out races, for programs whose barriers
     are not yet placed: then all threads take each statement together. `unwritten=False` lets programs read unwritten
     elements, which are NaN or a large odd number. `outputs` are parameters whose contents count as unwritten. About
     `lanes` threads run at once. `functions` implements, by name, functions that the program calls but does not define:

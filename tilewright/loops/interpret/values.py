@@ -83,7 +83,7 @@ _DIVISIONS = (n.Div, n.Mod, n.FloorDiv, n.FloorMod)
 class Expressions:
     """Makes the functions of expressions.
 
-    A result that depends on variables alone is remembered in a `Slot` until one of them changes: `slots` lists, for
+    A result that depends on variables alone is remembered in a `Slot` until one of them changes. `slots` lists, for
     each variable, the results to forget.
     """
 

@@ -91,7 +91,7 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     index, has CUDA's compiler limit the registers of a thread so that N blocks fit a multiprocessor (the second operand
     of `__launch_bounds__`), or fewer blocks if a thread would spill 64 bytes; other targets have no such limit.
     `whole_words=1`, of such a loop, has CUDA's compiler choose between memory and a border's zeros before it takes the
-    16-bit floats of a word apart: it predicates fewer instructions, so more loads may be under way at a time. With
+    16-bit floats of a word apart. It predicates fewer instructions, so more loads may be under way at a time. With
     `whole_words=2`, words of a tensor that the kernel does not write are loaded by one instruction under that choice.
     `guarded_reads=1`, of any loop of a stage, has the stages that it reads computed only for the iterations that its
     guards let through, if its loops run further than the axis that they split. For example, a tile that reaches beyond
@@ -99,7 +99,7 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     past their caches, in the loop and below it: for results larger than the caches, which need not be read before they
     are overwritten then. `import_c` and `import_llvm` bring functions that the program calls, as source or as the path
     of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and "vectorize" are the primitives of these
-    names; a key that nothing here reads draws a warning, and stays with the loop as an annotation, for passes of one's
+    names. A key that nothing here reads draws a warning, and stays with the loop as an annotation, for passes of one's
     own. Raises UserError for a key that is not text, and for a value that is not a whole number, or not text, if one is
     required.
     """

@@ -18,7 +18,7 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
 
         for i in range(64)     ->     i = threadIdx.x                # 64 threads per block
 
-    The threads of a block combine their parts of a reduction loop (a cross-thread reduction): each of them gets the
+    The threads of a block combine their parts of a reduction loop (a cross-thread reduction). Each of them gets the
     result, and the first one stores it to memory that several threads see. Binding a bound axis again replaces the
     binding, with a warning. Raises UserError if `thread` is no thread axis, another loop of the stage has the same tag,
     or a reduction axis is bound to blocks or virtual threads.

@@ -56,7 +56,7 @@ def storage_swizzle(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
     So the same piece of eight lines lies in different banks, without the padding that takes more memory. Lines are rows
     (the last dimension), or 128 bytes if rows are shorter; rows of a power of two bytes, of at least 16. Programs mean
     the same, and indices in programs stay as they are: code generation exchanges the pieces. Raises UserError for an
-    output, an input, or a stage with `storage_align`; building raises it outside of shared memory, for other rows, and
+    output, an input, or a stage with `storage_align`. Building raises it outside of shared memory, for other rows, and
     for vectors that are not within a piece.
     """
     has_loops(stage, "storage_swizzle")

@@ -54,7 +54,7 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
         for i in range(64): for j in range(32): for k in range(32):          D[64, 32] += A[64, 32] · B[32, 32]
             D[i, j] += A[i, k] * B[k, j]                             ->      # by mma.sync, 64 x 32 sums in registers
 
-    The stage keeps its result in "local" memory: the sums of a tile are distributed over the lanes of a warp, and so
+    The stage keeps its result in "local" memory. The sums of a tile are distributed over the lanes of a warp, and so
     are the loops of the stages that read them. An instruction of one thread (`dp4a`, `vnni`) leaves loops and memory as
     they are. The loops keep their meaning: targets without the instruction run them. An intrinsic of
     `te.decl_tensor_intrin` puts its statements in the place of the loops, on every target. Raises UserError if the

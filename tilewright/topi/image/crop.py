@@ -15,7 +15,7 @@ from ..argument_checks import element_type, index_tensor, integers, one_of, rank
 _NAME = "crop_and_resize"
 _METHODS = ("bilinear", "nearest_neighbor")
 _ENDS = ((0, 2), (1, 3))
-"""Where the first and the last row, and the first and the last column, of a box stand among its four coordinates."""
+"""The positions of the first and last row, and the first and last column, among the four coordinates of a box."""
 
 
 def crop_and_resize(
@@ -35,8 +35,8 @@ def crop_and_resize(
     data
         Images of layout `layout`.
     boxes
-        Floats of shape (boxes, 4): the first row and column, then the last ones, where 0 and 1 are the centres of the
-        elements at the border. Where the last place comes before the first, the crop is turned over.
+        Floats of shape (boxes, 4): the first row and column, then the last ones, with 0 and 1 at the centres of the
+        elements at the border. If the last place comes before the first, the crop is turned over.
     box_indices
         Which image each box lies in: integers of shape (boxes,). One that is out of range is moved to the nearest end.
     crop_size
@@ -46,7 +46,7 @@ def crop_and_resize(
     method
         "bilinear" or "nearest_neighbor".
     extrapolation_value
-        What lies outside of an image; by default 0.
+        The value outside of an image; by default 0.
     out_dtype
         The type of the result; by default that of `data`.
 
@@ -104,7 +104,7 @@ class _Images:
 
     @property
     def wide(self) -> DType:
-        """The type for places, and for what lies between elements."""
+        """The type for places, and for interpolated values."""
         return wide_float(self.data.dtype)
 
     @property
@@ -138,7 +138,7 @@ class _Images:
 
 
 def _coordinate(ends: list[Expr], at: Any, size: int, extent: Any) -> Expr:
-    """Where row or column `at` of a crop of `size` of them lies among the `extent` of its image."""
+    """The place of row or column `at` of a crop of `size` of them among the `extent` of its image."""
     first, last = (end * (o.cast(end.dtype, extent) - 1.0) for end in ends)
     if size == 1:
         return (first + last) * 0.5

@@ -82,7 +82,7 @@ def grid_sample(
     layout
         "NCHW" or "NCDHW".
     padding_mode
-        What lies outside of an image: "zeros", its "border", or its "reflection".
+        The values outside of an image: "zeros", its "border", or its "reflection".
     align_corners
         Whether -1 and 1 are the centres of the elements at the border, instead of their outer edges.
 
@@ -135,7 +135,7 @@ def grid_sample(
 
 
 def _coordinate(given: Expr, extent: Any, corners: bool) -> Expr:
-    """Where a place from -1 to 1 lies among the elements of a dimension."""
+    """The position of a place from -1 to 1 among the elements of a dimension."""
     size = o.cast(given.dtype, extent)
     return (given + 1.0) * (size - 1.0) / 2.0 if corners else ((given + 1.0) * size - 1.0) / 2.0
 
@@ -189,7 +189,7 @@ _TAPS: dict[str, Callable[[Expr, Any, str, bool], list[Tap]]] = {
 
 
 def _read(source: Tensor, image: tuple[Any, Any], places: Sequence[Expr], mode: str) -> Expr:
-    """An element as a wide float: 0 outside of the image, or where a weight is 0 anyway, one that is there."""
+    """An element as a wide float: 0 outside of the image, or, if its weight is 0 anyway, any present element."""
     wide = wide_float(source.dtype)
     inside = [
         condition

@@ -62,7 +62,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
     Raises
     ------
     UserError
-        Where the channels are not such a multiple.
+        If the channels are not such a multiple.
     """
     size, source = _block(data, block_size, layout, "depth_to_space")
     one_of(mode, ("DCR", "CRD"), "mode", "depth_to_space")
@@ -106,7 +106,7 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
     Raises
     ------
     UserError
-        Where height or width is not such a multiple.
+        If height or width is not such a multiple.
     """
     size, source = _block(data, block_size, layout, "space_to_depth")
     at = dict(zip(layout, source.shape, strict=True))
@@ -162,7 +162,7 @@ def space_to_batch_nd(
     Raises
     ------
     UserError
-        Where blocks do not divide a padded dimension.
+        If blocks do not divide a padded dimension.
     """
     source, blocks = _spatial(data, block_shape, "space_to_batch_nd")
     count = len(blocks)
@@ -215,7 +215,7 @@ def batch_to_space_nd(
     Raises
     ------
     UserError
-        Where the batch is not such a multiple, and where nothing would be left.
+        If the batch is not such a multiple, or nothing would be left.
     """
     source, blocks = _spatial(data, block_shape, "batch_to_space_nd")
     count = len(blocks)

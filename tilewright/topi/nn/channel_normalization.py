@@ -29,7 +29,7 @@ def batch_norm(
     training: bool | None = None,
     momentum: float | None = None,
 ) -> list[Tensor]:
-    """Normalise each channel by a mean and a variance: those that training gathered, or in training its own.
+    """Normalise each channel by a mean and a variance: the statistics gathered in training, or in training its own.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ def batch_norm(
     axis
         The dimension of channels, by default 1.
     epsilon
-        What is added to the variance, by default 1e-5.
+        Added to the variance, by default 1e-5.
     center, scale
         Whether `beta` is added, and whether `gamma` multiplies; by default both.
     training
         Whether channels are normalised by their own mean and variance, which are gathered; by default they are not.
     momentum
-        How much of the new mean and variance are those of the data, in training; by default 0.1.
+        The fraction of the data's mean and variance in the new ones, in training; by default 0.1.
 
     Returns
     -------
@@ -57,8 +57,7 @@ def batch_norm(
     Raises
     ------
     UserError
-        For integers, where a channel's tensors do not have an element per channel, and for a momentum that is not from
-        0 to 1.
+        For integers, if a channel's tensors do not have an element per channel, or if the momentum is not from 0 to 1.
 
     Notes
     -----
@@ -186,7 +185,7 @@ def group_norm(
     axes
         The other dimensions that are normalised together, the channels' not among them.
     epsilon
-        What is added to the variance.
+        Added to the variance.
 
     Returns
     -------
@@ -195,7 +194,7 @@ def group_norm(
     Raises
     ------
     UserError
-        Where the groups do not divide the channels.
+        If the groups do not divide the channels.
     """
     data = floats(data, "group_norm")
     channel = dimension(channel_axis, data.ndim, "group_norm")

@@ -27,7 +27,7 @@ def conv1d(
 ) -> Tensor:
     """`data` of layout `data_layout` convolved with `kernel`, in the same layout.
 
-    The layout of the kernel is by default OIW where that of the data begins with NC, and WIO otherwise.
+    The layout of the kernel is by default OIW if the data's begins with NC, and WIO otherwise.
     """
     layouts = layouts_of(data_layout, kernel_layout, "W", "conv1d")
     return convolution(data, kernel, (strides, padding, dilation), layouts, groups, out_dtype, "conv1d", _ARGUMENTS)

@@ -25,7 +25,7 @@ def conv2d(
 ) -> Tensor:
     """`input` of layout `data_layout` convolved with `filter`, in the same layout.
 
-    The layout of the filter is by default OIHW where that of the input begins with NC, and HWIO otherwise.
+    The layout of the filter is by default OIHW if the input's begins with NC, and HWIO otherwise.
     """
     layouts = layouts_of(data_layout, kernel_layout, "HW", "conv2d")
     window = strides, padding, dilation

@@ -1,8 +1,8 @@
 """Two-dimensional convolutions of channels in blocks (NCHWc), for vectors of channels and for dot products of int8.
 
 For all of them: `stride`, `dilation`: an int or a pair; `padding`: see `padding_of`; `layout`, `out_layout`: such as
-"NCHW16c", whose blocks are those of the tensors; `out_dtype`: the type to accumulate in. They raise UserError for
-shapes that do not fit each other.
+"NCHW16c", with the blocks of the tensors; `out_dtype`: the type to accumulate in. They raise UserError for shapes that
+do not fit each other.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _checked(
 def blocked(
     x: Tensor, filters: Any, kernel: Any, window: Any, out_dtype: Any, name: str, channel: Any, weight: Any, over: Any
 ) -> Tensor:
-    """The sums over a window and the axes `over`; `channel` and `weight` say what each term reads."""
+    """The sums over a window and the axes `over`; `channel` and `weight` give the operands of each term."""
     view = Window(x, "NCHWc", dict(zip("HW", kernel, strict=True)), window, name, _AXES, "data_pad")
     kind = result_type(out_dtype, x, name)
 

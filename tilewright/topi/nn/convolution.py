@@ -29,10 +29,10 @@ def convolution(
 ) -> Tensor:
     """`data` convolved with `kernel`, in the layout of `data`.
 
-    `window`: strides, padding and dilation. `layouts`: those of data and kernel. Of `groups` equal parts of the
-    channels, the i-th is seen by the i-th part of the filters only. `out_dtype`: the type to accumulate in, by
-    default that of `data`. `primitive` is what the caller calls it, `arguments` the two tensors. Raises UserError for
-    shapes that do not fit each other.
+    `window`: strides, padding and dilation. `layouts`: of data and kernel. Of `groups` equal parts of the channels, the
+    i-th is seen by the i-th part of the filters only. `out_dtype`: the type to accumulate in, by default that of
+    `data`. `primitive` is the caller's name of it, `arguments` the two tensors. Raises UserError for shapes that do not
+    fit each other.
     """
     layout, kernel_layout = layouts
     sizes, weights = (

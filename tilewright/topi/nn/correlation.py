@@ -47,7 +47,7 @@ def correlation_nchw(
     Returns
     -------
     Tensor
-        Of type float32; channel q is the displacement (q // D - r, q % D - r) * stride2, where D is 2 * r + 1 and r
+        Of type float32; channel q is the displacement (q // D - r, q % D - r) * stride2, with D = 2 * r + 1 and r =
         max_displacement // stride2.
 
     Raises
@@ -89,7 +89,7 @@ def correlation_nchw(
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Which patches are compared: where those of the first image lie, and how far those of the second are displaced."""
+    """The compared patches: their places in the first image, and their displacements in the second."""
 
     size: int
     """Rows and columns of a patch."""

@@ -1,4 +1,4 @@
-"""Deformable convolutions: each tap of the window reads where an offset says, linearly between neighbours."""
+"""Deformable convolutions: each tap of the window reads at an offset, linearly between neighbours."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _between(read: Callable[[Any, Any], Any], place: list[Any], sizes: tuple[Any
 
 
 def _summed(read: Tensor, w: Tensor, filters: Any, groups: int, kind: Any, last: bool, name: str) -> Tensor:
-    """The convolution of what the taps read."""
+    """The convolution of the taps' values."""
     n, channels, rows, columns, height, width = read.shape
     per_in, per_out = o.floordiv(channels, groups), divisor(o.floordiv(filters, groups))
     c, i, j = reduce_axis((0, per_in), "rc"), reduce_axis((0, rows), "ry"), reduce_axis((0, columns), "rx")

@@ -10,7 +10,7 @@ from .window import extents, same_extent
 
 
 def dense(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Tensor:
-    """`data` (batch, n) times `weight` (m, n), plus `bias` (m) where given, as (batch, m).
+    """`data` (batch, n) times `weight` (m, n), plus `bias` (m) if given, as (batch, m).
 
     `out_dtype`: the type to accumulate in, by default that of `data`. Raises UserError for shapes that do not fit each
     other.

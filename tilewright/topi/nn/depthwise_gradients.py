@@ -30,7 +30,7 @@ def depthwise_conv2d_backward_input_nhwc(
     oshape, ishape
         The shapes of the result and of the input.
     stride, padding
-        Those of the convolution.
+        As for the convolution.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def depthwise_conv2d_backward_input_nhwc(
     Raises
     ------
     UserError
-        Where the shapes are not those of the tensors.
+        If the shapes do not match the tensors.
     """
     name = "depthwise_conv2d_backward_input_nhwc"
     weights, grads = _given({"Filter": Filter, "Out_grad": Out_grad}, {"Out_grad": oshape}, name)
@@ -74,7 +74,7 @@ def depthwise_conv2d_backward_weight_nhwc(
     oshape, fshape
         The shapes of the result and of the filter.
     stride, padding
-        Those of the convolution.
+        As for the convolution.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def depthwise_conv2d_backward_weight_nhwc(
     Raises
     ------
     UserError
-        Where the shapes are not those of the tensors.
+        If the shapes do not match the tensors.
     """
     name = "depthwise_conv2d_backward_weight_nhwc"
     data, grads = _given({"Input": Input, "Out_grad": Out_grad}, {"Out_grad": oshape}, name)
@@ -118,7 +118,7 @@ def _check_result(grads: Tensor, wanted: tuple[Any, Any], of: str, primitive: st
 def _products(
     shape: Sequence[Any], factors: Callable[..., tuple[Any, Any]], over: Sequence[Any], of: list[Tensor], name: str
 ) -> Tensor:
-    """The sums of products of two tensors' elements over axes; those of 16-bit floats are added up in float32."""
+    """The sums of products of two tensors' elements over axes; sums of 16-bit floats are accumulated in float32."""
     kind, other = (t.dtype for t in of)
     wide = sum_type(kind) if kind == other else None
 

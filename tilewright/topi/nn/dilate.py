@@ -14,7 +14,7 @@ from ..argument_checks import entries, known, tensor
 def dilate(data: Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput") -> Tensor:
     """`data` with strides[i] - 1 elements of `dilation_value` between neighbours along dimension i.
 
-    Raises UserError where the number of strides is not the rank, and where one is less than 1.
+    Raises UserError if the number of strides is not the rank, or one is less than 1.
     """
     tensor(data, "data", "dilate")
     steps = entries(strides, "strides", data, "dilate", least=1)

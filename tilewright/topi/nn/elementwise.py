@@ -18,7 +18,7 @@ def relu(x: Tensor) -> Tensor:
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
-    """x where x > 0, else alpha * x."""
+    """x if x > 0, else alpha * x."""
     tensor(x, "x", "leaky_relu")
 
     def element(*indices: Any) -> Any:
@@ -30,7 +30,7 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
-    """Compute x where x > 0, else x times the slope of its channel.
+    """Compute x if x > 0, else x times the slope of its channel.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     Raises
     ------
     UserError
-        Where there is not one slope per channel.
+        If there is not one slope per channel.
     """
     data = tensor(x, "x", "prelu")
     channel = dimension(axis, data.ndim, "prelu")

@@ -28,7 +28,7 @@ def embed(table: Tensor, indices: Tensor) -> Tensor:
     Raises
     ------
     UserError
-        For a table that is not a matrix, for indices that are not integers, and for those of a table without rows.
+        If the table is not a matrix or has no rows, or if indices are not integers.
     """
     rows = rank_of(tensor(table, "table", "embed"), 2, "table", "embed", "(rows, width)")
     where = index_tensor(indices, "indices", "embed")

@@ -75,8 +75,8 @@ def lstm(
 
     Notes
     -----
-    The products of all inputs are computed at once. What follows is declared for the current target: each step
-    computes its gates, one per thread, then its states.
+    The products of all inputs are computed at once. The rest is declared for the current target: each step computes its
+    gates, one per thread, then its states.
     """
     _check_layout(weight_layout)
     x = rank_of(tensor(Xs, "Xs", "lstm"), 3, "Xs", "lstm", "(steps, batch, inputs)")

@@ -141,7 +141,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:
 
     Returns
     -------
-    A tensor of the other dimensions, those of `a` first.
+    A tensor of the other dimensions, beginning with those of `a`.
 
     Raises
     ------

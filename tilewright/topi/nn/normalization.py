@@ -31,7 +31,7 @@ def floats(given: Any, primitive: str) -> Tensor:
 
 
 class Group:
-    """Elements that are normalised together: those along some dimensions of a tensor."""
+    """Elements that are normalised together: all elements along some dimensions of a tensor."""
 
     def __init__(self, data: Any, axis: Any, primitive: str) -> None:
         self.data = floats(data, primitive)
@@ -72,7 +72,7 @@ class Group:
         return made
 
     def moments(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """The mean of a group, and the mean square of what is left without it."""
+        """The mean of a group, and the mean square of the deviations."""
         total = self.sum(lambda group, at: self.value(at), f"{name}_sum")
 
         def mean(group: Sequence[Any]) -> Any:
@@ -117,7 +117,7 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsi
     axis
         The dimensions that are normalised together: an int or several.
     epsilon
-        What is added to the variance.
+        Added to the variance.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> 
     axis
         The dimensions that are normalised together: an int or several.
     epsilon
-        What is added to the mean square.
+        Added to the mean square.
 
     Returns
     -------
@@ -183,7 +183,7 @@ def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, axis: Any, epsilon:
     axis
         The dimensions that are normalised together: an int or several, neither 0 nor 1 among them.
     epsilon
-        What is added to the variance.
+        Added to the variance.
 
     Returns
     -------

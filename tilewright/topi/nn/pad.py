@@ -22,8 +22,8 @@ def pad(
 ) -> Tensor:
     """`data` with pad_before[i] elements of `pad_value` before dimension i and pad_after[i] after it.
 
-    `pad_after` defaults to `pad_before`. Raises UserError where the number of entries is not the rank, and where
-    one is negative: that would crop.
+    `pad_after` defaults to `pad_before`. Raises UserError if the number of entries is not the rank, or one is negative,
+    which would crop.
     """
     tensor(data, "data", "pad")
     before = entries(pad_before, "pad_before", data, "pad", least=0)
@@ -64,7 +64,7 @@ def mirror_pad(
         For each dimension, how many elements the border has before and after it; `pad_after` defaults to
         `pad_before`.
     mode
-        "SYMMETRIC" mirrors the outermost elements too, "REFLECT" those within.
+        "SYMMETRIC" mirrors the outermost elements too, "REFLECT" only the inner ones.
     name
         The name of the result.
 
@@ -75,7 +75,7 @@ def mirror_pad(
     Raises
     ------
     UserError
-        For a border wider than what there is to mirror.
+        If a border is wider than the mirrored elements.
     """
     tensor(data, "data", "mirror_pad")
     edge = int(one_of(mode, ("SYMMETRIC", "REFLECT"), "mode", "mirror_pad") == "REFLECT")

@@ -39,14 +39,14 @@ class Pool:
     up: bool = False
     """Whether windows that stick out at the end count: `ceil_mode`."""
     within: bool = False
-    """Whether every window shows elements of the tensor only, as those without padding do."""
+    """Whether every window shows elements of the tensor only, as without padding."""
 
     def shape(self) -> list[Any]:
         """The shape of the result."""
         return [self.places[self.dims.index(d)] if d in self.dims else n for d, n in enumerate(self.data.shape)]
 
     def element(self, indices: Sequence[Any], taps: Sequence[Any], outside: Expr) -> Expr:
-        """What the window at `indices` shows at `taps`; `outside` stands around the tensor."""
+        """The element in the window at `indices` at `taps`; `outside` is the value around the tensor."""
         at, inside = self.shown(indices, taps)
         return self.data(*at) if self.within else o.if_then_else(inside, self.data(*at), outside)
 
@@ -62,7 +62,7 @@ class Pool:
     def counted(self, indices: Sequence[Any], padding: bool) -> Any:
         """Return how many elements of the tensor, and of its padding if wanted, the window at `indices` shows.
 
-        With `ceil_mode`, the last window may reach beyond the padding; no average counts what lies there.
+        With `ceil_mode`, the last window may reach beyond the padding; no average counts the elements there.
         """
         total: Any = o.const(1)
         for number, d in enumerate(self.dims):
@@ -129,7 +129,7 @@ def pool1d(
     layout: str = "NCW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pool windows of lines, as `pool2d` does those of images; `layout` has a W."""
+    """Pool windows of lines, as `pool2d` for images; `layout` has a W."""
     options = kernel, stride, dilation, padding
     return _pooled(pool_of(data, options, ceil_mode, layout, "W", "pool1d"), pool_type, count_include_pad, "pool1d")
 
@@ -189,7 +189,7 @@ def pool3d(
     layout: str = "NCDHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pool windows of volumes, as `pool2d` does those of images; `layout` has D, H and W."""
+    """Pool windows of volumes, as `pool2d` for images; `layout` has D, H and W."""
     options = kernel, stride, dilation, padding
     return _pooled(pool_of(data, options, ceil_mode, layout, "DHW", "pool3d"), pool_type, count_include_pad, "pool3d")
 

@@ -33,7 +33,7 @@ def pool_grad(
     grads
         The gradient by the result of `pool2d`.
     data
-        What was pooled.
+        The pooled tensor.
     kernel, stride, padding, pool_type, ceil_mode, count_include_pad, layout
         As for `pool2d`.
 
@@ -44,7 +44,7 @@ def pool_grad(
     Raises
     ------
     UserError
-        Where `grads` does not have the shape of the result.
+        If `grads` does not have the shape of the result.
     """
     pool = pool_of(data, (kernel, stride, 1, padding), ceil_mode, layout, "HW", "pool_grad")
     one_of(pool_type, HOW, "pool_type", "pool_grad")

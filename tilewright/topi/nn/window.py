@@ -103,7 +103,7 @@ def _constant(e: Any, primitive: str) -> int:
 
 
 def positions(size: Any, kernel: Any, before: int, after: int, stride: int, primitive: str, letter: str) -> Expr:
-    """How many positions a window of `kernel` has; UserError where it does not fit once."""
+    """How many positions a window of `kernel` has; raises UserError if it does not fit once."""
     extent = floordiv(as_expr(size) - kernel + before + after, stride) + 1
     if isinstance(extent, IntImm) and extent.value < 1:
         raise UserError(

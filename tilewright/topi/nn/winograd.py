@@ -100,7 +100,7 @@ def winograd_transform_matrices(tile_size: int, kernel_size: int, out_dtype: Any
 
 
 def _constants(values: np.ndarray, kind: Any, name: str) -> Tensor:
-    """A matrix of constants, chosen by index: where the index is a number, what is left is the constant."""
+    """A matrix of constants, chosen by index: if the index is a number, the result is the constant."""
 
     def element(i: Any, j: Any) -> Any:
         value: Any = o.const(0.0, kind)
@@ -196,7 +196,7 @@ def conv2d_winograd_nchw(
     data
         Images (N, CI, H, W).
     weight
-        Kernels (CO, CI, r, r); with `pre_computed`, what `conv2d_winograd_weight_transform` returned for r = 3.
+        Kernels (CO, CI, r, r); with `pre_computed`, the result of `conv2d_winograd_weight_transform` for r = 3.
     strides, dilation
         1, the only ones that tiles can share.
     padding
@@ -239,7 +239,7 @@ def conv2d_winograd_nhwc(
     data
         Images (N, H, W, CI).
     weight
-        Kernels (r, r, CI, CO); with `pre_computed`, what `conv2d_winograd_weight_transform` returned for r = 3.
+        Kernels (r, r, CI, CO); with `pre_computed`, the result of `conv2d_winograd_weight_transform` for r = 3.
     strides, dilation
         1, the only ones that tiles can share.
     padding
@@ -308,7 +308,7 @@ def _convolved(
 def _tile_of(w: Tensor, name: str) -> int:
     """Return the tile size that kernels of 3×3 were transformed for; UserError for anything else.
 
-    Tiles of 5, 6 and 7 elements are those of kernels of other sizes, too. If the kernels are transformed in the same
+    Tiles of 5, 6 and 7 elements also belong to kernels of other sizes. If the kernels are transformed in the same
     program, their size is known; otherwise, even tiles are accepted, so that kernels that are not transformed are not.
     """
     n, taps, transformed = known(w.shape[0]) or 6, 3, False
@@ -319,7 +319,7 @@ def _tile_of(w: Tensor, name: str) -> int:
         raise UserError(
             f"weight has the shape {list(w.shape)}, which is {what}",
             primitive=name,
-            fix="give what conv2d_winograd_weight_transform returned for kernels of 3×3, or pre_computed=False",
+            fix="give the result of conv2d_winograd_weight_transform for kernels of 3×3, or pre_computed=False",
         )
     _check_precision(n - 2, 3, f"weight has the shape {list(w.shape)}", name)
     return n - 2

@@ -1,4 +1,4 @@
-"""Element-wise and broadcasting operators in NumPy, computed in float64 where they take floats."""
+"""Element-wise and broadcasting operators in NumPy, computed in float64 if they take floats."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ UNARY: dict[str, Callable[..., np.ndarray]] = {
     "logical_not": np.logical_not,
     "bitwise_not": np.invert,
 }
-"""What each element-wise operator computes, by its name."""
+"""The element-wise operators by name."""
 
 
 def _truncated_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ BINARY: dict[str, Callable[..., np.ndarray]] = {
     "left_shift": np.left_shift,
     "right_shift": np.right_shift,
 }
-"""What each broadcasting operator computes, by its name."""
+"""The broadcasting operators by name."""
 
 
 def ceil_log2_python(a_np: np.ndarray) -> np.ndarray:

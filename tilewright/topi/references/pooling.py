@@ -75,7 +75,7 @@ def pool_grad_nchw(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> np.ndarray:
-    """What each element of images (N, C, H, W) adds to the pooled result, times `grads`"""
+    """The contribution of each element of images (N, C, H, W) to the pooled result, times `grads`"""
     out = np.zeros(a_np.shape)
     top, left, bottom, right = padding
     height, width = a_np.shape[2:]

@@ -50,4 +50,4 @@ REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "argmax": _place(np.argmax),
     "argmin": _place(np.argmin),
 }
-"""What each reduction computes, by its name: called as (array, axis, keepdims), `argmax` with select_last_index."""
+"""The reductions by name: called as (array, axis, keepdims), `argmax` with select_last_index."""

@@ -42,7 +42,7 @@ def scatter_nd_python(data: np.ndarray, indices: np.ndarray, updates: np.ndarray
 
 
 def unique_python(data: np.ndarray, is_sorted: bool = True) -> list[np.ndarray]:
-    """Values, where each is met first, the value of each element, their number, and how often each occurs"""
+    """Values, the place of the first of each, the value of each element, their number, and how often each occurs"""
     values: list[Any] = []
     for x in data.tolist():
         if x not in values:
@@ -109,7 +109,7 @@ def _cubic(x: float, a: float = -0.75) -> float:
 
 
 def _moved(place: float, size: int, mode: str, corners: bool) -> float:
-    """Where a place outside of the image is read, one reflection after the other"""
+    """The element read for a place outside of the image, one reflection after the other"""
     if mode == "zeros":
         return place
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)

@@ -70,13 +70,13 @@ def stft_python(
 
 
 def fifo_buffer_python(data: np.ndarray, buffer: np.ndarray, axis: int) -> np.ndarray:
-    """The last elements of a buffer and of what is appended to it"""
+    """The last elements of a buffer and the appended elements"""
     joined = np.concatenate([buffer, data], axis)
     return np.take(joined, range(data.shape[axis], joined.shape[axis]), axis)
 
 
 def embed_grad_python(table: np.ndarray, indices: np.ndarray, grad: np.ndarray) -> np.ndarray:
-    """The sums of the gradients of rows by where they were looked up"""
+    """The sums of the gradients of rows by their places in the table"""
     out = np.zeros_like(table)
     np.add.at(out, indices, grad)
     return out

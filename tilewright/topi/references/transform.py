@@ -1,4 +1,4 @@
-"""Operators that move elements, in NumPy, written from their definitions: one element at a time where that is clear."""
+"""Operators that move elements, in NumPy, written from their definitions: one element at a time if that is clear."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def gather_nd_python(a_np: np.ndarray, indices_np: np.ndarray) -> np.ndarray:
 
 
 def take_python(a_np: np.ndarray, indices_np: np.ndarray, axis: int | None, mode: str) -> np.ndarray:
-    """np.take; with "nan", NaN stands where the index is outside."""
+    """np.take; with "nan", the result is NaN if the index is outside."""
     if mode != "nan":
         return np.take(a_np, indices_np, axis, mode="wrap" if mode == "wrap" else "clip")
     found = np.take(a_np, indices_np, axis, mode="clip").copy()
@@ -123,7 +123,7 @@ def space_to_batch_nd_python(
 def batch_to_space_nd_python(
     a_np: np.ndarray, block: Sequence[int], begin: Sequence[int], end: Sequence[int]
 ) -> np.ndarray:
-    """What `space_to_batch_nd_python` made into blocks, together again"""
+    """The inverse of `space_to_batch_nd_python`"""
     times = int(np.prod(block))
     batch = a_np.shape[0] // times
     spatial = [n * b for n, b in zip(a_np.shape[1:], block, strict=False)]

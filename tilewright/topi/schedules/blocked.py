@@ -2,8 +2,8 @@
 
 The last dimension of the result runs in vectors. An operand that names it elsewhere than last, as the weights of a
 dense layer do, is packed for each block of columns, so that its vectors lie in memory as they are loaded. Rows of sums
-that read the same vectors are computed together. Padding is written out once, and what steps of a window skip lies
-apart, so that each step reads neighbours.
+that read the same vectors are computed together. Padding is written out once, and elements that a window's stride skips
+are stored apart, so that each step reads neighbours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FEW_TERMS = 16
 """Below, a result is not worth a tile."""
 _MOST_STRIDE = 4
 _BLOCKS = 16
-"""Blocks that keep some processors busy, where rows have to be divided among them too."""
+"""Blocks that keep some processors busy, if rows have to be divided among them too."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class _Operand:
     tensor: Tensor
     column: int | None
     stride: int = 1
-    """How far neighbouring columns lie apart, where they name the last dimension."""
+    """The distance of neighbouring columns, if they index the last dimension."""
 
 
 def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> bool:
-    """Schedule the sums `op`, which `out` stores, in blocks; False, and nothing is done, where that does not fit."""
+    """Schedule the sums `op`, which `out` stores, in blocks; return False, unchanged, if that does not fit."""
     body, columns = op.body[0], known(op.axis[-1].dom.extent) if op.axis[-1].dom is not None else None
     if len(op.body) > 1 or not isinstance(body, Reduce) or columns is None or columns < _FEW_LANES:
         return False
@@ -57,7 +57,7 @@ def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> boo
 
 
 def _operands(op: ComputeOp, source: Expr) -> list[_Operand] | None:
-    """What the terms read; None where the columns name a tensor by more than an index of its own."""
+    """The operands of the terms; None if the columns name a tensor by more than an index of its own."""
     last, found = op.axis[-1].var, []
     for load in loads(source):
         tensor = load.source
@@ -77,7 +77,7 @@ def _operands(op: ComputeOp, source: Expr) -> list[_Operand] | None:
 
 
 def _stride(index: Expr, column: Var) -> int | None:
-    """How many elements the next column lies behind; None where that is not one small number."""
+    """How many elements the next column lies behind; None if that is not one small number."""
     step = simplify(substitute(index, {column: column + 1}) - index)
     return step.value if isinstance(step, IntImm) and 1 <= step.value <= _MOST_STRIDE else None
 
@@ -98,7 +98,7 @@ def _row(op: ComputeOp, operands: list[_Operand] | None) -> IterVar | None:
 
 
 def _store_inputs(s: ScheduleHandle, op: ComputeOp, strides: dict[Tensor, int]) -> None:
-    """Write what pads an operand out before, by all processors, and what a stride skips apart."""
+    """Store a padded operand first, by all processors, and the elements that a stride skips apart."""
     for tensor, stride in strides.items():
         is_padding = isinstance(tensor.op, ComputeOp) and "pad" in tensor.op.tag
         if not tensor.ndim or (stride == 1 and not is_padding):
@@ -120,7 +120,7 @@ def _store_inputs(s: ScheduleHandle, op: ComputeOp, strides: dict[Tensor, int]) 
 
 
 def _lanes(columns: int) -> int:
-    """How wide vectors are: what divides the columns and fills a register, else what sticks out little."""
+    """How wide vectors are: a width that divides the columns and fills a register, else one with little waste."""
 
     def use(n: int) -> float:
         """How much of the registers' lanes are in use; guards around a vector that sticks out cost as well."""

@@ -38,7 +38,7 @@ def _to_threads(s: ScheduleHandle, op: Operation, target: Target) -> None:
     rest = stage.fuse(*op.axis)
     width = vector_bytes(target) // bytes_of(op.outputs)
     threads = threads_of(target)
-    # Where the last vector would stick out, a guard would turn all of them into single elements.
+    # If the last vector would stick out, a guard would turn all of them into single elements.
     while width > 1 and (elements is None or elements % width or not _in_rows(op, width)):
         width //= 2
     vector = None

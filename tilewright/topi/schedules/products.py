@@ -26,7 +26,7 @@ _PARALLEL_FROM = 1 << 12
 
 
 def schedule_products(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
-    """The schedule of sums of products, and of what follows them element by element.
+    """The schedule of sums of products, and of element-wise operators after them.
 
     A convolution that was declared for a packaged template is scheduled by that.
     """
@@ -66,7 +66,7 @@ def _follows(s: ScheduleHandle, op: ComputeOp, out: Operation) -> bool:
 
 
 def sums_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) -> None:
-    """Schedule the sums `op`, which `out` stores: itself, or what reads it element by element."""
+    """Schedule the sums `op`, which `out` stores: itself, or its element-wise reader."""
     sums, terms = count(op.axis), count(op.reduce_axis)
     if len(op.outputs) > 1 or not op.axis or (terms is not None and terms < _FEW_TERMS):
         reduce_to(s, op, out, target)
@@ -95,7 +95,7 @@ def _registers(s: ScheduleHandle, op: ComputeOp, out: Operation) -> Any:
 
 
 def _tile(extent: int | None, most: int) -> int:
-    """How many neighbours a thread computes: what divides the extent, so that no guard is needed."""
+    """How many neighbours a thread computes: a divisor of the extent, so that no guard is needed."""
     return next((n for n in (4, 2) if n <= most and extent is not None and extent % n == 0 and extent >= 4 * n), 1)
 
 
@@ -105,8 +105,9 @@ def _tiles_of_threads(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
     *outer, last = s[out].op.axis
     rows = outer.pop() if outer else None
     width, height = _tile(count([last]), 4), _tile(count([rows]), 4) if rows is not None else 1
-    # Threads of a warp take neighbouring columns; those of a thread's own tile lie a block's width apart, so that they
-    # are virtual threads, each with one sum: a single piece of memory would have to hold what lies between them.
+    # Threads of a warp take neighbouring columns; columns of a thread's own tile lie a block's width apart, so that
+    # they are virtual threads, each with one sum: a single piece of memory would have to hold the elements between
+    # them.
     column, across = s[out].split(last, factor=16)
     wide, column = _apart(s, out, column, width, count([last]))
     parts: list[IterVar] = [column]

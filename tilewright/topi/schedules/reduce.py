@@ -1,4 +1,4 @@
-"""Schedules of reductions: many threads share each sum, and blocks share it too where there are few sums."""
+"""Schedules of reductions: many threads share each sum, and blocks share it too if there are few sums."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TOGETHER = (8, 4, 6, 5, 7, 3, 2)
 """Sums of which a processor keeps a vector each, best first: their additions wait for nothing but their own."""
 _PARALLEL_FROM = 1 << 14
 PLAIN_THREADS = 32
-"""Threads that share a sum where there are no warps."""
+"""Threads that share a sum if there are no warps."""
 
 
 def schedule_reduce(outs: Any, target: Target, primitive: str = "schedule_reduce") -> ScheduleHandle:
-    """The schedule of reductions and of what follows them element by element."""
+    """The schedule of reductions and of element-wise operators after them."""
     s, operations = started(outs, primitive)
     schedule_each(s, operations, target)
     return s
@@ -60,7 +60,7 @@ def schedule_each(s: ScheduleHandle, outputs: list[Operation], target: Target) -
 
 
 def _follower(s: ScheduleHandle, op: ComputeOp, outputs: list[Operation]) -> Operation | None:
-    """The one output that reads a reduction, at the very element that it computes; None where there is none."""
+    """The one output that reads a reduction, at the very element that it computes; None if there is none."""
     if op in outputs or any(other is not op and read_through(other, op) for other in reductions(s)):
         return None
     readers = [each for each in outputs if each is not op and read_through(each, op)]
@@ -123,7 +123,7 @@ def _thread_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Ta
 
 
 def _threads_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, rows: bool) -> None:
-    """A block computes one sum or several: along x the terms of each where they are neighbours, else the sums."""
+    """A block computes one sum or several: along x the terms of each if they are neighbours, else the sums."""
     if not target.has_warps:
         if rows:
             _by_one_barrier(s, op, out)
@@ -159,7 +159,7 @@ def _threads_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: T
 def _by_one_barrier(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
     """Partial sums of some threads in shared memory, which each of them then adds up.
 
-    Where threads of a block are loops, as on a CPU, a tree of barriers costs more than it saves.
+    If threads of a block are loops, as on a CPU, a tree of barriers costs more than it saves.
     """
     partial = partial_sums(s, op, PLAIN_THREADS)
     last = reduction_of(s, op)
@@ -182,7 +182,7 @@ def partial_sums(s: ScheduleHandle, op: ComputeOp, parts: int) -> Operation:
 
 
 def _vector_width(op: ComputeOp, across: int) -> int:
-    """How many neighbouring terms a thread loads at once: what an access takes, where rows are whole vectors."""
+    """How many neighbouring terms a thread loads at once: the width of an access, if rows are whole vectors."""
     terms = count(op.reduce_axis)
     source = _only_input(op)
     if source is None or terms is None or len(op.reduce_axis) > 1:
@@ -204,7 +204,7 @@ def _only_input(op: ComputeOp) -> Tensor | None:
 
 
 def _share_vectors(s: ScheduleHandle, op: ComputeOp, across: int, width: int, thread: Any) -> None:
-    """Threads load neighbouring vectors of terms into registers, and add what they loaded."""
+    """Threads load neighbouring vectors of terms into registers, and add them."""
     source = op.input_tensors[0]
     step, rest = s[op].split(_terms(s, op), factor=across * width)
     term, lane = s[op].split(rest, factor=width)
@@ -266,7 +266,7 @@ def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, row: int
 
 
 def _vectors_of_sums(s: ScheduleHandle, op: ComputeOp, out: Operation, neighbours: int, divides: bool) -> None:
-    """Vectors of neighbouring sums: each term is a row of what lies in memory as it is loaded."""
+    """Vectors of neighbouring sums: each term is a row of memory as it is loaded."""
     total = s.cache_write(op.output(0), "local") if out is op else op.output(0)
     *outer, near = s[out].op.axis
     block, lanes = s[out].split(near, factor=LANES * (4 if neighbours >= 8 * LANES else 1))

@@ -1,7 +1,7 @@
 """Schedules of operations on rows, such as softmax and normalisation: a block reads its rows once, and keeps them.
 
 The output says by its attribute `row` along which dimensions rows lie. Reductions over them, and the output itself, are
-computed by the threads of one block, between which the row lies in shared memory where it fits.
+computed by the threads of one block, which share the row in shared memory if it fits.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _fits(kept: Tensor, length: int | None, target: Target) -> bool:
 
 
 def _keep(s: ScheduleHandle, kept: Tensor, out: Operation, rows: IterVar, share: tuple[int, int]) -> None:
-    """Read the row into shared memory, or compute it there where an operation does."""
+    """Read the row into shared memory, or compute it there if an operation does."""
     stage: Any = kept
     if isinstance(kept.op, PlaceholderOp):
         stage = s.cache_read(kept, "shared", [op.output(0) for op in computed(s) if kept in op.input_tensors])

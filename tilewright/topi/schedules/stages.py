@@ -1,4 +1,4 @@
-"""What general schedules ask of a schedule and its stages."""
+"""Queries of general schedules about a schedule and its stages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...tensor.tensor import ComputeOp, Operation, Tensor
 from ..argument_checks import known
 
 BLOCK = 256
-"""Threads per block, where nothing speaks for another number."""
+"""The default number of threads per block."""
 LANES = 16
 """Elements of 4 bytes in the vector loops of processors: a choice of these schedules. Narrower units run such a vector
 as two or four of theirs."""
@@ -40,7 +40,7 @@ def given_outputs(outs: Any, primitive: str) -> list[Tensor]:
 
 
 def started(outs: Any, primitive: str) -> tuple[ScheduleHandle, list[Operation]]:
-    """The schedule of the outputs, in which what only computes elements is inline, and their operations."""
+    """The schedule of the outputs, with element-wise operations inline, and their operations."""
     operations = list(dict.fromkeys(each.op for each in given_outputs(outs, primitive)))
     s = create_schedule(operations)
     inline_elements(s, operations)
@@ -48,7 +48,7 @@ def started(outs: Any, primitive: str) -> tuple[ScheduleHandle, list[Operation]]
 
 
 def inline_elements(s: ScheduleHandle, keep: Iterable[Operation] = ()) -> None:
-    """Compute inline whatever is neither a reduction nor in `keep`, unless its tag asks for storage."""
+    """Compute inline all operations that are neither reductions nor in `keep`, unless its tag asks for storage."""
     kept = set(keep)
     for op in computed(s):
         if op not in kept and not is_reduction(op) and not op.attrs.get("store"):
@@ -79,7 +79,7 @@ def read_through(op: Operation, inner: Operation) -> bool:
 
 
 def count(axes: Sequence[IterVar]) -> int | None:
-    """How many iterations the loops over `axes` have together, or None where that is known only at the call."""
+    """How many iterations the loops over `axes` have together, or None if that is known only at the call."""
     each = [known(axis.dom.extent) if axis.dom is not None else None for axis in axes]
     return None if None in each else prod(n for n in each if n is not None)
 
@@ -110,7 +110,7 @@ def threads_of(target: Target, wanted: int = BLOCK) -> int:
 
 
 def vector_bytes(target: Target) -> int:
-    """How many bytes a thread loads at once: what the hardware can, but no more than leaves neighbours work."""
+    """How many bytes a thread loads at once: the hardware's width, but no more than leaves work for neighbours."""
     return min(target.hardware.vector_bytes, _WIDEST)
 
 

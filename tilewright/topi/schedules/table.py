@@ -17,7 +17,7 @@ Maker = Callable[[Any, Target, str], ScheduleHandle]
 
 @dataclass(frozen=True)
 class Family:
-    """Schedules of one kind: what makes them, the legacy names, and whether those take a layout, as they did."""
+    """Schedules of one kind: their factory, the legacy names, and whether these take a layout."""
 
     make: Maker
     summary: str
@@ -45,7 +45,7 @@ FAMILIES = (
     ),
     Family(
         reduce.schedule_reduce,
-        "Schedule reductions, and what follows them element by element.",
+        "Schedule reductions, and element-wise operators after them.",
         "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique schedule_searchsorted "
         "schedule_dft schedule_stft schedule_batch_norm",
     ),
@@ -62,7 +62,7 @@ FAMILIES = (
     ),
     Family(
         products.schedule_products,
-        "Schedule matrix products, batches of them, and what follows element by element.",
+        "Schedule matrix products, batches of them, and element-wise operators after them.",
         "schedule_dense schedule_matmul schedule_batch_matmul schedule_einsum schedule_dense_small_batch "
         "schedule_dense_large_batch schedule_dense_nopack schedule_dense_pack schedule_dense_int8 "
         "schedule_conv2d_winograd_weight_transform schedule_lstm "
@@ -70,7 +70,7 @@ FAMILIES = (
     ),
     Family(
         products.schedule_products,
-        "Schedule convolutions of every kind, and what follows element by element.",
+        "Schedule convolutions of every kind, and element-wise operators after them.",
         _CONVOLUTIONS,
     ),
     Family(
@@ -83,7 +83,7 @@ FAMILIES = (
 
 
 def functions(target: Callable[[], Target], module: str) -> dict[str, Callable[..., ScheduleHandle]]:
-    """The functions of a face under their legacy names; `target` tells for what they schedule when they are called."""
+    """The functions of a face under their legacy names; `target` returns their target when they are called."""
     made = {name: _function(family, name, target) for family in FAMILIES for name in family.names.split()}
 
     def schedule_injective_from_existing(sch: ScheduleHandle, out: Any) -> ScheduleHandle:

@@ -1,4 +1,4 @@
-"""What programs are checked with: NumPy references of the operators, and schedules by target.
+"""Tools to check programs: NumPy references of the operators, and schedules by target.
 
 `topi/references/` holds the references that the templates use too, written from definitions and sharing nothing with
 the declarations.

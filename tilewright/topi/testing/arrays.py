@@ -86,7 +86,7 @@ def dense(
     x: np.ndarray, y: np.ndarray, bias: np.ndarray | None, use_bias: bool = False, use_relu: bool = False,
     out_dtype: Any = None,
 ) -> np.ndarray:  # fmt: skip
-    """Multiply (M, K) by the transpose of (N, K), with a bias and without negative values where wanted."""
+    """Multiply (M, K) by the transpose of (N, K), optionally with a bias and without negative values."""
     wide = np.int64 if x.dtype.kind in "iu" else np.float64
     out = x.astype(wide) @ y.astype(wide).T
     if use_bias and bias is not None:
@@ -107,7 +107,7 @@ def batch_norm(
     training: bool = False,
     momentum: float = 0.1,
 ) -> list[np.ndarray]:
-    """Return the normalised array, the mean and the variance; with `training`, those of `x`, moved towards."""
+    """Return the normalised array, the mean and the variance; with `training`, moved towards those of `x`."""
     others = tuple(d for d in range(x.ndim) if d != axis)
     shape = [x.shape[d] if d == axis else 1 for d in range(x.ndim)]
     mean, var = moving_mean, moving_var
@@ -130,7 +130,7 @@ def adaptive_pool(np_data: np.ndarray, out_size: Any, pool_type: str, layout: st
 
 
 def one_hot(indices: np.ndarray, on_value: float, off_value: float, depth: int, axis: int, dtype: str) -> np.ndarray:
-    """Return `on_value` where an index points along a new dimension, `off_value` elsewhere."""
+    """Return `on_value` at the index along a new dimension, `off_value` elsewhere."""
     return one_hot_python(indices, on_value, off_value, depth, axis, dtype)
 
 
@@ -154,7 +154,7 @@ def nll_loss(
 
 
 def searchsorted_ref(sorted_sequence: np.ndarray, values: np.ndarray, right: bool, out_dtype: str) -> np.ndarray:
-    """Return where values belong in sorted lines; a single line is searched for all."""
+    """Return the places of values in sorted lines; a single line is searched for all."""
     lines = np.broadcast_to(sorted_sequence, (*values.shape[:-1], sorted_sequence.shape[-1]))
     found = np.zeros(values.shape, out_dtype)
     for at in np.ndindex(*values.shape):

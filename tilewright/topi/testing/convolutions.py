@@ -23,7 +23,7 @@ def each(value: Any, rank: int) -> tuple[int, ...]:
 
 
 def sides(padding: Any, covered: tuple[int, ...]) -> Sides:
-    """Return the zeros around each dimension that a window covers so much of."""
+    """Return the zeros around each dimension for a window's extent."""
     rank = len(covered)
     if padding == "VALID":
         return (0,) * rank, (0,) * rank

@@ -26,14 +26,14 @@ def dispatch(target: Any, dispatch_map: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     target : Target or str
-        What a program is for.
+        The target of a program.
     dispatch_map : mapping
         Anything by keys of targets: "cpu", "gpu", "cuda", "opencl", "generic".
 
     Raises
     ------
     UserError
-        Where no key fits.
+        If no key fits.
     """
     chosen = Target.parse(target)
     key = next((key for key in (*chosen.keys, "generic") if key in dispatch_map), None)
@@ -84,18 +84,18 @@ def compare_numpy_tvm(
     rtol: float = 1e-4,
     atol: float = 1e-5,
 ) -> None:
-    """Build an operator, run it, and raise AssertionError unless it returns what NumPy did.
+    """Build an operator, run it, and raise AssertionError unless its result equals NumPy's.
 
     Parameters
     ----------
     inputs : list of numpy.ndarray
-        What the operator is applied to; its shapes and types are those of its tensors.
+        The operator's inputs; they give the shapes and types of its tensors.
     output : numpy.ndarray
         The expected result.
     target : Target or str
-        What to build for.
+        The target to build for.
     device : Device
-        Where to run.
+        The device to run on.
     compute : callable
         From tensors to the result's tensor.
     schedule : callable

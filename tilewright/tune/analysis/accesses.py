@@ -32,7 +32,7 @@ class LoopFact:
 class AffineAccess:
     """One buffer that a statement reads or writes.
 
-    `moves[d, l]` is how far the index of dimension d moves when loop l takes a step, from the origin of all loops;
+    `moves[d, l]` is how far the index of dimension d moves when loop l takes a step, from the origin of all loops.
     `shape` has the elements of each dimension.
     """
 

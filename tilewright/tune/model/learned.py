@@ -1,6 +1,6 @@
 """A Gaussian process of the errors of the model of the machine, learned from measurements.
 
-The model predicts the logarithm of a time from counts; its error is learned as a smooth function of the same counts and
+The model predicts the logarithm of a time from counts. Its error is learned as a smooth function of the same counts and
 of the knobs. Far from all measurements, the prediction is unchanged, and uncertain. Length scales and noise maximise
 the likelihood on a small grid (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, chapter 5).
 """

@@ -1,6 +1,6 @@
 """From counts to seconds: busy time of each part of a multiprocessor, exposed latency, and the tail.
 
-A kernel takes as long as its busiest part, and a little longer if others are nearly as busy: the result is a p-norm of
+A kernel takes as long as its busiest part, and a little longer if others are nearly as busy. The result is a p-norm of
 the terms, with a large p. Blocks run in waves of as many as fit; a multiprocessor with one block more than the others
 makes all of them wait.
 """

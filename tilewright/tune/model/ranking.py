@@ -1,9 +1,9 @@
 """Ranking a space: the configurations that the model expects to be fastest.
 
 Small spaces are scored completely. Of a larger space, a sample is scored, and a local search starts at the best
-configurations: it changes one knob at a time, as long as the score improves. A template with a model of its own names
+configurations. It changes one knob at a time, as long as the score improves. A template with a model of its own names
 the configurations to score. With a template that has a rule of thumb, the search begins there, and its configuration
-wins ties: it comes first unless another is expected to be faster by more than the lead that the template asks for.
+wins ties. It comes first unless another is expected to be faster by more than the lead that the template asks for.
 Nothing is measured.
 """
 

@@ -1,7 +1,7 @@
 """Traced numbers: they record how they derive from a configuration's, so that one schedule represents many.
 
 A template runs once on traced numbers. Numbers that it computes from them remain functions of the configuration. If it
-needs the value of one (in a comparison, an index, a loop), the answer becomes a guard: configurations with the same
+needs the value of one (in a comparison, an index, a loop), the answer becomes a guard. Configurations with the same
 answers have the same schedule, except for its numbers.
 """
 

@@ -1,7 +1,7 @@
 """The work of a kernel, in numbers per configuration: instructions, memory traffic, waiting.
 
 Every stage is counted by itself. A load is repeated by the loops that its index depends on, and by the loops around
-these that are not unrolled; a load of registers is free. Fills of shared memory are distributed over the threads of a
+these that are not unrolled. A load of registers is free. Fills of shared memory are distributed over the threads of a
 block as by `refine/cooperative_fetch.py`.
 """
 

@@ -1,6 +1,6 @@
 """Log files: appended line by line so that nothing is lost, and read so that unreadable lines do no harm.
 
-A line is written in one piece under a lock, and is on its way to the disk when `append` returns: killing the process
+A line is written in one piece under a lock, and is on its way to the disk when `append` returns. Killing the process
 loses at most the line being written. A line torn by an earlier crash stays a separate line.
 """
 

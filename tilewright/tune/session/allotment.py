@@ -12,7 +12,7 @@ Unlike in the paper, trials of different tasks take different times, so gains ar
 with one slice, in order.
 
 Tasks of one layer are rivals: strategies of which the layer uses the fastest, so gᵢ is the least time of all of them.
-With its next slice, a rival is expected to reach its own gᵢ less the gain expected by the rule above; that counts as
+With its next slice, a rival is expected to reach its own gᵢ less the gain expected by the rule above. That counts as
 far as it lies below the least time of the layer. A strategy far behind thus gets no more trials.
 """
 

@@ -46,7 +46,7 @@ class Campaign:
     seconds : float, optional
         After that many seconds, only the winners are measured again.
     layers : sequence of int, optional
-        The layer of each run. Runs of one layer are rival strategies, of which the layer uses the fastest; the first
+        The layer of each run. Runs of one layer are rival strategies, of which the layer uses the fastest. The first
         one of them is the strategy that a call without measurements takes. By default, each run has its own layer.
     display : CampaignDisplay, optional
         The display of the progress; by default, a line for each task.

@@ -57,7 +57,7 @@ def choices_of(
 ) -> Sequence[Choice]:
     """The choices of a knob, listed if they are few.
 
-    `at` gives the parts (sizes, places, marks) of the choice at a place, `place` finds their place; `make` makes a
+    `at` gives the parts (sizes, places, marks) of the choice at a place, `place` finds their place. `make` makes a
     choice of parts, `parts` takes them out of it. Raise UserError if there are more than can be numbered.
     """
     if count > _MOST:
@@ -85,7 +85,7 @@ class Splits:
     """The splits of an extent, in the order of `factors.splits`, each made from its place.
 
     The last size varies slowest. `_left(k, product)` counts the ways to choose k more sizes when the chosen ones have
-    this product; there are few products, so that every count is known after a moment.
+    this product. There are few products, so that every count is known after a moment.
     """
 
     def __init__(self, extent: int, parts: int, tried: Sequence[int], no_tail: bool) -> None:
