@@ -1,4 +1,4 @@
-"""When a kernel adds a bias to its sums, and where a thread reads it."""
+"""When a kernel adds a bias to its sums, and the place from which a thread reads it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def read_once(
 ) -> None:
     """Have a thread read the biases of its filters once, in the loop `at`, `together` neighbours by one load.
 
-    Those that are added last would be read for each row of results otherwise, and late: no compiler moves a load out of
-    the test for the end of an image. `made` are the stages that may read it.
+    Otherwise, biases added last would be read for each row of results, and late: no compiler moves a load out of the
+    test for the end of an image. `made` are the stages that may read it.
     """
     bias = next((extra for extra in t.extras if len(extra.shape) == 1), None)
     reader = next((each for each in made if bias in each.op.input_tensors), None)

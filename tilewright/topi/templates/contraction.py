@@ -1,8 +1,8 @@
 """Contractions: matrix products, and convolutions as matrix products of views of their operands.
 
-A contraction is D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j]. The views L and R say where an element lies in memory, or
-that it is a zero of a border; they are computed where they are read, never stored. An implicit GEMM is such a view: its
-rows are filters and its columns positions of all images, or the other way round.
+A contraction is D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j]. The views L and R map an element to its place in memory, or
+to a zero of a border. They are computed in their readers, never stored. An implicit GEMM is such a view: its rows are
+filters and its columns positions of all images, or the other way round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Operand:
     along_depth : bool
         Whether neighbours along the depth are neighbours in memory; else neighbours along the extent are.
     together : int
-        Neighbours that one load may fetch: their place in memory is a multiple of so many elements.
+        Neighbours that one load may fetch: their place in memory is a multiple of this number of elements.
     """
 
     extent: int
@@ -41,7 +41,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Contraction:
-    """D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j], and where its parts lie.
+    """D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j], and the memory layout of its parts.
 
     Attributes
     ----------
@@ -54,7 +54,8 @@ class Contraction:
     period : int
         Steps along the depth after which the address of the data continues evenly: the window of a convolution.
     run : int
-        Neighbouring columns that certainly lie together in the result: a multiple of so many stays within one image.
+        Neighbouring columns that certainly lie together in the result: a multiple of this number stays within one
+        image.
     batch_axes, row_axes, column_axes : tuple of int
         The result's dimensions that count batches, rows and columns, the slowest first.
     grouped : tuple of (int, int), optional
@@ -97,9 +98,10 @@ class Views:
 class Padded:
     """The extents of a contraction rounded up to whole tiles.
 
-    With a `slice`, factors have their terms in slices of so many, one behind the other: each is a matrix by itself.
-    With a `run`, columns of the product are in the order in which a lane of a matrix instruction holds so many
-    neighbours of the result: of each 4 * run columns, lane m holds those from m * run on, two in each piece of 8.
+    With a `slice`, factors have their terms in slices of that many, one behind the other: each slice is a matrix by
+    itself. With a `run`, columns of the product are in the order in which a lane of a matrix instruction holds `run`
+    neighbours of the result. Of each 4 * run columns, lane m holds `run` columns from m * run on, two in each piece of
+    8.
     """
 
     rows: int
@@ -150,12 +152,12 @@ def padded_row(columns: Any, word: int) -> Any:
 
 
 def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
-    """Declare a contraction over views with whole tiles, and its result where it lies.
+    """Declare a contraction over views with whole tiles, and its result in its place.
 
     Parameters
     ----------
     padded : Padded
-        Extents of whole tiles. What is beyond the contraction's own extents is zero.
+        Extents of whole tiles. Elements beyond the contraction's own extents are zero.
     kind : str
         The type of the views' elements.
 

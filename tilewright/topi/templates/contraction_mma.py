@@ -1,7 +1,7 @@
 """Contractions by matrix instructions: tiles of warps, slices of both factors in shared memory, in flight if wanted.
 
 A block computes a tile of rows times columns, a warp a part of it, as fragments in its registers. The epilogue runs on
-the fragments. Where there are fewer tiles than multiprocessors, the depth is divided among blocks as well.
+the fragments. If there are fewer tiles than multiprocessors, the depth is divided among blocks as well.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ class Mma(Generic[W]):
         `rows`, `columns`: over blocks, warps, and the tile of one warp. `depth`: steps in shared memory at a time.
         `split`: blocks that share the depth of one tile. `stages`: slices in flight. `store`: whether results go from
         fragments to memory, through shared memory as whole vectors, or from fragments as vectors, by columns in an
-        order in which a lane holds neighbours. `tiles`: tiles of rows that a block computes one
-        after another, for which the columns' factor stays in shared memory. `data`, where there is a choice: whether
-        the product reads it as it lies, or as a kernel before lays it out.
+        order in which a lane holds neighbours. `tiles`: tiles of rows that a block computes one after another, for
+        which the columns' factor stays in shared memory. `data`, if there is a choice: whether the product reads it in
+        place, or from a kernel that lays it out before.
         """
         made, atom, forms = self.contraction_of(of), self.atom(of), dict(self.forms(of))
 
@@ -143,11 +143,11 @@ class Mma(Generic[W]):
         return self.ranked(of, gpu)[0].wanted()
 
     def order(self, of: W, gpu: Gpu) -> Sequence[dict[str, Any]]:
-        """All choices that the model ranks, those that cost least first."""
+        """All choices that the model ranks, the cheapest first."""
         return Made(self.ranked(of, gpu), self.tile.wanted)
 
     def ranked(self, of: W, gpu: Gpu) -> Sequence[MmaTile]:
-        """The tiles that the model ranks, those that cost least first."""
+        """The tiles that the model ranks, the cheapest first."""
         return ranked(self.forms(of), self.atom(of), gpu)
 
     def cost(self, of: W, gpu: Gpu) -> float:
@@ -156,7 +156,7 @@ class Mma(Generic[W]):
         return found[0].cycles(self.form(of, found[0]), self.atom(of), gpu) if found else inf
 
     def expected(self, of: W, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
-        """What that model expects of a configuration."""
+        """The model's prediction for a configuration."""
         tile = self.tile.of(choices)
         made = self.form(of, tile)
         cycles = tile.cycles(made, self.atom(of), gpu)
@@ -177,7 +177,7 @@ class Mma(Generic[W]):
         return declare(made, views_of(of, data, weights), padded, of.element)
 
     def slice(self, tile: MmaTile) -> int:
-        """The terms of a slice, where the factors lie slice by slice; else 0."""
+        """The terms of a slice, if the factors are stored slice by slice; else 0."""
         return tile.depth if self.warpgroups and tile.tiles > 1 else 0
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -216,7 +216,7 @@ class Mma(Generic[W]):
 class _Loops(NamedTuple):
     """Loops of the stage that stores results: the innermost over blocks, and that over the tiles of one block.
 
-    Where a block computes one tile, they are the same loop.
+    If a block computes one tile, they are the same loop.
     """
 
     block: IterVar
@@ -228,7 +228,7 @@ def _bound(
 ) -> tuple[_Loops, Tensor, IterVar]:
     """Bind blocks and warps; returns the loops of the result, the stage that reads the sums, and its warps' loop.
 
-    The sums are read by the stage that stores results, or by its copy in shared memory, from where a block stores whole
+    The sums are read by the stage that stores results, or by its copy in shared memory, from which a block stores whole
     vectors of neighbours.
     """
     holder = out = begun.out
@@ -260,7 +260,7 @@ def _bound(
 
 
 def _over_lanes(s: ScheduleHandle, out: Tensor, columns: IterVar, run: int) -> list[IterVar]:
-    """Split the columns of a warp as its lanes hold them, where each stores `run` neighbours as a vector."""
+    """Split the columns of a warp as its lanes hold them, if each stores `run` neighbours as a vector."""
     if not run:
         return [columns]
     group, lane = s[out].split(columns, factor=4 * run)
@@ -290,7 +290,7 @@ def _over_tiles(
     else:
         s[out].reorder(*outer, ib, jb, i, j)
     if leave_group(of, size):
-        s[out].pragma(ib, "guarded_reads", 1)  # rows and columns are those of one group wherever guards hold
+        s[out].pragma(ib, "guarded_reads", 1)  # rows and columns belong to one group if guards hold
     if bind:
         blocks = [(ib, -(-of.rows.extent // (size[0] * tile.tiles))), (jb, -(-of.columns.extent // size[1]))]
         if outer:

@@ -1,4 +1,4 @@
-"""What schedules of contractions have in common: loops over results, a divided depth, fills of shared memory."""
+"""The common part of contractions' schedules: loops over results, a divided depth, fills of shared memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def begin(of: Contraction, s: ScheduleHandle, t: Tensors, split: int) -> Begun:
 
 
 def contracted(sums: Tensor) -> Tensor:
-    """The contraction that the sums of a workload are: themselves, or what they read at its places."""
+    """The contraction that the sums of a workload are: themselves, or the tensor they read at its places."""
     if isinstance(sums.op, ComputeOp) and sums.op.reduce_axis:
         return sums
     (products,) = sums.op.input_tensors
@@ -61,7 +61,7 @@ def contracted(sums: Tensor) -> Tensor:
 
 
 def repack(s: ScheduleHandle, view: Tensor) -> None:
-    """Schedule what a view reads that is not an argument: a factor in another order, a kernel of its own."""
+    """Schedule the non-argument inputs of a view: a factor in another order, computed by its own kernel."""
     for source in view.op.input_tensors:
         if isinstance(source.op, ComputeOp) and source.op.tag == TRANSPOSED:
             _transpose(s, source)
@@ -89,7 +89,7 @@ def _transpose(s: ScheduleHandle, image: Tensor) -> None:
 
 
 def result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[IterVar], IterVar, IterVar]:
-    """Return the loops over a result as those over a contraction: batches, rows, columns."""
+    """Return the loops over a result as loops over a contraction: batches, rows, columns."""
     axes = list(out.op.axis)
     outer = [axes[d] for d in of.batch_axes]
     if of.grouped is not None:
@@ -129,7 +129,7 @@ def _partial(s: ScheduleHandle, t: Tensors, products: Tensor, views: list[Tensor
 
 
 def bind_blocks(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int]]) -> None:
-    """Bind at most three loops of so many iterations to the grid; the longest one to blockIdx.x.
+    """Bind at most three loops, with their iterations, to the grid; the longest one to blockIdx.x.
 
     The dimension x of a grid is the only one that counts further than some ten thousands.
     """
@@ -141,8 +141,8 @@ def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int
     """Bind at most three loops to the grid, of which the last two run over rows and columns of tiles.
 
     Blocks run in the order of blockIdx.x. The shorter of those two loops is bound to it, so that blocks at work at the
-    same time share slices of the operand that has more of them, and memory is read once. Where the dimension y cannot
-    count the longer one, the order is that of `bind_blocks`.
+    same time share slices of the operand that has more of them, and memory is read once. If the dimension y cannot
+    count the longer one, the order is as in `bind_blocks`.
     """
     outer, (short, long) = axes[:-2], sorted(axes[-2:], key=lambda each: each[1])
     if any(count > min(USUAL.hardware.grid.extents) for _, count in (*outer, long)):
@@ -153,7 +153,7 @@ def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int
 
 
 def width(of: Contraction, operand: Operand, tile: tuple[int, int], depth: int, whole: int) -> int:
-    """Return how many neighbours of a factor are fetched at once: only where all or none of them exist.
+    """Return how many neighbours of a factor are fetched at once: only if all or none of them exist.
 
     `tile` is the block's rows and columns, `depth` its steps at a time, of `whole` altogether.
     """
@@ -168,8 +168,8 @@ def store_vectors(
 ) -> None:
     """Have the threads of a block store a tile of `axes` that lies in shared memory, as vectors of neighbours.
 
-    `warps` are those along threadIdx.z and threadIdx.y; `run` neighbours certainly lie together. The tile has `size`
-    results; vectors are short enough for every thread to store as many, so that none reaches beyond the tile.
+    `warps` are the warps along threadIdx.z and threadIdx.y; `run` neighbours certainly lie together. The tile has
+    `size` results; vectors are short enough for every thread to store as many, so that none reaches beyond the tile.
     """
     together = gcd(gcd(run, 16 // DType(out.dtype).bytes), size // (LANES * prod(warps)))
     flat = s[out].fuse(*axes)
@@ -187,7 +187,7 @@ def pad_rows(s: ScheduleHandle, results: Tensor) -> None:
 
 
 def deal_out(s: ScheduleHandle, tile: Tensor, elements: int, threads: tuple[int, int], width: int) -> None:
-    """Let the threads of a block fetch a tile of so many elements, `width` neighbours at a time.
+    """Let the threads of a block fetch a tile, `width` neighbours at a time.
 
     Neighbouring threads fetch neighbours.
     """

@@ -1,7 +1,7 @@
 """Contractions on a GPU's ordinary arithmetic: tiles of both factors in shared memory, tiles of results in registers.
 
 A block computes a tile of rows times columns. Its threads fetch slices of both factors together, as many steps along
-the depth at a time as the configuration says; each thread keeps some rows and columns of sums in registers. Where there
+the depth at a time as the configuration says; each thread keeps some rows and columns of sums in registers. If there
 are fewer tiles than multiprocessors, the depth is divided among blocks as well: they store partial sums, and a second
 kernel adds them, in one order, and applies the epilogue.
 """
@@ -65,7 +65,7 @@ class Simt(Generic[W]):
         return ranked(self.contraction_of(of), gpu)[0].wanted()
 
     def order(self, of: W, gpu: Gpu) -> Sequence[dict[str, Any]]:
-        """All choices that the model ranks, those that cost least first."""
+        """All choices that the model ranks, the cheapest first."""
         return Made(ranked(self.contraction_of(of), gpu), SimtTile.wanted)
 
     def cost(self, of: W, gpu: Gpu) -> float:
@@ -73,7 +73,7 @@ class Simt(Generic[W]):
         return expected(self.contraction_of(of), gpu)
 
     def expected(self, of: W, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
-        """What that model expects of a configuration."""
+        """The model's prediction for a configuration."""
         made, tile = self.contraction_of(of), SimtTile.of(choices)
         return Expectation(tile.cycles(made, gpu), tile.block, tile.blocks(made))
 
@@ -144,7 +144,7 @@ def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> 
 def _overfills(of: Contraction, tile: SimtTile, room: int) -> bool:
     """Whether slices of all groups that a tile may reach, which it is filled with unless guards count, do not fit.
 
-    Where they fit, kernels stay as they were timed.
+    If they fit, kernels stay as they were timed.
     """
     size = prod(tile.rows), prod(tile.columns)
     if tile.split > 1 or of.grouped is None or not leave_group(of, size):

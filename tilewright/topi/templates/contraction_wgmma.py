@@ -38,7 +38,7 @@ class Wgmma(Mma[W]):
         return deep and made.rows.extent > 32 and (columns >= LEAST_COLUMNS or columns % atom.n == 0)
 
     def space(self, of: W) -> Space:
-        """The knobs: those of `Mma`, for one to four warpgroups a block, and slices of 128 bytes."""
+        """The knobs of `Mma`, for one to four warpgroups per block, and slices of 128 bytes."""
         made, atom = self.contraction_of(of), self.atom(of)
 
         def possible(choices: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The 1-D convolution on a GPU: threads and results of each, how the sum runs, what shared memory holds."""
+"""The 1-D convolution on a GPU: threads and results of each, the order of the sum, the contents of shared memory."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> An
 
 
 def usual(of: Conv2d, machine: Gpu) -> dict[str, Any]:
-    """Blocks of 16 × 4 × 8 threads, or what comes near, each with a few filters; a few channels at a time."""
+    """Blocks of 16 × 4 × 8 threads, or nearly as many, each with a few filters; a few channels at a time."""
     return {
         "tile_f": [1, 16, 2],
         "tile_y": [1, 4, 1],

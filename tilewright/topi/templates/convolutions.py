@@ -39,7 +39,8 @@ class Conv1d(Convolution):
 
     @classmethod
     def of(cls, shape: Any, kernel: Any = 3, stride: Any = 1, padding: Any = "full", dtype: str = "float32") -> Conv1d:
-        """The workload; `padding`: a number, (before, after), or a word. UserError where the window does not fit."""
+        """The workload; `padding`: a number, (before, after), or a word. Raises UserError if the window does not
+        fit."""
         taps, step = sizes(cls.name, "kernel", kernel, 1), sizes(cls.name, "stride", stride, 1)
         length, zeros = shape_of(cls.name, shape, "M"), border(cls.name, padding, taps, step)
         positions(cls.name, length, taps, step, zeros)
@@ -134,8 +135,8 @@ class Conv2d(Convolution):
         """The workload; `filters` is by default as many as there are channels, `padding` as `window` says.
 
         `shape` is batch, channels, height, width in every layout. With a layout of 1-D data it is batch, channels,
-        length, and the window's options are those of a line: images of one row compute it. `weights` is the order of
-        the dimensions of the filters in memory: "OIHW"; "OHWI" or "HWIO" with the layout NHWC; "HWIO" with HWCN.
+        length, and the window's options are for a line: images of one row compute it. `weights` is the order of the
+        dimensions of the filters in memory: "OIHW"; "OHWI" or "HWIO" with the layout NHWC; "HWIO" with HWCN.
         """
         shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
@@ -365,8 +366,8 @@ def _places(of: Conv2d | Depthwise) -> tuple[int, ...]:
 def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) -> list[tuple[str, Callable[[], Any]]]:
     """In both orders of memory that PyTorch has.
 
-    Where more is padded before than after, as in causal layers, the further results are cut off; the opposite takes a
-    step of its own.
+    If more is padded before than after, as in causal layers, the further results are cut off; the opposite takes a step
+    of its own.
     """
     import torch
     from torch.nn.functional import conv2d, pad
@@ -395,7 +396,7 @@ def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) ->
 
 
 def _storage(of: Conv2d | Depthwise) -> dict[str, Any]:
-    """How elements are stored: their type, and the layout where it is not the usual one."""
+    """How elements are stored: their type, and the layout if it is not the default one."""
     return {"dtype": of.dtype, **({"layout": of.layout} if of.layout != LAYOUTS[0] else {})}
 
 

@@ -36,7 +36,7 @@ def _vectors(name: str, extent: int) -> SplitKnob:
 
 
 def _store_padding(s: ScheduleHandle, padded: Tensor, stored: bool) -> None:
-    """Write the padded input out before, or compute it wherever it is read."""
+    """Store the padded input before, or compute it in its readers."""
     if not stored:
         s[padded].compute_inline()
         return
@@ -122,12 +122,12 @@ def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t
 def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters) -> dict[str, Any]:
     """Four rows or channels together, vectors of 16; of planes by themselves, vectors that leave few columns over.
 
-    Of whole rows, so many together as the registers have room for; fewer where columns lie apart, whose vectors are
-    picked from several. Rows that vectors of eight do not fill are one vector up to 64 columns: 45 take half as long.
+    Whole rows, as many together as the registers can hold; fewer if columns lie apart, because their vectors are picked
+    from several. Rows that vectors of eight do not fill are one vector up to 64 columns: 45 take half as long.
 
-    Small windows are written out. Their input is padded where it is read, unless a row is one vector, which the border
+    Small windows are written out. Their input is padded in its readers, unless a row is one vector, which the border
     would split. Columns that lie apart are fetched one by one at the border, so their input is padded before: windows
-    of 5×5 take half as long. 16-bit types are converted where they are padded: 3×3 windows take 0.6 of the time.
+    of 5×5 take half as long. 16-bit types are converted while they are padded: 3×3 windows take 0.6 of the time.
     """
     if not isinstance(of, Depthwise):
         return {"tile_c": [4], "tile_rc": [4], "tile_x": [16], "unroll_kernel": 1}
@@ -144,7 +144,7 @@ def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters) -> dict[str
     else:
         lanes, rows = min((16, 8), key=lambda n: -(-columns // n) * n), 4
     unrolled = 2 if small or (written_out and whole) else 1
-    if apart and not whole and rows == 1:  # taps share no loads, and the copies of what picks lanes take LLVM a minute
+    if apart and not whole and rows == 1:  # taps share no loads, and copies of the lane selection take LLVM a minute
         unrolled = 0
     read = taps <= _FEW and columns <= _WHOLE_ROW and not _passes_the_end(of) if apart else small and not whole
     stored = (any(of.padding) and not read) or sum_dtype(of.dtype) != of.dtype

@@ -1,6 +1,6 @@
 """Convolutions of images on a CPU: vectors of channels, which are neighbours or become it; sums in registers.
 
-The weights are turned first, so that those of neighbouring filters are neighbours: a vector of them is one load.
+The weights are turned first, so that weights of neighbouring filters are neighbours: a vector of them is one load.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ is read from the nearest cache, where twice as many channels at a time cost few 
 many do better, since a processor then sees the loads of the next tile before it has summed this one: 31 taps on a Zen 5
 take 0.6 of the time, and 1.1 times as long within its caches."""
 _ABREAST = 8
-"""Columns that the registers have room for where those of images share much: 128 bytes of each are fetched together."""
+"""Columns that fit the registers if columns of images share much: 128 bytes of each are fetched together."""
 _FEW = 32
 """Channels of a sum up to which its border is told apart at each read: to write out the padded input costs more."""
 _LONG = 64
@@ -55,7 +55,7 @@ _LINE = 64
 """Bytes of a cache line. One that is stored in parts, past the caches, reaches memory in parts."""
 _AHEAD = 512
 """Bytes of channels ahead of which columns are fetched. Each column is a stream of its own, too short for a processor
-to see where it goes: from memory, 7 taps take 0.7 of the time. At 1024 bytes, half of the gain is gone."""
+to predict it: from memory, 7 taps take 0.7 of the time. At 1024 bytes, half of the gain is gone."""
 _MANY = 1 << 16
 """Weights from which on all processors turn them: to wake the others takes some microseconds."""
 
@@ -101,7 +101,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     xo, xi = config["tile_x"].apply(s, out, x)
     co, ci = config["tile_c"].apply(s, out, c)
     inner = (xi, ci) if of.layout == "NHWC" else (ci, xi)
-    # What is larger, the weights or the images, passes by once; the other stays in the cache.
+    # The larger of weights and images passes by once; the other stays in the cache.
     long = (of.shape[1] // of.groups) * prod(of.kernel) >= _LONG or of.shape[0] * of.places[0] < _ROWS
     spread = [co, n, y] if prod(of.weights_shape) > prod(of.shape) else [n, y, xo] if long else [n, y]
     s[out].reorder(*spread, *(axis for axis in (xo, co) if axis not in spread), *inner)
@@ -129,7 +129,7 @@ def _of_one_group(of: Images) -> int:
 
 
 def _of_near_groups(of: Images) -> int:
-    """Return the lanes of vectors of several groups, where that takes fewer instructions than vectors of one.
+    """Return the lanes of vectors of several groups, if that takes fewer instructions than vectors of one.
 
     The channels that it sees are picked from some whole vectors, by an instruction for each. 32 groups of four channels
     take 0.3 of the time of vectors of four lanes, 32 of two channels 0.23.
@@ -144,7 +144,7 @@ def _of_near_groups(of: Images) -> int:
 def _passes_by(of: Images, lanes: int) -> bool:
     """Whether results are best stored past the caches, a whole line at a time: nothing of them would stay there.
 
-    The caches hold less than what a layer reads and writes, and before a store they would read what it overwrites.
+    The caches are smaller than a layer's data, and before a store they would read the overwritten lines.
     """
     width, line = DType(of.dtype).bytes, VectorRegisters.of(Target("llvm")).bytes
     return line == _LINE and lanes * width % line == 0 and exceeds_caches(_touched(of))
@@ -156,7 +156,7 @@ def _touched(of: Images) -> int:
 
 
 def _mostly_new(of: Images, columns: int) -> bool:
-    """Whether at least half of what a tile reads was not read by the one before it: lines, and windows not too long.
+    """Whether at least half of a tile's inputs were not read by the previous one: lines, and windows not too long.
 
     Rows of images are read again for each row of a window, and wait in a cache nearby.
     """
@@ -165,16 +165,17 @@ def _mostly_new(of: Images, columns: int) -> bool:
 
 
 def _dividing(filters: int, most: int) -> int:
-    """Return the lanes, so many at most, of vectors that leave no filter over; `most` if there are none."""
+    """Return the lanes, at most `most`, of vectors that leave no filter over; `most` if there are none."""
     return next((n for n in reversed(_LANES) if n <= most and filters % n == 0), most)
 
 
 def usual(of: Images, registers: VectorRegisters) -> dict[str, Any]:
-    """Vectors of 16 channels, or of those of whole groups; seven columns together, or as many as leave few over.
+    """Vectors of 16 channels, or of the channels of whole groups; seven columns together, or a number that leaves few
+    over.
 
-    Sums fill at most half of the registers. Where that leaves four columns, and neighbouring columns share most of what
-    they read, shorter vectors let more of them be computed together; fewer, where a row of the window then stays in
-    registers as well.
+    Sums fill at most half of the registers. If that leaves four columns, and neighbouring columns share most of their
+    inputs, shorter vectors let more of them be computed together; fewer, if a row of the window then stays in registers
+    as well.
     """
     columns, room = of.places[1], registers.room(of.dtype)
     alone, lanes, own = of.groups == of.shape[1], _of_near_groups(of), of.filters // of.groups
@@ -193,7 +194,8 @@ def usual(of: Images, registers: VectorRegisters) -> dict[str, Any]:
 
 
 def _stays(of: Images, columns: int, lanes: int, registers: VectorRegisters) -> bool:
-    """Whether registers hold a row of the window beside the sums of so many columns, and those are enough at a time."""
+    """Whether registers hold a row of the window beside the sums of `columns` columns, and these are enough at a
+    time."""
     vectors = lanes // registers.lanes(of.dtype)
     seen = (columns - 1) * of.stride[1] + (of.kernel[1] - 1) * of.dilation[1] + 1
     return columns * vectors >= _CHAINS and (columns + seen) * vectors <= registers.number

@@ -32,7 +32,7 @@ def same_shape(tensor: Tensor, shape: tuple[int, ...]) -> bool:
 
 
 def check_shapes(of: Images, data: Tensor, weights: Tensor) -> None:
-    """Check the tensors of a caller against the workload; UserError where they do not fit."""
+    """Check the tensors of a caller against the workload; raises UserError if they do not fit."""
     per_group = of.shape[1] // of.groups
     wanted = {
         "data": [in_layout(of.layout, of.shape)],
@@ -66,22 +66,22 @@ def sums_of(
     data, weights : Tensor
         As `check_shapes` accepts them.
     chunk : int
-        With 0 the input is padded as it is, in its own type. Otherwise the padded input is converted to the type of
-        the sums, and in the layout NCHW its rows are divided into chunks of so many elements, aligned with those of
-        the input, whose width must be a multiple of it.
+        With 0 the input is padded as it is, in its own type. Otherwise the padded input is converted to the type of the
+        sums, and in the layout NCHW its rows are divided into chunks of that many elements, aligned with the input's,
+        whose width must be a multiple of it.
     turned : bool
         Whether the weights are read from a copy of the type of the sums in which filters are neighbours.
     sliding : int
-        With 0 a sum runs over the rows of the window. Otherwise it runs over the rows of the input that so many rows
-        of results see together, so that a schedule may load each of them once; the terms of the others are left out.
+        With 0 a sum runs over the rows of the window. Otherwise it runs over the input rows of this many rows of
+        results together, so that a schedule may load each of them once; the terms of the others are left out.
     tile : pair of int
         Rows and columns of a tile. There are sums for whole tiles, more than results: a sum without a guard costs less
         than the guard, which would be around each of its terms.
     bias : Tensor, optional
-        Of each filter, what its sums start at. To add it afterwards would be one instruction more for each result.
+        The start value of each filter's sums. To add it afterwards would be one instruction more for each result.
     widened : bool
-        Whether the padded input has the type of the sums: where it is stored, each element is converted once, not for
-        each product.
+        Whether the padded input has the type of the sums: if it is stored, each element is converted once, not for each
+        product.
     """
     rows, columns = (-(-count // whole) * whole for count, whole in zip(of.places, tile, strict=True))
     seen_rows, seen_columns = (
@@ -164,7 +164,7 @@ def _padded(of: Images, data: Tensor, converted: bool, seen: tuple[int, int]) ->
 
 
 def _around(of: Images, seen: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Zeros on each side, with as many more behind as are needed so that so many rows and columns can be seen."""
+    """Zeros on each side, with more behind, so that the requested rows and columns can be read."""
     top, left, bottom, right = of.padding
     more = (count - size for count, size in zip(seen, of.shape[2:], strict=True))
     below, beside = (count - before for count, before in zip(more, (top, left), strict=True))

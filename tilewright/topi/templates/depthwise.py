@@ -1,4 +1,4 @@
-"""The depthwise convolution on a GPU: planes and their tiles, where a thread finds its window, how the sum runs."""
+"""The depthwise convolution on a GPU: planes and their tiles, the source of a thread's window, the order of the sum."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _BUSY = _BLOCKS * _THREADS // 2
 
 
 def space(of: Depthwise) -> Space:
-    """The knobs. A block has several channels where images are too small to fill it.
+    """The knobs. A block has several channels if images are too small to fill it.
 
     `shared`: which tiles threads share, of the input as it is, of the input with its border, of that and the weights.
-    `window`: a thread reads each input where a product needs it ("none"), a row of them at a time, or all that its
-    results need before it begins. Then every input is read once by each thread, and all reads are under way at once.
+    `window`: a thread reads each input for each product ("none"), a row of them at a time, or all that its results need
+    before it begins. Then every input is read once by each thread, and all reads are under way at once.
     """
     knobs = [
         tile_knob("tile_c", of.out_shape[1], 3),
@@ -64,7 +64,7 @@ def space(of: Depthwise) -> Space:
 
 
 def _registers(of: Depthwise, channels: int, rows: int, columns: int) -> int:
-    """Registers, of four bytes, for the sums of so many results and for the inputs that they need."""
+    """Registers, of four bytes, for the sums of a number of results and for their inputs."""
     window = zip((rows, columns), of.stride, of.kernel, of.dilation, strict=True)
     inputs = prod((count - 1) * step + (taps - 1) * apart + 1 for count, step, taps, apart in window)
     values = channels * rows * columns + -(-channels // of.multiplier) * inputs
@@ -95,7 +95,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
 
 
 def _contiguous(of: Depthwise, config: Config) -> int:
-    """How many neighbours of the input can be fetched at once: four where a block has all of its channels' images."""
+    """How many neighbours of the input can be fetched at once: four if a block has all of its channels' images."""
     channels, rows, columns = (config[name].size for name in _TILES)
     images, rest = divmod(prod(channels[1:]), of.multiplier)
     whole = prod(rows[1:]) == of.out_shape[2] and prod(columns[1:]) == of.out_shape[3]
@@ -120,7 +120,7 @@ def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tupl
 
 
 def usual(of: Depthwise, machine: Gpu) -> dict[str, Any]:
-    """A thread for each column, or each four where images are one row high; small images share a block.
+    """A thread for each column, or each four if images are one row high; small images share a block.
 
     A thread has as many rows as leave enough threads, and as its registers hold with all of their window.
     """

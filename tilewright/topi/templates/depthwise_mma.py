@@ -49,13 +49,13 @@ _PER_PRODUCT, _PER_FETCH, _PER_BAND, _PER_STORE = 4.3, 0.04, 0.146, 7.5
 """Cycles of a multiprocessor: for a matrix instruction with its operands, to fetch a vector, to make an element of a
 band, and to store the sums of a matrix instruction."""
 _APART = {1: 1.0, 2: 2.0}
-"""How much longer operands take to load where a warp has so many times eight columns: lines of a matrix lie in the same
-banks then. With other numbers that are not multiples of eight, it is 1.8 times as long."""
+"""The slowdown of operand loads if a warp has this many groups of eight columns: lines of a matrix then lie in the same
+banks. With other numbers that are not multiples of eight, it is 1.8 times as long."""
 _STEP, _OWN, _NEXT, _START = 100.0, 12.4, 210.0, 2550.0
 """Cycles of a warp by itself: for a row of a window, for each matrix instruction in it, to the next image, and to have
 the first one there."""
 _BANDWIDTH, _CACHED, _CACHE = 2700.0, 3030.0, 45e6
-"""Bytes that memory and the L2 cache move in a cycle, and those that the cache holds."""
+"""Bytes that memory and the L2 cache move in a cycle, and the bytes that the cache holds."""
 _DOUBT = 1.1
 """How much better than another strategy's this model's figure must be: by as much both may be off."""
 _LEAST_TAPS, _NARROW = 5, 16
@@ -64,7 +64,7 @@ _LEAST_TAPS, _NARROW = 5, 16
 
 @dataclass(frozen=True)
 class Block:
-    """What a block computes: by warps, rows and columns, the latter by eights; and of each warp its own ones."""
+    """The tile of a block: by warps, rows and columns, the latter by eights; and of each warp its own ones."""
 
     down: int
     rows: int
@@ -107,7 +107,7 @@ class Block:
         return prod(of.shape[:2]) // (self.planes * self.images) * down * across
 
     def cycles(self, of: Depthwise, gpu: Gpu) -> float:
-        """Return what the kernel takes, in cycles of a multiprocessor."""
+        """Return the kernel's time in cycles of a multiprocessor."""
         each = -(-self.blocks(of) // gpu.processors)
         steps = of.kernel[0] * _depth(of) / 16
         apart = 1.0 if self.eights % _EIGHT == 0 else _APART.get(self.eights, 1.8)
@@ -181,7 +181,7 @@ def _fetch(of: Depthwise) -> int:
 
 
 def _ahead(of: Depthwise, fetch: int) -> int:
-    """Zeros on the left of a row, so many that whole vectors of neighbours lie in the border or in the image."""
+    """Zeros on the left of a row, so that whole vectors of neighbours lie in the border or in the image."""
     return -(-of.padding[1] // fetch) * fetch
 
 
@@ -196,7 +196,7 @@ def _depth(of: Depthwise) -> int:
 
 
 def _width(of: Depthwise, eights: int) -> int:
-    """Columns of the input that so many times eight results see."""
+    """Input columns read by `eights` groups of eight outputs."""
     return (eights - 1) * _EIGHT + _depth(of)
 
 
@@ -271,9 +271,9 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
 
 
 def _compared(of: Depthwise, cycles: float) -> float:
-    """The cycles to compare with those of the direct strategy; of narrow windows of one row none.
+    """The cycles to compare with the direct strategy's; none for narrow windows of one row.
 
-    Those are bound by memory, which the model of the direct strategy does not see there.
+    Such windows are bound by memory, which the model of the direct strategy does not see there.
     """
     return inf if of.places[0] == 1 and of.kernel[1] < _NARROW else cycles * _DOUBT
 

@@ -1,11 +1,12 @@
 """Depthwise convolutions of small images in NCHW: blocks copy whole planes, of one image after another.
 
 Rows of a small image are shorter than the sectors and lines of memory, so threads that load windows and store tiles use
-half of what moves. Planes lie one after another instead: those of a block are one stretch of memory, which it copies to
-shared memory in vectors of 16 bytes, while it computes those that it copied before. Results may leave the same way.
+half of the moved data. Instead, planes lie one after another: a block's planes are one stretch of memory. It copies
+them to shared memory in vectors of 16 bytes, while it computes the planes copied before. Results may leave the same
+way.
 
-On an H200 it is faster than the direct strategy for most batches of such images, and only there was it timed: on other
-GPUs than NVIDIA's, and on those without asynchronous copies, tuners take it and calls without a record do not.
+On an H200 it is faster than the direct strategy for most batches of such images, and only there was it timed. On other
+GPUs than NVIDIA's, and on GPUs without asynchronous copies, tuners use it and calls without a record do not.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Convolutions of few channels a sum on a GPU: depthwise and grouped ones, straight from memory into registers.
 
-A thread computes a tile of results from a window of the input that it holds in registers, so that each input is
-loaded once per thread. Inputs are loaded in aligned chunks of up to 16 bytes: of neighbouring columns in the layout
-NCHW, where a chunk is wholly in the image or wholly in its border, and of neighbouring channels in NHWC. 16-bit floats
-are converted once, and summed in float32.
+A thread computes a tile of results from a window of the input that it holds in registers, so that each input is loaded
+once per thread. Inputs are loaded in aligned chunks of up to 16 bytes: of neighbouring columns in the layout NCHW, in
+which a chunk is wholly in the image or wholly in its border, and of neighbouring channels in NHWC. 16-bit floats are
+converted once, and summed in float32.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from .workload import DTYPES
 
 _CHANNELS = 32
 _LIVE, _ASKED = 0.6, 1.01
-"""The part of a thread's inputs and sums that is in registers at a time, below which it spills; and what a limit costs
-where nothing else is known: so the compiler's own choice comes first."""
+"""The part of a thread's inputs and sums that is in registers at a time, below which it spills; and the cost of a limit
+if nothing else is known: so the compiler's own choice comes first."""
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 
 
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the sums over rows in chunks, which start at a bias where there is one."""
+    """Declare the sums over rows in chunks, which start at a bias if there is one."""
     tile = tile_of(config)
     turned = _weights_of(of, config) is Weights.SHARED
     block = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
@@ -114,7 +114,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _read_bias_once(of: Images, config: Config, s: ScheduleHandle, t: Tensors, sums: Tensor, thread: IterVar) -> None:
-    """Have a thread read its biases before all else, where it holds them, or starts at several neighbours."""
+    """Let a thread read its biases before all else, if it holds them or starts at several neighbours."""
     together = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], ACCESS // BYTES[of.dtype])
     if when(config) == HELD:
         read_once(s, t, (t.out, t.finished or t.out), (t.out, thread), together)
@@ -127,7 +127,7 @@ def _order_terms(
 ) -> tuple[IterVar | None, IterVar]:
     """Order the loops over the terms of a thread's sums, within those over its rows of results or around them.
 
-    Returns the loop in which a part of the window is loaded, None where all of it is before them, and the innermost
+    Returns the loop in which a part of the window is loaded, None if all of it is loaded before them, and the innermost
     loop over terms, in which weights are read.
     """
     *channels, ry, rx = sums.op.reduce_axis
@@ -154,7 +154,7 @@ def _order_terms(
 
 
 def _order_terms_of_row(s: ScheduleHandle, sums: Tensor, tile: Tile) -> tuple[IterVar | None, IterVar]:
-    """Order the loops over the terms of one row of a thread's results; returns what `_order_terms` does."""
+    """Order the loops over the terms of one row of a thread's results; returns the same as `_order_terms`."""
     ry, rx = sums.op.reduce_axis
     s[sums].reorder(ry, rx, *sums.op.axis)
     if tile.window is Window.ALL:
@@ -164,7 +164,7 @@ def _order_terms_of_row(s: ScheduleHandle, sums: Tensor, tile: Tile) -> tuple[It
 
 
 def _weights_of(of: Images, config: Config) -> Weights:
-    """Where a thread finds its weights: in memory, too, where no block of a GPU has room for those of its filters."""
+    """The source of a thread's weights; also memory, if no block of a GPU has room for the weights of its filters."""
     held = weights_of(of, tile_of(config))
     shared = _turned(of, config) * config["tile_f"].size[-1] * (8 if of.dtype == "float64" else 4)
     whole = held is Weights.SHARED and of.layout == "NCHW"
@@ -197,7 +197,7 @@ def _share_weights(
     place: tuple[Tensor, IterVar],
     at: IterVar,
 ) -> None:
-    """Have a block turn its weights in shared memory, from where a thread reads those of its filters at once.
+    """Have a block turn its weights in shared memory, from which a thread reads the weights of its filters at once.
 
     They are turned at `place`, all of them or a row of the window at a time.
     """
@@ -240,7 +240,7 @@ def _deal_out(s: ScheduleHandle, tensor: Tensor, jobs: IterVar, lanes: IterVar, 
     first, middle = s[tensor].split(rest, factor=threads[1])
     bind_all(s, tensor, (first, middle, last), _TAGS)
     s[tensor].vectorize(lanes)
-    s[tensor].pragma(rounds, "auto_unroll_max_step", 0)  # the order is meant, whatever else threads could fetch
+    s[tensor].pragma(rounds, "auto_unroll_max_step", 0)  # the order is intended, even if threads could fetch otherwise
 
 
 def _stored_together(of: Images, config: Config) -> int:
@@ -297,7 +297,7 @@ def computes(of: Images, gpu: Gpu) -> bool:
 
 
 def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
-    """What the model of `direct_choice` expects of a configuration."""
+    """The prediction of `direct_choice` for a configuration."""
     channels, rows, columns = (int(choices[name].size[-2]) for name in TILES)
     tile = tile_of(choices)
     if row_by_row(choices):

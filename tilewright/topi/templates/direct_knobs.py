@@ -1,4 +1,4 @@
-"""What may be chosen of the kernels of `direct`: their knobs, and what a configuration has a thread do."""
+"""The knobs of the kernels of `direct`, and a thread's work in a configuration."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LARGEST_BLOCK = 512
 _PLANE_BYTES, _ROW_BYTES = 2048, 128
 _RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
 _STORED_BY_ROWS = (Window.ROW, Window.SLIDING)
-"""What a thread that stores its results row by row may hold of its window instead of all."""
+"""The part of its window that a thread may hold if it stores its results row by row."""
 TILES = ("tile_c", "tile_y", "tile_x")
-"""The knobs of what a block and a thread compute."""
+"""The knobs of the tiles of a block and a thread."""
 
 
 def space(of: Images) -> Space:
@@ -30,14 +30,14 @@ def space(of: Images) -> Space:
 
     `tile_c`: groups of channels (in NHWC filters), over blocks, threads and a thread's own; `tile_f`: filters of a
     group, over blocks and a thread's own (in NHWC all of them are of `tile_c`); `tile_y`, `tile_x`: rows and columns,
-    over blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: what of it a thread
-    holds at a time, see `Window`; rows slide in NHWC only. `planes`: where windows are loaded from; a block may fetch
+    over blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: the part of it that
+    a thread holds at a time, see `Window`; rows slide in NHWC only. `planes`: the source of windows; a block may fetch
     whole small images to shared memory first. `order`: which loop of a sum is outermost, over the terms or over a
     thread's rows of results, which are then complete one after another; with "stores" each row of results is stored
     before the next one begins. `resident`: how many blocks the compiler makes room for on a multiprocessor; 0 leaves it
     the choice. `whole_words`: whether the compiler makes the choice between the image and its border before it takes
-    the 16-bit floats of a word apart; with 2 the load itself depends on it. `bias`: when it is added, and where
-    it is read, see `bias`.
+    the 16-bit floats of a word apart; with 2 the load itself depends on it. `bias`: the time of its addition and the
+    place of its load, see `bias`.
     """
     last = of.layout == "NHWC"
 
@@ -120,13 +120,13 @@ def _tiles(extent: int) -> list[list[int]]:
 
 
 def tile_of(choices: Mapping[str, Any]) -> Tile:
-    """Return what a configuration has a thread compute."""
+    """Return the work of a thread in a configuration."""
     channels, filters, rows, columns = (choices[name].size[-1] for name in ("tile_c", "tile_f", "tile_y", "tile_x"))
     return Tile(channels, filters, rows, columns, choices["chunk"].val, Window(choices["window"].val))
 
 
 def chosen(choices: Mapping[str, Any], name: str) -> Any:
-    """The choice of a knob that older records do not know; None in those."""
+    """The choice of a knob; None in older records that do not know it."""
     return choices[name].val if name in choices else None
 
 
@@ -138,7 +138,7 @@ def by_rows(choices: Mapping[str, Any]) -> bool:
 def row_by_row(choices: Mapping[str, Any]) -> bool:
     """Whether each row of a thread's results is stored before the next one begins.
 
-    Where a thread does not hold its whole window, rows of the input that two of them need are loaded for both in the
-    loops of the schedule; since these are written out, the compiler loads each of them once.
+    If a thread does not hold its whole window, rows of the input that two of them need are loaded for both in the loops
+    of the schedule; since these are written out, the compiler loads each of them once.
     """
     return bool(chosen(choices, "order") == "stores")

@@ -1,7 +1,7 @@
 """Schedules of operators whose results are each computed by one thread: transposed convolutions and pooling.
 
-All results stand in one row, cut into blocks of threads; a thread has a few neighbours and, where channels share what
-they read, a few channels. On a CPU, rows run on all processors and neighbours in vectors.
+All results stand in one row, cut into blocks of threads; a thread has a few neighbours and, if channels share inputs, a
+few channels. On a CPU, rows run on all processors and neighbours in vectors.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
 _WHOLE_ROW = 64
-"""Neighbours that may be one vector, whatever their number: a vector that sticks out is computed element by element."""
+"""Neighbours that may be one vector, for any number: a vector that sticks out is computed element by element."""
 
 
 class Images(Protocol):
-    """What these schedules ask of a workload."""
+    """The properties of a workload that these schedules use."""
 
     @property
     def layout(self) -> str:
@@ -73,7 +73,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _tiles(of: Images, config: Config, s: ScheduleHandle, out: Any) -> tuple[list[IterVar], list[IterVar]]:
-    """Split the loops over results: those of the grid, and those of a thread."""
+    """Split the loops over results: loops of the grid, and loops of a thread."""
     axes = list(out.op.axis)
     inner = []
     if of.layout == "NCHW":
@@ -86,7 +86,7 @@ def _tiles(of: Images, config: Config, s: ScheduleHandle, out: Any) -> tuple[lis
 
 
 def usual(of: Images, machine: Gpu) -> dict[str, Any]:
-    """One result per thread, or some channels where they share what they read."""
+    """One result per thread, or some channels if they share inputs."""
     return {"threads": 128, "tile_x": [1], "tile_f": [min(8, of.shared_filters)], "auto_unroll_max_step": 64}
 
 

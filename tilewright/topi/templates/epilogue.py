@@ -1,4 +1,4 @@
-"""Epilogues: what happens to each sum of a convolution before it is stored, in the same kernel."""
+"""Epilogues: operations on each sum of a convolution before it is stored, in the same kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _gelu(v: Any) -> Any:
 
 
 _SINGLE_REACH, _REACH = 7.0, 5.5
-"""Where the normal distribution is 0 or 1 for sums in float32, and for a result of 16 bits."""
+"""The arguments beyond which the normal distribution is 0 or 1 for sums in float32, and for a result of 16 bits."""
 _SINGLE_TAIL = (
     *(0.9999989271, 1.1511235237, 4.5910972357e-01, 5.2733056247e-02, -7.3601049371e-03),
     *(3.4275752841e-04, 1.0693146032e-04, -2.3605945898e-05, 1.5756340872e-06),
@@ -47,7 +47,7 @@ def _gelu_narrow(v: Any) -> Any:
 
 
 def _gelu_by(tail: tuple[float, ...], reach: float, v: Any) -> Any:
-    """max(v, 0) - |v| * distribution(-|v|): fewer instructions than with erf, and no cancellation where v < 0."""
+    """max(v, 0) - |v| * distribution(-|v|): fewer instructions than with erf, and no cancellation if v < 0."""
     size = minimum(absolute(v), const(reach, v.dtype))
     power = const(-tail[-1], v.dtype)
     for factor in reversed(tail[:-1]):
@@ -56,7 +56,7 @@ def _gelu_by(tail: tuple[float, ...], reach: float, v: Any) -> Any:
 
 
 def _gelu_tanh(v: Any) -> Any:
-    """v * sigmoid(2u), which is v / 2 * (1 + tanh(u)) without its cancellation where v is negative."""
+    """v * sigmoid(2u), which is v / 2 * (1 + tanh(u)) without its cancellation for negative v."""
     slope = 2 * math.sqrt(2 / math.pi)
     return v * _sigmoid(v * (const(slope * 0.044715, v.dtype) * v * v + const(slope, v.dtype)))
 
@@ -81,12 +81,12 @@ ACTIVATIONS: Mapping[str, Expression] = {
 }
 """Activations by name, as PyTorch defines them, on values of the type in which sums are accumulated."""
 NARROW: Mapping[str, Expression] = {"gelu": _gelu_narrow}
-"""Those that have a cheaper form for sums in float32 whose results are stored in 16 bits."""
+"""Activations with a cheaper form for float32 sums that are stored in 16 bits."""
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What is done to each sum: `activation(sum + bias + residual)`.
+    """The operation on each sum: `activation(sum + bias + residual)`.
 
     Attributes
     ----------
@@ -111,15 +111,15 @@ class Epilogue:
             )
 
     def placeholders(self, shape: tuple[int, ...], channels: int, dtype: str) -> tuple[Tensor, ...]:
-        """Return fresh tensors for what it adds: bias, then residual."""
+        """Return fresh tensors for its addends: bias, then residual."""
         bias = (placeholder((channels,), dtype, "bias"),) if self.bias else ()
         return bias + ((placeholder(shape, dtype, "residual"),) if self.residual else ())
 
     def expression(self, extras: tuple[Tensor, ...], channel: int | None, result: str = "float32") -> Expression:
         """Return the function `(sum, *indices)` that computes it from `extras`.
 
-        `channel` is the axis of channels, None where there is one channel and no axis; `result` is the type that the
-        value will be converted to.
+        `channel` is the axis of channels, None if there is one channel and no axis; `result` is the type that the value
+        will be converted to.
         """
 
         def computed(v: Any, *indices: Any) -> Any:
@@ -143,7 +143,7 @@ NO_EPILOGUE = Epilogue()
 
 
 def _placed(sums: Tensor, indices: tuple[Any, ...]) -> Any:
-    """A sum at some indices; of a contraction what it reads, so that results read the contraction itself."""
+    """A sum at some indices; for a contraction its input, so that results read the contraction itself."""
     if sums.op.tag != "contraction":
         return sums(*indices)
     return substitute(sums.op.body[0], {axis.var: as_expr(i) for axis, i in zip(sums.op.axis, indices, strict=True)})
@@ -159,8 +159,8 @@ def finish(
 ) -> Tensor:
     """Return the result: every sum through the expression and converted to `dtype`.
 
-    `name` is the result's. Where that is nothing to do, and no `attrs` are to be kept, it is `sums` itself. There may
-    be more sums than results, which have the `shape`.
+    `name` is the result's. If there is nothing to do, and no `attrs` are to be kept, it is `sums` itself. There may be
+    more sums than results, which have the `shape`.
     """
     within = shape is None or tuple(str(e) for e in sums.shape) == tuple(map(str, shape))
     if expression is None and sums.dtype == dtype and attrs is None and within:

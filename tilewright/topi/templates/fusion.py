@@ -24,7 +24,7 @@ _SUMS = "sums"
 
 
 def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) -> Any:
-    """Return the workload of a convolution of `x` with `w`; UserError where there is none."""
+    """Return the workload of a convolution of `x` with `w`; raises UserError if there is none."""
     layout = options.get("layout", "NCHW")
     sizes, kernel = (tuple(e.value if isinstance(e, IntImm) else 0 for e in t.shape) for t in (x, w))
     if kind not in (Conv2d, Depthwise) or len(sizes) != 4 or len(kernel) != 4 or 0 in (*sizes, *kernel):
@@ -75,7 +75,7 @@ def is_declared(op: ComputeOp) -> bool:
 
 
 def schedule(s: ScheduleHandle, out: Tensor, last: Tensor | None = None) -> None:
-    """Schedule what `declared` has declared, in a schedule of the program that it is part of.
+    """Schedule the operations that `declared` has declared, in a schedule of the program that it is part of.
 
     `last` is stored instead of `out`, which it reads element by element and which is inlined.
     """

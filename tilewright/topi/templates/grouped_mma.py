@@ -1,9 +1,9 @@
 """Convolutions in small groups by matrix instructions: several groups make the block-diagonal matrix of one.
 
 A matrix instruction multiplies 16 terms, more than the channels of a small group. So the filters of neighbouring groups
-are packed: their weights of one tap are a matrix of 16 filters by 16 channels, which is zero where a filter belongs to
-another group than a channel. Matrix units outweigh the zeros. A tile of the image lies in shared memory with its
-channels last, whatever its layout in memory: at each tap, a matrix is read from there, moved by that tap.
+are packed: their weights of one tap are a matrix of 16 filters by 16 channels, which is zero if a filter and a channel
+belong to different groups. Matrix units outweigh the zeros. A tile of the image lies in shared memory with its channels
+last, for any layout in memory: at each tap, a matrix is read from there, moved by that tap.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from .tensors import Tensors
 _PACK, _EIGHT = 16, 8
 """Channels, and filters, that are packed; columns of a matrix instruction."""
 _LINE = 24
-"""Elements from one place of the image to the next in shared memory: 16 channels, and what keeps banks apart."""
+"""Elements from one place of the image to the next in shared memory: 16 channels, and a padding against bank
+conflicts."""
 NEEDS = Needs(
     atoms={"float16": "float16", "bfloat16": "bfloat16"}, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8, 16)
 )
@@ -57,7 +58,7 @@ _WARPS, _PRODUCTS = 14, 28
 
 @dataclass(frozen=True)
 class Block:
-    """What a block computes, of one pack of filters: by warps, rows and eights of columns, and of each warp its own."""
+    """The tile of a block, of one pack of filters: by warps, rows and eights of columns, and of each warp its own."""
 
     down: int
     rows: int
@@ -95,7 +96,7 @@ class Block:
         return of.shape[0] * of.shape[1] // _PACK * down * across
 
     def cycles(self, of: Conv2d, gpu: Gpu) -> float:
-        """Return what the kernel takes, in cycles of a multiprocessor."""
+        """Return the kernel's time in cycles of a multiprocessor."""
         each = -(-self.blocks(of) // gpu.processors)
         on, taps, threads = gpu.hardware, prod(of.kernel), self.warps * gpu.hardware.warp
         rounds = -(-prod(self.seen(of)) * _PACK // (_EIGHT * threads)) if of.layout == "NCHW" else 0

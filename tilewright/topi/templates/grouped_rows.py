@@ -2,9 +2,9 @@
 
 Eight channels, of one group or of several, and two neighbouring rows of the image are the 16 terms of a matrix
 instruction; the same eight filters in two neighbouring rows of results are its 16 rows. A window of three rows sees
-four rows of the image from there: two instructions for each of its columns, where one for each tap makes three. The
-weights of a pair are a band: those of the second row stand one row further. In NCHW, each thread loads some columns of
-eight channels and stores them turned, so that loads are vectors too.
+four rows of the image from there: two instructions for each of its columns, instead of three with one for each tap. The
+weights of a pair are a band: the weights of the second row stand one row further. In NCHW, each thread loads some
+columns of eight channels and stores them turned, so that loads are vectors too.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _over_tiles(of: Conv2d, block: Block, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, list[IterVar]]:
-    """Split the loops of a result; returns those over channels and over places of blocks, and those within a tile."""
+    """Split the loops of a result; returns the loops over channels and over places of blocks, and the loops within a
+    tile."""
     n, *axes = from_layout(of.layout, tuple(out.op.axis))
     (pack, f), (y_block, y), (x_block, x) = (
         s[out].split(axis, factor=size) for axis, size in zip(axes, block.tile, strict=True)

@@ -1,4 +1,4 @@
-"""What schedules ask of a convolution of images, be it dense, grouped or depthwise."""
+"""The properties of an image convolution that schedules use: dense, grouped or depthwise."""
 
 from __future__ import annotations
 
@@ -52,4 +52,4 @@ class Images(Protocol):
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
-        """The shape of the weights, where the workload declares them."""
+        """The shape of the weights, if the workload declares them."""

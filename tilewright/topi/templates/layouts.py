@@ -17,7 +17,7 @@ it."""
 _PLACES = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), IMAGES_LAST: (2, 3, 1, 0)}
 """Of each dimension of a layout, its place among batch, channels, rows, columns."""
 ROWS = {"NCW": "NCHW", "NWC": "NHWC"}
-"""Layouts of 1-D data, and those of the images, one row high, that compute it."""
+"""Layouts of 1-D data, and layouts of the images, one row high, that compute it."""
 
 
 def layout_of(who: str, layout: str, further: tuple[str, ...] = ()) -> str:
@@ -31,7 +31,7 @@ def layout_of(who: str, layout: str, further: tuple[str, ...] = ()) -> str:
 
 
 def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[Any]:
-    """Shape, kernel, stride, padding and dilation of images; those of 1-D data get a height of one."""
+    """Shape, kernel, stride, padding and dilation of images; values of 1-D data get a height of one."""
     if layout not in ROWS:
         return [shape, kernel, stride, padding, dilation]
     lengths = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -51,7 +51,7 @@ def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, paddi
 
 
 def legacy_padding(who: str, padding: Any, kernel: tuple[int, ...], dilation: Any) -> tuple[int, ...]:
-    """Return what a padding of the legacy API means, in numbers."""
+    """Return a padding of the legacy API in numbers."""
     spread = dilation if isinstance(dilation, (tuple, list)) else (dilation,) * len(kernel)
     covered = tuple((k - 1) * d + 1 for k, d in zip(kernel, spread, strict=True))
     return padding_of(who, padding, covered, (), LEGACY_WORDS)
@@ -63,7 +63,7 @@ def in_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def from_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The opposite: what stands in the order of a layout as batch, channels, rows, columns."""
+    """The opposite: values in the order of a layout as batch, channels, rows, columns."""
     return tuple(sizes[place] for place in _back(layout))
 
 

@@ -78,7 +78,7 @@ class LegacyTemplate:
 
 
 def _sizes(tensor: Tensor) -> tuple[int, ...]:
-    """The shape of a tensor; ValueError where it is not constant."""
+    """The shape of a tensor; raises ValueError if it is not constant."""
     if not all(isinstance(e, IntImm) for e in tensor.shape):
         raise ValueError(f"{tensor.shape} is not constant")
     return tuple(e.value for e in tensor.shape if isinstance(e, IntImm))

@@ -1,8 +1,8 @@
 """Arrays of tiles, so that a cost model is written once for one tile and for thousands.
 
-A tile is a frozen dataclass whose fields are numbers, or pairs and triples of numbers. Where they are arrays instead,
-with one element per tile, its methods return arrays. Their elements are the numbers that single tiles lead to, bit by
-bit, so that both rank alike.
+A tile is a frozen dataclass whose fields are numbers, or pairs and triples of numbers. If they are arrays with one
+element per tile, its methods return arrays. Their elements are the numbers that single tiles lead to, bit by bit, so
+that both rank alike.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _mapped(tiles: T, function: Callable[[Any], Any]) -> T:
 
 
 class Made(Sequence[T]):
-    """What a function makes of each of a sequence, made as it is asked for."""
+    """The results of a function for a sequence, computed on demand."""
 
     def __init__(self, source: Sequence[Any], make: Callable[[Any], T]) -> None:
         self._source = source

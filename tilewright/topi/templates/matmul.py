@@ -20,7 +20,8 @@ from .workload import INTEGERS, Convolution, dtype_of, shape_of, sizes, sum_dtyp
 
 @dataclass(frozen=True)
 class Product(Convolution):
-    """What dense layers and batches of products share; the second factor has the depth as its last dimension."""
+    """The common part of dense layers and batches of products; the second factor has the depth as its last
+    dimension."""
 
     @property
     def args(self) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
 """Convolutions that a general schedule computes by a packaged template: declared in the form that the template needs.
 
-`topi.cuda.conv2d_nchw` and its kin choose the template and a configuration when they declare the convolution: what logs
-know, as within `autotvm.apply_history_best`, else the first one. `topi.cuda.schedule_conv2d_nchw` applies them to the
-convolution and to what follows element by element.
+`topi.cuda.conv2d_nchw` and its kin choose the template and a configuration when they declare the convolution: from
+logs, as within `autotvm.apply_history_best`, else the first one. `topi.cuda.schedule_conv2d_nchw` applies them to the
+convolution and to element-wise operators after it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .workload import sum_dtype
 
 Convolve = Callable[..., Tensor]
 Answers = Callable[[Target, Sequence[Workload]], Iterable[tuple[int, Any]]]
-"""From the names of one piece of work to what is known of it: the place of a name, and a configuration."""
+"""From the names of one workload to its record: the place of a name, and a configuration."""
 _asked: list[Answers] = []
 
 
@@ -44,7 +44,7 @@ def by_template(
 ) -> Convolve:
     """Return `plain`, an operator over data and filters, as it is declared for the first configuration of a template.
 
-    What the templates do not cover (sizes that are known at the call, other types of results) is declared as it is.
+    Workloads that the templates do not cover (sizes known at the call, other types of results) are declared directly.
     `name` is the operator's, if it is not that of `plain`; rows of the table limit some operators to their strategies.
     """
     name = name or plain.__name__
@@ -98,7 +98,7 @@ def product_by_template(
 
 
 def _product_workload(kind: type[Any], x: Tensor, y: Tensor, made: Tensor) -> Any:
-    """The workload of the product `made` of two tensors; None where templates do not compute the same."""
+    """The workload of the product `made` of two tensors; None if templates do not compute the same."""
     inputs = all(isinstance(t.op, PlaceholderOp) for t in (x, y))
     if not inputs or x.dtype != y.dtype or not all(isinstance(e, IntImm) for t in (x, y) for e in t.shape):
         return None
@@ -119,7 +119,7 @@ def _planned(
     called: Workload,
     made: Tensor,
 ) -> Tensor:
-    """A workload declared as one of some strategies needs it; `made` where none covers it."""
+    """A workload declared as one of some strategies needs it; `made` if none covers it."""
     able = [] if workload is None else [each for each in strategies if each.covers(workload, target)]
     if not able:
         return made
@@ -150,7 +150,7 @@ def _measured(
 def _workload(
     kind: type[Any], layout: str, data: Tensor, weights: Tensor, window: tuple[Any, Any, Any], made: Tensor
 ) -> Any:
-    """The workload of a convolution that was declared as `made`; None where templates do not compute the same."""
+    """The workload of a convolution that was declared as `made`; None if templates do not compute the same."""
     inputs = all(isinstance(t.op, PlaceholderOp) for t in (data, weights))
     if not inputs or not all(isinstance(e, IntImm) for t in (data, weights) for e in t.shape):
         return None
@@ -167,7 +167,7 @@ def _workload(
 
 
 def planned(s: ScheduleHandle, target: Target) -> dict[ComputeOp, set[Operation]]:
-    """The convolutions of a schedule that were declared for templates on such a target, each with what it reads."""
+    """The convolutions of a schedule that were declared for templates on such a target, each with its inputs."""
     found = [stage.op for stage in s.value.in_order() if isinstance(stage.op, ComputeOp) and is_declared(stage.op)]
     return {op: _above(op) for op in found if Target(op.attrs["target"]).kind == target.kind}
 
@@ -180,7 +180,7 @@ def _above(op: Operation) -> set[Operation]:
 def follower(op: ComputeOp, operations: list[Operation], s: ScheduleHandle) -> Operation:
     """The output that reads a convolution and nothing else that is computed, element by element at the same places.
 
-    Or the convolution itself where there is none.
+    Or the convolution itself if there is none.
     """
     for out in operations:
         chain = _chain(out, op)
@@ -190,7 +190,7 @@ def follower(op: ComputeOp, operations: list[Operation], s: ScheduleHandle) -> O
 
 
 def _chain(out: Operation, op: ComputeOp) -> list[Operation]:
-    """What lies from an output down to the convolution that it follows, both included; nothing where it does not."""
+    """The operations from an output down to its convolution, both included; none if there is no convolution."""
     chain = [out]
     while chain[-1] is not op:
         at = chain[-1]

@@ -35,10 +35,11 @@ _largest = comm_reducer(
 
 @dataclass(frozen=True)
 class Pooling(Convolution):
-    """A window over images; `how`: "max", "average" of the whole window, or "average inside" of what it sees.
+    """A window over images; `how`: "max", "average" of the whole window, or "average inside" of its elements in the
+    image.
 
     `beyond` is how many rows at the bottom and columns at the right of the padding an average of the whole window does
-    not count. `divisor` is what an average divides by; 0 means the number of values that count.
+    not count. `divisor` is the divisor of an average; 0 means the number of values that count.
     """
 
     name: ClassVar[str] = "pool"
@@ -79,7 +80,7 @@ class Pooling(Convolution):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The fields, less those at the end that are the defaults, which older logs do not have."""
+        """The fields without trailing defaults, which older logs do not have."""
         *given, beyond, divisor = astuple(self)
         if (beyond, divisor) != ((0, 0), 0):
             return (*given, beyond, divisor)
@@ -163,7 +164,7 @@ class Pooling(Convolution):
         return position[1 if first else 3], position[2 if first else 1], position[3 if first else 2]
 
     def _seen(self, dim: int, at: Any) -> Any:
-        """How many taps of a window count along one dimension: those in the input, or in the counted padding, too."""
+        """How many taps of a window count along one dimension: taps in the input, or also in the counted padding."""
         start, apart, taps = at * self.stride[dim] - self.padding[dim], self.dilation[dim], self.kernel[dim]
         size = self.shape[2 + dim]
         if self.how == AVERAGE:  # from the beginning of the padding

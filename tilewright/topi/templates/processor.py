@@ -38,7 +38,7 @@ class VectorRegisters:
 
     @staticmethod
     def of(target: Target) -> VectorRegisters:
-        """Return those of a target's processor, as `processor_of` tells."""
+        """Return the properties of a target's processor, by `processor_of`."""
         row = processor_of(target)
         lanes = row.vector_bytes // 4
         return VectorRegisters(row.multiprocessor.registers // lanes, row.vector_bytes)
@@ -53,15 +53,15 @@ def instruction_set() -> str:
 
 
 AVX512 = VectorRegisters(32, 64)
-"""Where nothing is known of the processor."""
+"""The defaults for an unknown processor."""
 
 
 @cache
 def cache_bytes() -> int:
-    """The bytes of the largest cache of this machine's processor; 0 where the system does not tell."""
+    """The bytes of the largest cache of this machine's processor; 0 if the system does not tell."""
     return cpu().attributes.last_cache_bytes
 
 
 def exceeds_caches(size: int) -> bool:
-    """Whether so many bytes are more than the caches of this machine hold."""
+    """Whether `size` bytes exceed the caches of this machine."""
     return 0 < cache_bytes() < size

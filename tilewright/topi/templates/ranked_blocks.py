@@ -16,7 +16,7 @@ W = TypeVar("W", bound=Convolution)
 
 
 class Block(Protocol):
-    """What a block of warps computes of a workload."""
+    """The part of a workload that a block of warps computes."""
 
     @property
     def warps(self) -> int:
@@ -26,7 +26,7 @@ class Block(Protocol):
         """How many blocks the grid has."""
 
     def cycles(self, of: Any, gpu: Gpu) -> float:
-        """Return what the kernel takes, in cycles of a multiprocessor."""
+        """Return the kernel's time in cycles of a multiprocessor."""
 
     def wanted(self) -> dict[str, Any]:
         """Return the choices of the knobs."""
@@ -43,7 +43,7 @@ class BlockModel(Generic[W]):
     Parameters
     ----------
     blocks : callable
-        Returns all blocks that are possible for a workload.
+        Returns all possible blocks of a workload.
     block_of : callable
         Returns the block that a configuration's choices name.
     compared : callable

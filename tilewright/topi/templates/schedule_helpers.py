@@ -1,4 +1,4 @@
-"""What the schedules of packaged templates have in common: splits of any extent, and names of hardware indices."""
+"""The common part of packaged templates' schedules: splits of any extent, and names of hardware indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST_SIZE = 256
 _WRITTEN_OUT = 64
 """Copies of a loop's body that a program has at most; longer loops are left to LLVM, which unrolls a part of them."""
 GPU = Target("cuda").hardware
-"""What first configurations and spaces, which are the same for every GPU, are made for."""
+"""The GPU assumed by search spaces and default configurations."""
 GRID_LIMIT = GPU.grid.extents[1]
 """How many blocks blockIdx.y and blockIdx.z count at most; blockIdx.x counts more."""
 THREADS_Z = GPU.block.extents[2]
@@ -24,7 +24,7 @@ THREADS_Z = GPU.block.extents[2]
 
 
 def tile_knob(name: str, extent: int, parts: int) -> SplitKnob:
-    """Ways to split an extent: into its divisors, and by powers of two as well where it has too few of them."""
+    """Ways to split an extent: into its divisors, and by powers of two as well if it has too few of them."""
     rest = extent
     for small in range(2, _LARGEST_PRIME + 1):
         while rest % small == 0:
@@ -66,7 +66,7 @@ def store_together(s: ScheduleHandle, tensor: Any, axis: IterVar, size: int, row
 
 
 def written_out(s: ScheduleHandle, tensor: Any, axis: IterVar, steps: int, explicit: int) -> None:
-    """How far the loops below an axis are unrolled: up to so many steps, by us (`explicit`) or the compiler."""
+    """How far the loops below an axis are unrolled: the number of steps, by us (`explicit`) or the compiler."""
     s[tensor].pragma(axis, "auto_unroll_max_step", steps)
     s[tensor].pragma(axis, "unroll_explicit", explicit)
 

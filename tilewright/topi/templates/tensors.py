@@ -12,7 +12,7 @@ from ...tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class Tensors:
-    """A convolution's tensors; `extras` are those that its epilogue adds. Without an epilogue, `sums` is `out`.
+    """A convolution's tensors; `extras` are the tensors that its epilogue adds. Without an epilogue, `sums` is `out`.
 
     `finished` is what an activation makes of the sums, if a strategy has that done before results are stored. Without a
     `target`, the kernel is for the usual GPU.
@@ -28,7 +28,7 @@ class Tensors:
 
     @property
     def padded(self) -> Tensor:
-        """What the sums read beside the weights: the input with its border."""
+        """The other operand of the sums beside the weights: the input with its border."""
         return next(t for t in self.sums.op.input_tensors if t.op is not self.weights.op)
 
     @property

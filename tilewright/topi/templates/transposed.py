@@ -1,4 +1,4 @@
-"""Transposed convolutions: what a convolution's gradient computes, and how decoders make images larger.
+"""Transposed convolutions: a convolution's gradient, and the upsampling of decoders.
 
 Each result sums over the inputs that a strided window could have made it from. Of the taps of the window only every
 `stride`-th meets an input, so the sum runs over these alone: result y takes the taps (y + top) % stride + stride * t.
@@ -199,5 +199,5 @@ class Transposed(Convolution):
 
 
 def _taps(taps: int, step: int, apart: int) -> int:
-    """How many taps of a window one result may take: those of its phase, or all where they are dilated."""
+    """How many taps of a window one result may take: the taps of its phase, or all if they are dilated."""
     return -(-taps // step) if apart == 1 else taps

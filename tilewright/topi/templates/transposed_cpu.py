@@ -1,8 +1,8 @@
 """Transposed convolutions on a CPU: results of one phase of the step in vectors, sums in registers.
 
 Results whose positions differ by a multiple of the step take the same taps of the window. So the loop over columns is
-split into phases, which are written out: the tap is then a constant, and what a vector reads are neighbours. The input
-is written out with a border of zeros, and the window with zeros where a phase has fewer taps: no sum has a condition.
+split into phases, which are written out: the tap is then a constant, and a vector reads neighbours. The input is
+written out with a border of zeros, and the window with zeros if a phase has fewer taps: no sum has a condition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .workload import sum_dtype
 
 _LANES, _COLUMNS, _FILTERS = (4, 8, 16, 32), (1, 2, 4, 8), (1, 2, 4, 8)
 _WIDEST, _SUMS = 16, 8
-"""Lanes of a vector, and vectors of sums of a tile, where nothing was measured."""
+"""Lanes of a vector, and vectors of sums of a tile, if nothing was measured."""
 _MANY = 1 << 16
 """Weights from which on all processors turn them: to wake the others takes some microseconds."""
 
@@ -54,7 +54,7 @@ def space(of: Transposed) -> Space:
 
 
 def usual(of: Transposed, registers: VectorRegisters) -> dict[str, Any]:
-    """Eight vectors of sums, of 16 columns of a phase (NCHW) or of 16 channels; fewer where registers are few."""
+    """Eight vectors of sums, of 16 columns of a phase (NCHW) or of 16 channels; fewer if registers are few."""
     if not has_phases(of):
         return elementwise.cpu_usual(of, registers)
     most = min(_SUMS, registers.room(of.dtype) // _WIDEST)
@@ -76,7 +76,7 @@ def _of_one_group(of: Transposed) -> int:
 
 
 def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the sums without conditions; those of NCHW by phases, which the result puts one beside the other."""
+    """Declare the sums without conditions; for NCHW by phases, which the result interleaves."""
     if not has_phases(of):
         return plain(of, data, weights, config)
     step, per_group, kind = of.stride[1], of.shape[1] // of.groups, sum_dtype(of.dtype)

@@ -91,7 +91,7 @@ def space(of: Conv2d) -> Space:
 
 
 def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the convolution over whole tiles of a configuration; what is beyond the results is not stored."""
+    """Declare the convolution over whole tiles of a configuration; elements beyond the results are not stored."""
     tile = WindowTile.of(config)
     (height, width), (kh, kw) = of.places, of.kernel
     (sy, sx), (dy, dx) = of.stride, of.dilation
@@ -169,7 +169,8 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _over_tiles(tile: WindowTile, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, list[IterVar]]:
-    """Split the loops of a result; returns those over tiles of filters, blocks, the tiles of one, and within a tile."""
+    """Split the loops of a result; returns the loops over tiles of filters, blocks, the tiles of one, and within a
+    tile."""
     n, *axes = out.op.axis
     (yo, y), (xo, x), (fo, f) = (s[out].split(a, factor=size) for a, size in zip(axes, tile.block, strict=True))
     s[out].reorder(fo, n, yo, xo, y, x, f)

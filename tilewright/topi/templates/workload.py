@@ -1,7 +1,7 @@
-"""What a packaged template computes, at one size: the convolutions, checked, declared, and computed by NumPy.
+"""The workloads of packaged templates, at one size: convolutions, checked, declared, and computed by NumPy.
 
-Sizes are given as one writes them: an int stands for every side, `padding` may be a word. What is kept is canonical,
-so that two spellings of one thing are one workload in a log.
+Sizes are given as one writes them: an int stands for every side, `padding` may be a word. Fields are canonical, so that
+two spellings of one thing are one workload in a log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Convolution(ABC):
     """One convolution; `shape` is the input's, `kernel` the window's, `padding` the zeros before and then after."""
 
     name: ClassVar[str]
-    """What people call it."""
+    """Its name for users."""
 
     shape: tuple[int, ...]
 
@@ -42,7 +42,7 @@ class Convolution(ABC):
     def args(self) -> tuple[Any, ...]:
         """The fields in order: the arguments of the template, as logs have them.
 
-        A layout is left out where it is the usual one, as logs written before there were others have none.
+        The default layout is left out, as in logs from before there were others.
         """
         given = astuple(self)
         return given[:-1] if given[-1] == LAYOUTS[0] else given
@@ -50,7 +50,7 @@ class Convolution(ABC):
     @classmethod
     @abstractmethod
     def of(cls, *args: Any, **options: Any) -> Self:
-        """The workload that the options mean; UserError where they mean none."""
+        """The workload of the options; raises UserError if they are invalid."""
 
     def declare(self) -> tuple[Tensor, Tensor, Tensor]:
         """Fresh tensors: data, weights, result."""
@@ -107,7 +107,7 @@ class Convolution(ABC):
 
     @property
     def channel_axis(self) -> int | None:
-        """Which dimension of the result counts channels; None where there is one channel and no dimension."""
+        """Which dimension of the result counts channels; None if there is one channel and no dimension."""
         return None
 
     def inputs(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -125,7 +125,7 @@ class Convolution(ABC):
         """The result by NumPy, in the type of the data."""
 
     def sample(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Random data and weights, and the result in float64: what candidates are compared with."""
+        """Random data and weights, and the result in float64: the reference of candidates."""
         given = self.inputs(np.random.default_rng())
         return [*given], [self.numpy(*(values.astype(np.float64) for values in given))]
 
@@ -198,14 +198,14 @@ def _all_ints(given: tuple[Any, ...], least: int) -> bool:
 
 
 def border(who: str, padding: Any, covered: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the zeros before each side and then after each; by default, those of "same" at stride 1."""
+    """Return the zeros before each side and then after each; by default, the zeros of "same" at stride 1."""
     return centred(covered) if padding is None else padding_of(who, padding, covered, stride, TEMPLATE_WORDS)
 
 
 def positions(
     who: str, shape: tuple[int, ...], covered: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """How many places the window has along each side; UserError where it does not fit once."""
+    """How many places the window has along each side; raises UserError if it does not fit once."""
     count = len(covered)
     padded = tuple(size + padding[i] + padding[i + count] for i, size in enumerate(shape))
     if any(c > p for c, p in zip(covered, padded, strict=True)):
@@ -218,7 +218,7 @@ def positions(
 
 
 def dtype_of(who: str, dtype: str, further: tuple[str, ...] = ()) -> str:
-    """The element type, of `DTYPES` and `further` ones; UserError where templates do not cover it."""
+    """The element type, of `DTYPES` and `further` ones; raises UserError if templates do not cover it."""
     if dtype not in (*DTYPES, *further):
         known = ", ".join((*DTYPES, *further))
         raise UserError(f"dtype {dtype} is not covered", primitive=who, fix=f"give {known}")
@@ -242,7 +242,7 @@ W = TypeVar("W", bound=Convolution)
 
 
 def of_options(kind: type[W], options: Mapping[str, Any]) -> W:
-    """Return the workload of those options; raise UserError for one that there is not, and for wrong values."""
+    """Return the workload of those options; raise UserError for an unknown one, and for wrong values."""
     make: Any = kind.of  # each kind has options of its own
     known = list(inspect.signature(make).parameters)
     unknown = next((name for name in options if name not in known), None)
