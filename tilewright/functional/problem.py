@@ -8,6 +8,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
+from ..core.windows import extents, positions, transposed_positions
+
 CONV, TRANSPOSED, MAX_POOL, AVG_POOL = "conv", "conv_transpose", "max_pool", "avg_pool"
 POOLS = (MAX_POOL, AVG_POOL)
 _TERMS, _FILTERS = 16, 8
@@ -75,28 +77,16 @@ class Problem(NamedTuple):
     @property
     def covered(self) -> Pair:
         """Rows and columns from the first tap of the window to the last."""
-        (kh, kw), (dh, dw) = self.kernel, self.dilation
-        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
+        rows, columns = extents(self.kernel, self.dilation)
+        return rows, columns
 
     @property
     def places(self) -> Pair:
         """Height and width of the result."""
-        _, _, height, width = self.shape
-        top, left, bottom, right = self.padding
-        sizes = ((height, top + bottom), (width, left + right))
-        if self.op == TRANSPOSED:
-            found = [
-                (size - 1) * step - around + covered + more
-                for (size, around), step, covered, more in zip(
-                    sizes, self.stride, self.covered, self.output_padding, strict=True
-                )
-            ]
-        else:
-            found = [
-                (size + around - covered) // step + 1
-                for (size, around), step, covered in zip(sizes, self.stride, self.covered, strict=True)
-            ]
-        return found[0], found[1]
+        window = self.shape[2:], self.covered, self.stride, self.padding
+        transposed = self.op == TRANSPOSED
+        height, width = transposed_positions(*window, self.output_padding) if transposed else positions(*window)
+        return height, width
 
     @property
     def out_shape(self) -> Four:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..core.errors import UserError
 from ..core.padding import PYTORCH_WORDS, is_int, padding_of
 from ..core.text import quantity
+from ..core.windows import extents, padded
 from ..runtime.argument_checks import flag
 from .pooling import is_left_out, reach_beyond
 from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
@@ -163,7 +164,7 @@ class _Reader:
         if any(place < 1 for place in places):
             raise self.wrong(
                 f"a window of {_by(problem.covered)} is larger than the padded input, "
-                f"{_by((shape[2] + sum(problem.padding[::2]), shape[3] + sum(problem.padding[1::2])))}",
+                f"{_by(padded(shape[2:], problem.padding))}",
                 "pad more, or use a smaller kernel or dilation",
             )
         out = self._in_order(problem.out_shape)
@@ -203,7 +204,7 @@ class _Reader:
         filters, kernel, groups = self._window(shape[1]) if operator.op in POOLS else self._weights(shape[1])
         stride = self._pair("stride", kernel if operator.op in POOLS and is_left_out(given.stride) else given.stride, 1)
         dilation = self._pair("dilation", given.dilation, 1)
-        covered = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+        covered = extents(kernel, dilation)
         padding = self._padding(covered, stride)
         reach = self._reach(shape, kernel, covered, stride, padding) if operator.op in POOLS else (0, 0)
         more = self._pair("output_padding", given.output_padding, 0) if operator.op == TRANSPOSED else (0, 0)

@@ -15,6 +15,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
+from ..core.windows import extents
 from .plans import Tune
 from .pooling import is_left_out
 from .signature import (
@@ -111,7 +112,7 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
         x, weight, bias, residual = as_autocast((x, weight, bias, residual))
         with untraced():
             taps = weight.shape[2:]
-        covered = [(k - 1) * d + 1 for k, d in zip(taps, dilation, strict=True)]
+        covered = extents(taps, dilation)
         stride = numbers(options.stride, rank)
         groups = options.groups
         if groups is None:  # of a depthwise convolution

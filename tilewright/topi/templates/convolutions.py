@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core.errors import UserError
+from ...core.windows import extents, positions
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .. import nn, references
-from .declarations import placeholders, same_shape, sums_of
+from .declarations import same_shape, sums_of
+from .images import Images, counts_of
 from .layouts import IMAGES_LAST, LAYOUTS, as_images, from_layout, in_layout, in_memory, in_order, layout_of
-from .workload import INTEGERS, Convolution, border, dtype_of, positions, shape_of, shortened, sizes, sum_dtype
+from .workload import INTEGERS, Convolution, border, check_fits, dtype_of, shape_of, shortened, sizes, sum_dtype
 
 WEIGHTS = ("OIHW", "OHWI", "HWIO")
 """The orders of the dimensions of filters in memory; the first is the usual one. HWCN has the last, NHWC any."""
@@ -43,7 +44,7 @@ class Conv1d(Convolution):
         fit."""
         taps, step = sizes(cls.name, "kernel", kernel, 1), sizes(cls.name, "stride", stride, 1)
         length, zeros = shape_of(cls.name, shape, "M"), border(cls.name, padding, taps, step)
-        positions(cls.name, length, taps, step, zeros)
+        check_fits(cls.name, length, taps, zeros)
         return cls(length, taps[0], step[0], zeros, dtype_of(cls.name, dtype))
 
     @property
@@ -82,7 +83,7 @@ class Conv1d(Convolution):
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        return positions(self.name, self.shape, (self.kernel,), (self.stride,), self.padding)
+        return positions(self.shape, (self.kernel,), (self.stride,), self.padding)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return references.convolve_python(data, weights, self.stride, self.padding)
@@ -102,7 +103,7 @@ class Conv1d(Convolution):
 
 
 @dataclass(frozen=True)
-class Conv2d(Convolution):
+class Conv2d(Images):
     """The 2-D convolution of images with filters, in groups if wanted; data NCHW, weights OIHW."""
 
     name: ClassVar[str] = "conv2d"
@@ -140,14 +141,7 @@ class Conv2d(Convolution):
         """
         shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
-        (count,) = sizes(cls.name, "filters", images[1] if filters is None else filters, 1)
-        (parts,) = sizes(cls.name, "groups", groups, 1)
-        if images[1] % parts or count % parts:
-            raise UserError(
-                f"groups {parts} does not divide {images[1]} channels and {count} filters",
-                primitive=cls.name,
-                fix="give a common divisor of both",
-            )
+        count, parts = counts_of(cls.name, images[1], filters, groups)
         return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
                    dtype_of(cls.name, dtype, INTEGERS), layout_of(cls.name, layout, (IMAGES_LAST,)),
                    _order_of_weights(cls.name, weights, layout))  # fmt: skip
@@ -180,9 +174,6 @@ class Conv2d(Convolution):
         first = self.weights == WEIGHTS[0]
         return (self.filters, channels, *self.kernel) if first else (self.filters, *self.kernel, channels)
 
-    def placeholders(self) -> tuple[Tensor, Tensor]:
-        return placeholders(self)
-
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
         if self.layout != "NCHW" or not same_shape(weights, self.weights_shape):
             return sums_of(self, data, weights)
@@ -192,29 +183,8 @@ class Conv2d(Convolution):
         return nn.group_conv2d_nchw(data, weights, *window, self.groups, out_dtype=kind)
 
     @property
-    def element(self) -> str:
-        return self.dtype
-
-    @property
     def terms(self) -> int:
         return self.shape[1] // self.groups * prod(self.kernel)
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
-
-    @property
-    def channels(self) -> int:
-        return self.filters
-
-    @property
-    def channel_axis(self) -> int | None:
-        return self.layout.index("C")
-
-    @cached_property
-    def places(self) -> tuple[int, ...]:
-        """How many rows and columns the result has."""
-        return _places(self)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
@@ -230,7 +200,7 @@ class Conv2d(Convolution):
 
 
 @dataclass(frozen=True)
-class Depthwise(Convolution):
+class Depthwise(Images):
     """The 2-D convolution of each channel with `multiplier` kernels of its own; data NCHW, weights CMHW."""
 
     name: ClassVar[str] = "depthwise"
@@ -269,12 +239,12 @@ class Depthwise(Convolution):
         return {**found, **({"multiplier": self.multiplier} if self.multiplier > 1 else {}), **_storage(self)}
 
     @property
-    def filters(self) -> int:
+    def filters(self) -> int:  # type: ignore[override]
         """How many channels the result has."""
         return self.shape[1] * self.multiplier
 
     @property
-    def groups(self) -> int:
+    def groups(self) -> int:  # type: ignore[override]
         """How many groups of channels see kernels of their own: as many as there are channels."""
         return self.shape[1]
 
@@ -283,9 +253,6 @@ class Depthwise(Convolution):
         """Channels, kernels of each, rows, columns: in memory the same as PyTorch's filters, 1, rows, columns."""
         return (self.shape[1], self.multiplier, *self.kernel)
 
-    def placeholders(self) -> tuple[Tensor, Tensor]:
-        return placeholders(self)
-
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
         if self.layout != "NCHW" or not same_shape(weights, self.weights_shape):
             return sums_of(self, data, weights)
@@ -293,29 +260,8 @@ class Depthwise(Convolution):
         return nn.depthwise_conv2d_nchw(data, weights, *window, out_dtype=kind)
 
     @property
-    def element(self) -> str:
-        return self.dtype
-
-    @property
     def terms(self) -> int:
         return prod(self.kernel)
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
-
-    @property
-    def channels(self) -> int:
-        return self.filters
-
-    @property
-    def channel_axis(self) -> int | None:
-        return self.layout.index("C")
-
-    @cached_property
-    def places(self) -> tuple[int, ...]:
-        """How many rows and columns the result has."""
-        return _places(self)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
@@ -349,18 +295,10 @@ def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding:
     """
     covers, steps = sizes(who, "kernel", kernel, 2), sizes(who, "stride", stride, 2)
     apart = sizes(who, "dilation", dilation, 2)
-    covered = _covered(covers, apart)
+    covered = extents(covers, apart)
     zeros = border(who, padding, covered, steps)
-    positions(who, images[2:], covered, steps, zeros)
+    check_fits(who, images[2:], covered, zeros)
     return covers, steps, zeros, apart
-
-
-def _covered(kernel: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
-
-
-def _places(of: Conv2d | Depthwise) -> tuple[int, ...]:
-    return positions(of.name, of.shape[2:], _covered(of.kernel, of.dilation), of.stride, of.padding)
 
 
 def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) -> list[tuple[str, Callable[[], Any]]]:

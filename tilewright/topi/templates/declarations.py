@@ -14,16 +14,10 @@ from ...expr.nodes import IntImm
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
-from ...tensor.tensor import Tensor, compute, placeholder
+from ...tensor.tensor import Tensor, compute
 from .images import Images
 from .layouts import from_layout, in_layout
 from .workload import sum_dtype
-
-
-def placeholders(of: Images) -> tuple[Tensor, Tensor]:
-    """Return fresh tensors for data and weights."""
-    data = placeholder(in_layout(of.layout, of.shape), of.dtype, "data")
-    return data, placeholder(of.weights_shape, of.dtype, "weights")
 
 
 def same_shape(tensor: Tensor, shape: tuple[int, ...]) -> bool:

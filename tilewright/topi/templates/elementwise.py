@@ -6,7 +6,7 @@ few channels. On a CPU, rows run on all processors and neighbours in vectors.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
@@ -14,6 +14,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .gpu import Gpu
+from .images import Images
 from .processor import VectorRegisters
 from .schedule_helpers import bind_all, written_out
 from .strategy import ScheduleStrategy, SharedModel
@@ -22,26 +23,6 @@ from .tensors import Tensors
 _LANES = (4, 8, 16, 32)
 _WHOLE_ROW = 64
 """Neighbours that may be one vector, for any number: a vector that sticks out is computed element by element."""
-
-
-class Images(Protocol):
-    """The properties of a workload that these schedules use."""
-
-    @property
-    def layout(self) -> str:
-        """The order of dimensions."""
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        """The extents of the result, in that order."""
-
-    @property
-    def channels(self) -> int:
-        """How many channels the result has."""
-
-    @property
-    def shared_filters(self) -> int:
-        """How many neighbouring channels of the result are computed from the same inputs."""
 
 
 def space(of: Images) -> Space:

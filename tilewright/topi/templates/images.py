@@ -1,55 +1,84 @@
-"""The properties of an image convolution that schedules use: dense, grouped or depthwise."""
+"""Workloads over images: a window slides over the rows and columns of each channel."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from functools import cached_property
+from typing import Any
+
+from ...core.errors import UserError
+from ...core.windows import extents, positions
+from ...tensor.tensor import Tensor, placeholder
+from .layouts import in_layout
+from .workload import Convolution, sizes
 
 
-class Images(Protocol):
-    """A convolution of images; `shape` is batch, channels, rows, columns in every layout."""
+class Images(Convolution):
+    """A convolution or a pooling of images; `shape` is batch, channels, rows, columns in every layout.
 
-    name: ClassVar[str]
+    Subclasses are dataclasses with these fields, in the order of their logs.
+    """
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Batch, channels, rows and columns of the input."""
-
-    @property
-    def kernel(self) -> tuple[int, ...]:
-        """Rows and columns of the window."""
-
-    @property
-    def stride(self) -> tuple[int, ...]:
-        """Rows and columns from one window to the next."""
-
-    @property
-    def padding(self) -> tuple[int, ...]:
-        """Zeros above, to the left, below, to the right."""
-
-    @property
-    def dilation(self) -> tuple[int, ...]:
-        """Rows and columns from one element of the window to the next."""
-
-    @property
-    def dtype(self) -> str:
-        """The type of data, weights and result."""
-
-    @property
-    def layout(self) -> str:
-        """The order of the dimensions in memory."""
-
-    @property
-    def filters(self) -> int:
-        """How many channels the result has."""
-
-    @property
-    def groups(self) -> int:
-        """How many equal parts of the channels are convolved by themselves."""
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        """How many rows and columns the result has."""
+    kernel: tuple[int, ...]
+    """Rows and columns of the window."""
+    stride: tuple[int, ...]
+    """Rows and columns from one window to the next."""
+    padding: tuple[int, ...]
+    """Zeros above, to the left, below, to the right."""
+    dilation: tuple[int, ...]
+    """Rows and columns from one tap of the window to the next."""
+    dtype: str
+    """The type of data and weights."""
+    layout: str
+    """The order of the dimensions in memory."""
+    filters: int
+    """Channels of the result."""
+    groups: int
+    """Equal parts of the channels that are convolved by themselves."""
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
-        """The shape of the weights, if the workload declares them."""
+        """The shape of the weights as the workload declares them."""
+        raise NotImplementedError
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """Rows and columns of the result."""
+        return positions(self.shape[2:], extents(self.kernel, self.dilation), self.stride, self.padding)
+
+    @property
+    def shared_filters(self) -> int:
+        """Neighbouring channels of the result that are computed from the same inputs."""
+        return self.filters // self.groups
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
+
+    @property
+    def element(self) -> str:
+        return self.dtype
+
+    @property
+    def channels(self) -> int:
+        return self.filters
+
+    @property
+    def channel_axis(self) -> int | None:
+        return self.layout.index("C")
+
+    def placeholders(self) -> tuple[Tensor, Tensor]:
+        data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
+        return data, placeholder(self.weights_shape, self.dtype, "weights")
+
+
+def counts_of(who: str, channels: int, filters: Any, groups: Any) -> tuple[int, int]:
+    """Return the filters, by default as many as channels, and the groups; UserError if these do not divide both."""
+    (count,) = sizes(who, "filters", channels if filters is None else filters, 1)
+    (parts,) = sizes(who, "groups", groups, 1)
+    if channels % parts or count % parts:
+        raise UserError(
+            f"groups {parts} does not divide {channels} channels and {count} filters",
+            primitive=who,
+            fix="give a common divisor of both",
+        )
+    return count, parts

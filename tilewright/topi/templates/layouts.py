@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.errors import UserError
 from ...core.padding import LEGACY_WORDS, TEMPLATE_WORDS, padding_of
+from ...core.windows import extents
 
 LAYOUTS = ("NCHW", "NHWC")
 """The orders of an image's dimensions in memory; the first is the usual one."""
@@ -53,8 +54,7 @@ def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, paddi
 def legacy_padding(who: str, padding: Any, kernel: tuple[int, ...], dilation: Any) -> tuple[int, ...]:
     """Return a padding of the legacy API in numbers."""
     spread = dilation if isinstance(dilation, (tuple, list)) else (dilation,) * len(kernel)
-    covered = tuple((k - 1) * d + 1 for k, d in zip(kernel, spread, strict=True))
-    return padding_of(who, padding, covered, (), LEGACY_WORDS)
+    return padding_of(who, padding, extents(kernel, spread), (), LEGACY_WORDS)
 
 
 def in_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -20,8 +20,9 @@ from ...tensor.tensor import Tensor, compute, placeholder
 from .. import references
 from .convolutions import window
 from .epilogue import Expression
+from .images import Images
 from .layouts import LAYOUTS, in_layout, in_memory, in_order, layout_of
-from .workload import Convolution, dtype_of, positions, shape_of, sum_dtype
+from .workload import dtype_of, shape_of, sum_dtype
 
 MAX, AVERAGE, AVERAGE_INSIDE = "max", "average", "average inside"
 _isnan = TABLE["isnan"]
@@ -34,7 +35,7 @@ _largest = comm_reducer(
 
 
 @dataclass(frozen=True)
-class Pooling(Convolution):
+class Pooling(Images):
     """A window over images; `how`: "max", "average" of the whole window, or "average inside" of its elements in the
     image.
 
@@ -94,31 +95,14 @@ class Pooling(Convolution):
         return {**found, "divisor": self.divisor} if self.divisor else found
 
     @property
-    def places(self) -> tuple[int, ...]:
-        """How many rows and columns the result has."""
-        covered = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
-        return positions(self.name, self.shape[2:], covered, self.stride, self.padding)
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        return in_layout(self.layout, (*self.shape[:2], *self.places))
-
-    @property
-    def element(self) -> str:
-        return self.dtype
-
-    @property
-    def channels(self) -> int:
+    def filters(self) -> int:  # type: ignore[override]
+        """Channels of the result."""
         return self.shape[1]
 
     @property
-    def channel_axis(self) -> int:
-        return self.layout.index("C")
-
-    @property
-    def shared_filters(self) -> int:
-        """Each channel is computed from its own inputs."""
-        return 1
+    def groups(self) -> int:  # type: ignore[override]
+        """As many as channels."""
+        return self.shape[1]
 
     @property
     def terms(self) -> int:

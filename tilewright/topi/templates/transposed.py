@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core.errors import UserError
+from ...core.windows import extents, transposed_positions
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, equal, floordiv, floormod, if_then_else
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
-from ...tensor.tensor import Tensor, compute, placeholder
+from ...tensor.tensor import Tensor, compute
 from .. import references
+from .images import Images, counts_of
 from .layouts import in_layout, in_memory, in_order, layout_of
-from .workload import Convolution, dtype_of, shape_of, sizes, sum_dtype
+from .workload import dtype_of, shape_of, sizes, sum_dtype
 
 
 @dataclass(frozen=True)
-class Transposed(Convolution):
+class Transposed(Images):
     """The transposed 2-D convolution; weights (channels, filters of a group, rows, columns), as PyTorch has them.
 
     `padding` is cut off the result: top, left, bottom, right; `output_padding` is added at the bottom and the right.
@@ -60,14 +63,7 @@ class Transposed(Convolution):
     ) -> Transposed:
         """The workload; `shape` is batch, channels, height, width in every layout."""
         images = shape_of(cls.name, shape, "NCHW")
-        (count,) = sizes(cls.name, "filters", images[1] if filters is None else filters, 1)
-        (parts,) = sizes(cls.name, "groups", groups, 1)
-        if images[1] % parts or count % parts:
-            raise UserError(
-                f"groups {parts} does not divide {images[1]} channels and {count} filters",
-                primitive=cls.name,
-                fix="give a common divisor of both",
-            )
+        count, parts = counts_of(cls.name, images[1], filters, groups)
         cut = sizes(
             cls.name, "padding", padding, 4 if isinstance(padding, (tuple, list)) and len(padding) == 4 else 2, 0
         )
@@ -86,39 +82,11 @@ class Transposed(Convolution):
         found |= {"padding": self.padding, "output_padding": self.output_padding, "dilation": self.dilation}
         return {**found, "groups": self.groups, "dtype": self.dtype, "layout": self.layout}
 
-    @property
-    def places(self) -> tuple[int, int]:
-        """How many rows and columns the result has."""
-        top, left, bottom, right = self.padding
-        height, width = (
-            (size - 1) * step + (taps - 1) * apart + 1 - cut + more
-            for size, step, taps, apart, cut, more in zip(
-                self.shape[2:], self.stride, self.kernel, self.dilation, (top + bottom, left + right),
-                self.output_padding, strict=True,
-            )
-        )  # fmt: skip
-        return height, width
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
-
-    @property
-    def element(self) -> str:
-        return self.dtype
-
-    @property
-    def channels(self) -> int:
-        return self.filters
-
-    @property
-    def channel_axis(self) -> int:
-        return self.layout.index("C")
-
-    @property
-    def shared_filters(self) -> int:
-        """How many neighbouring channels of the result are computed from the same inputs."""
-        return self.filters // self.groups
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """Rows and columns of the result."""
+        window = extents(self.kernel, self.dilation)
+        return transposed_positions(self.shape[2:], window, self.stride, self.padding, self.output_padding)
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
@@ -135,10 +103,6 @@ class Transposed(Convolution):
     def flop(self) -> float:
         """Floating-point operations of one run: each input meets each weight of its channel."""
         return 2.0 * prod(self.shape) * self.shared_filters * prod(self.kernel)
-
-    def placeholders(self) -> tuple[Tensor, Tensor]:
-        data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
-        return data, placeholder(self.weights_shape, self.dtype, "weights")
 
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
         per_group, kind = self.shape[1] // self.groups, sum_dtype(self.dtype)

@@ -20,6 +20,7 @@ import numpy as np
 from ...core.dtype import DType
 from ...core.errors import UserError
 from ...core.padding import TEMPLATE_WORDS, centred, padding_of
+from ...core.windows import padded
 from ...tensor.tensor import Tensor
 from .epilogue import Expression, finish
 from .layouts import LAYOUTS
@@ -202,19 +203,15 @@ def border(who: str, padding: Any, covered: tuple[int, ...], stride: tuple[int, 
     return centred(covered) if padding is None else padding_of(who, padding, covered, stride, TEMPLATE_WORDS)
 
 
-def positions(
-    who: str, shape: tuple[int, ...], covered: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
-) -> tuple[int, ...]:
-    """How many places the window has along each side; raises UserError if it does not fit once."""
-    count = len(covered)
-    padded = tuple(size + padding[i] + padding[i + count] for i, size in enumerate(shape))
-    if any(c > p for c, p in zip(covered, padded, strict=True)):
+def check_fits(who: str, sizes: tuple[int, ...], covered: tuple[int, ...], padding: tuple[int, ...]) -> None:
+    """Raise UserError if a window does not fit once into the padded input."""
+    whole = padded(sizes, padding)
+    if any(c > p for c, p in zip(covered, whole, strict=True)):
         raise UserError(
-            f"kernel {written(covered)} is larger than the padded input, {written(padded)}",
+            f"kernel {written(covered)} is larger than the padded input, {written(whole)}",
             primitive=who,
             fix="give a smaller kernel (or dilation), or more padding",
         )
-    return tuple((p - c) // s + 1 for p, c, s in zip(padded, covered, stride, strict=True))
 
 
 def dtype_of(who: str, dtype: str, further: tuple[str, ...] = ()) -> str:
