@@ -72,7 +72,7 @@ class Images(Convolution):
 
 
 def counts_of(who: str, channels: int, filters: Any, groups: Any) -> tuple[int, int]:
-    """Return the filters, by default as many as channels, and the groups; UserError if these do not divide both."""
+    """Return filters, by default the number of channels, and groups; UserError if these do not divide both."""
     (count,) = sizes(who, "filters", channels if filters is None else filters, 1)
     (parts,) = sizes(who, "groups", groups, 1)
     if channels % parts or count % parts:

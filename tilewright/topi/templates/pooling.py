@@ -101,7 +101,7 @@ class Pooling(Images):
 
     @property
     def groups(self) -> int:  # type: ignore[override]
-        """As many as channels."""
+        """The number of channels."""
         return self.shape[1]
 
     @property
