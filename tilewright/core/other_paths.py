@@ -16,6 +16,7 @@ from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
 _DOORS = {
+    "autotvm": "autotvm",
     "contrib": "contrib",
     "hybrid": "hybrid",
     "legacy": "legacy",

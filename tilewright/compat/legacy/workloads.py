@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...autotvm.task.space import OtherOptionEntity, SplitEntity
 from ...core.divisors import divisors
 from ...core.errors import UserError
 from ...core.target import Target
 from ...tensor.tensor import Tensor
 from ...topi.nn.utils import get_pad_tuple
 from ...topi.utils import get_const_tuple
+from ..autotvm.task.space import OtherOptionEntity, SplitEntity
 
 _MOST_REGISTERS = 31
 """Accumulators of one tile; the 32nd vector register holds the weights."""

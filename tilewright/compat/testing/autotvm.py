@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ...autotvm import MeasureInput, MeasureResult, get_config, task, template
-from ...autotvm.measure import Runner
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from ...tune.task import Task
+from ..autotvm import MeasureInput, MeasureResult, get_config, task, template
+from ..autotvm.measure import Runner
 
 
 class DummyRunner(Runner):

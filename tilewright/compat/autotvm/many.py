@@ -1,0 +1,202 @@
+"""`tune_tasks`: many tasks in one session, with the time where it gains most."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ...core.errors import UserError
+from ...measure.option import builder_and_runner
+from ...measure.option import measure_option as default_option
+from ...tune.search.by_name import SEARCHES
+from ...tune.session.budget import seconds_of
+from ...tune.session.campaign import Campaign
+from ...tune.session.measurers import Session
+from ...tune.session.options import UNLIMITED_TRIALS, SearchOptions
+from ...tune.session.run import Run
+from ...tune.session.trials import Trial
+from ...tune.task import Task
+from . import callback
+from .tuner import AutoTuner, GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
+from .tuner.tuner import Callback, check_counts, checked_callbacks, known_to, open_session_of
+
+_SEEDED: dict[str, Callable[..., Tuner]] = {"xgb": XGBTuner, "ga": GATuner, "random": RandomTuner}
+_TUNERS = tuple(SEARCHES)
+
+
+def tune_tasks(
+    tasks: Sequence[Task],
+    budget: float | str | None = None,
+    *,
+    trials: int | None = None,
+    measure_option: Any = None,
+    log: str | os.PathLike[str] | None = "tune.log",
+    weights: Sequence[float] | None = None,
+    tuner: str = "auto",
+    seed: int | None = None,
+    callbacks: Iterable[Callback] = (),
+    resume: bool = True,
+    confirm: int = 3,
+    early_stopping: int | None = None,
+    least_gain: float = 0.0,
+    layers: Sequence[int] | None = None,
+) -> list[Tuner]:
+    """Tune many tasks in one session, on this host or on a fleet.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        What to tune, all for one target.
+    budget : float or str, optional
+        Seconds for all tasks together, or text such as "15m". What is being measured then is waited for, and winners
+        are confirmed after it.
+    trials : int, optional
+        Configurations to measure, of all tasks together. One of `budget` and `trials` is required.
+    measure_option : optional
+        As for `Tuner.tune`. With an `RPCRunner`, a fleet measures.
+    log : path, optional
+        The log that results go to, and from which known ones are taken.
+    weights : sequence of float, optional
+        What a second of each task is worth, such as how often a network runs it. By default all are worth the same.
+    tuner : str
+        "auto", "xgb", "ga", "random" or "gridsearch".
+    seed : int, optional
+        Of the searches; "gridsearch" has none.
+    callbacks : iterable of callable
+        Called for each trial as (tuner, [input], [result]), with the tuner of its task.
+    resume : bool
+        Whether what the log holds is not measured again.
+    confirm : int
+        How many of the best of each task are measured again at the end.
+    early_stopping : int, optional
+        A task gets no more after so many trials without a better one.
+    least_gain : float
+        A task gets no more where no candidate is expected to be faster than the best by this part, such as 0.01. For
+        the tuner "auto".
+    layers : sequence of int, optional
+        The layer of each task. Tasks of one layer are strategies that compute the same, of which a network uses the
+        fastest; the first one is the default strategy. By default, each task is a layer.
+
+    Returns
+    -------
+    list of Tuner
+        One for each task; `best_config`, `best_flops` and `best_measure_pair` say what was found.
+
+    Raises
+    ------
+    UserError
+        For wrong arguments, and where nothing can measure.
+
+    Notes
+    -----
+    The next slice of trials goes to the task that is expected to gain most time per second of tuning, by the rule of
+    Ansor's task scheduler (Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning", OSDI
+    2020, section 6), which `tilewright/tune/session/allotment.py` states in full.
+    """
+    check_counts("tune_tasks", least=0, confirm=confirm)
+    if early_stopping is not None:
+        check_counts("tune_tasks", early_stopping=early_stopping)
+    chosen, seconds = _checked(tasks, weights, tuner, budget, trials, least_gain)
+    _check_layers(layers, len(tasks))
+    option = default_option() if measure_option is None else measure_option
+    builder, _ = builder_and_runner(option)
+    called = checked_callbacks(callbacks)
+    called += [] if log is None else [callback.log_to_file(log)]
+    tuners = [_tuner(tuner, task, seed, least_gain) for task in tasks]
+    options = SearchOptions(UNLIMITED_TRIALS, early_stopping, confirm=confirm, processes=builder.processes)
+    with open_session_of(tasks[0].target, option, called) as session:
+        runs = [_run(task, made, session, options, called) for task, made in zip(tasks, tuners, strict=True)]
+        if resume:
+            known = known_to(called)
+            for run in runs:
+                run.resume(known)
+        campaign = Campaign(runs, session, chosen, trials, seconds, layers)
+        _go(campaign, tuners)
+    campaign.conclude()
+    return tuners
+
+
+def _go(campaign: Campaign, tuners: Sequence[Tuner]) -> None:
+    """Let a campaign measure; the tuners then say what their runs found."""
+    pairs = list(zip(campaign.runs, tuners, strict=True))
+    for run, made in pairs:
+        made.follow(run)
+    campaign.go()
+    for run, made in pairs:
+        made.follow(run)
+        made.interrupted = campaign.interrupted
+
+
+def _tuner(name: str, task: Task, seed: int | None, least_gain: float) -> Tuner:
+    if name == "auto":
+        return AutoTuner(task, seed=seed, least_gain=least_gain)
+    return GridSearchTuner(task) if name == "gridsearch" else _SEEDED[name](task, seed=seed)
+
+
+def _run(
+    task: Task,
+    tuner: Tuner,
+    session: Session,
+    options: SearchOptions,
+    called: Sequence[Callback],
+) -> Run:
+    """Make the run of a task, whose trials its tuner tells to the callbacks."""
+
+    def hear(trial: Trial) -> None:
+        tuner.report(run, trial, called)
+
+    tuner.n_trial, tuner.early_stopping = options.trials, options.early_stopping or 1e9
+    run = Run(task, tuner.strategy, session, options, [hear])
+    return run
+
+
+def _check_layers(layers: Any, count: int) -> None:
+    """Raise UserError for layers that do not number the tasks."""
+    listed = layers is None or (isinstance(layers, (list, tuple)) and all(isinstance(one, int) for one in layers))
+    if not listed or (layers is not None and len(layers) != count):
+        raise UserError(
+            f"layers={layers!r} are not the numbers of {count} tasks' layers",
+            primitive="tune_tasks",
+            fix="give one whole number for each task, the same for strategies of one layer",
+        )
+
+
+def _checked(
+    tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any, least_gain: Any
+) -> tuple[list[float], float | None]:
+    """Return the weights of the tasks, and the budget in seconds; UserError for arguments that make no session."""
+    if not isinstance(tasks, (list, tuple)) or not tasks or not all(isinstance(task, Task) for task in tasks):
+        raise UserError(
+            f"tasks={tasks!r} is not a list of tasks",
+            primitive="tune_tasks",
+            fix='give [autotvm.templates.conv2d.task("cuda", shape=(1, 64, 56, 56)), ...]',
+        )
+    targets = {str(task.target) if task.target is not None else "no target" for task in tasks}
+    if len(targets) != 1 or tasks[0].target is None:
+        raise UserError(
+            f"the tasks are for {' and '.join(sorted(targets))}",
+            primitive="tune_tasks",
+            fix="tune those of one target at a time",
+        )
+    if not isinstance(tuner, str) or tuner not in _TUNERS:
+        raise UserError(f"tuner={tuner!r} is unknown", primitive="tune_tasks", fix=f"use one of {', '.join(_TUNERS)}")
+    if least_gain and tuner != "auto":
+        raise UserError(
+            f"least_gain={least_gain!r}: the tuner {tuner!r} expects nothing of its candidates",
+            primitive="tune_tasks",
+            fix='use tuner="auto", or early_stopping',
+        )
+    if budget is None and trials is None:
+        raise UserError("neither a budget nor trials are given", primitive="tune_tasks", fix='give budget="15m"')
+    if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int) or trials < 1):
+        raise UserError(f"trials={trials!r} is not a number of trials", primitive="tune_tasks", fix="give trials=1000")
+    made = [1.0] * len(tasks) if weights is None else list(weights)
+    right = all(isinstance(one, (int, float)) and 0 < one < float("inf") for one in made)
+    if len(made) != len(tasks) or not right:
+        raise UserError(
+            f"weights={weights!r} are not {len(tasks)} positive numbers",
+            primitive="tune_tasks",
+            fix="give one positive number for each task",
+        )
+    return made, seconds_of(budget, "tune_tasks")

@@ -1,0 +1,74 @@
+"""Simulated annealing on a learned model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....core.errors import UserError
+from ....tune.analysis.features import check_kind
+from ....tune.search.annealing import AnnealingSearch
+from ....tune.task import Task
+from .tuner import Tuner, check_counts, space_of
+from .xgboost_cost_model import XGBoostCostModel
+
+
+class XGBTuner(Tuner):
+    """Simulated annealing on a model that learns from the trials which configurations are faster.
+
+    `feature_type`: what the model sees, "itervar" or "curve" of the loop nest, or "knob"; `loss_type`: "rank" or
+    "reg"; `plan_size`: configurations planned at a time. The same `seed` gives the same proposals for the same
+    results. `model` is "xgboost", "numpy" or, by default, the first where it is installed.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        plan_size: int = 64,
+        feature_type: str = "itervar",
+        loss_type: str = "rank",
+        num_threads: int | None = None,
+        optimizer: Any = "sa",
+        diversity_filter_ratio: float | None = None,
+        log_interval: int = 50,
+        *,
+        seed: int | None = None,
+        model: str = "auto",
+    ) -> None:
+        if not isinstance(optimizer, str) or optimizer != "sa":  # an array's comparison is no truth value
+            raise UserError(f"optimizer={optimizer!r} is unknown", primitive="XGBTuner", fix='use "sa"')
+        check_counts("XGBTuner", plan_size=plan_size, **({} if num_threads is None else {"num_threads": num_threads}))
+        strategy = AnnealingSearch(
+            space_of(task),
+            check_kind(feature_type),
+            seed,
+            model,
+            "rank" if str(loss_type) == "rank-binary" else loss_type,
+            num_threads,
+            plan_size,
+        )
+        self._model = (feature_type, loss_type, num_threads, model)
+        self._search = strategy
+        super().__init__(task, strategy)
+
+    @property
+    def xs(self) -> list[int]:
+        """The indices of the configurations that were measured, in the order of their results."""
+        return [seen.index for seen in self._search.results]
+
+    @property
+    def ys(self) -> list[float]:
+        """The operations per second of the configurations `xs`; 0 for a failure."""
+        return [seen.score for seen in self._search.results]
+
+    @property
+    def cost_model(self) -> XGBoostCostModel:
+        """A cost model fitted to the results so far; its `base_model` is fitted to `load_history`'s records."""
+        feature_type, loss_type, threads, name = self._model
+        made = XGBoostCostModel(self.task, feature_type, loss_type, threads, model=name)
+        if advice := self._search.advice:
+            base = made.spawn_base_model()
+            base.fit([seen.index for seen in advice], [seen.score for seen in advice])
+            made.load_basemodel(base)
+        if self.xs:
+            made.fit(self.xs, self.ys)
+        return made
