@@ -6,8 +6,10 @@ package's face hooks in. Without it, a refusal only names the request.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from .errors import UserAttributeError, UserError
@@ -92,6 +94,9 @@ def old_name(module: str, name: str, known: Iterable[str]) -> Any:
     Exception
         If there is none: the error of `missing_from_module`.
     """
+    folder = vars(sys.modules.get(module, sys)).get("__path__", ())
+    if PathFinder.find_spec(f"{module}.{name}", folder):  # `from . import part` asks before it imports the part
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
     module = path_in_scripts(module)
     if (path := f"{module}.{name}") in MOVED:
         return import_module(path)
