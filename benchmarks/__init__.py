@@ -1,1 +1,1 @@
-"""What is measured, and how: `python -m benchmarks.NAME` from the repository's root."""
+"""Benchmarks: run `python -m benchmarks.NAME` from the repository's root."""

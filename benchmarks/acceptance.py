@@ -3,9 +3,9 @@
     python -m benchmarks.acceptance [PART ...] [--out DIR] [--seconds 3600] [--gpus 2] [--only TEXT] [--list]
 
 Each part runs in a process of its own, which another may fail without; on several GPUs, as many parts run at once, and
-those that time the host run alone. DIR/acceptance.jsonl gets a line for each unit that was measured: a row in a type, a
+parts that time the host run alone. DIR/acceptance.jsonl gets a line for each unit that was measured: a row in a type, a
 model, a folder of tests. Units that it has already, of the same sources and device, are left out, so a run that stopped
-is continued by the same command. At the end, a table has every requirement, what was measured, and whether it is met.
+is continued by the same command. At the end, a table has every requirement, the measured value, and whether it is met.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Must(NamedTuple):
         return measured >= self.bound if self.sign == "≥" else measured <= self.bound
 
     def ratio(self, measured: float) -> float | None:
-        """How far a value is from the bound: 1 or more where it is met; None for a bound of 0."""
+        """How far a value is from the bound: 1 or more if it is met; None for a bound of 0."""
         if not self.bound or not measured:
             return None
         return measured / self.bound if self.sign == "≥" else self.bound / measured
@@ -88,7 +88,7 @@ def _mean(values: list[float]) -> float:
 
 
 def _rows() -> Iterable[Must]:
-    """Yield what is asked of rows: PyTorch's time over ours as shipped, and as the best of a search."""
+    """Yield the requirements on rows: PyTorch's time over ours as shipped, and as the best of a search."""
     shipped = {"float32": (2.45, 1.0), "float16": (2.0, 1.0), "bfloat16": (1.6, 0.95), "float16/NHWC": (1.5, 0.95)}
     tuned = {"float32": 2.7, "float16": 2.4, "bfloat16": 2.0, "float16/NHWC": 2.0}
     large, line, window = "convnext-b128-dw96x56", "dw1d-12288x16384-k4", "replk-b32-dw128x56-k31"
@@ -129,7 +129,7 @@ MUSTS = [
     Must("host", "host time ÷ PyTorch's: most", "≤", 0.85, _every, _of("part"), max),
     Must("numpy", "host time, µs", "≤", 3.0, _every, _of("us"), max),
     *_rows(),
-    Must("untuned", "error ÷ what is allowed: most", "≤", 1.0, _every, _of("error"), max),
+    Must("untuned", "error ÷ allowed error: most", "≤", 1.0, _every, _of("error"), max),
     Must("untuned", "the call: mean", "≥", 1.5, _every, _of("call"), _mean),
     Must("untuned", "the call: least", "≥", 0.95, _every, _of("call"), min),
     Must("models", "gain in a graph: least", "≥", 1.0, _every, _of("graph"), min),
@@ -161,7 +161,7 @@ def verdicts(found: dict[tuple[str, str], Values], parts: Iterable[str]) -> list
 
 
 def stamp() -> dict[str, str]:
-    """What figures depend on: the sources, by their content, and the device; the commit, where there is one."""
+    """The key of figures: the sources, by their content, and the device; the commit, if there is one."""
     sources = hashlib.sha256()
     for path in sorted((*ROOT.glob("tilewright/**/*.*"), *ROOT.glob("benchmarks/*.py"))):
         if path.suffix in (".py", ".log", ".jsonl"):
@@ -181,13 +181,13 @@ def _device() -> str:
 
 
 def known(folder: Path, by: dict[str, str]) -> dict[tuple[str, str], Values]:
-    """Return what the lines of a folder say of these sources on this device."""
+    """Return the figures in a folder for these sources on this device."""
     same = [one for one in read(folder / LINES) if all(one[key] == by[key] for key in ("sources", "device"))]
     return {(one["part"], one["unit"]): one["values"] for one in same}
 
 
 def measure(part: str, folder: Path, seconds: float, only: str) -> None:
-    """Measure what is missing of a part, in this process, until the time is over."""
+    """Measure the missing units of a part, in this process, until the time is over."""
     by, ends = stamp(), time.monotonic() + seconds
     had = known(folder, by)
     units = [unit for unit in PARTS[part].units() if (part, unit) not in had and only in unit]
@@ -207,7 +207,7 @@ def measure(part: str, folder: Path, seconds: float, only: str) -> None:
 
 
 def run_all(parts: list[str], given: Any) -> None:
-    """Run each part in a process of its own: on the GPUs first, one each, then what must be alone."""
+    """Run each part in a process of its own: on the GPUs first, one each, then the parts that must run alone."""
     ends = time.monotonic() + given.seconds
     gpus: SimpleQueue[int] = SimpleQueue()
     for index in range(given.gpus):
@@ -255,12 +255,12 @@ def prepare() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure the parts that are named, or all; print what is met."""
+    """Measure the named parts, or all; print the requirements that are met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--out", type=Path, default=Path("acceptance"))
-    parser.add_argument("--seconds", type=float, default=3600, help="stop after so many")
-    parser.add_argument("--gpus", type=int, default=1, help="run a part on each of so many GPUs")
+    parser.add_argument("--seconds", type=float, default=3600, help="stop after this many")
+    parser.add_argument("--gpus", type=int, default=1, help="run a part on each of this many GPUs")
     parser.add_argument("--only", default="", help="units in whose name this stands: float16, convnext")
     parser.add_argument("--list", action="store_true", help="print the parts and their units, and measure nothing")
     parser.add_argument("--here", action="store_true", help="in this process, without the table")

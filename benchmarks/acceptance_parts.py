@@ -1,7 +1,7 @@
-"""What `benchmarks.acceptance` measures: parts, each of which has units and a generator of what measures them.
+"""The parts of `benchmarks.acceptance`, each with units and a generator of measuring functions.
 
-A unit is the smallest piece of a part that is measured by itself; its values are numbers, by name. Parts import what
-they need when they run, so that one can be listed or run where the needs of others are missing.
+A unit is the smallest piece of a part that is measured by itself; its values are numbers, by name. Parts import their
+modules when they run, so that one can be listed or run if modules of others are missing.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Part(NamedTuple):
     Attributes
     ----------
     about : str
-        What is measured, as a clause.
+        The measured quantity, as a clause.
     units : callable
         Returns the names of its units.
     prepare : callable
-        Prepares the units that it is given, and yields each with what measures it.
+        Prepares the units that it is given, and yields each with its measuring function.
     on_gpu : bool
         Whether it needs a GPU.
     alone : bool
@@ -90,7 +90,8 @@ def _swept(units: list[str], trials: int, fused: bool) -> Measures:
 
 
 def _jobs(unit: str, trials: int, fused: bool) -> list[Any]:
-    """What ships and what is like it, then as many of each strategy with a model, whether a call takes it or not."""
+    """The shipped configuration and its neighbours, then as many of each strategy with a model, whether a call takes it
+    or not."""
     from benchmarks.convolution_sweep import TARGET, jobs_of
     from benchmarks.timed_rows import FAMILIES, workload_of
 
@@ -117,9 +118,9 @@ def _row(unit: str, programs: list[Any], log: Path) -> Values:
 
 
 def _ratios(line: dict[str, Any]) -> Values:
-    """PyTorch's time over ours, 0 where ours is wrong; what an epilogue costs, infinity likewise; times in µs.
+    """PyTorch's time over ours, 0 if ours is wrong; the cost of an epilogue, infinity likewise; times in µs.
 
-    All are means over places in memory, but `fused_most`: what an epilogue costs where it costs most.
+    All are means over places in memory, except `fused_most`: the largest cost of an epilogue.
     """
     found = {"pytorch": line["pytorch"]}
     for who in ("untuned", "tuned"):
@@ -134,7 +135,7 @@ def _ratios(line: dict[str, Any]) -> Values:
 
 
 def _copy(row: Any) -> Values:
-    """The time of a copy of the input, where the result has as many elements, in µs."""
+    """The time of a copy of the input, if the result has as many elements, in µs."""
     if row.data.shape != row.out.shape:
         return {}
     from tilewright.functional.torch_timing import in_turns
@@ -147,7 +148,7 @@ def _copy(row: Any) -> Values:
 
 
 def never_tuned(units: list[str]) -> Measures:
-    """The error of a shape beside what is allowed, and PyTorch's time over that of our kernel and of the call."""
+    """The error of a shape beside the allowed one, and PyTorch's time over our kernel's and the call's."""
     from benchmarks.one_call import compile_all
     from benchmarks.untuned import SHAPES
 
@@ -179,7 +180,7 @@ def host_units() -> list[str]:
 
 
 def host(units: list[str]) -> Measures:
-    """Microseconds per call of the host, output allocated, and those of PyTorch's `conv2d`."""
+    """Microseconds per call of the host, output allocated, and of PyTorch's `conv2d`."""
     for unit in units:
         yield unit, partial(_host, unit)
 
@@ -227,7 +228,7 @@ def _model(name: str, dtype: str, batch: int) -> Values:
 
     done, _, _ = accelerated(name, dtype, batch)
     replaced = sum(row.replaced for row in done.rows)
-    graph, eager = 1.0, 1.0  # where it takes all back
+    graph, eager = 1.0, 1.0  # if it undoes everything
     if replaced:
         graph, eager = done.before / done.after, done.eager_before / done.eager_after
     return {"graph": graph, "eager": eager, "replaced": float(replaced)}

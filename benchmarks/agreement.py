@@ -1,7 +1,7 @@
 """Whether all who read a log name the same best: `python -m benchmarks.agreement [--trials N]`.
 
-Twelve small tunings on the CPU, each by `tilewright tune`. The configuration that it prints as the best must be the
-one that `tilewright log best` shows and that `apply_history_best` uses. Ends with status 1 where they differ.
+Twelve small tunings on the CPU, each by `tilewright tune`. The configuration that it prints as the best must be the one
+that `tilewright log best` shows and that `apply_history_best` uses. Ends with status 1 if they differ.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SHAPES = [(size, kernel) for size in (512, 1024, 2048, 4096) for kernel in (3, 5
 
 
 def command(*words: str) -> str:
-    """What a command of `tilewright` prints."""
+    """The output of a command of `tilewright`."""
     made = [sys.executable, "-m", "tilewright", *words]
     return subprocess.run(made, capture_output=True, text=True, check=True).stdout
 
 
 def disagreement(size: int, kernel: int, trials: int, log: Path) -> str:
-    """Return how the readers of the log of a tuning differ; empty where they agree."""
+    """Return how the readers of the log of a tuning differ; empty if they agree."""
     shape = ("--shape", str(size), "--kernel", str(kernel), "--target", "llvm")
     short = ("--trials", str(trials), "--repeat", "1", "--min-repeat-ms", "1", "--log", str(log))
     told = re.search(r"^best: .* index (\d+)$", command("tune", "conv1d", *shape, *short), re.M)

@@ -2,7 +2,7 @@
 
 Builds different small programs for each target in this process, drops them, and prints the memory that each adds, the
 time that each takes, and the memory of the process afterwards. On the CPU, also with one call of each program, which
-links its code. Then one build of so many outputs, for a CPU and a GPU: the time of each must not grow.
+links its code. Then one build of many outputs, for a CPU and a GPU: the time of each must not grow.
 """
 
 from __future__ import annotations

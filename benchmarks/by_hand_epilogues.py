@@ -83,7 +83,7 @@ def as_it_is(source: str) -> str:
 
 @dataclass(frozen=True)
 class Variant:
-    """An epilogue, what is done to the text of its kernel, and whether its sums start at the bias."""
+    """An epilogue, the change of its kernel's text, and whether its sums start at the bias."""
 
     epilogue: Epilogue
     rewrite: Callable[[str], str] = as_it_is
@@ -115,7 +115,7 @@ VARIANTS: dict[str, Variant] = {
 
 
 def compiled(row: str, mode: str, name: str) -> CompiledProgram | None:
-    """The kernel of a variant; None where it is the kernel without the change."""
+    """The kernel of a variant; None if it equals the kernel without the change."""
     family, of, variant = FAMILIES[WORKLOADS[row][0]], workload_of(row, mode), VARIANTS[name]
     template, config = family.choose(of, TARGET)
     able = [t for t in family.strategies if t.covers(of, TARGET)]
@@ -160,7 +160,8 @@ def instructions(program: CompiledProgram, disassembler: str) -> Counter[str]:
 
 
 def counted(programs: dict[str, CompiledProgram], disassembler: str) -> None:
-    """Print for each variant how many instructions it has beyond the plain layer, in all and those that differ most."""
+    """Print for each variant how many instructions it has beyond the plain layer, in all and for the instructions that
+    differ most."""
     each = {name: instructions(program, disassembler) for name, program in programs.items()}
     for name, count in each.items():
         more = Counter(count)

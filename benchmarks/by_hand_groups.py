@@ -1,11 +1,11 @@
-"""What a convolution in small groups takes by hand: copies, products and stores in several forms, against PyTorch.
+"""Hand-written convolutions in small groups: copies, products and stores in several forms, against PyTorch.
 
     python -m benchmarks.by_hand_groups [--parts NAME ...] [--compile-only] [--out DIR]
 
 `by_hand_groups.cu` has the forms. Each part is a layer in a layout: every variant is compiled, checked against float64
 on poisoned output, and timed in turns with PyTorch (both memory orders, `benchmark=True`), with the record that ships,
 and with the best configurations by the model of `topi/conv2d.grouped_rows`, which has the same products. Variants that
-leave something out show what each part of a kernel takes. docs/notes/small-groups.md has the figures.
+leave something out show the time of each part of a kernel. docs/notes/small-groups.md has the figures.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Variant:
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory: tile of the image, weights, results where they pass through, and what is not read."""
+        """Bytes of shared memory: tile of the image, weights, results if they pass through, and unread parts."""
         image = 16 * self.units * (self.block_rows + 2) * (16 * self.column_warps + 2)
         if self.store != 2:
             results = 0
@@ -110,7 +110,7 @@ class Variant:
 
 
 def variants(part: str) -> Iterator[Variant]:
-    """The kernels of a part; of the plainest tilings also those that leave something out."""
+    """The kernels of a part; of the plainest tilings also variants that leave something out."""
     name, mode = PARTS[part]
     of = workload_of(name, mode)
     last = int(of.layout == "NHWC")
@@ -169,7 +169,7 @@ def measure(part: str, kernels: list[tuple[Variant, bytes, int]]) -> dict[str, f
 
 
 def _packaged(part: str) -> Iterator[tuple[str, CompiledProgram]]:
-    """The record that ships, and what the model of the packaged strategy likes."""
+    """The record that ships, and the favourite of the packaged strategy's model."""
     name, mode = PARTS[part]
     of = workload_of(name, mode)
     known = recorded([t for t in CONV2D.strategies if t.covers(of, TARGET)], of, TARGET)

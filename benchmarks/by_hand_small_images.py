@@ -68,7 +68,7 @@ class Variant:
     store: str
 
     def threads(self, of: Depthwise) -> int:
-        """Return the threads of a block: whole warps, a thread for each tile where that is not too many."""
+        """Return the threads of a block: whole warps, a thread for each tile if these are not too many."""
         return min(512, -(-self._tiles(of) // 32) * 32)
 
     def _tiles(self, of: Depthwise) -> int:
@@ -113,7 +113,7 @@ class Variant:
         return "\n".join((*chosen, *constants, SOURCE.read_text(encoding="utf-8")))
 
     def program(self, of: Depthwise, compiled: bool = True) -> CompiledProgram:
-        """Return what the runtime loads: the kernel `planes`, compiled for `ARCH` unless the source is enough."""
+        """Return the program for the runtime: the kernel `planes`, compiled for `ARCH` unless the source is enough."""
         source, kernel = self.source(of), KernelAbi("planes", ("buffer",) * 3, self.shared_bytes(of))
         if not compiled:
             return CompiledProgram(TARGET, (), (kernel,), source)
@@ -151,7 +151,7 @@ def variants(of: Depthwise) -> Iterator[Variant]:
 
 
 Made = tuple[str, Any, CompiledProgram]
-"""What it is, the extents of its launch (None: an entry that takes arrays), and the program."""
+"""Its description, the extents of its launch (None: an entry that takes arrays), and the program."""
 
 
 def compiled(job: tuple[Depthwise, Variant | int]) -> Made:
@@ -170,7 +170,7 @@ def compiled(job: tuple[Depthwise, Variant | int]) -> Made:
 
 
 class Bench:
-    """A layer on the GPU: its tensors, and what is right."""
+    """A layer on the GPU: its tensors, and the expected result."""
 
     def __init__(self, of: Depthwise) -> None:
         import torch
@@ -187,7 +187,7 @@ class Bench:
             self.right = exact()
 
     def timer(self, made: Made) -> tuple[Any, float]:
-        """Return a timer of a program, and the relative error of what it computes."""
+        """Return a timer of a program, and the relative error of its result."""
         from tilewright.nd import from_dlpack
         from tilewright.runtime.module import Module
 
@@ -206,7 +206,8 @@ class Bench:
 
 
 def kind_of(title: str) -> str:
-    """Return what a title says of how planes arrive: the way to load of a kernel by hand, and the number of copies."""
+    """Return the part of a title about the arrival of planes: the way to load of a kernel by hand, and the number of
+    copies."""
     source, _, choices = title.partition(": ")
     told = [part for part in choices.split(", ") if part.endswith("copies") or part in LOADS]
     return ", ".join((source, *told))

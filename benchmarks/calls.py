@@ -1,4 +1,4 @@
-"""What a call from Python costs on top of the driver's own launch: `python -m benchmarks.calls [target ...]`.
+"""The cost of a call from Python beyond the driver's own launch: `python -m benchmarks.calls [target ...]`.
 
 In one run, in turns: the driver's launch with arguments that are packed already (`cuLaunchKernel` through ctypes),
 calls of a built module with all its checks, and PyTorch eager doing the same. Each figure is a time per call over
@@ -84,7 +84,7 @@ def _raw_opencl(module: Module, on: Device, name: str, handles: list[Any], size:
 
 
 def host_code_only(module: Module, arrays: list[NDArray]) -> Call:
-    """The call up to the launch: what is checked and looked up, and no driver."""
+    """The call up to the launch: checks and look-ups, without the driver."""
     kept = module_floor._load
     module_floor._load = lambda program, on: {k.name: lambda *_: None for k in program.kernels}
     try:
@@ -96,7 +96,7 @@ def host_code_only(module: Module, arrays: list[NDArray]) -> Call:
 
 
 def torch_add(on: Device, arrays: list[NDArray]) -> Call | None:
-    """PyTorch's addition of the same arrays, where it is installed for that device."""
+    """PyTorch's addition of the same arrays, if it is installed for that device."""
     if on.kind == "opencl":
         return None
     try:
@@ -165,7 +165,7 @@ def measure(kind: str, size: int, number: int) -> list[str]:
 
 
 def main() -> None:
-    """Measure every target that is here, or those that are named."""
+    """Measure every present target, or the named ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", default=["cuda", "opencl", "llvm"])
     parser.add_argument("--size", type=int, default=4096)

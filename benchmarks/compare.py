@@ -1,14 +1,14 @@
 """Compare two commits by a benchmark: python -m benchmarks.compare BASE [HEAD] [--benchmark NAME] [-- OPTIONS]
 
 Both commits are checked out to temporary worktrees, and the benchmark runs in each in turn, in interleaved pairs, so
-that a machine that slows down slows both. Every number of the benchmark's tables is compared within its pair: the
-ratio HEAD / BASE. Printed are, for each column, the median, least and largest of the pairs' ratios; a column's ratio is
-the geometric mean of its rows. `--rows` prints each row instead, with the medians of both sides. Where the least and
-the largest lie on different sides of 1, the difference is noise.
+that a machine that slows down slows both. Every number of the benchmark's tables is compared within its pair: the ratio
+HEAD / BASE. Printed are, for each column, the median, least and largest of the pairs' ratios; a column's ratio is the
+geometric mean of its rows. `--rows` prints each row instead, with the medians of both sides. If the least and the
+largest lie on different sides of 1, the difference is noise.
 
-The default benchmark is `benchmarks.lowering`. HEAD is the last commit where it is not given, and `.` is the working
-tree; a folder that holds a tree stands for a commit, too. Options after `--` go to the benchmark. Where a commit lacks
-the benchmark, or has it without these tables, give `--same`: both commits then run the benchmark of the working tree.
+The default benchmark is `benchmarks.lowering`. HEAD defaults to the last commit, and `.` is the working tree; a folder
+that holds a tree stands for a commit, too. Options after `--` go to the benchmark. If a commit lacks the benchmark, or
+has it without these tables, give `--same`: both commits then run the benchmark of the working tree.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CELL = re.compile(r"\S+(?: \S+)*")  # two spaces part cells
 
 
 class Key(NamedTuple):
-    """Where a number stands: the table's title, its column's heading, its row's label."""
+    """The place of a number: the table's title, its column's heading, its row's label."""
 
     table: str
     column: str
@@ -77,7 +77,7 @@ def _value(cell: str) -> float | None:
 
 
 def compare(pairs: Sequence[Pair], by_row: bool = False) -> dict[Key, Ratio]:
-    """Compare the numbers that all runs have, those that are 0 left out; rows of a column as one unless `by_row`."""
+    """Compare the numbers that all runs have, zeros left out; rows of a column as one unless `by_row`."""
     common = [key for key in pairs[0][0] if all(run.get(key) for pair in pairs for run in pair)]
     groups: dict[Key, list[Key]] = {}
     for key in common:
@@ -173,7 +173,7 @@ def main() -> None:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Our own options, and those after `--`."""
+    """Our own options, and the options after `--`."""
     if "--" not in arguments:
         return arguments, []
     at = arguments.index("--")

@@ -1,4 +1,4 @@
-"""Convolutions of well-known networks: what `benchmarks.convolutions` measures."""
+"""Convolutions of well-known networks, measured by `benchmarks.convolutions`."""
 
 from __future__ import annotations
 

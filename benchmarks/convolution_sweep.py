@@ -3,9 +3,9 @@
     python -m benchmarks.convolution_sweep --modes float32 float16 float16/NHWC --trials 24 --out DIR [NAME ...]
 
 Every workload is compiled in `--trials` configurations by all processors, checked against float64 on poisoned output,
-and timed; the first configuration is what a call without a log uses, the best goes into a log. Then the first, the
-best and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, in one process, and
-small tensors in several places of memory: `timed_rows` says why.
+and timed; the first configuration is used by calls without a log, the best goes into a log. Then the first, the best
+and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, in one process, and small
+tensors in several places of memory: `timed_rows` says why.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def jobs_of(
     strategy: str = "",
     near: bool = False,
 ) -> Iterator[Job]:
-    """What to compile for a row: the first configuration, `seeds`, and what the model likes, one after another.
+    """The configurations to compile for a row: the first one, `seeds`, and the model's favourites, in turns.
 
     With `shipped`, the first configuration is that of the record that ships for the layer or the nearest one. With
     `epilogue`, all but that have an epilogue, and it has one as well. With the name of a `strategy`, that is drawn from
-    before the one that is chosen without measurements. With `near`, those next to what ships and to `seeds` come
-    before what the model likes.
+    before the one that is chosen without measurements. With `near`, neighbours of the shipped one and of `seeds` come
+    before the model's favourites.
     """
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     able = [t for t in family.strategies if t.covers(of, TARGET)]
@@ -82,7 +82,7 @@ def jobs_of(
     ]
     most = max(trials, 1)
     if not shipped and family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400:
-        most *= 2  # where no model tells the good ones
+        most *= 2  # if no model knows the good ones
     found = _tried(family, of, starts, trials, strategy, near, epilogue)
     for at, (which, index) in enumerate(list(found)[:most]):
         if epilogue and at == 0:
@@ -97,7 +97,7 @@ def jobs_of(
 def _tried(
     family: PackagedTemplate[Any], of: Any, starts: list[Start], trials: int, strategy: str, near: bool, fused: bool
 ) -> dict[tuple[str, int], None]:
-    """The configurations of a row, those that are worth most first: names of templates, and indices."""
+    """The configurations of a row, the best first: names of templates, and indices."""
     (template, first), *others = starts
     able = [t for t in family.strategies if t.covers(of, TARGET)]
     found: dict[tuple[str, int], None] = {}
@@ -185,7 +185,7 @@ def measure(
 
 
 def _once(row: Row, job: Job, program: CompiledProgram | str) -> dict[str, Any]:
-    """What is known of a configuration after it ran alone: no time for one that failed or is wrong."""
+    """The result of a configuration that ran alone: no time for one that failed or is wrong."""
     found: dict[str, Any] = {"template": job[2], "index": job[3], "fused": job[4]}
     if isinstance(program, str):
         return {**found, "failure": program}
@@ -199,7 +199,7 @@ def _once(row: Row, job: Job, program: CompiledProgram | str) -> dict[str, Any]:
 
 
 def _alone(timer: Any) -> float:
-    """Seconds of a run of what is timed by itself, for about three milliseconds."""
+    """Seconds of a run, timed alone for about three milliseconds."""
     runs = max(4, min(256, int(1e-3 / (timer(8) / 8))))
     return statistics.median(timer(runs) / runs for _ in range(3))
 
@@ -251,7 +251,7 @@ Programs = dict[Job, CompiledProgram | str]
 
 
 def read_programs(path: Path | None) -> Programs:
-    """What `--compile-only` wrote."""
+    """The output of `--compile-only`."""
     return pickle.loads(gzip.decompress(path.read_bytes())) if path else {}
 
 
@@ -266,15 +266,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--modes", nargs="+", default=["float32"], help="types and layouts: float16/NHWC")
     parser.add_argument("--trials", type=int, default=24)
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after this many")
     parser.add_argument("--fused", action="store_true", help="also the first configuration with bias and relu")
     parser.add_argument("--epilogue", action="store_true", help="tune kernels with bias and relu, for a log of theirs")
-    parser.add_argument("--shipped", action="store_true", help="begin with the record that ships, where there is one")
+    parser.add_argument("--shipped", action="store_true", help="begin with the shipped record, if there is one")
     parser.add_argument("--strategy", default="", help="the template to draw from: topi/conv2d.grouped_rows")
-    parser.add_argument("--near", action="store_true", help="try configurations next to those that ship first")
+    parser.add_argument("--near", action="store_true", help="try neighbours of the shipped configurations first")
     parser.add_argument("--seeds", type=Path, help="a file of configurations to measure too, by row and mode")
     parser.add_argument("--compile-only", action="store_true", help="measure nothing, and write OUT/programs")
-    parser.add_argument("--programs", type=Path, help="what --compile-only wrote, so that little is compiled here")
+    parser.add_argument("--programs", type=Path, help="the output of --compile-only, so that little is compiled here")
     parser.add_argument("--out", type=Path, default=Path("convolution-sweep"))
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,9 @@
     python -m benchmarks.convolutions --trials 100 --logs DIR [NAME ...]
 
 A name chooses all workloads whose name begins with it. Without any, all are run on a GPU, and a few small ones with
-fewer trials on a CPU. Every workload has a log of its own in DIR, and goes on from it.
-PyTorch computes in full float32, in the better memory order, by the algorithm that cuDNN finds fastest; both sides are
-timed in one process, in CUDA graphs where there is a GPU, with inputs that stay in the cache where they fit.
+fewer trials on a CPU. Every workload has a log of its own in DIR, and goes on from it. PyTorch computes in full
+float32, in the better memory order, by the algorithm that cuDNN finds fastest; both sides are timed in one process, in
+CUDA graphs if there is a GPU, with inputs that stay in the cache if they fit.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tilewright.runtime.device import Device
 from tilewright.runtime.program import resolve_target
 
 SMALL, FEW = ["dw-3x4x16x32-k7", "dw-256x21-k3", "conv1d-16384-k32"], 16
-"""What a CPU runs where nothing is said, and how many trials."""
+"""The default rows of a CPU, and the number of trials."""
 
 
 def main() -> None:
-    """Tune what the command line names and print a line for each, as they are done."""
+    """Tune the rows of the command line and print a line for each when it is done."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--trials", type=int)

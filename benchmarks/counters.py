@@ -1,11 +1,11 @@
-"""What `s.explain` says of kernels, beside what the counters of the GPU say.
+"""The figures of `s.explain` beside the counters of the GPU.
 
     python -m benchmarks.counters [--ncu PATH] [--markdown] [NAME ...]
 
 For the documents' kernels: sectors per request of global loads and stores, how many times as long bank conflicts make
 accesses of shared memory, bytes of shared memory, and occupancy. Nsight Compute (`ncu`) runs each kernel once, in a
-process of its own; it needs a GPU, and the right to read its counters. Ends with status 1 where a number differs by
-more than a tenth. Without `ncu`, the numbers of `s.explain` are printed alone.
+process of its own; it needs a GPU, and the right to read its counters. Ends with status 1 if a number differs by more
+than a tenth. Without `ncu`, the numbers of `s.explain` are printed alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Metrics = Mapping[str, float]
 class Number:
     """One of the numbers that are compared: how it follows from counters, and from an explanation.
 
-    Both are None where a kernel has no such accesses.
+    Both are None if a kernel has no such accesses.
     """
 
     name: str
@@ -150,9 +150,9 @@ def profile(name: str, ncu: str) -> dict[str, float]:
 
 
 def read(text: str) -> dict[str, float]:
-    """The counters in what `ncu --csv --page raw` prints: heads, units, and one row per kernel; those of all, summed.
+    """The counters in the output of `ncu --csv --page raw`: heads, units, and one row per kernel; summed over kernels.
 
-    Launch properties, which are the same for each launch of a kernel, are those of the first.
+    Launch properties, which are the same for each launch of a kernel, come from the first.
     """
     table = [line for line in text.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(io.StringIO("\n".join(table))))[1:]  # the first one has the units

@@ -4,7 +4,7 @@ Every pair is timed in turns (ours, theirs, ours, theirs ...) in one process; a 
 the median of the rounds' ratios, theirs over ours: above 1, ours is faster. Only the ratios mean something on a
 machine that others use too. Results are checked before anything is timed.
 
-What else is there: what a call costs in Python, what waking the thread pool costs, and how long compiling takes.
+Other costs: a call in Python, waking the thread pool, and compiling.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def library(rounds: int) -> None:
 
 
 def call_cost(rounds: int) -> None:
-    """What a call costs in Python beyond the machine code's own: the call of its address with packed arguments."""
+    """The cost of a call in Python beyond the machine code's own: the call of its address with packed arguments."""
     A, B = (te.placeholder((1,), name=name) for name in "AB")
     C = te.compute((1,), lambda i: A[i] + B[i], name="C")
     module = tw.build(te.create_schedule(C.op), [A, B, C], "llvm")
@@ -231,7 +231,7 @@ def call_cost(rounds: int) -> None:
 
 
 def pool_cost(rounds: int) -> None:
-    """What a parallel loop costs beside the work in it: right after another one, and after a pause."""
+    """The cost of a parallel loop beside the work in it: right after another one, and after a pause."""
     n = 64
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: A[i] + 1.0, name="B")

@@ -5,7 +5,7 @@ the same number of threads, in turns in one process. Results are compared with P
 the median of the rounds' ratios, theirs over ours: above 1, ours is faster. *Runs* says which kernel the call takes.
 With `--between`, each layer stands between PyTorch's ReLU of its data and of its result, and all three are timed.
 
-PyTorch's threads wait for each other by spinning. Where other programs keep the cores busy, one of them is often not
+PyTorch's threads wait for each other by spinning. If other programs keep the cores busy, one of them is often not
 running, and both sides take milliseconds: on Linux, `chrt -f 10 python -m benchmarks.cpu_calls` goes before the others.
 """
 

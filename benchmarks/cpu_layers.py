@@ -36,7 +36,7 @@ from tilewright.topi.templates.processor import instruction_set
 
 Clock = Callable[[], float]
 SECONDS = 0.2
-"""What the rounds of a layer may take, about."""
+"""The approximate time for the rounds of a layer."""
 SHORT = 10e-6
 """Seconds below which a time is mostly Python's, and decides nothing."""
 DENSE = [((1, 3, 224, 224), 64, 7, 2), ((1, 64, 56, 56), 64, 3, 1), ((1, 128, 28, 28), 128, 3, 1),
@@ -74,7 +74,7 @@ def layers(dtype: str, layout: str, drawn: int) -> Iterator[Problem]:
 
 
 def sides(problem: Problem) -> tuple[Callable[[], Any], Callable[[], Any], float]:
-    """What runs our kernel and PyTorch's, each with a new result; and the relative error of ours."""
+    """Functions that run our kernel and PyTorch's, each with a new result; and the relative error of ours."""
     x, weight, bias, residual = tensors(problem, cpu())
     ours = ours_alone(problem, x, weight, bias, residual)
     name = {CONV: "conv2d", TRANSPOSED: "conv_transpose2d"}.get(problem.op, problem.op)
@@ -85,7 +85,7 @@ def sides(problem: Problem) -> tuple[Callable[[], Any], Callable[[], Any], float
 
 
 def ours_alone(problem: Problem, *given: Any) -> Callable[[], Any]:
-    """What runs our kernel on given tensors, or on random ones, whatever a call would run."""
+    """A function that runs our kernel on given or random tensors, even if a call would run another one."""
     arrays = list(given) or tensors(problem, cpu())
     plan = plan_for(problem, cpu(), "")
     program = program_of(Plan(problem, cpu(), Decision(OURS), plan.executable, "measured"))
@@ -156,13 +156,13 @@ def main() -> None:
 
 
 def kind(of: Problem) -> str:
-    """What a layer counts as in the table."""
+    """The kind of a layer in the table."""
     what = "dense" if of.groups == 1 else "depthwise" if of.depthwise else "grouped"
     return f"{what if of.op == CONV else of.op} {of.dtype} {of.layout}"
 
 
 def summary(what: str, own: list[tuple[float, bool]]) -> list[str]:
-    """A line of the table: our kernel, and what a call runs, beside PyTorch's kernel."""
+    """A line of the table: our kernel, and the kernel of a call, beside PyTorch's."""
     cells = [what, str(len(own))]
     for ratios in ([ratio for ratio, _ in own], [ratio if kept else 1.0 for ratio, kept in own]):
         cells += [f"{statistics.geometric_mean(ratios):.2f}", f"{min(ratios):.2f}", str(sum(r < 0.95 for r in ratios))]

@@ -1,7 +1,7 @@
 """How well a call decides between our kernel and PyTorch's: python -m benchmarks.decisions [FILE ...]
 
 Each layer of the table that ships is decided by the others, as a call decides a layer that was never measured. FILEs
-are what `benchmarks.untuned --out` wrote: their layers are decided by the whole table. Needs no GPU.
+are outputs of `benchmarks.untuned --out`: their layers are decided by the whole table. Needs no GPU.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def splits(count: int) -> Made:
 
 
 def expression(step: Callable[[Any, Any, Any, int], Any]) -> Callable[[int], Made]:
-    """Return what makes programs of one expression, in which each level follows from the one below."""
+    """Return a function that makes programs of one expression, in which each level uses the one below."""
 
     def made(count: int) -> Made:
         A = te.placeholder((64,), name="A")

@@ -2,12 +2,12 @@
 
     python -m benchmarks.dense --trials 24 --out DIR [NAME ...]
 
-Every row is compiled in up to `--trials` configurations by all processors: the one that a call takes without a record,
-that of the packaged record, then what the model of the template ranks best and some of the others, the better ones more
-often. Each is checked against float64 on poisoned output and timed; then the first, the best and PyTorch's ways (both
-memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, warm, on random inputs. "alone" is the best one
-without the others in between, and cuDNN likewise: the median of 21 replays of 20 calls. Errors are relative L2 norms
-against float64, of ours and of cuDNN's.
+Every row is compiled in up to `--trials` configurations by all processors: the choice of a call without a record, the
+packaged record's, then the best ones by the template's model and some of the others, the better ones more often. Each
+is checked against float64 on poisoned output and timed; then the first, the best and PyTorch's ways (both memory
+orders, `benchmark=True`) are timed in turns, in CUDA graphs, warm, on random inputs. "alone" is the best one without
+the others in between, and cuDNN likewise: the median of 21 replays of 20 calls. Errors are relative L2 norms against
+float64, of ours and of cuDNN's.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ALLOWED = {"ieee": 2e-6, "fp32": 2e-6, "tf32": 1.2e-3, "float16": 1e-3, "bfloat1
 STRATEGIES = {"ieee": CONV2D_GEMM, "tf32": CONV2D_TF32}
 """The template of a mode; elsewhere the one by matrix instructions."""
 ROUNDING = [CONV2D_TF32, CONV2D_WGMMA_TF32]
-"""Those that round float32."""
+"""Strategies that round float32."""
 Job = tuple[str, str, str, int]
 """The row, the mode, the template's name, and the configuration's index."""
 
@@ -93,7 +93,7 @@ def first_of(of: Conv2d, mode: str) -> Any:
 
 
 def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
-    """The first configuration of all and of each strategy, those that the model ranks best, and some of the others."""
+    """The first configuration of all and of each strategy, the best by the model, and some of the others."""
     of = workload_of(name, mode)
     template = STRATEGIES.get(mode.partition("/")[0], CONV2D_MMA)
     first = first_of(of, mode)

@@ -1,4 +1,4 @@
-"""Layers of sizes that no network has: what the table of rivals has beside known ones.
+"""Layers of sizes that no network has: rows of the table of rivals beside known layers.
 
 They are drawn at random, but always the same. Odd sizes, multipliers, groups of few channels, strides, dilations,
 windows of 1 to 13, in every type and layout that is asked for. None of them is a shape of `benchmarks.untuned`, whose
@@ -18,7 +18,7 @@ _LARGEST = 12_000_000
 
 
 def drawn_layers(count: int, modes: Iterable[tuple[str, str]], seed: int = 0) -> Iterator[Problem]:
-    """Draw so many layers for each type and layout."""
+    """Draw a number of layers for each type and layout."""
     for dtype, layout in modes:
         rng = random.Random(f"{seed} {dtype} {layout}")
         made = 0

@@ -1,11 +1,11 @@
-"""What each epilogue costs: a layer's time with it over its time without, timed in turns in one process.
+"""The cost of each epilogue: a layer's time with it over its time without, timed in turns in one process.
 
     python -m benchmarks.epilogues [--target llvm] [--modes float32 float16] [--names relu gelu] [--out FILE] [ROW ...]
 
 Layers run as a call runs them, by the record that ships for the layer, or for the layer with an epilogue. Every kernel
 is checked against float64 on poisoned output. The cost of a residual includes reading it from memory. The column
-`again` is the layer without an epilogue a second time: its distance from 1 is noise. `--rounds 5` times everything
-five times, and prints medians. Needs PyTorch, which computes what is right.
+`again` is the layer without an epilogue a second time: its distance from 1 is noise. `--rounds 5` times everything five
+times, and prints medians. Needs PyTorch, which computes the expected results.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def compiled(target: str, row: str, mode: str, name: str) -> CompiledProgram | s
 
 
 class Row:
-    """A layer on a device: its tensors, and what is right."""
+    """A layer on a device: its tensors, and the expected result."""
 
     def __init__(self, target: str, name: str, mode: str) -> None:
         import torch
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", default=MODES, help="types and layouts: float16/NHWC")
     parser.add_argument("--names", nargs="+", default=list(EPILOGUES), choices=list(EPILOGUES))
     parser.add_argument("--rounds", type=int, default=1, help="how often everything is timed in turns")
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after this many")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("epilogues.json"))
     given = parser.parse_args()

@@ -2,7 +2,7 @@
 
     python -m benchmarks.first_choices [--modes float32 float16] [--seconds 60] [--out FILE]
 
-A first configuration is what a call without a record uses. Both are compiled by all processors before any is timed, and
+A first configuration is used by calls without a record. Both are compiled by all processors before any is timed, and
 checked against float64 on poisoned output.
 """
 
@@ -41,7 +41,7 @@ def main() -> None:
     """Print a line for each row and mode, and the geometric mean of each mode."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--modes", nargs="+", default=MODES)
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after this many")
     parser.add_argument("--out", type=Path, default=Path("first-choices.json"))
     given = parser.parse_args()
     began, lines = time.perf_counter(), []

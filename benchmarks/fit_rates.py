@@ -1,10 +1,10 @@
 """The table of rates on CPUs, from layers that were measured: python -m benchmarks.fit_rates SET=FILE ...
 
-SET is AVX2, AVX-512 or AMX, FILE what `benchmarks.random_layers --kernels --out FILE` wrote. Writes
-`tilewright/functional/records/cpu_rates.json`, and N of the layers (`--rivals N`) into `rivals_cpu.jsonl` beside it,
-by which estimates are corrected. With `--judge`, writes nothing and prints how layers are decided by the others, in
-four parts: how often a call would be slow by the table alone, how often a first call times both kernels, and how often
-a call is slow then.
+SET is AVX2, AVX-512 or AMX, FILE the output of `benchmarks.random_layers --kernels --out FILE`. Writes
+`tilewright/functional/records/cpu_rates.json`, and N of the layers (`--rivals N`) into `rivals_cpu.jsonl` beside it, by
+which estimates are corrected. With `--judge`, writes nothing and prints how layers are decided by the others, in four
+parts: how often a call would be slow by the table alone, how often a first call times both kernels, and how often a
+call is slow then.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def held_out(name: str, layers: Sequence[Layer]) -> str:
 
 
 class _Shipped:
-    """What `main` writes."""
+    """The output of `main`."""
 
     def __init__(self) -> None:
         self.table: dict[str, Any] = {}

@@ -6,8 +6,8 @@
 Simulated: Dask's scheduler, the courier, the tuner's session and the function that workers run are the real ones. A
 worker waits as long as a trial of the table took: 16 at a time are built, and one at a time runs. Its outcome is the
 recorded one. `--stretch` lengthens all trials, so that a host with few cores can play a thousand workers, which share
-some processes. Efficiency is the share of the time in
-which devices are busy or, where building is what limits them, the cores are.
+some processes. Efficiency is the share of the time in which devices are busy or, if building limits them, the cores
+are.
 
 Prints, for each number of workers: trials per second; processor milliseconds per trial of the scheduler, of the courier
 and of the tuner; the scheduler's load of one core at the recorded pace (without stretch); the efficiency.
@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "tests" / "data" / "tables"
 BUILDERS = 16
 RUN_SECONDS = 0.15
-"""What a candidate has the device for, compilation aside: the median of the table `depthwise`."""
+"""A candidate's time on the device, without compilation: the median of the table `depthwise`."""
 HOSTS = max(4, min(24, len(os.sched_getaffinity(0)) - 6))
 """Processes that simulated workers share."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -127,7 +127,7 @@ async def play(address: str, first: int, count: int, table: str, stretch: float)
 
 
 def processor_seconds(pid: int) -> float:
-    """Return what a process has used of processors."""
+    """Return the processor time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -142,7 +142,7 @@ def started(stack: ExitStack, *command: str) -> int:
 
 
 def simulate(workers: int, trials: int, stretch: float, table: str) -> list[str]:
-    """Return a row of figures for that many workers, each of which has so many trials."""
+    """Return a row of figures for that many workers, each of which has a number of trials."""
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     with ExitStack() as stack:
@@ -167,7 +167,7 @@ def simulate(workers: int, trials: int, stretch: float, table: str) -> list[str]
 def measured(
     session: FleetSession, scheduler: int, jobs: list[Job], workers: int, stretch: float, table: list[Recorded]
 ) -> list[str]:
-    """Return the row, once all is measured; what begins and ends a session is left out."""
+    """Return the row, once all is measured; the begin and end of a session are left out."""
     skip = len(jobs) // 4
     courier = session.courier_pid
     marks: list[tuple[float, float, float, float]] = []
@@ -193,13 +193,13 @@ HEAD = ("workers", "stretch", "trials/s", "scheduler ms", "courier ms", "tuner m
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmarks of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--trials", type=int, default=0, help="of each worker (40)")
     parser.add_argument("--stretch", type=float, default=20.0)
     parser.add_argument("--table", default="tutorial")
-    parser.add_argument("--gpus", type=int, default=0, help="compare so many real workers of this host with one")
+    parser.add_argument("--gpus", type=int, default=0, help="compare this many real workers of this host with one")
     parser.add_argument("--builders", type=int, nargs="+", default=[0], help="of each real worker; 0: by the cores")
     parser.add_argument("--target", default="cuda", choices=tuple(LOADS), help="of real workers")
     parser.add_argument("--play", help=argparse.SUPPRESS)

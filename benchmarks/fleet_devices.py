@@ -35,7 +35,7 @@ _WARM = 4
 """Configurations of each worker before the clock starts: references, processes, the device's context."""
 _FIRST_SECONDS = 120.0
 _WANTED = 0.9
-"""The part of so many times the rate of one worker that is enough."""
+"""The sufficient fraction of the number of workers times the rate of one."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ LOADS = {
 
 @dataclass(frozen=True)
 class Run:
-    """What a fleet made of a load: when each outcome came, and the outcome of each configuration."""
+    """The results of a fleet for a load: when each outcome came, and the outcome of each configuration."""
 
     times: list[float]
     outcomes: dict[int, Outcome]
 
     @property
     def rate(self) -> float:
-        """Trials per second of the middle half: what begins and ends a session is left out."""
+        """Trials per second of the middle half: the begin and end of a session are left out."""
         skip = len(self.times) // 4
         return (len(self.times) - 1 - 2 * skip) / (self.times[-1 - skip] - self.times[skip])
 
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def stages(self) -> dict[str, float]:
-        """Milliseconds of each stage of a trial, on average: what it waited for, and the parts of its turn."""
+        """Milliseconds of each stage of a trial, on average: its waits, and the parts of its turn."""
         known = self.outcomes.values()
         found = {"build": 0.0, **dict.fromkeys(stage for outcome in known for stage in outcome.stages)}
         made = {stage: np.mean([outcome.stages.get(stage, 0.0) for outcome in known]) for stage in found}
@@ -93,7 +93,7 @@ class Run:
 
 
 def compare(count: int, target: str, builders: Sequence[int] = (0,)) -> None:
-    """Print trials per second of one worker and of `count`, how their records differ, and where a trial's time goes.
+    """Print trials per second of one worker and of `count`, how their records differ, and the time of a trial by stage.
 
     Further numbers of builders are tried as long as several workers are not fast enough.
     """
@@ -138,7 +138,7 @@ def difference(one: dict[int, Outcome], other: dict[int, Outcome]) -> str:
 
 
 def measured(devices: int, target: str, builders: int) -> dict[str, Run]:
-    """Start a scheduler and that many workers on this host; returns what they make of each load."""
+    """Start a scheduler and that many workers on this host; returns their results for each load."""
     port = free_port()
     found: dict[str, Run] = {}
     with ExitStack() as stack:
@@ -185,7 +185,7 @@ def _wait_for(session: FleetSession, devices: int) -> None:
 
 
 def _run(session: FleetSession, load: Load, devices: int) -> Run:
-    """Measure what the model ranks first; a few of each worker before them are not counted."""
+    """Measure the configurations that the model ranks first; a few per worker before them are not counted."""
     task = load.task(str(session.target))
     space = task.config_space
     count = load.trials + _WARM * devices

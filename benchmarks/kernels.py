@@ -1,12 +1,12 @@
 """Time the kernels of programs that stay as they are: python -m benchmarks.kernels [--rounds N] [--sources DIR]
 
-They are the rungs of both ladders, the convolution document's program at its sizes, and the first configurations (those
-that need no tuning) of eight rows of `benchmarks.convolutions`. What `benchmarks.compare` makes of the table says
-whether a change of the compiler changed how fast its code runs:
+They are the rungs of both ladders, the convolution document's program at its sizes, and the first configurations (which
+need no tuning) of eight rows of `benchmarks.convolutions`. `benchmarks.compare` shows from the table whether a change
+of the compiler changed the speed of its code:
 
     python -m benchmarks.compare BASE . --same --benchmark benchmarks.kernels --rows --pairs 2
 
-Every kernel is built first; then all of them are timed in rounds, so that whatever else the machine does is in each.
+Every kernel is built first; then all of them are timed in rounds, so that other load on the machine affects each.
 Nothing is checked: tests do that. `--sources` writes the generated sources; with `--no-times`, it needs no GPU.
 """
 
@@ -72,7 +72,7 @@ def first(name: str, target: Target) -> Program:
 
 
 def programs(target: Target) -> dict[str, Callable[[], Program]]:
-    """What is measured, by name."""
+    """The measured kernels by name."""
     rows = {f"{name} untuned": lambda name=name: first(name, target) for name in ROWS}
     return {**ladder(Conv1d()), **ladder(Depthwise()), "document HWCN": document, **rows}
 

@@ -63,7 +63,7 @@ def ways(of: Any, target: str) -> dict[str, tuple[Any, list[te.Tensor]]]:
 
 
 def main() -> None:
-    """Compile all layers, and check and time them where there is a GPU."""
+    """Compile all layers, and check and time them if there is a GPU."""
     dev = tw.cuda()
     target = "cuda" if dev.exist else "cuda -arch=sm_90"
     made = [ways(of, target) for of in LAYERS]

@@ -23,7 +23,7 @@ def compiled_otherwise(
 ) -> Iterator[int]:
     """A configuration with its loops in another order, and with other limits of registers; fewest changes first.
 
-    Those of a kernel without an epilogue do not differ in what is done to a bias.
+    Configurations of a kernel without an epilogue do not differ in the treatment of a bias.
     """
     strategy = template.strategy(TARGET)
     knobs = {knob.name: [choice.data for choice in knob.choices] for knob in strategy.space(of).knobs}
@@ -41,8 +41,8 @@ def neighbours(
 ) -> Iterator[int]:
     """Configurations that differ in one knob, then in two, the nearest choices first; no more than `count`.
 
-    Twice or half of a size is one step, and so is another value of a knob that has no sizes. Those of a kernel without
-    an epilogue do not differ in what is done to a bias.
+    Twice or half of a size is one step, and so is another value of a knob that has no sizes. Configurations of a kernel
+    without an epilogue do not differ in the treatment of a bias.
     """
     space = template.strategy(TARGET).space(of)
     here = space.point(config.index)

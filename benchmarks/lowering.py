@@ -1,11 +1,11 @@
-"""How long lowering takes, and where: python -m benchmarks.lowering [--count N]
+"""The time of lowering, by pass: python -m benchmarks.lowering [--count N]
 
-For each program: the median over N lowerings of fresh schedules on one core, warm, in milliseconds, for each
-part of the way, and the number of nodes that each pass visits (which, unlike time, does not depend on the
-machine). Whatever memo tables outlive a lowering are warm, as they are when candidates are tuned.
+For each program: the median over N lowerings of fresh schedules on one core, warm, in milliseconds, for each part of
+the way, and the number of nodes that each pass visits (which, unlike time, does not depend on the machine). Memo tables
+that outlive a lowering are warm, as when candidates are tuned.
 
-Then the same, in CPU time, for 50 random valid configurations of the tuning document's space (16 to 1,024
-threads, at most 16 virtual threads), instantiating included: what a search pays for each candidate.
+Then the same, in CPU time, for 50 random valid configurations of the tuning document's space (16 to 1,024 threads, at
+most 16 virtual threads), instantiating included: the cost of each candidate of a search.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def main() -> None:
 
 
 def search() -> None:
-    """Print what the candidates of a search cost."""
+    """Print the cost of a search's candidates."""
     runs = [measure(make, time.process_time, compiled=True) for make in space()]
     print(f"\n{len(runs)} random configurations of the tuning document's space, CPU milliseconds")
     print(f"{'':24}  {'median':>8}  {'90%':>8}  {'largest':>8}  {'mean':>8}")

@@ -4,9 +4,9 @@
 
 Prints for each table: the rank correlation of predicted and measured time, and how good the configuration is that the
 model ranks first, and the best of its first ten, as a part of the optimum of the table. `--fit` searches for weights
-that do better on all tables but those held out, and prints them: those of kernels with tiles in shared memory or, with
-`--direct`, of those that load directly. It begins with the weights in use, counts at most 400 rows of a table, drawn by
-the seed, and prints the loss of these and of whole tables. The second one does not depend on the seed.
+that do better on all tables except held-out ones, and prints them: for kernels with tiles in shared memory or, with
+`--direct`, for kernels that load directly. It begins with the weights in use, counts at most 400 rows of a table, drawn
+by the seed, and prints the loss of these and of whole tables. The second one does not depend on the seed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilewright.tune.model.work import NAMES, Counts
 class Measured:
     """One table: indices, measured seconds, the counts that the model has of each, and registers as compiled.
 
-    `own` has what a template with a model of its own expects; `weights` are those of a template with some of its own.
+    `own` has the predictions of a template with its own model; `weights` are a template's own weights.
     """
 
     name: str
@@ -49,13 +49,13 @@ class Measured:
         return self.prediction(machine).seconds if self.own is None else self.own
 
     def prediction(self, machine: Machine) -> Prediction:
-        """Return what the model of the machine predicts."""
+        """Return the predictions of the machine's model."""
         on = machine if self.weights is None else replace(machine, weights=self.weights)
         return predict(self.counts, on)
 
 
 def read(path: Path, target: Target) -> Measured:
-    """Read a table, and count what its configurations do."""
+    """Read a table, and count the work of its configurations."""
     text = lzma.decompress(path.read_bytes()).decode() if path.suffix == ".xz" else path.read_text()
     name = path.name.partition(".log")[0]
     rows: dict[int, tuple[float, float]] = {}
@@ -118,7 +118,8 @@ def spread(table: Measured, predicted: np.ndarray) -> np.ndarray:
 
 
 def loss(tables: list[Measured], machine: Machine) -> float:
-    """How wrong the model is: errors of logarithms, those of fast configurations the most, and of their order."""
+    """How wrong the model is: errors of logarithms, errors of fast configurations count most; and errors of the
+    order."""
     total = 0.0
     for table in tables:
         predicted = table.prediction(machine).seconds
@@ -135,7 +136,7 @@ FITTED_RATES = ("launch_seconds", "l1_bytes", "l2_bytes", "global_latency", "blo
 
 
 def fitted(tables: list[Measured], machine: Machine, rounds: int, seed: int, rates: bool) -> Machine:
-    """Weights (and rates, where asked for) that predict the tables better: random steps, one or two at a time."""
+    """Weights (and rates, if requested) that predict the tables better: random steps, one or two at a time."""
     rng = np.random.default_rng(seed)
     best, score = machine, loss(tables, machine)
     scale = 0.6
@@ -156,7 +157,7 @@ def fitted(tables: list[Measured], machine: Machine, rounds: int, seed: int, rat
 
 
 def thinned(table: Measured, seed: int, most: int = 400) -> Measured:
-    """A table of at most so many rows, drawn at random."""
+    """A table of a limited number of rows, drawn at random."""
     if len(table.indices) <= most:
         return table
     kept = np.sort(np.random.default_rng(seed).choice(len(table.indices), most, replace=False))
@@ -171,7 +172,7 @@ def _changed(of: Any, factors: dict[str, float]) -> Any:
 
 
 def main() -> None:
-    """Read the tables, fit where asked, print what came out."""
+    """Read the tables, fit if requested, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--fit", action="store_true")

@@ -1,11 +1,11 @@
 """Tune the layers of common networks, for the records that ship: python -m benchmarks.networks --out DIR [NETWORK ...]
 
-All processors compile `--trials` configurations of each layer: the one that a call would use, and what the cost model
-of each strategy likes. Each is checked against float64 on poisoned output and timed. The two fastest, the one that a
+All processors compile `--trials` configurations of each layer: the choice of a call, and the favourites of each
+strategy's cost model. Each is checked against float64 on poisoned output and timed. The two fastest, the one that a
 call would use and PyTorch's kernel are then timed in turns. DIR/layers.jsonl gets a line for each layer: the record of
 the best one, PyTorch's time, and all others. Layers that it has already are left out, so a run of `--seconds` continues
-where the last one ended; so are layers with a record that ships, unless `--again` is given. `--ship` then puts what DIR
-has into the package.
+the last one; so are layers with a record that ships, unless `--again` is given. `--ship` then puts the contents of DIR
+into the package.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SOUND = {**TOLERANCE, "float32": 2e-6}
 
 
 def worth_tuning(names: list[str], again: bool = False) -> list[Problem]:
-    """Return the layers without a record, or all, those first that networks gain most from, network by network.
+    """Return the layers without a record, or all, the most profitable first, network by network.
 
     Dense layers, of which fewer gain and which take longer to compile, are last.
     """
@@ -74,7 +74,7 @@ def worth_tuning(names: list[str], again: bool = False) -> list[Problem]:
 
 
 def without_record(problems: Iterable[Problem]) -> list[Problem]:
-    """Return those of the layers that no record that ships is of."""
+    """Return the layers without a shipped record."""
     known = {(inp.task.name, tuple(inp.task.args)) for inp, _ in _shipped()}
     found = []
     for problem in problems:
@@ -90,7 +90,7 @@ def _shipped() -> Iterator[Any]:
 
 
 def candidates_of(problem: Problem, trials: int, again: bool = False) -> list[Selection]:
-    """Return what a call would use, then what the models of the strategies like, in turns.
+    """Return the choice of a call, then the favourites of the strategies' models, in turns.
 
     With `again`, every other one is the first of them, compiled otherwise.
     """
@@ -111,7 +111,8 @@ def candidates_of(problem: Problem, trials: int, again: bool = False) -> list[Se
 
 
 def _liked(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[tuple[PackagedTemplate[Any], int]]:
-    """Yield the configurations that the model of a strategy likes; of one without a model, those for small images."""
+    """Yield the configurations that the model of a strategy likes; without a model, the configurations for small
+    images."""
     strategy = template.strategy(TARGET)
     likes: Iterator[int] = iter(())
     if template.name.endswith(".direct"):
@@ -144,7 +145,7 @@ def compile_layer(problem: Problem, trials: int, again: bool) -> tuple[Problem, 
 
 
 class Bench:
-    """A layer on the device: its tensors, and what is right."""
+    """A layer on the device: its tensors, and the expected result."""
 
     def __init__(self, problem: Problem) -> None:
         import torch
@@ -168,7 +169,7 @@ class Bench:
             self.compute(self.x, self.weight, None, None)
 
     def ours(self, executable: Executable) -> Callable[[], None]:
-        """Return what runs one of our kernels."""
+        """Return a function that runs one of our kernels."""
         from tilewright.functional.plans import OURS, Decision, Plan
         from tilewright.functional.torch_tensors import launch
         from tilewright.functional.torch_threads import program_of
@@ -241,7 +242,7 @@ def _tried(problem: Problem, programs: list[Tried], folder: Path) -> str:
     except (RuntimeError, TVMError) as failure:
         _append(folder / FAILED, json.dumps({"problem": problem.described(), "why": str(failure)}))
         if torch.cuda.is_available():
-            torch.cuda.synchronize()  # which fails where nothing else can run any more
+            torch.cuda.synchronize()  # which fails if nothing else can run any more
         return f"{problem}: {failure}"
 
 
@@ -274,8 +275,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--only", default="", help="tune layers in whose description this stands: float32")
     parser.add_argument("--again", action="store_true", help="also layers with a record, from which the search begins")
-    parser.add_argument("--compile-only", type=int, metavar="N", help="compile so many layers, and stop")
-    parser.add_argument("--ship", action="store_true", help="measure nothing: put what DIR has into the package")
+    parser.add_argument("--compile-only", type=int, metavar="N", help="compile this many layers, and stop")
+    parser.add_argument("--ship", action="store_true", help="measure nothing: put the contents of DIR into the package")
     given = parser.parse_args()
     if given.ship:
         lines = read(given.out / LAYERS)

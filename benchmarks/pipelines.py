@@ -1,8 +1,8 @@
-"""What asynchronous copies and deeper rings are worth on a GPU: python -m benchmarks.pipelines [--small]
+"""The gain of asynchronous copies and deeper rings on a GPU: python -m benchmarks.pipelines [--small]
 
 The convolution of the examples and a matrix product on CUDA cores, each with its shared tiles loaded an iteration ahead
-through registers (what the compiler does unasked), and in rings of 2 to 4 copies, filled asynchronously or by plain
-stores. All are checked against float64 on part of the result, and timed in turns in one process.
+through registers (the compiler's default), and in rings of 2 to 4 copies, filled asynchronously or by plain stores. All
+are checked against float64 on part of the result, and timed in turns in one process.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def convolution(problem: conv2d_hwcn.Problem) -> Program:
 
 
 def rings(program: Program, depth: int) -> Program:
-    """The program with so many copies of each tile in shared memory."""
+    """The program with a number of copies of each tile in shared memory."""
     s, tensors = program
     for stage in s.stages:
         if stage.op.name.endswith(".shared") and depth > 1:

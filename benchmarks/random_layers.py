@@ -5,7 +5,7 @@ thread on the same tensors, in turns, by the processor time of that thread: medi
 PyTorch takes less than 20 µs are drawn anew. A layer whose call is below 0.9 of PyTorch's speed is measured twice more;
 it is slow if it is below 0.9 each time. The command names slow layers and ends with their share.
 
-`--jobs N` measures on N processors at once. `--kernels` times our kernel too where the call runs PyTorch's, and `--out
+`--jobs N` measures on N processors at once. `--kernels` times our kernel too if the call runs PyTorch's, and `--out
 FILE` writes all times, a line of JSON per layer: `benchmarks.fit_rates` makes the table of decisions from them.
 `--vectors 32` leaves AVX-512 and AMX out on both sides.
 """
@@ -37,7 +37,7 @@ Call = Callable[[], Any]
 
 
 def prepare(vectors: int) -> None:
-    """Make this process run one thread on both sides, and vectors of at most so many bytes."""
+    """Make this process run one thread on both sides, and vectors of a limited number of bytes."""
     if vectors == 32:
         os.environ.update(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2")
     import torch
@@ -85,7 +85,7 @@ def calls(problem: Problem) -> tuple[Call, Call]:
 
 
 def kernel_call(problem: Problem) -> tuple[Call, str]:
-    """Our kernel by itself, whatever the call runs; and why it is missing."""
+    """Our kernel by itself, even if the call runs another one; and why it is missing."""
     from benchmarks.cpu_layers import ours_alone
     from tilewright.core.errors import UserError
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.record_pairs PLAIN EPILOGUES [NAME ...] [--bound 1.03] [--compile-only] [--out DIR]
 
-PLAIN and EPILOGUES are folders that `benchmarks.convolution_sweep` wrote, the latter with `--epilogue`. What was
-fastest in either, and what ships, is timed in turns in one process: compilers order the instructions of a kernel with a
-bias otherwise than those of the same kernel without, so that 25% may lie between the two. The fastest plain kernel and
-the fastest one with bias and relu become the records. With `--bound`, a plain kernel that is up to 3% slower than the
+PLAIN and EPILOGUES are folders that `benchmarks.convolution_sweep` wrote, the latter with `--epilogue`. The fastest of
+either, and the shipped one, are timed in turns in one process: compilers order the instructions of a kernel with a bias
+differently from the same kernel without one, so that 25% may lie between the two. The fastest plain kernel and the
+fastest one with bias and relu become the records. With `--bound`, a plain kernel that is up to 3% slower than the
 fastest comes in its place if only then the epilogue costs no more than that.
 """
 
@@ -56,7 +56,7 @@ def candidates(
 
 
 def _by_bias(of: Any, which: str, index: int) -> Iterator[Candidate]:
-    """A configuration, and those that differ from it in what is done to a bias."""
+    """A configuration, and the ones that differ from it in the treatment of a bias."""
     yield which, index
     space = named(which).strategy(TARGET).space(of)
     at = next((place for place, knob in enumerate(space.knobs) if knob.name == "bias"), None)
@@ -95,9 +95,9 @@ def timed(name: str, mode: str, programs: list[tuple[Job, CompiledProgram]]) -> 
 
 
 def ship(pairs: list[Pair]) -> str:
-    """Put pairs into the package, in place of the records of their layers, and say in a line what became of them.
+    """Put pairs into the package, in place of the records of their layers, and report the outcome in a line.
 
-    Records of other strategies that are slower stay: calls that cannot use the fastest take those.
+    Records of other strategies that are slower stay: calls that cannot use the fastest use them.
     """
     logs = {path: read(path) for path in shipped.RECORDS.glob("*.log")}
     for pair in pairs:
@@ -131,13 +131,13 @@ def _lines(folder: Path) -> dict[tuple[str, str], Any]:
 def main() -> None:
     """Time the candidates of each row, and ship a pair of each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("plain", type=Path, metavar="PLAIN", help="what a sweep wrote")
-    parser.add_argument("epilogues", type=Path, metavar="EPILOGUES", help="what a sweep with --epilogue wrote")
+    parser.add_argument("plain", type=Path, metavar="PLAIN", help="the output of a sweep")
+    parser.add_argument("epilogues", type=Path, metavar="EPILOGUES", help="the output of a sweep with --epilogue")
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows in whose name and mode this stands")
-    parser.add_argument("--bound", type=float, default=inf, help="what an epilogue may cost: 1.03")
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no row after so many")
+    parser.add_argument("--bound", type=float, default=inf, help="the allowed cost of an epilogue: 1.03")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no row after this many")
     parser.add_argument("--compile-only", action="store_true", help="measure nothing, and write OUT/programs")
-    parser.add_argument("--programs", type=Path, help="what --compile-only wrote, so that nothing is compiled here")
+    parser.add_argument("--programs", type=Path, help="the output of --compile-only, so that nothing is compiled here")
     parser.add_argument("--out", type=Path, default=Path("record-pairs"))
     given = parser.parse_args()
     for folder in (given.plain, given.epilogues):
@@ -175,7 +175,8 @@ def main() -> None:
 
 
 def shown(pair: Pair) -> str:
-    """A line of the table: microseconds, what the epilogue costs, and by how much the plain one is not the fastest."""
+    """A line of the table: microseconds, the cost of the epilogue, and the distance of the plain one from the
+    fastest."""
     (*_, plain), (*_, fused) = pair["plain"], pair["fused"]
     own = f"{plain:9.3f} {fused:9.3f} {fused / plain:6.3f} {plain / pair['fastest']:6.3f}"
     return f"{pair['row']:24} {pair['mode']:13} {own}"

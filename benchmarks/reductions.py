@@ -26,7 +26,7 @@ Work = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Row:
-    """One operator at one size: how it is declared, scheduled and checked, and what PyTorch computes."""
+    """One operator at one size: how it is declared, scheduled and checked, and PyTorch's counterpart."""
 
     name: str
     shapes: Sequence[tuple[int, ...]]
@@ -108,7 +108,8 @@ def checked(row: Row, target: str, dev: Any) -> tuple[Any, list[Any], float]:
 
 
 def graph_of(call: Work) -> Work:
-    """`RUNS` calls of PyTorch as one CUDA graph; returns what replays it and tells the seconds of one call."""
+    """`RUNS` calls of PyTorch as one CUDA graph; returns a function that replays it and returns the seconds of one
+    call."""
     import torch
 
     side = torch.cuda.Stream()
@@ -165,7 +166,7 @@ def copy_bandwidth() -> float:
 
 
 def main() -> None:
-    """Check all operators, time them where there is a GPU, and print the table."""
+    """Check all operators, time them if there is a GPU, and print the table."""
     wanted = sys.argv[1:]
     dev = tw.cuda()
     chosen = [row for row in rows(not dev.exist) if not wanted or row.name in wanted]

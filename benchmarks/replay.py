@@ -2,9 +2,9 @@
 
     python -m benchmarks.replay DIR [--tuner guided annealing random] [--seeds 5] [--trials 100] [NAME ...]
 
-A space is cut down to the choices that its table has; what the table lacks counts as refused, and costs no trial.
-Prints, for each table and search, the median over the seeds of the best rate after so many trials, as a part of the
-best of the table, and the worst of the seeds at the end.
+A space is cut down to the choices that its table has; a configuration missing in the table counts as refused, and costs
+no trial. Prints, for each table and search, the median over the seeds of the best rate after numbers of trials, as a
+part of the best of the table, and the worst of the seeds at the end.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def searched(table: Table, strategy: Strategy, trials: int) -> list[float]:
 
 
 def main() -> None:
-    """Replay what the command line names."""
+    """Replay the tables of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")

@@ -1,7 +1,7 @@
 """Put records and rows of decisions into the package: python -m benchmarks.ship_records DIR ...
 
-Each DIR is what `benchmarks.convolution_sweep --shipped --out DIR` wrote, with or without `--epilogue`. What
-`benchmarks.networks --out DIR` wrote is shipped by its `--ship`.
+Each DIR is an output of `benchmarks.convolution_sweep --shipped --out DIR`, with or without `--epilogue`. The output of
+`benchmarks.networks --out DIR` is shipped by its `--ship`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Line = dict[str, Any]
 
 
 def ship(lines: list[Line], to: str = NETWORKS) -> str:
-    """Merge layers that were measured into the package, and say in a line what became of them.
+    """Merge measured layers into the package, and report the outcome in a line.
 
-    A record comes in place of that of its layer and strategy, and of those of other strategies that are said to be
-    faster, which other runs measured; and of slower ones with an epilogue, which would keep calls from it. One that is
-    less than 1% faster than what ships is left out: in the same run if that began with what ships, else by the times
-    that both records say, and then no decision rests on it either. What another kind of GPU measured is left out: the
-    fastest configuration there was 1.12 times slower than the record here.
+    A record replaces the record of its layer and strategy, and records of other strategies that other runs measured as
+    faster; and of slower ones with an epilogue, which would keep calls from it. One that is less than 1% faster than
+    the shipped record is left out: in the same run if that began with the shipped one, else by the times in both
+    records; then no decision rests on it either. Measurements of another kind of GPU are left out: the fastest
+    configuration there was 1.12 times slower than the record here.
     """
     lines, others = _of_the_device(lines)
     logs = {path: read(path) for path in RECORDS.glob("*.log")}
@@ -55,7 +55,7 @@ def ship(lines: list[Line], to: str = NETWORKS) -> str:
 
 
 def _of_the_device(lines: list[Line]) -> tuple[list[Line], str]:
-    """Return the lines that were measured on the GPU of the records, and what to say of the others."""
+    """Return the lines that were measured on the GPU of the records, and a sentence about the others."""
     own = [line for line in lines if line["device"] == DEVICE]
     others = len(lines) - len(own)
     return own, f"; {others} measured on other GPUs than {DEVICE} left out" if others else ""
@@ -88,9 +88,9 @@ def _is_slower(record: Record, than: Record) -> bool:
 
 
 def ship_epilogues(lines: list[Line]) -> str:
-    """Merge the records of a sweep with an epilogue, and say in a line what became of them.
+    """Merge the records of a sweep with an epilogue, and report the outcome in a line.
 
-    A layer has one only where it is at least 1% faster than the configuration of the record without an epilogue. That
+    A layer has one only if it is at least 1% faster than the configuration of the record without an epilogue. That
     which ships stays unless the new one is at least 1% faster.
     """
     lines, others = _of_the_device(lines)
@@ -138,18 +138,18 @@ def of_sweep(folder: Path, log: str) -> list[Line]:
 
 
 def key_of(of: Any) -> str:
-    """What `workload_of_record` returns of the records of a workload."""
+    """The result of `workload_of_record` for the records of a workload."""
     return json.dumps([f"topi/{of.name}", of.args])
 
 
 def workload_of_record(record: Record) -> str:
-    """The operator and its arguments, whatever the strategy."""
+    """The operator and its arguments, for any strategy."""
     _, template, args, _ = record["input"]
     return json.dumps([template.partition(".")[0], args])
 
 
 def seconds_of(record: Record) -> float:
-    """What a record says that its kernel takes."""
+    """The resources of its kernel in a record."""
     costs: list[float] = record["result"][0]
     return sum(costs) / len(costs)
 
@@ -168,12 +168,12 @@ def write(path: Path, rows: list[Any]) -> None:
 
 
 def write_rivals(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows into a table of decisions, in place of those that it has of the same layers on that device."""
+    """Write rows into a table of decisions, in place of its rows of the same layers on that device."""
     write(path, [*{(Problem.read(row["problem"]), row["device"]): row for row in (*read(path), *rows)}.values()])
 
 
 def main(folders: Iterable[Path]) -> None:
-    """Ship what sweeps found."""
+    """Ship the results of sweeps."""
     for folder in folders:
         if (folder / "records.log").exists():
             print(folder, ship(of_sweep(folder, "records.log"), SWEEPS))

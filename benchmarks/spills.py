@@ -1,4 +1,4 @@
-"""What compiling again gains kernels that spill needlessly: python -m benchmarks.spills [TABLE ...]
+"""The gain of compiling needlessly spilling kernels again: python -m benchmarks.spills [TABLE ...]
 
 Measures the configurations of tables that spilled with few registers when the tables were recorded, before
 `codegen/spills.py` was there, and compares their times with the recorded ones.
@@ -34,7 +34,7 @@ def spilled(name: str) -> Iterator[tuple[int, float]]:
 
 
 def main() -> None:
-    """Measure what the command line names; print a line for each table."""
+    """Measure the tables of the command line; print a line for each table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
     parser.add_argument("names", nargs="*", default=["conv2d-steps", "tutorial-filters"], metavar="TABLE")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What it takes until the first result: imports, known kernels, and compiling: `python -m benchmarks.startup`.
+"""The time to the first result: imports, known kernels, and compiling: `python -m benchmarks.startup`.
 
 Imports run in fresh processes, in turns. Programs are built from fresh schedules under new names, so that no cache
 knows them; the compiler's own modules are loaded before.
@@ -75,7 +75,7 @@ ARRAYS = {
 
 
 def known_kernel_seconds(arrays: str) -> list[float]:
-    """Seconds of `import tilewright` and a call on `arrays`, in fresh processes; none where these are not there.
+    """Seconds of `import tilewright` and a call on `arrays`, in fresh processes; none if these are missing.
 
     Python may write bytecode, as an installer does: without it, each process compiles the sources again.
     """
@@ -118,7 +118,7 @@ for run in (
 
 
 def lookups() -> list[str]:
-    """The table of what a new process looks up for the first layer that is not on disk, in processor time."""
+    """The table of a new process's look-ups for the first layer that is not on disk, in processor time."""
     script = [sys.executable, "-c", _LOOKUPS]
     runs = [subprocess.run(script, capture_output=True, text=True, check=True) for _ in range(ROUNDS)]
     found = zip(*(map(float, run.stdout.split()) for run in runs), strict=True)
@@ -160,7 +160,7 @@ PROGRAMS: dict[str, Make] = {
 
 
 def stages(make: Make, target: str) -> tuple[float, float, float]:
-    """Seconds to lower, to generate and compile, and to the end of a first call (0 where no device is here)."""
+    """Seconds to lower, to generate and compile, and to the end of a first call (0 if no device is present)."""
     schedule, args = make(target)
     name = f"program_{os.getpid()}_{next(_names)}"
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What the compiler's own steps, and two options of storage, are worth on a GPU: python -m benchmarks.steps
+"""The gain of the compiler's own steps, and of two storage options, on a GPU: python -m benchmarks.steps
 
 Each program is built with fills of shared memory spread over threads, loaded ahead, both, and neither; all of them are
 checked against each other, and timed in turns in one process, so that ratios mean something.
@@ -108,7 +108,7 @@ def programs(small: bool) -> dict[str, Program]:
 
 
 def times(modules: Mapping[str, Any], args: list[Any], dev: Any) -> dict[str, float]:
-    """Seconds of each module's kernel, measured in turns; AssertionError where their answers differ."""
+    """Seconds of each module's kernel, measured in turns; raises AssertionError if their answers differ."""
     rng = np.random.default_rng(0)
     shapes = [[int(e) for e in t.shape] for t in args]
     arrays = [tw.nd.array(rng.uniform(-1, 1, shape).astype("float32"), dev) for shape in shapes]

@@ -4,7 +4,7 @@ Layers of common shapes are drawn at random, but always the same: convolutions i
 ones of small images. Each strategy's first configuration, or the `--each` that its model likes best, is compiled by all
 processors, checked against float64 on poisoned output, and all of them are timed in turns. A line has the time of the
 strategy that a call without records takes, of the fastest one, and of PyTorch; the summary, how far choices are from
-the fastest. FILE gets what each model expected, in cycles, beside what was measured.
+the fastest. FILE gets the prediction of each model, in cycles, beside the measurement.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Line = dict[str, Any]
 
 
 def drawn(kind: str, count: int, seed: int = 0) -> Iterator[Problem]:
-    """Draw so many layers of a kind."""
+    """Draw a number of layers of a kind."""
     rng = random.Random(f"{kind} {seed}")
     for _ in range(count):
         size, stride = rng.choice((7, 10, 14, 16, 20, 28) if kind == "planes" else (14, 20, 28, 40, 56, 80)), 1
@@ -52,7 +52,8 @@ def drawn(kind: str, count: int, seed: int = 0) -> Iterator[Problem]:
 
 
 def programs_of(problem: Problem, each: int) -> list[tuple[Tried, float | None]]:
-    """Compile what each strategy likes best, that of a call without records first, with the cycles it expects."""
+    """Compile the favourites of each strategy, beginning with the choice of a call without records, with the predicted
+    cycles."""
     able, of = strategies_of(problem, TARGET)
     chosen = cheapest(able, of, TARGET)
     made = []
@@ -102,7 +103,7 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=[], help=", ".join(KINDS))
     parser.add_argument("--count", type=int, default=16, help="layers of each kind")
     parser.add_argument("--each", type=int, default=1, help="configurations of each strategy")
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after this many")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("strategies.json"))
     given = parser.parse_args()

@@ -6,9 +6,9 @@
 
 Each space gets its share of the time, and one file, DIR/NAME.log: configurations in a random order that the seed
 decides, in the format of logs, with the registers, spills and shared memory of the kernel beside each. A file that
-exists is resumed. `tests/data/tables` holds what these commands wrote on an H200, compressed. `--choose` writes, for
-each packaged template, its first configuration and those that differ from it in a knob or two or that the model ranks
-high, and needs no GPU; with the file alone, these are measured, all tables in one go.
+exists is resumed. `tests/data/tables` holds the compressed output of these commands on an H200. `--choose` writes, for
+each packaged template, its first configuration, its neighbours in one or two knobs, and configurations that the model
+ranks high. It needs no GPU; with the file alone, these are measured, all tables in one go.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _by(template: str, share: float = 0.5, **options: Any) -> Table:
 
 
 def _cut_filters(config: Config) -> bool:
-    """Keep what differs in filters: rows, columns and sums as some of the best known configurations have them."""
+    """Keep configurations that differ in filters: rows, columns and sums as some of the best known configurations have
+    them."""
     fixed = {"tile_y": [-1, 1, 7, 1], "tile_x": [-1, 1, 7, 1], "tile_ry": [-1, 1, 3], "tile_rx": [-1, 3, 1]}
     return (
         all(config[name].data == data for name, data in fixed.items())
@@ -86,7 +87,7 @@ def _cut_filters(config: Config) -> bool:
 
 
 def _cut_sums(config: Config) -> bool:
-    """Keep what differs in how sums run: the tile of the results as one configuration has it."""
+    """Keep configurations that differ in the order of sums: the tile of the results as one configuration has it."""
     fixed = {"tile_f": [-1, 1, 2, 2], "tile_y": [-1, 1, 7, 1], "tile_x": [-1, 1, 7, 1]}
     return (
         all(config[name].data == data for name, data in fixed.items())
@@ -98,7 +99,7 @@ def _cut_sums(config: Config) -> bool:
 
 
 def _cut_line(config: Config) -> bool:
-    """Keep what has no virtual threads and writes out up to 64 steps."""
+    """Keep configurations without virtual threads that unroll up to 64 steps."""
     return config["tile"].data[1] == 1 and config["auto_unroll_max_step"].data == 64
 
 
@@ -116,7 +117,7 @@ def _cut_threads(config: Config) -> bool:
 
 
 def _cut_steps(config: Config) -> bool:
-    """Keep what differs in how sums run and are written out, in four tiles of the results."""
+    """Keep configurations that differ in the order and the unrolling of sums, in four tiles of the results."""
     return (
         config["tile_f"].data in ([-1, 1, 4, 1], [-1, 1, 4, 2], [-1, 2, 4, 1], [-1, 1, 8, 1])
         and config["tile_y"].data == [-1, 1, 14, 1]
@@ -198,7 +199,7 @@ USUAL = ("tutorial", "depthwise", "conv1d", "r50-b1-l1.3x3", "r50-b1-l3.3x3")
 
 
 def main() -> None:
-    """Measure what the command line names; print a line for each space."""
+    """Measure the spaces of the command line; print a line for each space."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", default=USUAL, metavar="NAME")
     parser.add_argument("--seconds", type=float, default=150)
@@ -206,7 +207,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--min-repeat-ms", type=float, default=2)
-    parser.add_argument("--choose", type=int, default=0, metavar="N", help="so many beside the first configuration")
+    parser.add_argument("--choose", type=int, default=0, metavar="N", help="the number beside the first configuration")
     parser.add_argument("--chosen", type=Path, metavar="FILE", help="the configurations to measure, or to write")
     given = parser.parse_args()
     if given.choose:
@@ -273,7 +274,8 @@ def record_chosen(chosen: dict[str, list[int]], session: MeasureSession, out: Pa
 
 
 def near(name: str, count: int, seed: int) -> list[int]:
-    """The first configuration of a packaged template, and so many that are like it or that the model ranks high."""
+    """The first configuration of a packaged template, and a number of configurations that are like it or that the model
+    ranks high."""
     task, rng = TABLES[name].task(Target.parse("cuda -arch=sm_90")), np.random.default_rng(seed)
     space = task.config_space
     first = named(task.name).first(task.args, task.target).index
@@ -286,7 +288,7 @@ def near(name: str, count: int, seed: int) -> list[int]:
 def _batches(
     task: Task, chunks: Iterable[Sequence[int]], prefilter: Prefilter | None, known: set[int], until: float
 ) -> Iterator[list[Job]]:
-    """Those of the configurations that can run, while there is time."""
+    """The configurations that can run, while there is time."""
     assert task.target is not None
     for some in chunks:
         possible = new = [index for index in some if index not in known]
@@ -313,7 +315,7 @@ def _chunks(table: Table, task: Task, seed: int) -> Iterator[Sequence[int]]:
 
 
 def _kept(table: Table, task: Task) -> list[int]:
-    """The indices of a cut-down space: a knob's choice is kept where it can be part of a kept configuration."""
+    """The indices of a cut-down space: a knob's choice is kept if it can be part of a kept configuration."""
     space = task.config_space
     keep = table.keep
     assert keep is not None
@@ -355,7 +357,7 @@ def job_of(task: Task, target: Target, index: int) -> Job:
 
 
 def _line(task: Task, session: MeasureSession, job: Job, outcome: Outcome) -> str:
-    """A record, with what the compiler tells of the kernel beside it."""
+    """A record, with the compiler's report on the kernel."""
     reason = outcome.reason if isinstance(outcome, Failure) else ""
     notes = Notes(session.attributes.name, COMPILER, reason=reason[:120], flop=task.flop)
     inp = MeasureInput(session.target, task, task.config_space.get(job.key)).noted(notes)

@@ -1,9 +1,9 @@
-"""Rows of `benchmarks.convolution_rows` on the GPU: their tensors, what is right, and times in turns.
+"""Rows of `benchmarks.convolution_rows` on the GPU: their tensors, expected results, and times in turns.
 
-Small tensors are timed in several places of memory. All that a small kernel reads lies in the L2 cache, and where its
-tensors lie decides how its loads share the slices of that cache: a bias makes the same kernel on a layer of 512 KB take
-1.00 to 1.05 times as long, by its place. The time in one place repeats within 0.2%, whatever module, graph or process.
-So a kernel is judged by its mean over places, not by the luck of those that an allocator gives.
+Small tensors are timed in several places of memory. All that a small kernel reads lies in the L2 cache, and the places
+of its tensors decide how its loads share the slices of that cache: a bias makes the same kernel on a layer of 512 KB
+take 1.00 to 1.05 times as long, by its place. The time in one place repeats within 0.2%, in any module, graph or
+process. So a kernel is judged by its mean over places, not by the luck of an allocator's.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PLACES, PLACE_ROUNDS = 8, 3
 SMALL = 16 << 20
 """Bytes of a row's tensors up to which they are timed in several places."""
 _APART, _ALIGNED = 4 << 20, 512
-"""Bytes up to which a place begins after the tensor before it, and those that PyTorch's allocator aligns to."""
+"""Bytes up to which a place begins after the tensor before it, and the alignment of PyTorch's allocator."""
 
 
 def workload_of(name: str, mode: str) -> Any:
-    """The workload of a row in a type and a layout, "float16/NHWC"; None where it has no layout."""
+    """The workload of a row in a type and a layout, "float16/NHWC"; None if it has no layout."""
     operator, options = WORKLOADS[name]
     dtype, _, layout = mode.partition("/")
     if layout and operator == "conv1d":
@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 
 class Row:
-    """A workload on the GPU: its tensors, what is right, and everything that was timed."""
+    """A workload on the GPU: its tensors, the expected result, and all timed programs."""
 
     def __init__(self, name: str, mode: str) -> None:
         import torch
@@ -79,17 +79,18 @@ class Row:
 
     @property
     def bytes(self) -> int:
-        """What the input, the weights and the result take together."""
+        """The total bytes of the input, the weights and the result."""
         return sum(t.numel() * t.element_size() for t in (self.data, self.weights, self.out))
 
     @property
     def given(self) -> Place:
-        """The tensors where PyTorch placed them."""
+        """The tensors at PyTorch's places."""
         return Place(self.data, self.weights, self.bias, self.out)
 
     @cached_property
     def places(self) -> list[Place]:
-        """Copies of the tensors in several places, the first as PyTorch gave them; that alone where they are large."""
+        """Copies of the tensors in several places, the first as PyTorch gave them; the first alone if they are
+        large."""
         count = PLACES if self.bytes <= SMALL else 1
         return [self.given, *(self._elsewhere(self.given, random.Random(seed)) for seed in range(1, count))]
 
@@ -104,7 +105,7 @@ class Row:
         return Place(*made)
 
     def error(self, fused: bool) -> float:
-        """The relative error of the output in the L2 norm; infinite where elements were not written."""
+        """The relative error of the output in the L2 norm; infinite if elements were not written."""
         right = self.right
         if fused:
             shape = [1] * right.dim()
@@ -114,7 +115,7 @@ class Row:
         return float("inf") if off.isnan() else float(off)
 
     def ours(self, program: CompiledProgram, fused: bool) -> tuple[Any, float]:
-        """A timer of a program where PyTorch placed the tensors, and its error on poisoned output."""
+        """A timer of a program at PyTorch's places of the tensors, and its error on poisoned output."""
         module, arrays, on = Module(program), self.given.arrays(fused), cuda(0).require()
         self.out.fill_(float("nan") if self.out.is_floating_point() else 77)
         self.torch.cuda.synchronize()
@@ -130,7 +131,7 @@ class Row:
         return [on.driver.timer(on.index, partial(module, *each.arrays(fused))) for each in self.places[:places]]
 
     def theirs(self) -> list[tuple[str, Any]]:
-        """PyTorch's ways as timers, where it placed the tensors."""
+        """PyTorch's ways as timers, at its own places of the tensors."""
         return theirs(self.of, self.data, self.weights)
 
     def theirs_in_places(self) -> dict[str, list[Any]]:
@@ -164,7 +165,7 @@ def theirs(of: Any, data: Any, weights: Any) -> list[tuple[str, Any]]:
 
 
 def replayed(torch: Any, graph: Any, calls: int, number: int) -> float:
-    """Seconds of so many calls, by replays of a graph that has `calls`."""
+    """Seconds of a number of calls, by replays of a graph that has `calls`."""
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     runs = max(1, number // calls)
     graph.replay()
@@ -198,6 +199,6 @@ def in_places(timers: dict[Any, list[Any]]) -> dict[Any, list[float]]:
 
 
 def _each(timers: dict[Any, list[Any]]) -> Iterator[tuple[tuple[Any, int], Any]]:
-    """The timers of a place beside each other, so that what is compared is timed within milliseconds."""
+    """The timers of a place beside each other, so that compared programs are timed within milliseconds."""
     for at in range(max(map(len, timers.values()))):
         yield from (((who, at), own[at]) for who, own in timers.items() if at < len(own))

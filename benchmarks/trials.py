@@ -1,7 +1,7 @@
-"""What measuring a candidate costs beyond running it: `python -m benchmarks.trials [target] [--count N] [--quick]`.
+"""The cost of measuring a candidate beyond running it: `python -m benchmarks.trials [target] [--count N] [--quick]`.
 
 Trials of a matrix product from end to end, as a tuner asks for them: seconds, trials per second, and how much of the
-time the runner had. `--quick` takes a product so small, and runs it so briefly, that all else is what counts.
+time the runner had. `--quick` takes a product so small, and runs it so briefly, that only the other costs count.
 Processor time is that of this process and all that it started. To compare two commits, in pairs:
 
     python -m benchmarks.compare BASE . --same --benchmark benchmarks.trials --pairs 5 -- opencl --quick --count 100
@@ -43,12 +43,12 @@ def matmul(size: int, ty: int, tx: int, unrolled: int, swapped: bool) -> tuple[A
 
 
 def processor_seconds() -> float:
-    """Processor time so far, of this process and of those below it that have ended."""
+    """Processor time so far, of this process and of its ended children."""
     return sum(os.times()[:4])
 
 
 def trials(target: str, count: int, quick: bool) -> tuple[float, float, float]:
-    """Seconds of so many trials from end to end, of the processor meanwhile, and of them in the runner."""
+    """Seconds of a number of trials from end to end, of the processor meanwhile, and of them in the runner."""
     size, space = (32, SPACE[:8]) if quick else (512, SPACE)
     points = itertools.islice(itertools.cycle(space), count)
     jobs = [Job(lambda p=p: matmul(size, *p), p, Target(target)) for p in points]

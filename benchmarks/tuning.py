@@ -28,7 +28,7 @@ MARKS = (20, 50, 100, 200, 300, 500, 1000)
 
 
 def main() -> None:
-    """Run what the command line asks for and print a table."""
+    """Run the searches of the command line and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--tuner", nargs="+", default=["XGBTuner", "RandomTuner"])
     parser.add_argument("--seeds", type=int, default=1)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def tune(name: str, seed: int, given: argparse.Namespace) -> tuple[list[float], float, float]:
-    """One run: the rate of every trial, the seconds that all of it took, and those of measuring and cooling."""
+    """One run: the rate of every trial, the total seconds, and the seconds of measuring and cooling."""
     target, layer = ("cuda", LAYER) if tw.cuda().exist else ("opencl", SMALL)
     task = autotvm.task.create("examples/conv2d", layer, target)
     log = given.logs / f"{name}-{seed}.log"

@@ -3,7 +3,7 @@
     python -m benchmarks.tutorial_seeds --seeds 5 --trials 500 --shared FILE [--seconds 80]
 
 All seeds share one table of measured configurations, FILE, which grows: a configuration that any of them measured is
-answered from it. A later call goes on where the time was up. As in a session of its own, a search learns of the last
+answered from it. A later call continues after the last one. As in a session of its own, a search learns of the last
 eighth of a batch only after it has proposed the next one.
 """
 
@@ -37,11 +37,11 @@ from tilewright.tune.task import Task, freeze
 
 MARKS = (1, 8, 20, 32, 50, 100, 200, 300, 500)
 _UNKNOWN = 8
-"""Of so many configurations of a batch, one is heard of after the next batch was proposed."""
+"""The outcome of one in this many configurations of a batch arrives after the next batch was proposed."""
 
 
 class Shared:
-    """Measures what no seed has measured before, and answers the rest from the table."""
+    """Measures configurations that no seed has measured before, and answers the rest from the table."""
 
     def __init__(self, session: MeasureSession, path: Path, until: float) -> None:
         self.session = session
@@ -56,7 +56,7 @@ class Shared:
 
     @property
     def attributes(self) -> DeviceAttributes:
-        """What the device is."""
+        """The description of the device."""
         return self.session.attributes
 
     @property
@@ -65,11 +65,11 @@ class Shared:
         return self.session.target
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Measure jobs anew: what a run confirms is not answered from the table."""
+        """Measure jobs anew: confirmations are not answered from the table."""
         return self.session.measure(jobs)
 
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
-        """Measure batches; those that are known are told the run at once."""
+        """Measure batches; known results are reported to the run at once."""
         for job, outcome in self.session.measure_all(self._unknown(batches)):
             self.live += 1
             self.known[job.key] = outcome
@@ -83,7 +83,7 @@ class Shared:
         late: list[Job] = []
         for jobs in batches:
             if time.monotonic() > self.until:
-                raise KeyboardInterrupt  # the run ends, and keeps what it has
+                raise KeyboardInterrupt  # the run ends, and keeps its results
             known = [job for job in jobs if job.key in self.known]
             kept = len(known) // _UNKNOWN
             for job in (*late, *known[: len(known) - kept]):

@@ -1,8 +1,8 @@
 """Build a release and try it: python tools/release.py [--out dist]
 
 Builds the sdist and the wheel, installs the wheel into a fresh environment outside of the tree, and tries it there: its
-version, the import time, a program on the CPU, those of README.md, `tilewright doctor`. Ends with status 1 where
-something is wrong. Nothing is uploaded.
+version, the import time, a program on the CPU, those of README.md, `tilewright doctor`. Ends with status 1 if something
+is wrong. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ print(tw.__file__)
 IMPORT = "import time; start = time.perf_counter(); import tilewright; print(time.perf_counter() - start)"
 
 
-class Wrong(Exception):  # noqa: N818  # what is wrong with the release
+class Wrong(Exception):  # noqa: N818  # the fault of the release
     """The release is not fit to be published."""
 
 
@@ -59,7 +59,7 @@ def version() -> str:
 
 
 def check_versions(named: str, code: str, changelog: str) -> None:
-    """Raise Wrong where the code names another version, or the changelog none such."""
+    """Raise Wrong if the code names another version, or the changelog none such."""
     if f'__version__ = "{named}"' not in code:
         raise Wrong(f"pyproject.toml says {named}, tilewright/core/version.py does not")
     if not re.search(rf"^## {re.escape(named)} - \d{{4}}-\d\d-\d\d$", changelog, re.M):
@@ -67,14 +67,14 @@ def check_versions(named: str, code: str, changelog: str) -> None:
 
 
 def check_contents(names: Sequence[str], needed: Sequence[str], what: str) -> None:
-    """Raise Wrong where an archive lacks files."""
+    """Raise Wrong if an archive lacks files."""
     missing = [each for each in needed if not any(name.endswith(each) for name in names)]
     if missing:
         raise Wrong(f"the {what} lacks {', '.join(missing)}")
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a command; its output, or Wrong with what it said."""
+    """Run a command; return its output, or raise Wrong with it."""
     done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True)
     if done.returncode:
         raise Wrong(f"{' '.join(map(str, command))} exits with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -93,7 +93,7 @@ def build(out: Path) -> tuple[Path, Path]:
 
 
 def try_wheel(wheel: Path) -> list[str]:
-    """Install a wheel into a fresh environment and use it; gives what was found, a line each."""
+    """Install a wheel into a fresh environment and use it; returns the findings, a line each."""
     with tempfile.TemporaryDirectory(prefix="tilewright-release-") as folder:
         home = Path(folder)
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
@@ -135,9 +135,9 @@ def try_wheel(wheel: Path) -> list[str]:
 
 
 def main() -> int:
-    """Build, try, and say what to do next."""
+    """Build, try, and print the next step."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the sdist and the wheel go")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder of the sdist and the wheel")
     out = parser.parse_args().out
     try:
         code = (ROOT / "tilewright/core/version.py").read_text(encoding="utf-8")

@@ -1,10 +1,10 @@
 """Run the tests under conditions that other machines have: python tools/test_matrix.py [options] [-- pytest options]
 
-One line per cell: how many tests passed, failed and skipped, the seconds, and what failed. A cell that this machine
-cannot offer is skipped, with the reason. Ends with status 1 where a cell has failures.
+One line per cell: how many tests passed, failed and skipped, the seconds, and the failures. A cell that this machine
+cannot offer is skipped, with the reason. Ends with status 1 if a cell has failures.
 
 By default each cell runs the tests that its condition concerns; `--whole` runs the suite in every cell, and `--brief`
-only those of its files that show the condition in seconds.
+only the files that show the condition in seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BASIC = ("tests/programs/test_examples.py", "tests/runtime/test_module.py", "tes
 MEASURING = ("tests/measure", "tests/tune/test_run.py", "tests/cli/test_tune.py")
 FORKING = ("tests/measure/test_session.py", "tests/measure/test_costs_only_itself.py",
            "tests/measure/test_references.py", "tests/tune/test_run.py")  # fmt: skip
-"""Of MEASURING, what builds, runs, checks and fails candidates; without what waits for processes that are killed."""
+"""The files of MEASURING that build, run, check and fail candidates, without waits for killed processes."""
 BRIEF = (
     "tests/measure/test_session.py", "tests/measure/test_batches.py", "tests/measure/test_references.py",
     "tests/measure/test_forking.py", "tests/measure/test_strays.py", "tests/runtime/test_thread_pool.py",
@@ -42,7 +42,7 @@ BRIEF = (
     "tests/fleet/test_dispatch.py", "tests/fleet/test_parts.py", "tests/errors/test_newcomers.py",
     "tests/errors/test_surface.py",
 )  # fmt: skip
-"""What `--brief` runs of a cell."""
+"""The tests of a cell that `--brief` runs."""
 EXTRAS = {
     "xgboost": ("tests/tune", "tests/cli/test_tune.py"),
     "distributed": ("tests/fleet", "tests/tune"),
@@ -51,7 +51,7 @@ EXTRAS = {
     "cuda": (*BASIC, "tests/codegen/test_nvrtc.py", "tests/cli/test_doctor.py"),
     "torch": ("tests/functional", "tests/ladder", "tests/cli/test_ladder.py"),
 }
-"""Optional packages, and the tests of those who use them."""
+"""Optional packages, and the tests of their users."""
 _TOTALS = re.compile(r"(\d+) (passed|failed|skipped|errors?)")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.M)
 _HIDE = """\
@@ -68,7 +68,8 @@ sys.meta_path.insert(0, Hidden())
 
 @dataclass(frozen=True)
 class Cell:
-    """A condition: variables, limits of the process, and what happens around it; `lacks` is why it cannot be had."""
+    """A condition: variables, limits of the process, and events around it; `lacks` is the reason why it is
+    unavailable."""
 
     name: str
     tests: Sequence[str]
@@ -99,7 +100,7 @@ def loaded(processes: int) -> Iterator[None]:
 
 
 def cells(folder: Path) -> list[Cell]:
-    """Return all cells; `folder` is for what they need."""
+    """Return all cells; `folder` is for their files."""
     cores = sorted(os.sched_getaffinity(0))
     made = []
     for count in (1, 2, 8):
@@ -183,7 +184,7 @@ def chosen_tests(cell: Cell, brief: bool) -> list[str]:
 
 
 def run(cell: Cell, whole: bool, options: Sequence[str], brief: bool = False) -> bool:
-    """Run a cell, and print its line; False where a test failed."""
+    """Run a cell, and print its line; False if a test failed."""
     print(f"{cell.name:28s}", end=" ", flush=True)
     if cell.lacks:
         print(f"skipped: {cell.lacks}")
@@ -228,7 +229,7 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--cell", action="append", default=[], help="run the cells whose name contains this")
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--whole", action="store_true", help="run the whole suite in every cell")
-    extent.add_argument("--brief", action="store_true", help="run what shows the condition in seconds")
+    extent.add_argument("--brief", action="store_true", help="run the tests that show the condition in seconds")
     parser.add_argument("options", nargs="*", help="options of pytest, after --")
     args = parser.parse_args(given)
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
