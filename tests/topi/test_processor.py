@@ -9,7 +9,17 @@ import pytest
 
 import tilewright as tvm
 from tilewright.core.target import Target
-from tilewright.topi.templates import ALL, Conv2d, Depthwise, Epilogue, Transposed, cpu_channels_last, named, processor
+from tilewright.topi.templates import (
+    ALL,
+    Conv2d,
+    Depthwise,
+    Epilogue,
+    Pooling,
+    Transposed,
+    cpu_channels_last,
+    named,
+    processor,
+)
 from tilewright.topi.templates.processor import VectorRegisters
 
 CONV2D = named("topi/conv2d")
@@ -93,6 +103,32 @@ def test_registers_hold_a_row_of_a_large_window_beside_the_sums() -> None:
     assert (wide["tile_c"].size[-1], wide["tile_x"].size[-1]) == (32, 4)
     _, narrow = DEPTHWISE.choose(layer, Target("llvm -mcpu=haswell"))
     assert narrow["tile_x"].size[-1] == 8, "four vectors of sums would leave the processor idle"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    ("channels", "filters", "groups"), [(6, 6, 6), (12, 12, 12), (16, 7, 1), (16, 28, 1), (72, 72, 6)]
+)
+def test_vectors_leave_no_filter_over(channels: int, filters: int, groups: int, dtype: str) -> None:
+    """A vector that sticks out is computed element by element, which takes up to five times as long."""
+    layer = Conv2d.of(
+        (2, channels, 9, 9), filters=filters, kernel=3, padding=1, groups=groups, dtype=dtype, layout="NHWC"
+    )
+    for name in ("haswell", "znver4"):
+        target = Target(f"llvm -mcpu={name}")
+        _, config = (DEPTHWISE if groups == channels else CONV2D).choose(layer, target)
+        lanes = config["tile_c"].size[-1]
+        assert filters % lanes == 0, (name, lanes)
+        assert lanes & (lanes - 1) == 0 or lanes <= VectorRegisters.of(target).lanes(dtype), "it fits one register"
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("size", [6, 19, 24, 28, 47, 100, 147])
+def test_vectors_of_poolings_leave_nothing_over(size: int, layout: str) -> None:
+    shape = (1, 3, 4, 2 * size) if layout == "NCHW" else (1, size, 4, 6)
+    _, config = named("topi/pool").choose(Pooling.of(shape, "max", 2, 2, layout=layout), Target("llvm"))
+    assert size % config["tile_x"].size[-1] == 0
+    assert config["tile_x"].size[-1] >= 6
 
 
 @pytest.mark.parametrize(("cache", "lanes"), [(1 << 16, 16), (1 << 30, 32), (0, 32)])
