@@ -26,7 +26,7 @@ def mma(operands: str, accumulator: str = "") -> Atom:
     operands
         "float16", "bfloat16": float32 sums. "int8", "uint8": int32 sums. "float64": float64 sums. For float32 operands
         and sums, a precision: "tf32" rounds each operand to 11 significant bits. "3xtf32" splits each operand into a
-        high and a low part, adds three products, and is about as exact as float32 arithmetic; "bf16x6" splits it into
+        high and a low part, adds three products, and is about as exact as float32 arithmetic. "bf16x6" splits it into
         three parts of bfloat16 and adds the six products that count. "3xtf32_one" is "3xtf32" with one set of partial
         sums instead of two, which it adds to the others more often. It takes a third fewer registers for sums, and is
         as exact.

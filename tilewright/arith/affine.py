@@ -3,8 +3,8 @@
 An atom is any expression that is not itself a sum, a difference or a product with a constant. The terms keep the
 order in which the atoms first appeared; `to_expr` writes the canonical sum that printed programs show.
 
-A variable n that is declared a multiple of 8 takes part as 8 * (n // 8), so that the rules of coefficients apply to it;
-it is written as n again.
+A variable n that is declared a multiple of 8 takes part as 8 * (n // 8), so that the rules of coefficients apply to it.
+It is written as n again.
 """
 
 from __future__ import annotations

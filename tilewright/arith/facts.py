@@ -1,8 +1,7 @@
 """Facts in the context of an expression: ranges of variables and conditions that hold.
 
-A `Facts` is an immutable map from variables to (minimum, extent), plus assumed conditions. It is interned: binding
-the same things gives the same object, so that the memo tables which the simplifier keeps on it are shared by
-everybody who asks in the same place.
+A `Facts` is an immutable map from variables to (minimum, extent), plus assumed conditions. It is interned: binding the
+same things gives the same object. So all queries in one place share the memo tables that the simplifier keeps on it.
 """
 
 from __future__ import annotations
@@ -126,8 +125,8 @@ class Facts:
     def assume(self, cond: Expr, *, memory: bool = False) -> Facts:
         """These facts, and that `cond` holds.
 
-        Statements about elements of memory are left out, since a store may change them, unless `memory` says that none
-        is stored to while these facts are used.
+        Statements about elements of memory are left out, since a store may change them. `memory` keeps them, for uses
+        without stores.
         """
         found = _ASSUMED.get((self, cond, memory))
         if found is not None:

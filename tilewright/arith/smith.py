@@ -47,7 +47,7 @@ def smith_normal_form(rows: Matrix, width: int) -> tuple[list[int], Matrix, Matr
         places = [(abs(a[i][j]), i, j) for i in range(size, len(a)) for j in range(size, width) if a[i][j]]
         if not places:
             break
-        # The smallest entry, so that each round of remainders makes it smaller; the first such entry, so that a
+        # The smallest entry, so that each round of remainders makes it smaller. Of equal ones the first, so that a
         # variable gets its value from its own equation.
         _, i, j = min(places)
         swap_rows(size, i)

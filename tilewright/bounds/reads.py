@@ -1,8 +1,8 @@
 """Reads that certainly leave their tensor: found before anything runs, for any schedule.
 
-Only certain errors are refused: an index whose extreme value is reached at a point that is computed, or one that leaves
-its tensor at a point at which the conditions around it hold (`witnesses.py`). Indices that depend on values are left
-alone.
+Only certain errors are refused. Either an extreme value of the index is reached at a computed point, or the index
+leaves its tensor at a point at which the conditions around it hold (`witnesses.py`). Indices that depend on values are
+left alone.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ class StageBounds:
 
     `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range per
     dimension). `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges of the
-    loops around the stage and of its own. `contraction` has the loops that a matrix instruction computes, `fragment`
-    the distribution of its result over the lanes of a warp, and `align` the alignment of its address, in bytes. `ends`
-    are the ends of its reduction axes that are read from tensors.
+    loops around the stage and of its own. `contraction` has the loops that a matrix instruction computes, and
+    `fragment` the distribution of its result over a warp's lanes. `align` is the alignment of its address, in bytes.
+    `ends` are the ends of its reduction axes that are read from tensors.
     """
 
     stage: Stage

@@ -2,7 +2,7 @@
 
 Rank of a scope: global 0, shared 1, local 2. Rank of a thread index: blockIdx 0, threadIdx 1 (a vthread counts as one).
 All values of a thread index with a rank not below the scope's write and read the same copy, so the stored region must
-cover them all; below that, each has its own copy.
+cover them all. Below that, each has its own copy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`tilewright doctor --calibrate`: measure GPU rates that no data sheet states.
 
-Eight small kernels, each of which waits for one thing only: an empty launch, loads from memory, from the L2 and the L1
-cache, multiply-adds, chains of dependent loads, barriers, many small blocks.
+Eight small kernels, each of which waits for one thing only. They are an empty launch, loads from memory, from the L2
+and the L1 cache, multiply-adds, chains of dependent loads, barriers, many small blocks.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ MOST_UNDER = 128
 MOST_WRITTEN = 30_000
 """Nodes of the same, as often as they are written out."""
 # Cases that the hardware leaves undefined, or traps on, are defined. A division by 0 gives 0, as in NumPy, and the
-# least integer divided by -1 wraps. Min and max of floats give NaN if an operand is NaN, as in NumPy and PyTorch (C's
-# fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see). Floats beyond an
+# least integer divided by -1 wraps. Min and max of floats give NaN if an operand is NaN, as in NumPy and PyTorch. C's
+# fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see. Floats beyond an
 # integer type's range become its nearest end, and NaN becomes 0.
 _HELPERS = {
     "floordiv": "  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));",

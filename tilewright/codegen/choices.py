@@ -1,8 +1,8 @@
 """Code hoisting of choices: an expression that both branches of a choice compute is computed before it (a very busy
 expression).
 
-Code of a branch runs under a condition, and its values are not known outside of it. A chain in which each choice reads
-the one below in both of its branches would be written twice at every level, 2 ** depth times in all.
+Code of a branch runs under a condition, and its values are not known outside of it. In a chain, each choice may read
+the one below in both of its branches. It would be written twice at every level, 2 ** depth times in all.
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ class Cuda(Dialect):
         # One instruction; exp2f takes three more for results that are not normal numbers.
         "exp2_normal_float32": "float exp2_normal_float32(float x) {\n"
         '  float y;\n  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;\n}',
-        # 1 / (1 + 2**(-x log2 e)) by one reciprocal and one exponential, which are off by 2**-23 and 2**-22: so it is
-        # within 2e-7 of the sigmoid, and within 2e-6 of it relatively for |x| <= 16; a result that is not normal is 0.
+        # 1 / (1 + 2**(-x log2 e)) by one reciprocal and one exponential, which are off by 2**-23 and 2**-22. So it is
+        # within 2e-7 of the sigmoid, and within 2e-6 of it relatively for |x| <= 16. A result that is not normal is 0.
         "sigmoid_float32": "float sigmoid_float32(float x) {\n  float power, y;\n"
         '  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.442695041f));\n'
         '  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + power));\n  return y;\n}',

@@ -162,8 +162,8 @@ class Dialect(ABC):
     def rounding_to_odd(self, name: str) -> str:
         """A function: a float64 as a float32 that rounds on to a float16 as the float64 itself would.
 
-        Of the two neighbours of a value that is not exact, it is the one whose last bit is set, so that the second
-        rounding sees no tie that was none (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+        Of the two neighbours of a value that is not exact, it is the one with a set last bit, so that the second
+        rounding sees no false tie (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
         """
         kind, wide, word = (self.scalar_type(DType(name)) for name in ("float32", "float64", "int32"))
         bits, back = self.bits(FLOAT32, "near"), self.bits(DType("int32"), "word")

@@ -1,7 +1,7 @@
 """Instructions of one thread as source: sums of four products of bytes, each loaded as one word if possible.
 
-A `Tensorized` of such an atom becomes loops of constant extent over rows, columns and words of four terms, unrolled by
-the compiler, around one instruction.
+A `Tensorized` of such an atom becomes loops around one instruction: over rows, columns and words of four terms. Their
+extents are constant, and the compiler unrolls them.
 """
 
 from __future__ import annotations

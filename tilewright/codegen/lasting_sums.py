@@ -1,8 +1,8 @@
 """Partial sums of a matrix product that last over the loop around it, in registers.
 
 An atom that splits its operands keeps the products with a low part by themselves. Their sums are small: they lose no
-relevant precision if they grow over all slices, and no slice needs to add them to the others. So if nothing else in a
-loop reads or writes the sums of a product, these partial sums are declared in front of it and added behind it.
+relevant precision if they grow over all slices, and no slice needs to add them to the others. If nothing else in a loop
+accesses the sums of a product, these partial sums are declared before the loop and added after it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Matrix instructions as source: fragments loaded from shared memory, a step ahead, and multiplied.
 
-A `Tensorized` becomes loops over steps along the depth, and over the pieces of the tile that one instruction computes:
-all of constant extents, unrolled by the compiler, so that fragments and sums stay in registers.
+A `Tensorized` becomes loops over steps along the depth, and over the pieces of the tile that one instruction computes.
+All extents are constant, and the compiler unrolls the loops, so that fragments and sums stay in registers.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class MatrixWriter:
     def _add_group(self, first: str, count: int) -> None:
         """Add the one set of partial sums after a group of steps.
 
-        An infinite operand times a low part may be NaN, or infinite with the wrong sign. If a sum is not finite, it is
-        computed again from the products of the high parts alone: a path that finite operands do not take.
+        An infinite operand times a low part may be NaN, or infinite with the wrong sign. A sum that is not finite is
+        computed again from the products of the high parts alone. Finite operands do not take this path.
         """
         with self.writer._block(""):
             self._line("bool finite = true;")
@@ -319,9 +319,9 @@ class MatrixWriter:
 
 
 _TRUNCATED = 4.3e-8
-"""The relative loss of a sum when tensor cores add to it. They truncate, by half a unit of the last place on average,
-which for numbers between 1 and 2 is from 6.0e-8 to 3.0e-8 of them. A sum of n steps has grown to k / n of itself when
-step k truncates it. On an H200, sums of random operands lose that much: somewhat more with one sign, somewhat less with
+"""The relative loss of a sum when tensor cores add to it. They truncate by half a unit of the last place on average.
+For numbers between 1 and 2, that is 6.0e-8 to 3.0e-8 of them. A sum of n steps has grown to k / n of itself when step k
+truncates it. On an H200, sums of random operands lose that much: somewhat more with one sign, somewhat less with
 both."""
 _SUMS = ("high", "low")
 """The sums of a few products: of the high parts, and of the products with a low part."""

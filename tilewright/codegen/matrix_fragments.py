@@ -1,7 +1,7 @@
 """Fragments of matrix instructions as source: how the lanes of a warp load an operand, and split it into parts.
 
-Fragments are loaded by `ldmatrix` if 16 bytes of shared memory are neighbours along the depth, or, for 16-bit types,
-along the other dimension (`.trans`); else word by word.
+Fragments are loaded by `ldmatrix` if 16 bytes of shared memory are neighbours along the depth. For 16-bit types,
+neighbours along the other dimension also do (`.trans`). Other fragments are loaded word by word.
 """
 
 from __future__ import annotations

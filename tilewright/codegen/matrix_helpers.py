@@ -11,9 +11,9 @@ SINGLE: Mapping[str, str] = {"3xtf32": "tf32", "3xtf32_one": "tf32", "bf16x6": "
 
 _UP = "1.00032552f"
 """1 + 2**-10 / 3. Tensor cores ignore the bits of a float32 beyond the 11 significant ones of tf32, so they round
-towards zero. This factor first moves numbers away from zero, on average by half a unit of the last of those bits: one
-multiplication, after which errors have no bias, and numbers of at most 11 bits stay as they are. The conversion
-instruction takes four instructions."""
+towards zero. This factor first moves numbers away from zero, on average by half a unit of the last of those bits. After
+this multiplication, errors have no bias, and numbers of at most 11 bits are unchanged. The conversion instruction takes
+four instructions."""
 
 
 def _product(atom: Atom) -> str:

@@ -5,8 +5,8 @@ branch that loads, so that instructions which wait for the load are predicated. 
 issues them before the loads that follow, and a thread waits for memory several times instead of once. An empty assembly
 statement on the word, behind the choice, keeps halves from being taken before it. It costs no instruction. But nothing
 is known of a word behind it: if a condition is constant once loops are unrolled, the choice by it is made outside. Or
-the load is an assembly statement itself, predicated by its condition, over a word of zeros: ptxas gets no branch at
-all, and needs no predicate once the load is issued; but it loads whole words even if only half of one is read. Which
+the load is an assembly statement itself, predicated by its condition, over a word of zeros. Then ptxas gets no branch
+at all, and needs no predicate once the load is issued. But it loads whole words even if only half of one is read. Which
 form is faster differs from kernel to kernel (0.97 to 1.25 times as fast), so that schedules ask for it.
 """
 

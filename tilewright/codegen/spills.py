@@ -1,7 +1,7 @@
 """Kernels that spill although registers are left: they are compiled again, with one block per multiprocessor asked for.
 
-ptxas aims at several blocks per multiprocessor, and may give a thread 32 registers and put thousands of bytes of its
-values into memory although more registers were free. A second operand of `__launch_bounds__` takes that aim away.
+ptxas aims at several blocks per multiprocessor. It may give a thread 32 registers and spill thousands of bytes,
+although more registers were free. A second operand of `__launch_bounds__` takes that aim away.
 
 A schedule may have set that operand for a body that needs fewer registers, such as a layer with another activation. A
 limit under which a kernel spills is halved, and then dropped, if that ends the spills.

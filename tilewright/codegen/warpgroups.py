@@ -7,7 +7,7 @@
 
 So a statement is complete when it ends, as its body is: no other pass has to know that the instruction is asynchronous.
 Each thread fences its own stores, and copies that it awaited, before the barrier behind which a warpgroup reads them
-(`fence_async`), since the instruction reads memory on another way than threads do.
+(`fence_async`). The instruction reads memory by another path than threads.
 """
 
 from __future__ import annotations

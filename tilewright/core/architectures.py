@@ -1,11 +1,10 @@
 """The hardware that Tilewright knows, one row per architecture.
 
-NVIDIA's numbers are from the CUDA Programming Guide, "Technical Specifications per Compute Capability", and the
-allocation rules of memory and registers are from `cuda_occupancy.h` (CUDA 13.0). Matrix shapes are from the PTX ISA
-(`mma.sync`, `wgmma.mma_async`, `tcgen05.mma`). Operations per cycle are from the table "Throughput of Native Arithmetic
-Instructions" (CUDA C++ Programming Guide, and Best Practices Guide 13), with the rates of 16-bit floats from NVIDIA's
-white papers. Intel's are from the Software Developer's Manual. To add an architecture, add a row; nothing else names
-one.
+NVIDIA's numbers are from the CUDA Programming Guide, "Technical Specifications per Compute Capability". The allocation
+rules of memory and registers are from `cuda_occupancy.h` (CUDA 13.0). Matrix shapes are from the PTX ISA (`mma.sync`,
+`wgmma.mma_async`, `tcgen05.mma`). Operations per cycle are from "Throughput of Native Arithmetic Instructions" (CUDA
+C++ Programming Guide, and Best Practices Guide 13). The rates of 16-bit floats are from NVIDIA's white papers. Intel's
+are from the Software Developer's Manual. To add an architecture, add a row; nothing else names one.
 """
 
 from __future__ import annotations
@@ -299,7 +298,7 @@ def opencl_hardware(device: str) -> Hardware:
 def x86_hardware(cpu: str | None, features: str) -> Hardware:
     """The row of a processor as LLVM names it, with features such as "+avx512f,+avx512vnni".
 
-    If neither is named, the program is for the processor that it is built on, with the row of AVX-512: narrower units
+    If neither is named, the program is for the processor that it is built on, with the row of AVX-512. Narrower units
     split each of its vectors into two or four.
     """
     if cpu is None and not features:

@@ -7,8 +7,8 @@ some of them in its registers. `DOTS` are executed by one thread: sums of four p
 the places that the schedule chooses.
 
 The shapes and fragment layouts are from the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". With group =
-lane // 4 and member = lane % 4, they read as follows for every type, in words of `word` bytes (8 for float64, else 4)
-of which each holds one or more neighbours along k:
+lane // 4 and member = lane % 4, they read as follows for every type, in words of `word` bytes (8 for float64, else 4).
+Each word holds one or more neighbours along k:
 
 - a lane holds the words of A at row group + 8 * (r % halves) and word member + 4 * (r // halves) of that row;
 - it holds the words of B at column group and word member + 4 * r of that column;

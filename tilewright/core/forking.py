@@ -1,7 +1,7 @@
 """Forking while other threads work: nobody forks in the middle of a build, and locks are free in the child.
 
-A forked child has one thread. A lock that another thread holds at that moment is never released in the child: for
-example of LLVM, NVRTC, Python's own caches, and modules that are being imported. So `os.fork`, by whomever, waits for
+A forked child has one thread. A lock that another thread holds at that moment is never released in the child. Examples
+are locks of LLVM, NVRTC, Python's own caches, and modules that are being imported. So `os.fork`, by whomever, waits for
 the builds and imports of other threads to end, and builds that begin meanwhile wait for the fork.
 """
 

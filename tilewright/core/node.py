@@ -4,8 +4,8 @@
 object, so equality is `is`, hashing is free and memo tables work across candidates. The tables hold nodes weakly. Nodes
 are immutable by convention (no `__setattr__` guard: it would cost more than the rest of the construction together).
 
-Traps that the design avoids here: `1 == True == 1.0` (fields that hold numbers name their own key), and
-identity across pickling (`__reduce__` rebuilds through the constructors, so nodes re-intern).
+The design avoids two traps. For `1 == True == 1.0`, fields that hold numbers name their own key. For identity across
+pickling, `__reduce__` rebuilds through the constructors, so nodes re-intern.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ _CODE = {
 # For each annotation of a field that holds nodes, how. A launch says of each hardware index its tag, its variable and
 # its extent; of these, the extent is a node that it holds.
 _HOLDS_NODES = {**_BELOW, "tuple[tuple[ThreadTag, Var, Expr], ...]": "extents"}
-# Annotations of fields in which no node is found: data, names that the node defines, and names defined elsewhere (a
-# buffer's extents belong to the statement that allocates it, a reducer's to the reducer).
+# Annotations of fields in which no node is found: data, names that the node defines, and names defined elsewhere. A
+# buffer's extents belong to the statement that allocates it, a reducer's to the reducer.
 _HOLDS_NONE = frozenset(
     (
         *("str", "int", "float", "bool", "Any", "DType", "LoopKind", "ThreadTag | None", "MemoryScope"),

@@ -143,8 +143,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class _Around:
-    """A loop that is being walked: its variable, how often it is entered at each point, the buffers stored inside, and
-    the elements that a register holds meanwhile.
+    """A loop during the walk: its variable, its number of entries at each point, the buffers stored inside, and the
+    elements held in registers.
     """
 
     var: Var
@@ -157,8 +157,8 @@ class _Around:
 
 @dataclass(frozen=True)
 class _Evaluated:
-    """In which lanes a part of an expression is evaluated, for which stage ("" for an index or a condition), and the
-    variables of the conditions under which it is.
+    """The lanes in which a part of an expression is evaluated, its stage ("" for an index or a condition), and the
+    variables of its conditions.
     """
 
     lanes: np.ndarray

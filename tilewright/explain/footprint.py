@@ -1,7 +1,7 @@
 """How many bytes a set of accesses touches: the footprint of a loop in the caches of a processor.
 
-The position of an access is linear in the variables of the loops around it, so the positions that it takes are a sum of
-steps. Steps in ascending order either extend the piece of memory touched so far, or repeat it at a distance.
+The position of an access is linear in the variables of the loops around it, so its positions are a sum of steps. Steps
+in ascending order either extend the piece of memory touched so far, or repeat it at a distance.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ class Part:
 class Node:
     """A stage (`loop` is empty) or one of its loops.
 
-    `parts` are the computed regions: of a stage, all that is computed at its place in the tree; of a loop, the results
-    of one iteration, including all loops inside. `terms` are the same for the axes of a reduction.
+    `parts` are the computed regions. For a stage, they are all regions computed at its place in the tree; for a loop,
+    the results of one iteration, including inner loops. `terms` are the same for the axes of a reduction.
     """
 
     depth: int

@@ -1,7 +1,7 @@
 """Scalar promotion: which elements of global memory a compiler keeps in a register while a loop runs.
 
 LLVM and NVVM do this if all accesses of the loop to an array are to one loop-invariant element, and a store to it runs
-in every iteration: otherwise a conditional store would become unconditional.
+in every iteration. Otherwise a conditional store would become unconditional.
 """
 
 from __future__ import annotations

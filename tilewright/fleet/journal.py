@@ -1,8 +1,8 @@
 """A worker's journal: which candidates it ran, and their outcomes, kept on disk when the worker ends.
 
-A candidate runs once. If the journal is opened again and a candidate that had begun to run has no outcome, it ended its
-worker, or ended with it, and is recorded as failed; so is a candidate that was being built under two workers that
-ended. Tuners can fetch an outcome several times, and acknowledge it.
+A candidate runs once. When the journal is opened again, a started candidate without an outcome has ended its worker, or
+ended with it, and is recorded as failed. So is a candidate that was being built when two workers ended. Tuners can
+fetch an outcome several times, and acknowledge it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Journal:
         self._data = sqlite3.connect(folder / "journal.sqlite", isolation_level=None)
         self._data.execute("pragma journal_mode=wal")
         # The written data outlives every process of this host. Waiting for the disk at each of a trial's four notes
-        # would outlive a crash of the host as well, at the cost of up to 50 ms each, in which the worker hears nothing.
+        # would also survive a crash of the host. It costs up to 50 ms each, in which the worker hears nothing.
         self._data.execute("pragma synchronous=normal")
         self._data.executescript(_SCHEMA)
         self._data.execute("delete from trials where began < ?", (time.time() - _KEPT_SECONDS,))

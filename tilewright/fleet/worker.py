@@ -45,7 +45,7 @@ class WorkerOptions:
     """A worker's device, and its name.
 
     `sharing` is how many workers share the cores of the host, `builders` how many candidates to build at a time (0: as
-    many as that allows), `visible` the number of the GPU, as CUDA counts; `package` stands in for the version of this
+    many as that allows), `visible` the number of the GPU, as CUDA counts. `package` replaces the version of this
     package in tests.
     """
 

@@ -1,7 +1,7 @@
 """Making a plan: which template computes a problem, with which configuration, and the kernel that follows.
 
-A tuned record of the workload comes first, then the record of its nearest neighbour if that suits this one, then the
-configuration that suits most sizes. If a library's own kernel was measured to be faster, the plan is to run that one.
+A tuned record of the workload comes first, then a suitable record of its nearest neighbour, then the configuration that
+suits most sizes. If a library's own kernel was measured to be faster, the plan is to run that one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kernels on an NVIDIA GPU, through the driver library alone.
 
-`cuda.bindings` takes longer to import than a kernel off the disk takes to load, so the few driver functions that a call
-needs are called directly. Contexts are the primary ones, which every library of the process shares.
+Importing `cuda.bindings` takes longer than loading a kernel from disk, so the few driver functions that a call needs
+are called directly. Contexts are the primary ones, which every library of the process shares.
 """
 
 from __future__ import annotations

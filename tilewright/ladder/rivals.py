@@ -45,8 +45,8 @@ def has_torch() -> bool:
 def torch_row(trial: Trial, on: Device, repeat: int) -> Outcome:
     """PyTorch's fastest way on the same kind of device: the GPU for `cuda`, else the CPU with its own threads.
 
-    On the GPU this is kernel time, measured as our kernels' is: a CUDA graph of many calls, in full precision, or with
-    rounded operands if ours may round them, too. If PyTorch does not work, the row says why.
+    On the GPU this is kernel time in a CUDA graph of many calls, as for our kernels. Operands have full precision, or
+    are rounded if ours may be. If PyTorch does not work, the row says why.
     """
     if trial.problem.result != trial.data.dtype.name:
         reason = f"its convolutions of {trial.data.dtype.name} sum up in that type"
@@ -61,8 +61,8 @@ def torch_row(trial: Trial, on: Device, repeat: int) -> Outcome:
 def _torch_rows(trial: Trial, on: Device, repeat: int) -> list[Outcome]:
     """A row for each way to compute it and, on a GPU, for several choices of the algorithm by cuDNN.
 
-    Its choice by measuring (`benchmark`) differs from run to run, by nearly a factor of two for small kernels, and it
-    remembers the choice by thread. So several threads choose, and the fastest counts.
+    Its measured choice (`benchmark`) differs between runs, by nearly a factor of two for small kernels, and is
+    remembered per thread. So several threads choose, and the fastest counts.
     """
     import torch
 

@@ -135,7 +135,7 @@ def call_llvm_intrin(dtype: Any, name: Any, *args: Any, span: Any = None) -> Exp
     """Call an intrinsic of LLVM that may have effects, such as "llvm.prefetch"; on the llvm target only.
 
     As in older versions of the legacy API, the first argument may be a uint32 constant, the number of arguments in the
-    intrinsic's signature; it is dropped.
+    intrinsic's signature. It is dropped.
     """
     return _foreign(LLVM, dtype, name, args)
 

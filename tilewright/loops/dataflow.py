@@ -1,9 +1,9 @@
 """Dependence analysis: the accesses of a statement, and the pairs that must keep their order, as data.
 
 An `Access` is a set of elements of one buffer that the threads of a block read or write. Two accesses *depend* on each
-other if both may go to the same element and one of them writes: in one thread, or between different threads, which only
-a barrier orders; in one iteration of the loops around both, or carried by one of them. The answer is "they do" unless
-it is proven that they do not.
+other if both may go to the same element and one of them writes. They are in one thread, or in different threads, which
+only a barrier orders. They are in one iteration of the loops around both, or carried by one of these loops. The answer
+is "they do" unless it is proven that they do not.
 """
 
 from __future__ import annotations

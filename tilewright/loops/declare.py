@@ -36,7 +36,7 @@ def decl_buffer(
     """How the memory of a tensor lies; pass it to `lower` or `build` as `binds={A: decl_buffer(...)}`.
 
     `strides`: elements from one index to the next along each dimension, numbers or variables, which the call then takes
-    from the array; without them memory is row-major. `elem_offset`: the first element's place, 0 unless given.
+    from the array. Without them, memory is row-major. `elem_offset`: the first element's place, 0 unless given.
     `offset_factor`: a divisor of the offset. `data_alignment`: bytes that the memory is aligned to.
     `buffer_type="auto_broadcast"`: a dimension whose extent turns out to be 1 at a call is read at 0, for every index.
     """

@@ -22,7 +22,7 @@ class DeclaredNest(StageNest):
     """Puts the statements of an intrinsic in the place of the tensorized loops.
 
     If the whole reduction is inside, that is the body. Else the reset replaces the store of first values, and the
-    update in the loops of the reduction; without a reset, the body computes the first iteration.
+    update runs in the loops of the reduction. Without a reset, the body computes the first iteration.
     """
 
     def __init__(self, builder: NestContext, found: StageBounds, bound: frozenset[n.Var]) -> None:

@@ -8,7 +8,7 @@
     stmt = ib.get()
 
 A builder keeps a stack of open scopes, each a list of statements. A statement that governs the rest of its scope (an
-allocation, a thread index, a `let`) is kept as a function that wraps the statements which follow it.
+allocation, a thread index, a `let`) is kept as a function that wraps the following statements.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Layout:
     A `fragment` is distributed over the lanes of a warp. An index is then the place among the sums that one lane holds,
     and only the lane that holds an element may access it.
 
-    A `swizzle` exchanges pieces of 16 bytes within each 128: in a line of that many bytes, piece p lies at p xor the
+    A `swizzle` exchanges pieces of 16 bytes within each 128. In a line of that many bytes, piece p lies at p xor the
     line's number modulo 8. It permutes the elements of a buffer, so that facts proven of its indices hold for their
     places too. Indices stay as they are until the pass `swizzle_storage`.
     """

@@ -235,7 +235,7 @@ class Tensorized(Stmt):
 
     `body` is the computation of one lane, and stays the meaning: code that does not know the instruction runs it. `a`,
     `b` and `sums` are loads in terms of the variables `row`, `column` and `depth`, which the statement defines, and
-    which take `extents` values from 0; a lane accesses the sums that it holds. `lane` is its number in the warp. An
+    which take `extents` values from 0. A lane accesses the sums that it holds. `lane` is its number in the warp. An
     instruction of a warpgroup is complete when the statement ends: back ends wait for it.
     """
 
@@ -263,7 +263,7 @@ class Launch(Stmt):
     """A kernel launch: `threads` maps each hardware index used to (variable, extent).
 
     `resident` is how many blocks the compiler makes room for on a multiprocessor; with 0 it decides by itself. With
-    `whole_words`, words of padded 16-bit floats are complete before they are taken apart; with 2, each is loaded by one
+    `whole_words`, words of padded 16-bit floats are complete before they are taken apart. With 2, each is loaded by one
     instruction under its condition: `codegen/padded_loads.py`.
     """
 

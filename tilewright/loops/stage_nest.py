@@ -70,8 +70,8 @@ def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozen
 
 
 MOST_LOOPS = 64
-"""Loops of more than one iteration inside each other: of two iterations each, this many never end, and compilers of
-nests take time that grows faster than with the square of their depth."""
+"""The largest depth of nested loops with more than one iteration. With two iterations each, this many never end, and
+compile time grows faster than the square of the depth."""
 
 
 class StageNest:

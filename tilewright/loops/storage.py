@@ -39,9 +39,9 @@ class Buffer:
     """Storage for elements of one type; its identity is the object, its `name` only a wish.
 
     `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may rely on.
-    `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the schedule it holds;
-    `layout` how its elements lie in memory; `stages` of how many copies it is a ring, some being filled while another
-    is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there. A view with a
+    `alias_of` is the buffer whose memory this one views, if any. `note` names the stage of the schedule that it holds,
+    and `layout` is its memory layout. `stages` is the number of copies of a ring, of which some are filled while
+    another is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there. A view with a
     `byte_offset` begins at that byte of the buffer that it views, for all types of the two.
     """
 

@@ -39,8 +39,8 @@ def word_wavefronts(words: np.ndarray, banks: int) -> np.ndarray:
 def wavefronts(first: np.ndarray, width: int, memory: WarpMemory) -> np.ndarray:
     """The cycles that each access of shared memory takes; a lane's `width` bytes begin at byte `first`.
 
-    Of accesses wider than a word, a part of the lanes is served at a time: half of them for two words, a quarter for
-    four. If every pair of neighbours, or every second lane, asks for the same address, twice as many are.
+    For accesses wider than a word, a part of the lanes is served at a time: half for two words, a quarter for four. If
+    every pair of neighbours, or every second lane, asks for the same address, twice as many are.
     """
     words = first // memory.word
     each = max(1, width // memory.word)

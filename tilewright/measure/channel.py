@@ -1,6 +1,6 @@
 """Messages between our own processes: pickles with their length and checksum in front, over a pair of sockets.
 
-Both ends are made by one process before it forks, or handed to a process that it starts, so nobody else can write to
+One process creates both ends before it forks, or hands one to a process that it starts. So nobody else can write to
 them, except a candidate in the process that runs it. Reading never blocks on half a message. A process that dies or
 hangs in the middle of one must not hold up the one that watches it. Other data are read as `Garbled`, and never raise.
 """

@@ -1,8 +1,8 @@
 """Child processes that cannot outlive us: forked, watched and ended.
 
 A child is forked with its end of a channel and runs one function. It ignores Ctrl-C (the parent decides which processes
-to end), it is killed by the kernel when its parent dies, and it leaves by `os._exit`, so that nothing that belongs to
-the parent (GPU memory, buffered output, files) is released or written twice.
+to end), and the kernel kills it when its parent dies. It leaves by `os._exit`, so that the parent's GPU memory,
+buffered output and files are not released or written twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Comparison of a kernel's outputs with the expected values.
 
 A runner compares while it has the device, millions of elements per candidate. So statistics of a reference are computed
-once, and a comparison that finds nothing wrong allocates nothing: in a virtual machine, the first touch of each new
-page costs more than the arithmetic, and more still if several runners share a host.
+once, and a comparison without findings allocates nothing. In a virtual machine, the first touch of each new page costs
+more than the arithmetic, and still more if several runners share a host.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Wanted:
     def compare(self, name: str, got: np.ndarray, relative: float) -> str:
         """The elements of an output beyond the tolerance, as text (empty: none).
 
-        Floats may be off by `relative` of their own magnitude and of the output's, which is the root mean square of the
-        wanted values that are not zero: a small sum of large numbers is no more exact than they are. Expected values
-        beyond the range of the output's type must be infinite. Integers are exact; if they come from floats (`relative`
-        is not 0), one in a thousand may have been rounded or chosen differently.
+        Floats may be off by `relative` of their own magnitude and of the output's, the root mean square of the nonzero
+        expected values. A small sum of large numbers is no more exact than they are. Expected values beyond the range
+        of the output's type must be infinite. Integers are exact; if they come from floats (`relative` is not 0), one
+        in a thousand may have been rounded or chosen differently.
         """
         want = self.values
         if got.shape != want.shape:

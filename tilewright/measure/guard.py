@@ -1,13 +1,13 @@
 """Find and end processes that candidates started, after the process that could see them is gone.
 
 Each worker has two marks in its environment: its tuner's, and its own. A candidate's processes inherit them, in any
-session and with any parent; only a program that is started with another environment is not found, nor is a fork of a
+session and with any parent. Not found are only a program that is started with another environment, and a fork of a
 worker that leaves its group. This file is also a program by itself, without the rest of the package:
 
     python -I -S guard.py PID START MARK FOLDER
 
-waits until the process PID, which began at START, has ended, gives its processes a moment to tidy up, and then ends
-all that has its mark, and removes the folders of that mark in FOLDER.
+waits until the process PID, which began at START, has ended, and gives its processes a moment to tidy up. Then it ends
+all processes with its mark, and removes the folders of that mark in FOLDER.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ class MeasureErrorNo:
 
 
 class MeasureResult(NamedTuple):
-    """The legacy result: seconds of one run for each repetition (or, after a failure, the error), the error's number,
-    seconds spent altogether, and when it was done (seconds since 1970)."""
+    """The legacy result: seconds of one run per repetition (or the error), the error's number, total seconds, and the
+    time of its end (seconds since 1970)."""
 
     costs: tuple[Any, ...]
     error_no: int

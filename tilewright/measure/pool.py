@@ -1,6 +1,6 @@
 """A pool of forked workers that are replaced when they die or take too long.
 
-Workers are forked when there is work for them, so they see everything that the caller had defined by then; only the
+Workers are forked when there is work for them, so they see everything that the caller had defined by then. Only the
 number of a piece of work is sent to them. If work can be pickled, workers forked before serve as well.
 """
 

@@ -1,8 +1,8 @@
 """The server: a small process that has never touched a device, and forks the processes that do.
 
 It is started fresh, as `python -m tilewright.measure`, so it holds nothing of the caller's: no GPU context, no threads,
-none of its modules. For each device it keeps one runner, sends it requests, ends it when a request takes too long,
-replaces it when it dies, and tells the caller the outcome of each request. It ends when the caller does. `protocol.py`
+none of its modules. It keeps one runner per device and sends it requests. It ends a runner when a request takes too
+long, replaces it when it dies, and reports the outcome of each request. It ends when the caller does. `protocol.py`
 lists the messages, `docs/measuring.md` the states of a device.
 """
 

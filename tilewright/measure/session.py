@@ -92,9 +92,9 @@ class MeasureSession:
     def measure_all(self, batches: Iterable[Sequence[Job]], feed: Feed | None = None) -> Iterator[tuple[Job, Outcome]]:
         """As `measure`; each batch is asked for when the last one runs out, so that nobody waits for anybody.
 
-        It may depend on the outcomes that are known by then: on a GPU, of all but an eighth of the batch before; on the
-        CPU, on which the search would disturb measurements, of the whole batch. With a `feed`, a batch may be empty,
-        and the next one is asked for whenever the feed has more.
+        It may depend on the outcomes known by then. On a GPU, these are all but an eighth of the previous batch. On the
+        CPU, on which the search would disturb measurements, they are the whole batch. With a `feed`, a batch may be
+        empty, and the next one is asked for whenever the feed has more.
         """
         self._connect()
         batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, feed)

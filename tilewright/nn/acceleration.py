@@ -144,8 +144,8 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
         The input, or inputs, that the model is timed with. Under `torch.autocast`, also within the model, layers are
         timed in the type that they compute in.
     tune : "quick" or float, optional
-        Measure configurations of each layer for that long first; layers, too, of which it is known without measuring
-        that a matrix product computes them (dense ones) and that ours is not faster untuned.
+        Measure configurations of each layer for that long first. That includes dense layers, for which the untuned
+        kernel is known not to be faster than a matrix product.
 
     Returns
     -------

@@ -87,7 +87,7 @@ class _Copier:
         """Turn the fills directly before each commit into copies, as one group.
 
         Loops after them are unrolled to a moderate size. Left to itself, the target's compiler unrolled the same work
-        in one kernel and not in the next, which then ran at a quarter of the speed.
+        only in some kernels; others ran at a quarter of the speed.
         """
         made: list[Stmt] = []
         fills: list[int] = []

@@ -1,8 +1,8 @@
 """Specialises the expressions of a loop body for constant values of its variables.
 
-An index that is linear in the variables keeps its other terms; only its constant is new, and the rest of it is split
-off once. Other expressions that depend on them (a condition, a quotient) are substituted and simplified again. Results
-are memoised by the values that an expression depends on, since copies of a body share many of them.
+An index that is linear in the variables keeps its other terms. Only its constant is new, and the rest is split off
+once. Other expressions that depend on them (a condition, a quotient) are substituted and simplified again. Results are
+memoised by the values that an expression depends on, since copies of a body share many of them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Copies:
 
     def _fixed(self, e: Expr, values: dict[Var, int], facts: Facts) -> Expr:
         """`e` with the values put in. Quotients and remainders of a linear form keep only the constant's remainder
-        inside, so that copies which differ by a multiple of the divisor are simplified once.
+        inside. So copies that differ by a multiple of the divisor are simplified once.
         """
         if not self.variables(e):
             return e

@@ -1,8 +1,8 @@
 """count_ring_slots: strength reduction of remainders that count a loop's iterations round and round.
 
-The slot of an iteration in a ring of three is the remainder of its number by three: a multiplication, a shift and a
-subtraction per iteration, which also hide the alignment of addresses from compilers. A counter that wraps to zero takes
-one comparison instead:
+The slot of an iteration in a ring of three is the remainder of its number by three. That is a multiplication, a shift
+and a subtraction per iteration, which also hide the alignment of addresses from compilers. A counter that wraps to zero
+takes one comparison instead:
 
     for i in range(n):           slot = 0
         ... ring[i % 3] ...  ->  for i in range(n):

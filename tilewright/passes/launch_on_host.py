@@ -6,8 +6,8 @@
 Large storage at the head of the function stays outside of the launch. The runtime then keeps it from call to call,
 while the kernel would have to get it from the system, page by page, each time.
 
-A long row of loops becomes several launches, since the time of LLVM's passes grows with the square of the number of
-loops of a function.
+A long row of loops becomes several launches, since the time of LLVM's passes grows with the square of a function's
+loops.
 
 Host code calls packed functions. Statements around such a call are host code too; statements beside it become separate
 launches:

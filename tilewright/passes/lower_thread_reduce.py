@@ -2,15 +2,16 @@
 
 Threads of one group (counted by `AllReduce.threads`) combine their values, and all of them get the result:
 
-- Groups of at most a warp, of a power of two neighbours, exchange registers: log2(n) shuffles down, and one that hands
+- Groups of at most a warp, of a power of two neighbours, exchange registers by log2(n) shuffles down. One more hands
   the first lane's result to all.
 - Larger groups of whole warps do so in each warp. The first lane of each warp leaves its result in shared memory, and
   each warp combines those.
 - Any other group combines in shared memory, in a tree over halves that are rounded up to a power of two. Each step
   writes an array of its own, so that one barrier per step is enough.
 
-Every combination has the value of the lower thread on the left, so all targets agree on the order of operations of a
-tree, and all threads of a group on the result. See M. Harris, "Optimizing parallel reduction in CUDA" (NVIDIA, 2007).
+Every combination has the value of the lower thread on the left. So all targets agree on the order of a tree's
+operations, and all threads of a group on the result. See M. Harris, "Optimizing parallel reduction in CUDA" (NVIDIA,
+2007).
 """
 
 from __future__ import annotations

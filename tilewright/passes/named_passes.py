@@ -1,7 +1,7 @@
 """Passes as objects under the legacy API's names: `tir.transform.UnrollLoop()(module)`.
 
 Each name runs the pass of ours that does its work. Passes take and return programs. `build` runs the passes that it
-needs by itself, so that scripts apply one of these to look at its effect, or inside a pass of their own.
+needs by itself. Scripts apply one of these to look at its effect, or inside a pass of their own.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ ON_GRIDS: tuple[Pass, ...] = (
     # After memory is shared, since sharing looks at stores only; before register prefetch, which takes the fills that
     # remain.
     asynchronous_copies,
-    # Before barriers, which separate the stores of prefetched values from their readers; after memory is shared, since
+    # Before barriers, which separate the stores of prefetched values from their readers. After memory is shared, since
     # a prefetch for one buffer must not wait for another's last reader.
     register_prefetch,
     # Before barriers, which make awaited copies visible to the block.

@@ -13,13 +13,13 @@ If the buffers of one loop have rings of different depths, or the number of iter
 last part. Perfectly nested loops become one first, so that the ring does not run empty at the end of the inner loop.
 
 A ring is not a dimension of its buffer. Its copies lie behind each other, and an access gets one more term, the place
-of its copy. Only here is it known which loops are pipelined. A leading dimension from the start would have to be
-removed again if a loop runs once or reads its own writes, and would appear in every program that `lower` prints.
-`loops/overlap.py` proves copies apart by the remainders in their indices, and so does for rings that users write.
+of its copy. Only here is it known which loops are pipelined. A leading dimension would have to be removed again if a
+loop runs once or reads its own writes. It would also appear in every program that `lower` prints. `loops/overlap.py`
+proves copies apart by the remainders in their indices, and so does for rings that users write.
 
 If the target copies to shared memory asynchronously, the loop stays whole, with guards: its fills are a few
 instructions, and its users often thousands. A `Commit` follows the writers of each iteration, even of the last ones,
-which have none, so that in every iteration the data in use were issued the same number of groups ago.
+which have none. So in every iteration, the data in use were issued the same number of groups ago.
 """
 
 from __future__ import annotations

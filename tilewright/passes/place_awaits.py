@@ -1,10 +1,10 @@
 """place_awaits: wait for asynchronous copies just before the copied data is accessed, and for no more than needed.
 
-Copies arrive in groups, in the order in which a thread committed them, and an `Await` names how many of the latest it
-leaves under way. That number follows from dependences: for each access, and each copy that may have gone to the same
-elements, at least how many groups were committed since the copy's own. A copy of an earlier iteration of a loop lies as
-many groups back as the iterations since have committed, so dependences that a loop carries are looked at distance by
-distance, and dependences on copies before a loop iteration by iteration, as far as the deepest ring goes.
+Copies arrive in groups, in the order of a thread's commits. An `Await` names the number of latest groups that may stay
+in flight. That number follows from dependences. For each access and each copy that may have gone to the same elements,
+it is the least number of groups committed since the copy's own. A copy of an earlier iteration lies as many groups back
+as the iterations since have committed. So loop-carried dependences are examined distance by distance, and dependences
+on copies before a loop iteration by iteration, up to the depth of the deepest ring.
 
 An `Await` stands in front of the fills that precede the access. The barrier that makes arrived data visible is then the
 barrier that the fills need anyway, since they overwrite data read an iteration ago.
@@ -72,8 +72,8 @@ def _kernels(stmt: Stmt) -> Stmt:
 class _Issued:
     """A copy under way, and at least how many groups were committed since its own; -1 before that is committed.
 
-    If it was issued before `loop`, or (`carried`) in an earlier iteration of it, that is the number for the first
-    iteration, or for the next one, and grows by `groups` with each.
+    If it was issued before `loop`, or (`carried`) in an earlier iteration of it, that is the number for the first or
+    the next iteration. It grows by `groups` with each.
     """
 
     access: Access

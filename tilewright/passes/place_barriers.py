@@ -3,7 +3,7 @@ else.
 
 Bottom-up, each statement yields its accesses to shared memory before its first barrier and after its last. Two
 neighbours in a sequence need a barrier between them if an access of the second depends on a pending access of the first
-in another thread; a loop needs one at the head of its body if an iteration depends in this way on an earlier one.
+in another thread. A loop needs one at the head of its body if an iteration depends in this way on an earlier one.
 Barriers stand directly in the sequence or loop that holds both accesses, and so outside guards that only some threads
 pass. Barriers that the program already has count. Data that an `Await` waits for count as stored there.
 

@@ -1,8 +1,8 @@
 """register_prefetch: software prefetching. A loop loads the tiles of its next iteration into registers.
 
 A load from global memory takes hundreds of cycles, and behind a barrier its block has nothing else to do meanwhile. So
-the loads of iteration i + 1 are issued before the work of iteration i, into registers that are stored to shared memory
-when their turn comes:
+the loads of iteration i + 1 are issued before the work of iteration i. Their registers are stored to shared memory when
+their turn comes:
 
     for i: shared = global[i]        held = global[0]
            barrier; use shared   ->  for i: shared = held

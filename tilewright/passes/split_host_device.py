@@ -41,9 +41,9 @@ _ORDER = {tag: i for i, tag in enumerate(ThreadTag)}
 def split_host_device(function: Function, target: Target, options: Options) -> Function:
     """Turn each outermost thread loop into a `Launch`; all loops of one tag inside are one hardware index.
 
-    If part of a kernel does not run over a thread index that another part uses, every thread does that part, except for
-    updates of memory that the threads share, which the first thread does alone. Raises UserError if loops of one tag
-    have different extents, and for a loop for CPU threads in a kernel.
+    If part of a kernel does not run over a thread index that another part uses, every thread does that part. Updates of
+    memory that the threads share are an exception: the first thread does them alone. Raises UserError if loops of one
+    tag have different extents, and for a loop for CPU threads in a kernel.
     """
     names = _Names(f"{function.name}_kernel")
     return function.with_body(_host(function.body, names))

@@ -46,7 +46,7 @@ def vectorize_loops(function: Function, target: Target, options: Options) -> Fun
     """Replace every VECTORIZED loop by statements on vectors of its extent.
 
     A guard must be the same for all lanes. One that depends on the loop variable is first simplified under the facts
-    there, and if that does not free it of the variable, the loop runs as a serial one instead. Under
+    there. If that does not free it of the variable, the loop runs as a serial one instead. Under
     `options.vectorize=False` all of them run serially. Raises UserError for an extent that is not constant.
     """
     wanted = any(isinstance(part, For) and part.kind is LoopKind.VECTORIZED for part in statements(function.body))

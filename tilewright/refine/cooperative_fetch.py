@@ -2,10 +2,10 @@
 
 All threads of a block compute a stage in shared memory together, and no result depends on which thread stores which
 element. Schedules often give each thread a run of neighbours (`split(fused, nparts=threads)`), so that the threads of a
-warp access distant memory, one transaction per thread; or they leave out a thread index, and all its threads repeat the
-same work. This refinement replaces the loops of such a stage by coalesced ones: its elements in row-major order, one
-per thread, in the order of the thread numbers. Rings that asynchronous copies fill are distributed in vectors, since
-each copy should move as many bytes as possible.
+warp access distant memory, one transaction per thread. Or they leave out a thread index, and all its threads repeat the
+same work. This refinement replaces the loops of such a stage by coalesced ones. They visit its elements in row-major
+order, one per thread, in the order of the thread numbers. Rings that asynchronous copies fill are distributed in
+vectors, since each copy should move as many bytes as possible.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Match matrix instructions: distribute tensorized loops, and the loops that read their sums, over warps.
 
 A schedule has the loops of one warp's tile, which belong to no lane. This refinement distributes them over the lanes.
-The sums of a tile lie in the registers of the lanes as the instruction requires (a fragment), and the loops that
-compute or read them run over the sums of one lane. Operands in shared memory get rows that start in different banks.
+The sums of a tile lie in the registers of the lanes as the instruction requires (a fragment). The loops that compute or
+read them run over the sums of one lane. Operands in shared memory get rows that start in different banks.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ def convert(value: Any, span: Any = None) -> Any:
     Parameters
     ----------
     value
-        Numbers become constants (of type int32, float32 and bool, NumPy's numbers of their own type), texts text
-        constants, functions packed ones; the elements of lists, tuples and dictionaries are converted.
+        Numbers become constants (of type int32, float32 and bool, NumPy's numbers of their own type), texts become text
+        constants, and functions packed ones. The elements of lists, tuples and dictionaries are converted.
     span
         Accepted for old scripts.
 

@@ -1,8 +1,8 @@
 """The threads of another library's OpenMP, on which our parallel loops may run as well.
 
-OpenMP's threads go on spinning for milliseconds when a loop of theirs ends, and hold their processors, which threads of
-our own would have to share with them. So loops of calls on that library's arrays run on its threads, as many as it
-uses. How they share a loop is in `thread_pool.ll`.
+OpenMP's threads spin for milliseconds after a loop, and occupy their processors. Threads of our own would have to share
+them. So loops of calls on that library's arrays run on its threads, as many as it uses. How they share a loop is in
+`thread_pool.ll`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Declarations of the built-in functions that an OpenCL program calls, for PoCL's compiler.
 
-PoCL puts Clang's header of all built-in functions before every program: 18,000 lines, which it preprocesses at each
-build and parses at each build that its cache does not know. Generated code calls a handful of them. With these
+PoCL puts Clang's header of all built-in functions before every program. It preprocesses these 18,000 lines at each
+build, and parses them at each build that its cache does not know. Generated code calls a handful of them. With these
 declared here and the header left out, a build of a small kernel takes a seventh of the processor time.
 
 Each name is declared as the header declares it, for every type that it has there, so that no call can mean something

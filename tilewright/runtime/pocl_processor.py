@@ -1,10 +1,10 @@
 """A name that PoCL's compiler knows for processors that are newer than it.
 
-PoCL from the package index has Clang 14, which calls a processor that came later, such as AMD's Zen 5, "generic", and
-then refuses to compile for that name: no program builds. PoCL has no option for the name, so it is put into PoCL's own
-description of the device before the first program: the name of the processor for which PoCL compiled the library of
-built-in functions that it links on this machine. Another name would not do, since functions that return vectors return
-them in other registers there.
+PoCL from the package index has Clang 14. It calls a later processor, such as AMD's Zen 5, "generic", and then refuses
+to compile for that name: no program builds. PoCL has no option for the name, so it is put into PoCL's own description
+of the device before the first program. The name is the processor for which PoCL compiled the library of built-in
+functions that it links here. Another name would not do, since functions that return vectors return them in other
+registers there.
 """
 
 from __future__ import annotations

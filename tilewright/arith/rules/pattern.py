@@ -1,10 +1,10 @@
 """Rewrite rules as data, and their compilation to Python `if` chains.
 
 `match(FloorDiv, x, c)` is the pattern of a node type and its fields. A field is another pattern, a node that must be
-met itself, None if it does not matter, or a *wildcard*: `wild("x y")` matches any expression, `constants("c d")` an
+met itself, None if it does not matter, or a *wildcard*. `wild("x y")` matches any expression, `constants("c d")` an
 integer constant, `numbers("m l")` a field that holds a number or a type. A wildcard that occurs twice must match the
-same node twice. `compile_rules` turns all rules of one root type into one function, which tests each type and field
-once per rule and is many times faster than interpreting the patterns.
+same node twice. `compile_rules` turns all rules of one root type into one function. It tests each type and field once
+per rule, and is many times faster than interpreting the patterns.
 """
 
 from __future__ import annotations

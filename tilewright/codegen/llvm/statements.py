@@ -1,7 +1,7 @@
 """Statements as blocks of instructions: one LLVM function for the body of a kernel or of a parallel loop.
 
-A parallel loop becomes a function of its own that runs a range of the iterations, and a call that makes the thread pool
-run all of them. Every function returns 0, or 1 if it cannot get scratch memory.
+A parallel loop becomes a function that runs a range of the iterations, and a call by which the thread pool runs all of
+them. Every function returns 0, or 1 if it cannot get scratch memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Data types and constants as LLVM writes them.
 
-Values and memory differ in two types only: a bool is an `i1` that takes a byte in memory, and a bfloat16 is
-kept as its sixteen bits (`i16`), since few processors compute in it and LLVM's own conversion would need a
-library that a Python process does not have.
+Values and memory differ in two types only. A bool is an `i1` that takes a byte in memory. A bfloat16 is kept as its
+sixteen bits (`i16`): few processors compute in it, and LLVM's own conversion needs a library that a Python process does
+not have.
 """
 
 from __future__ import annotations

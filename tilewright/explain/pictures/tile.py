@@ -27,9 +27,9 @@ _ACROSS = 32
 class Tile:
     """The elements that one block computes, as a matrix of two of their dimensions.
 
-    `threads` is for each element the number of its thread, x fastest, and -1 for elements that the block leaves out;
-    `copies` the number of its virtual thread. `dimensions` are the names of rows and columns; `fixed` are the names of
-    the others.
+    `threads` has the thread number of each element, x fastest, and -1 for elements that the block leaves out. `copies`
+    has the number of its virtual thread. `dimensions` are the names of rows and columns; `fixed` are the names of the
+    others.
     """
 
     stage: str

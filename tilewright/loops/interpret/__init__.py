@@ -1,7 +1,7 @@
 """Runs functions of the loop grammar in NumPy: the oracle for the meaning of programs.
 
 `run` executes statements, `values` expressions. `machine` holds the state of a running function, `grid` the threads of
-a kernel, `memory` the storage, `races` the accesses of each element since the last barrier.
+a kernel, and `memory` the storage. `races` has the accesses of each element since the last barrier.
 """
 
 from .memory import InterpretError as InterpretError

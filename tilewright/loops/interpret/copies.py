@@ -1,7 +1,6 @@
 """Copies on their way: issued, committed to a group, and arrived only when a thread awaits that group.
 
-The destination of a copy holds no value in the meantime, so that a read that waits for too little, or not at all, is
-found.
+The destination of a copy holds no value in the meantime, so that a read without a sufficient wait is found.
 """
 
 from __future__ import annotations

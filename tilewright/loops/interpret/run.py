@@ -5,10 +5,10 @@ runs over its whole grid at once. All threads execute each statement together, u
 grids are taken some blocks at a time. A statement that stands in no threadIdx loop, though others of its kernel do, is
 executed by all threads. VTHREAD, UNROLLED, PARALLEL and VECTORIZED loops run one iteration after the other.
 
-Found, and raised as `InterpretError`: accesses out of bounds, reads of memory that was never written, integer division
-by zero, barriers that not all threads of a block reach, and races. The destination of a copy counts as unwritten until
-it is awaited. A race is a read and a write, or two writes, of one element by different threads with no barrier in
-between (or from different blocks), unless every such write stores the present value.
+Faults are raised as `InterpretError`: accesses out of bounds, reads of unwritten memory, integer division by zero,
+barriers that not all threads of a block reach, and races. The destination of a copy counts as unwritten until it is
+awaited. A race is a read and a write, or two writes, of one element by different threads with no barrier in between, or
+from different blocks. It is none if every such write stores the present value.
 """
 
 from __future__ import annotations
