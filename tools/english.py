@@ -24,7 +24,7 @@ HABITS = {
     "where": r"\bwhere\b",
     "what": r"\bwhat\b",
     "those": r"\bthose\b",
-    "so many": r"\b(?:so|as) (?:many|much)\b",
+    "so many": r"\bso (?:many|much)\b",
     "whatever": r"\b(?:what|which|when|where)ever\b",
     "whose": r"\bwhose\b|\bof (?:which|whom)\b",
 }
