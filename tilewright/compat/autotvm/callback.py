@@ -1,4 +1,4 @@
-"""What is told of every trial: a log file, a progress bar, a monitor.
+"""Callbacks of every trial: a log file, a progress bar, a monitor.
 
 `tune/records/format.py` words the lines of a log, `tune/records/log.py` appends them.
 """
@@ -111,7 +111,7 @@ class Monitor:
         return f"Monitor({len(self.scores)} trials)"
 
     def reset(self) -> None:
-        """Forget what was collected."""
+        """Forget the collected results."""
         self.scores, self.timestamps = [], []
 
     def trial_scores(self) -> np.ndarray:
@@ -124,7 +124,7 @@ class Monitor:
 
 
 class ProgressBar:
-    """The legacy progress line on stdout. `count` has the trials that are done, those read from a log included."""
+    """The legacy progress line on stdout. `count` has the trials that are done, including trials read from a log."""
 
     def __init__(self, total: int, prefix: str, si_prefix: str) -> None:
         self.total = total

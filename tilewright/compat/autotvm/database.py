@@ -1,4 +1,4 @@
-"""Results by what was measured, kept in memory: the legacy API's `DummyDatabase`."""
+"""Results by measured configuration, kept in memory: the legacy API's `DummyDatabase`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Database:
     """Keeps results of measurements; `save` and `load` say how."""
 
     def load(self, inp: MeasureInput, get_all: bool = False) -> MeasureResult | list[MeasureResult] | None:
-        """Return the last result of an input, or with `get_all` the list of all; None where there is none."""
+        """Return the last result of an input, or with `get_all` the list of all; None if there is none."""
         raise NotImplementedError
 
     def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
-        """Keep a result in place of those before it, or with `extend` after them."""
+        """Store a result in place of earlier ones, or with `extend` after them."""
         raise NotImplementedError
 
 

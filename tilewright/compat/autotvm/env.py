@@ -1,4 +1,4 @@
-"""What scripts set for the whole process: `autotvm.GLOBAL_SCOPE.silent = True` keeps fallbacks quiet."""
+"""Settings of scripts for the whole process: `autotvm.GLOBAL_SCOPE.silent = True` keeps fallbacks quiet."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def get_itervar_feature(sch: ScheduleHandle, args: Sequence[Any], take_log: bool
     Parameters
     ----------
     sch : Schedule
-        What `te.create_schedule` returned.
+        The result of `te.create_schedule`.
     args : list of Tensor
         The arguments of the program.
     take_log : bool
@@ -41,7 +41,7 @@ def get_itervar_feature(sch: ScheduleHandle, args: Sequence[Any], take_log: bool
     Returns
     -------
     list
-        A row per loop: lists that begin with what they are, as the module says.
+        A row per loop: lists that begin with their kind, as the module says.
     """
     if not isinstance(sch, ScheduleHandle):
         raise UserError(f"{sch!r} is not a schedule", primitive="feature", fix="give te.create_schedule(C.op)")
@@ -82,7 +82,7 @@ def _check_rows(fea: Any, primitive: str) -> None:
         return listed and isinstance(row[0], (list, tuple)) and len(row[0]) == 2 and all(map(is_part, row[1:]))
 
     if not isinstance(fea, (list, tuple)) or not fea or not all(map(is_row, fea)):
-        raise UserError(f"{fea!r} are not features", primitive=primitive, fix="give what get_itervar_feature returned")
+        raise UserError(f"{fea!r} are not features", primitive=primitive, fix="give the result of get_itervar_feature")
 
 
 def _is_number(given: Any) -> bool:
@@ -90,7 +90,7 @@ def _is_number(given: Any) -> bool:
 
 
 def get_itervar_feature_flatten(sch: ScheduleHandle, args: Sequence[Any], take_log: bool = True) -> tuple[float, ...]:
-    """Return what `flatten_itervar_feature` makes of `get_itervar_feature`, as a tuple."""
+    """Return the result of `flatten_itervar_feature` for `get_itervar_feature`, as a tuple."""
     return tuple(flatten_itervar_feature(get_itervar_feature(sch, args, take_log)).tolist())
 
 

@@ -1,4 +1,4 @@
-"""`tune_tasks`: many tasks in one session, with the time where it gains most."""
+"""`tune_tasks`: many tasks in one session, with the time given to the tasks that gain most."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def tune_tasks(
     Parameters
     ----------
     tasks : sequence of Task
-        What to tune, all for one target.
+        The tasks to tune, all for one target.
     budget : float or str, optional
-        Seconds for all tasks together, or text such as "15m". What is being measured then is waited for, and winners
-        are confirmed after it.
+        Seconds for all tasks together, or text such as "15m". Running measurements then finish, and winners are
+        confirmed afterwards.
     trials : int, optional
         Configurations to measure, of all tasks together. One of `budget` and `trials` is required.
     measure_option : optional
@@ -58,7 +58,7 @@ def tune_tasks(
     log : path, optional
         The log that results go to, and from which known ones are taken.
     weights : sequence of float, optional
-        What a second of each task is worth, such as how often a network runs it. By default all are worth the same.
+        The weight of a second of each task, such as how often a network runs it. By default all are equal.
     tuner : str
         "auto", "xgb", "ga", "random" or "gridsearch".
     seed : int, optional
@@ -66,14 +66,14 @@ def tune_tasks(
     callbacks : iterable of callable
         Called for each trial as (tuner, [input], [result]), with the tuner of its task.
     resume : bool
-        Whether what the log holds is not measured again.
+        Whether configurations in the log are not measured again.
     confirm : int
         How many of the best of each task are measured again at the end.
     early_stopping : int, optional
-        A task gets no more after so many trials without a better one.
+        A task gets no more after this many trials without a better one.
     least_gain : float
-        A task gets no more where no candidate is expected to be faster than the best by this part, such as 0.01. For
-        the tuner "auto".
+        A task gets no more if no candidate is expected to be faster than the best by this part, such as 0.01. For the
+        tuner "auto".
     layers : sequence of int, optional
         The layer of each task. Tasks of one layer are strategies that compute the same, of which a network uses the
         fastest; the first one is the default strategy. By default, each task is a layer.
@@ -81,12 +81,12 @@ def tune_tasks(
     Returns
     -------
     list of Tuner
-        One for each task; `best_config`, `best_flops` and `best_measure_pair` say what was found.
+        One for each task; `best_config`, `best_flops` and `best_measure_pair` have the results.
 
     Raises
     ------
     UserError
-        For wrong arguments, and where nothing can measure.
+        For wrong arguments, or if nothing can measure.
 
     Notes
     -----
@@ -118,7 +118,7 @@ def tune_tasks(
 
 
 def _go(campaign: Campaign, tuners: Sequence[Tuner]) -> None:
-    """Let a campaign measure; the tuners then say what their runs found."""
+    """Let a campaign measure; the tuners then have the results of their runs."""
     pairs = list(zip(campaign.runs, tuners, strict=True))
     for run, made in pairs:
         made.follow(run)
@@ -177,7 +177,7 @@ def _checked(
         raise UserError(
             f"the tasks are for {' and '.join(sorted(targets))}",
             primitive="tune_tasks",
-            fix="tune those of one target at a time",
+            fix="tune the tasks of one target at a time",
         )
     if not isinstance(tuner, str) or tuner not in _TUNERS:
         raise UserError(f"tuner={tuner!r} is unknown", primitive="tune_tasks", fix=f"use one of {', '.join(_TUNERS)}")

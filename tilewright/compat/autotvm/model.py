@@ -1,4 +1,4 @@
-"""The model of the machine: what it expects of configurations, with no device and nothing measured."""
+"""The model of the machine: predictions for configurations, without a device or measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rank(task: Any, count: int = 10) -> list[Config]:
     Parameters
     ----------
     task : Task
-        For a GPU; where the model does not cover its template, the list is empty.
+        For a GPU; if the model does not cover its template, the list is empty.
     count : int
         How many to return.
     """
@@ -28,7 +28,7 @@ def rank(task: Any, count: int = 10) -> list[Config]:
 
 
 def explain(task: Any, config: Any, compiled: bool = False) -> str:
-    """Return a table of what the model expects of a configuration: its time, and what each part would take alone.
+    """Return a table of the model's prediction for a configuration: its time, and the time of each part alone.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def explain(task: Any, config: Any, compiled: bool = False) -> str:
     Raises
     ------
     UserError
-        Where the model does not cover the target or the schedule, and where the configuration does not compile.
+        If the model does not cover the target or the schedule, or if the configuration does not compile.
     """
     _check(task, "explain")
     if not isinstance(config, Config):

@@ -31,9 +31,9 @@ W = TypeVar("W", bound=Convolution)
 
 
 class Packaged(Generic[W]):
-    """A packaged template, called as those of `autotvm.template` are.
+    """A packaged template, called like the templates of `autotvm.template`.
 
-    Its options are those of `tilewright tune`: `shape` of the input, `kernel`, `stride`, `padding` (numbers, "valid",
+    It has the options of `tilewright tune`: `shape` of the input, `kernel`, `stride`, `padding` (numbers, "valid",
     "full", or "same" with PyTorch's meaning), `dtype`; for images `dilation`; `filters` and `groups` of `conv2d`,
     `multiplier` of `depthwise`. An int stands for both sides of a window. `dense` takes `shape` (rows, depth) and
     `units`, `batch_matmul` `shape` (batch, rows, depth) and `columns`.
@@ -51,14 +51,14 @@ class Packaged(Generic[W]):
         return Packaged(packaged.strategy_named(self.template, strategy))
 
     def task(self, target: Any = None, **options: Any) -> Task:
-        """What is to be tuned; `target` is by default the one of the context. UserError for wrong options."""
+        """The task to tune; `target` is by default the one of the context. UserError for wrong options."""
         return create_task(self.template.name, of_options(self.template.kind, options).args, target)
 
     def __call__(self, **options: Any) -> Program:
         """The schedule of the configuration that the contexts around the call know, and data, weights, result.
 
-        Where no log knows the workload, the schedule is a plain one that suits most sizes. UserError for wrong options,
-        and where no target is given.
+        If no log knows the workload, the schedule is a plain one that suits most sizes. Raises UserError for wrong
+        options, and if no target is given.
         """
         target, workload = self._target(), of_options(self.template.kind, options)
         template, config = self._known(workload, target)
@@ -79,7 +79,7 @@ class Packaged(Generic[W]):
             Gets each sum, of type float32 (float64 for float64 data), and the indices of the result; returns the
             value to store, which is converted to the type of `x`.
         target : Target or str, optional
-            What the program is for; by default the current target.
+            The target of the program; by default the current target.
         **options
             `stride`, `padding`, `dilation`, `layout`, as for a call of the template.
 
@@ -91,7 +91,7 @@ class Packaged(Generic[W]):
         Raises
         ------
         UserError
-            Where the shapes do not fit, or there is no target.
+            If the shapes do not fit, or there is no target.
         """
         chosen = Target.parse(target) if target is not None else self._target()
         if not isinstance(x, Tensor) or not isinstance(w, Tensor):
@@ -118,7 +118,7 @@ class Packaged(Generic[W]):
         return target
 
     def _known(self, workload: W, target: Target) -> tuple[packaged.PackagedTemplate[W], Config]:
-        """The fastest strategy that the contexts know and its configuration; the usual one where they know none."""
+        """The fastest strategy that the contexts know and its configuration; the default one if they know none."""
         able = [t for t in self.template.strategies if t.covers(workload, target)]
         names = [args_to_workload(workload.args, template.name) for template in able]
         for place, found in DispatchContext.current.answers(target, names):
@@ -130,7 +130,7 @@ class Packaged(Generic[W]):
             if index is not None:
                 return template, space.get(index)
             logger.warning(
-                "What the log knows for %s on %s is not a configuration of this template, and is not used: %s",
+                "The log's record for %s on %s is not a configuration of this template, and is not used: %s",
                 names[place],
                 target,
                 config,

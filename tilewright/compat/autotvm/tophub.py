@@ -18,7 +18,7 @@ def context(target: Any, extra_files: Iterable[Any] | None = None) -> ApplyHisto
     Parameters
     ----------
     target : Target, str or list of these
-        What programs within the context are for.
+        The target of programs within the context.
     extra_files : iterable of str, optional
         Log files.
     """

@@ -1,4 +1,4 @@
-"""What scripts take from the legacy module of this name: ranks, curves of trials, and constants as Python's numbers."""
+"""The legacy module of this name for scripts: ranks, curves of trials, and constants as Python's numbers."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def matmul(lhs: Any, rhs: Any, transa: Any = False, transb: Any = False, **optio
     transa, transb
         Whether each is given transposed.
     **options
-        What `te.extern` takes, such as `name`.
+        Options of `te.extern`, such as `name`.
 
     Returns
     -------

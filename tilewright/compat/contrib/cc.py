@@ -12,7 +12,7 @@ from ...core.errors import UserError
 
 
 def get_cc() -> str | None:
-    """Return the path of the C compiler: what CC names, or cc, gcc or clang; None where there is none."""
+    """Return the path of the C compiler: the value of CC, or cc, gcc or clang; None if there is none."""
     return c_compiler()
 
 
@@ -35,7 +35,7 @@ def create_shared(
     Raises
     ------
     UserError
-        Where there is no compiler, or it fails, with what it says.
+        If there is no compiler, or it fails, with its messages.
     """
     _link(output, objects, ["-shared", "-fPIC"], options, cc, "create_shared")
 
@@ -43,7 +43,7 @@ def create_shared(
 def create_executable(
     output: str | os.PathLike[str], objects: Any, options: Sequence[str] | None = None, cc: str | None = None
 ) -> None:
-    """Link object files, or C files, into a program; the parameters are those of `create_shared`."""
+    """Link object files, or C files, into a program; the parameters are the same as for `create_shared`."""
     _link(output, objects, [], options, cc, "create_executable")
 
 

@@ -12,7 +12,7 @@ from ...core.errors import UserError
 
 
 def find_clang(required: bool = True) -> list[str]:
-    """Return the paths of clang that are there; raise UserError where one is required and there is none."""
+    """Return the existing paths of clang; raise UserError if one is required and there is none."""
     if not isinstance(required, (bool, int)):
         raise UserError(
             f"required={required!r} is neither True nor False", primitive="find_clang", fix="give True or False"
@@ -49,7 +49,7 @@ def create_llvm(inputs: Any, output: str | None = None, options: Any = None, cc:
     Raises
     ------
     UserError
-        Where clang refuses the code, and where there is no C compiler at all.
+        If clang refuses the code, or if there is no C compiler at all.
     """
     given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     if len(given) != 1 or not isinstance(given[0], str):

@@ -1,4 +1,5 @@
-"""CUDA source compiled by NVRTC, and what a GPU can do, under the legacy API's names; nothing here calls `nvcc`."""
+"""CUDA source compiled by NVRTC, and the capabilities of a GPU, under the legacy API's names; nothing here calls
+`nvcc`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def have_tensorcore(compute_version: Any = None, target: Any = None) -> bool:
     Raises
     ------
     UserError
-        Where `compute_version` is not such a text.
+        If `compute_version` is not such a text.
     """
     major = compute_version.partition(".")[0] if isinstance(compute_version, str) else ""
     if not major.isdecimal():
@@ -67,8 +68,7 @@ def compile_cuda(
     Raises
     ------
     UserError
-        For source that NVRTC refuses, with its log; where NVRTC is not installed; where `path_target` cannot be
-        written.
+        If NVRTC refuses the source (with its log), if NVRTC is not installed, or if `path_target` cannot be written.
     """
     if not isinstance(code, str):
         raise UserError(

@@ -17,14 +17,14 @@ def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[..., Any
     Parameters
     ----------
     key : str
-        What the results are kept under: functions that share it share them.
+        The key of the results: functions that share it share them.
     save_at_exit : bool
         Accepted for old scripts: results are kept as long as the process lives, and in no file.
 
     Returns
     -------
     callable
-        A decorator. Where an argument or a value has no hash, the function is called each time.
+        A decorator. If an argument or a value has no hash, the function is called each time.
     """
     if not isinstance(key, str):
         raise UserError(

@@ -21,7 +21,7 @@ def argsort(data: Any, out: Any, axis: int = -1, is_ascend: bool = True) -> None
 
 
 def argsort_nms(data: Any, counts: Any, out: Any, axis: int = -1, is_ascend: bool = True) -> None:
-    """Store the places of the first so many elements of each row in sorted order, then those of the others."""
+    """Store the indices of the first `counts` elements of each row in sorted order, then the indices of the others."""
     values = np.moveaxis(data.numpy(), axis, -1)
     places = np.broadcast_to(np.arange(values.shape[-1]), values.shape).copy()
     for row, count in np.ndenumerate(counts.numpy()):

@@ -33,7 +33,7 @@ def viz_dataflow_graph(
     show_svg : bool
         Show the picture of `sch.draw` in a notebook.
     dot_file_path : str
-        The file to write the graph to; none where it is empty.
+        The file to write the graph to; none if it is empty.
     output_dot_string : bool
         Whether the graph is returned.
 
@@ -67,7 +67,7 @@ def viz_itervar_relationship_graph(
 
 def _value(sch: Any) -> Schedule:
     if not isinstance(sch, ScheduleHandle):
-        raise UserError(f"{sch!r} is not a schedule", primitive="tedd", fix="give what te.create_schedule returned")
+        raise UserError(f"{sch!r} is not a schedule", primitive="tedd", fix="give the result of te.create_schedule")
     return sch.value
 
 

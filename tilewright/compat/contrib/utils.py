@@ -15,7 +15,7 @@ from ...core.paths import file_path
 class TempDirectory:
     """A folder that goes when this object does, or at the end of its `with` block, or by `remove`.
 
-    One that was there before stays, with what is in it; and a forked process deletes nothing of its parent's.
+    An existing one stays, with its contents; and a forked process deletes nothing of its parent's.
     """
 
     def __init__(self, custom_path: str | os.PathLike[str] | None = None, keep_for_debug: bool = False) -> None:
@@ -29,7 +29,7 @@ class TempDirectory:
             self._owner = os.getpid()
 
     def remove(self) -> None:
-        """Delete the folder and what is in it."""
+        """Delete the folder and its contents."""
         if self._owner == os.getpid():
             shutil.rmtree(self.temp_dir, ignore_errors=True)
 
@@ -48,7 +48,7 @@ class TempDirectory:
         return os.path.join(self.temp_dir, name)
 
     def listdir(self) -> list[str]:
-        """The names of what is in the folder."""
+        """The names of the folder's contents."""
         return os.listdir(self.temp_dir)
 
     def __enter__(self) -> TempDirectory:
@@ -67,14 +67,14 @@ def tempdir(custom_path: str | os.PathLike[str] | None = None, keep_for_debug: b
     Parameters
     ----------
     custom_path
-        Where to make it; without it the system decides. A folder that is there is used, and stays.
+        Its path; without it the system decides. A folder that is there is used, and stays.
     keep_for_debug
         Whether it stays.
 
     Raises
     ------
     UserError
-        Where `custom_path` cannot be made.
+        If `custom_path` cannot be made.
     """
     return TempDirectory(custom_path, keep_for_debug)
 
@@ -105,7 +105,7 @@ def is_source_path(path: str | os.PathLike[str]) -> bool:
 
 
 def which(exec_name: str) -> str | None:
-    """Return the path of a command, or None where there is no such command."""
+    """Return the path of a command, or None if there is no such command."""
     if not isinstance(exec_name, str):
         raise UserError(f"{exec_name!r} is not a name", primitive="which", fix='give some text: "cc"')
     return shutil.which(exec_name)

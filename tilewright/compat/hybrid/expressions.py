@@ -351,7 +351,7 @@ class Expressions:
             return extent.value if isinstance(extent, IntImm) else extent
         if isinstance(found, (tuple, list, str)):
             return len(found)
-        raise self.error(node, f"`{ast.unparse(node)}` of what has no length", "give an array or a tuple")
+        raise self.error(node, f"`{ast.unparse(node)}` of an object without a length", "give an array or a tuple")
 
     def call(self, node: ast.Call, function: Any, args: list[Any]) -> Any:
         """The value of a call of a function from outside of the script."""

@@ -20,8 +20,8 @@ _DRIVER = "driver"
 def install(override: bool = False) -> None:
     """Make `import tvm`, and all below it, mean Tilewright in this process.
 
-    Where a real `tvm` is installed it goes first, unless `override` is given. Calling it again changes
-    nothing but that.
+    If a real `tvm` is installed, it takes precedence, unless `override` is given. Calling it again changes nothing but
+    that.
     """
     others = [finder for finder in sys.meta_path if not isinstance(finder, (_Alias, _Absent))]
     # First, since Python's own finder would load a file of ours again, under the other name.
@@ -32,7 +32,7 @@ def install(override: bool = False) -> None:
 
 
 class _Package(KeepingModule):
-    """Tilewright as `tvm`: what it lacks says so when asked for (`tvm.relay`)."""
+    """Tilewright as `tvm`: missing parts raise an error that says so (`tvm.relay`)."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

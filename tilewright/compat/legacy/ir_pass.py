@@ -1,4 +1,4 @@
-"""`tvm.ir_pass` of 2017 to 2019: functions of statements and expressions, by what does their work here."""
+"""`tvm.ir_pass` of 2017 to 2019: functions of statements and expressions, mapped to their counterparts here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tvm.make` of 2017 to 2019: nodes with the arguments of that time; all other names are those of `tir`."""
+"""`tvm.make` of 2017 to 2019: nodes with the arguments of that time; all other names come from `tir`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Tilewright does not have, said in one line."""
+"""Errors for missing parts, in one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FACES = ("te", "tir", "topi", "autotvm", "nd", "target", "testing")
 
 
 class _Missing(UserError):
-    """Says that a part is missing, and what to use instead."""
+    """Reports a missing part, and its replacement."""
 
     def __init__(self, part: str, where: str | None = None) -> None:
         super().__init__(sentence(part), fix=instead(part), where=where)
@@ -37,7 +37,7 @@ class MissingAttribute(_Missing, AttributeError):
 
 
 def sentence(name: str) -> str:
-    """What to say when a script asks for the part of that name: "tvm.relay", "tvm.te.hybrid"."""
+    """The error for a script that asks for the part of that name: "tvm.relay", "tvm.te.hybrid"."""
     return (
         f"{name} is not part of Tilewright: it covers tensor expressions and their schedules, for CUDA, OpenCL and "
         f"the CPU ({', '.join(_FACES)}, lower, build)"
@@ -45,7 +45,7 @@ def sentence(name: str) -> str:
 
 
 def instead(name: str) -> str:
-    """What to use in place of the part of that name."""
+    """The replacement of the part of that name."""
     holder, _, part = name.rpartition(".")
     found = instead_of(holder.partition(".")[2] or PACKAGE, part)
     return advice(found) if found else "see docs/legacy.md"

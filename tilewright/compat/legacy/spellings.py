@@ -196,7 +196,7 @@ ALSO: dict[str, tuple[str, ...]] = {
     "topi.nn.pooling": ("topi.nn",),
     "topi.tensor": ("topi",),
 }
-"""Where the other old names of a module stand today, under the names that they had."""
+"""The present places of a module's other old names."""
 
 
 def find(module: str, name: str) -> Any:

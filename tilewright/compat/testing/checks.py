@@ -53,7 +53,7 @@ def check_bool_expr_is_true(bool_expr: Any, vranges: Mapping[Any, Any], cond: An
     vranges
         The range of each variable.
     cond
-        A further condition: where it does not hold, nothing is asked.
+        A further condition: if it does not hold, nothing is checked.
     """
     ranges: list[tuple[Any, range]] = [
         (as_expr(var), _span(r)) for var, r in _by_variable(vranges, "check_bool_expr_is_true").items()
@@ -103,7 +103,7 @@ def check_int_constraints_trans_consistency(
     Parameters
     ----------
     constraints_trans
-        What `arith.solve_linear_equations` or `arith.solve_linear_inequalities` returned.
+        The result of `arith.solve_linear_equations` or `arith.solve_linear_inequalities`.
     vranges
         Ranges of the variables that have none in it.
     """
@@ -113,7 +113,7 @@ def check_int_constraints_trans_consistency(
         raise UserError(
             f"{constraints_trans!r} is not a transform of constraints",
             primitive=who,
-            fix="give what arith.solve_linear_equations returned",
+            fix="give the result of arith.solve_linear_equations",
         )
 
     def check(one: IntConstraints, other: IntConstraints, forth: Mapping[Any, Any], back: Mapping[Any, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What tests of the legacy API are marked with, for pytest: parameters, targets, and what they require.
+"""Marks of the legacy API's tests, for pytest: parameters, targets, and requirements.
 
 `plugin.py` is the pytest plugin behind them: `pytest_plugins = ["tvm.testing.plugin"]` in a conftest.py.
 """
@@ -19,12 +19,12 @@ from ...runtime.device import enabled
 
 Test = Callable[..., Any]
 EXCLUDED, FAILING = "tilewright_excluded_targets", "tilewright_failing_targets"
-"""Marks of targets that a test is not for, and of those that it is known to fail on."""
+"""Marks of targets that a test excludes, and of targets with known failures."""
 _groups = count()
 
 
 def _pytest(who: str) -> Any:
-    """The module; UserError where it is not installed."""
+    """The module; raises UserError if it is not installed."""
     if find_spec("pytest") is None:
         raise UserError("pytest is not installed", primitive=who, fix="pip install pytest")
     import pytest
@@ -38,7 +38,7 @@ def parameter(*values: Any, ids: Any = None, by_dict: Mapping[str, Any] | None =
     Parameters
     ----------
     *values
-        What tests get that take an argument of the variable's name; each test runs once for each.
+        The values of tests' arguments of the variable's name; each test runs once for each.
     ids
         Names of the values, a list or a function.
     by_dict : mapping, optional
@@ -125,7 +125,7 @@ def known_failing_targets(*targets: str) -> Any:
 
 
 def _texts(who: str, targets: Sequence[Any]) -> Sequence[str]:
-    """The targets, where all are names."""
+    """The targets, if all are names."""
     for target in targets:
         if not isinstance(target, str):
             raise UserError(f"{target!r} is not the name of a target", primitive=who, fix=f'{who}("llvm", "cuda")')
@@ -133,19 +133,19 @@ def _texts(who: str, targets: Sequence[Any]) -> Sequence[str]:
 
 
 def uses_gpu(func: Test) -> Test:
-    """Mark a test that uses a GPU where there is one; it runs everywhere."""
+    """Mark a test that uses a GPU if there is one; it runs everywhere."""
     return func
 
 
 class Requirement:
-    """A decorator of tests that run only where something is there: `@tvm.testing.requires_cuda`."""
+    """A decorator of tests that run only if something is present: `@tvm.testing.requires_cuda`."""
 
     def __init__(self, what: str, is_there: Callable[[], bool]) -> None:
         self.what = what
         self._is_there = is_there
 
     def __call__(self, func: Test | None = None) -> Any:
-        """Return the test, skipped where the requirement is not met; without a test, a decorator."""
+        """Return the test, skipped if the requirement is not met; without a test, a decorator."""
         if func is None:
             return self
         if not (inspect.isfunction(func) or (isinstance(func, type) and func.__module__ != "builtins")):
@@ -162,7 +162,7 @@ class Requirement:
 
 
 def requires_package(*packages: str) -> Requirement:
-    """Run a test only where these Python packages are installed."""
+    """Run a test only if these Python packages are installed."""
     for name in packages:
         if not isinstance(name, str):
             raise UserError(

@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def dev(target: Any) -> Device:
-    """The first device of the target; the test is skipped where there is none."""
+    """The first device of the target; the test is skipped if there is none."""
     found = device(str(Target.parse(target).kind))
     if not found.exist:
         pytest.skip(f"there is no device for {target}")

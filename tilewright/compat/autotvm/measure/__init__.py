@@ -1,4 +1,4 @@
-"""How candidates are measured, and what comes of it."""
+"""The measurement of candidates, and its results."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The legacy module of the parts of a measurement: inputs, results, and what scripts derive their own runners from."""
+"""The legacy module of the parts of a measurement: inputs, results, and the base classes of scripts' own runners."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class MeasureBatch:
         return [found[number] for number in range(len(given))]
 
     def close(self) -> None:
-        """End what measures."""
+        """End the measuring session."""
         self._session.close()
 
 
@@ -54,9 +54,9 @@ def create_measure_batch(task: Task, option: Any) -> Callable[[Sequence[MeasureI
     Parameters
     ----------
     task : Task
-        What the configurations are of.
+        The task of the configurations.
     option
-        What `measure_option` returned.
+        The result of `measure_option`.
 
     Returns
     -------

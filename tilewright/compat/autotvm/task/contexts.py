@@ -1,7 +1,7 @@
 """Which configuration a template gets when it is called: the contexts around the call decide.
 
-The innermost context is asked first; what it does not know, the one outside is asked. Outermost stands a
-`FallbackContext`, which always has an answer.
+The innermost context is asked first, then the ones outside. Outermost stands a `FallbackContext`, which always has an
+answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Current(type):
 
 
 class DispatchContext(metaclass=_Current):
-    """Base of the contexts; `with` makes one the innermost, also where it is entered already."""
+    """Base of the contexts; `with` makes one the innermost, even if it is entered already."""
 
     def query(self, target: Target | None, workload: Any) -> Any:
         """The configuration for a workload on a target, from here or from the contexts outside."""
@@ -36,10 +36,10 @@ class DispatchContext(metaclass=_Current):
         return next(found for found in known if found is not None)
 
     def answers(self, target: Target | None, workloads: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """The configurations that are known for one piece of work under several names, such as those of strategies.
+        """The known configurations of one workload under several names, such as names of strategies.
 
-        Each with the place of its name, in the order to try them: those of this context, the fastest first, then those
-        of the contexts outside.
+        Each with the place of its name, in the order to try them: this context's, the fastest first, then the outer
+        contexts'.
         """
         for one in self._outwards():
             ranks = [one._rank_inside(target, workload) for workload in workloads]
@@ -47,7 +47,7 @@ class DispatchContext(metaclass=_Current):
                 yield place, one._query_inside(target, workloads[place])
 
     def _outwards(self) -> list[DispatchContext]:
-        """This context and those outside of it, each once; outside of any `with`, that is the outermost one."""
+        """This context and the outer ones, each once; outside of any `with`, that is the outermost one."""
         stack = _stack.get()
         around = stack[: len(stack) - stack[::-1].index(self)] if self in stack else (_ROOT, self)
         return list(dict.fromkeys(reversed(around)))
@@ -57,9 +57,9 @@ class DispatchContext(metaclass=_Current):
         raise NotImplementedError
 
     def _rank_inside(self, target: Target | None, workload: Any) -> tuple[bool, float] | None:
-        """Whether what this context knows was measured without a check, and its seconds; None where it knows nothing.
+        """Whether this context's record was measured without a check, and its seconds; None if it knows nothing.
 
-        What nobody measured comes first: somebody chose it.
+        Unmeasured configurations come first: somebody chose them.
         """
         return None if self._query_inside(target, workload) is None else (False, 0.0)
 
@@ -76,7 +76,7 @@ class DispatchContext(metaclass=_Current):
 
 
 class ApplyConfig(DispatchContext):
-    """One configuration for whatever is asked."""
+    """One configuration for all queries."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -124,7 +124,7 @@ class FallbackContext(DispatchContext):
 
 
 def _key(target: Target | None, workload: Any) -> tuple[str, Any]:
-    """What a fallback is remembered under."""
+    """The key of a fallback."""
     try:
         hash(workload)
     except TypeError as error:
@@ -147,7 +147,7 @@ def clear_fallback_cache(target: Target | None, workload: Any) -> None:
 
 
 def _answers(target: Target, names: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """What the contexts around a declaration of `topi.cuda` know."""
+    """The records that the contexts around a declaration of `topi.cuda` have."""
     return DispatchContext.current.answers(target, names)
 
 

@@ -1,4 +1,4 @@
-"""apply_history_best: the best configuration that logs know for what is asked."""
+"""apply_history_best: the best configuration in logs for each query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .contexts import DispatchContext
 class ApplyHistoryBest(DispatchContext):
     """The best configurations of logs: files, open files, lists of (MeasureInput, MeasureResult), or lists of these.
 
-    What one log says better than another wins; `update` overrules both.
+    The better one of two logs' records wins; `update` overrules both.
     """
 
     def __init__(self, records: Any) -> None:
@@ -74,7 +74,7 @@ class ApplyHistoryBest(DispatchContext):
             self._doubted.add(workload)
             logger.warning(
                 "The best configuration for %s was measured without comparing its output with a reference, and may "
-                "compute something else. Check what it computes, or tune again.",
+                "compute something else. Check its result, or tune again.",
                 workload,
             )
         return found[0].config

@@ -1,4 +1,4 @@
-"""What `autotvm.get_config()` gives inside a template: it collects knobs, or holds the choices to apply.
+"""The result of `autotvm.get_config()` inside a template: it collects knobs, or holds the choices to apply.
 
 The spaces and configurations behind it are values of `tune.space`; only here is there something that changes.
 """
@@ -53,7 +53,7 @@ get_pow2s = factors.powers_of_two
 
 
 class Ambient:
-    """What templates see under either role: the names of the legacy `ConfigSpace` and `ConfigEntity`."""
+    """The interface of both roles for templates: the names of the legacy `ConfigSpace` and `ConfigEntity`."""
 
     is_fallback = False
     code_hash: str | None = None
@@ -63,7 +63,7 @@ class Ambient:
         self.flop = 0.0
         self.errors: list[str] = []
 
-    # Knobs: what `_define` does with them is the role's own.
+    # Knobs: each role has its own `_define`.
 
     def _define(self, make: Callable[[], Knob], name: str, kind: type[Choice], count: int) -> list[KnobAxis]:
         raise NotImplementedError
@@ -96,7 +96,7 @@ class Ambient:
     def multi_filter(self, filter: Callable[[Any], bool], names: Sequence[str] = (), reason: str = "") -> None:
         """Keep the configurations for which `filter` holds; it gets the choices by name.
 
-        `names` (the knobs that it reads) and `reason` (what it is about) are optional.
+        `names` (the knobs that it reads) and `reason` (its description) are optional.
         """
 
     def axis(self, var: Any) -> Any:
@@ -123,7 +123,7 @@ class Ambient:
         return not self.errors
 
     def check(self) -> None:
-        """Raise InstantiationError where something was refused."""
+        """Raise InstantiationError if something was refused."""
         if self.errors:
             raise InstantiationError(
                 "; ".join(map(str, self.errors)), primitive="template", fix="take another configuration of the space"
@@ -322,7 +322,7 @@ class FallbackConfigEntity(ConfigSpace):
     def fallback_with_reference_log(self, ref_log: Sequence[Any]) -> None:
         """Take over the choices of the log's most similar configuration: the one whose splits share most factors.
 
-        `ref_log`: (MeasureInput, MeasureResult) pairs. Nothing changes where the log is empty.
+        `ref_log`: (MeasureInput, MeasureResult) pairs. Nothing changes if the log is empty.
         """
         splits = {name: set(get_factors(k.product)) for name, k in self.space_map.items() if isinstance(k, SplitKnob)}
         best: ConfigEntity | None = None

@@ -23,7 +23,7 @@ def compute_flop(sch: ScheduleHandle) -> int:
     Parameters
     ----------
     sch : Schedule
-        What `te.create_schedule` returned.
+        The result of `te.create_schedule`.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def compute_flop(sch: ScheduleHandle) -> int:
     Raises
     ------
     UserError
-        Where there is no arithmetic, or its number is not known before the call.
+        If there is no arithmetic, or its number is not known before the call.
     """
     if not isinstance(sch, ScheduleHandle):
         raise UserError(f"{sch!r} is not a schedule", primitive="compute_flop", fix="give te.create_schedule(C.op)")

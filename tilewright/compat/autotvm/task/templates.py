@@ -125,7 +125,7 @@ def template(task_name: str | Callable[..., Any], func: Callable[..., Any] | Non
 
 
 def get_config() -> Any:
-    """Inside a template: what collects its knobs, or holds the choices to apply."""
+    """Inside a template: the object that collects its knobs, or holds the choices to apply."""
     found = DispatchContext.current.query(Target.current(), None)
     return AppliedConfig(found) if isinstance(found, Config) else found
 
@@ -136,7 +136,7 @@ def serialize_args(args: Any) -> tuple[Any, ...]:
 
 
 def deserialize_args(args: Any) -> list[Any]:
-    """Arguments for a template's function from those of a workload: what stands for a tensor becomes a placeholder."""
+    """Arguments for a template's function from a workload's: descriptions of tensors become placeholders."""
     return thaw(freeze_all(args, "deserialize_args"))
 
 

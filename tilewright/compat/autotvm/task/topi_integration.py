@@ -38,7 +38,7 @@ def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None
     Parameters
     ----------
     task_name : str
-        What tasks and logs call it.
+        Its name in tasks and logs.
     func : callable, optional
         The function, of a configuration and the arguments of the operator; without it, a decorator is returned.
 
@@ -74,7 +74,7 @@ def register_topi_schedule(task_name: str, func: Callable[..., Any] | None = Non
     Parameters
     ----------
     task_name : str
-        What tasks and logs call it.
+        Its name in tasks and logs.
     func : callable, optional
         The function, of a configuration and the output tensors; without it, a decorator is returned.
 
@@ -95,7 +95,7 @@ def register_topi_schedule(task_name: str, func: Callable[..., Any] | None = Non
                 raise UserError(
                     f"none of the outputs depends on a tensor of {task_name!r}",
                     primitive=task_name,
-                    fix="give the tensor that its declaration returned, or what is computed from it",
+                    fix="give the tensor that its declaration returned, or a tensor computed from it",
                 )
             return schedule(_config(workload), outs, *args, **kwargs)
 
@@ -105,12 +105,12 @@ def register_topi_schedule(task_name: str, func: Callable[..., Any] | None = Non
 
 
 def get_workload(outs: Any, task_name: str | None = None) -> tuple[Any, ...] | None:
-    """Return the workload that the outputs were declared for; None where no registered declaration made them.
+    """Return the workload that the outputs were declared for; None if no registered declaration made them.
 
     Parameters
     ----------
     outs : Tensor or list of Tensor
-        Outputs, or what is computed from them.
+        Outputs, or tensors computed from them.
     task_name : str, optional
         Only workloads of this task count.
     """
@@ -125,7 +125,7 @@ def get_workload(outs: Any, task_name: str | None = None) -> tuple[Any, ...] | N
 
 
 def _operations(outs: Any) -> Iterator[Operation]:
-    """What tensors are computed from, the outputs first, each once."""
+    """The operations that tensors are computed from, the outputs first, each once."""
     seen: set[Operation] = set()
     waiting = [t.op for t in outs]
     while waiting:
@@ -142,7 +142,7 @@ def _config(workload: tuple[Any, ...]) -> Any:
 
 
 def _marked(task_name: str, args: Any, out: Any) -> Any:
-    """What a declaration returned, its operations known by their workload."""
+    """The result of a declaration, with its operations registered by workload."""
     outs = [out] if isinstance(out, Tensor) else out
     if not isinstance(outs, (list, tuple)) or not all(isinstance(t, Tensor) for t in outs):
         raise UserError(f"the declaration of {task_name!r} returns {out!r}", primitive=task_name, fix="return a tensor")

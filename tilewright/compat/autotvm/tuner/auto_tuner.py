@@ -1,4 +1,4 @@
-"""The default search: what a model of the machine ranks first, corrected by what is measured."""
+"""The default search: candidates that a model of the machine ranks first, corrected by measurements."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from .tuner import Tuner, space_of
 
 
 class AutoTuner(Tuner):
-    """The search that begins with what a model of the machine ranks first, and corrects it by what is measured.
+    """The search that begins with the candidates that a model of the machine ranks first, and corrects the model by
+    measurements.
 
-    Where the model does not cover the template or the target, as on a CPU, it is `XGBTuner`. The same `seed` gives the
-    same proposals for the same results. The search ends by itself where no candidate is expected to be faster than the
+    If the model does not cover the template or the target, as on a CPU, it is `XGBTuner`. The same `seed` gives the
+    same proposals for the same results. The search ends by itself if no candidate is expected to be faster than the
     best by the part `least_gain`, such as 0.01.
     """
 

@@ -13,9 +13,9 @@ class DropletTuner(Tuner):
     Parameters
     ----------
     task : Task
-        What is tuned.
+        The task to tune.
     start_position : list of int, optional
-        The place of each knob's choice where the descent begins; by default the first configuration.
+        The place of each knob's choice at which the descent begins; by default the first configuration.
     pvalue : float
         Accepted for old scripts, and not used: the best few are measured again at the end, beside each other.
     seed : int, optional
@@ -58,7 +58,7 @@ class DropletTuner(Tuner):
 
     @property
     def visited(self) -> set[int]:
-        """The indices of the configurations that were tried; before the first, of those that will be."""
+        """The indices of the configurations that were tried; before the first batch, of the ones to try."""
         return set(self._search.tried or self._search.around)
 
     @property

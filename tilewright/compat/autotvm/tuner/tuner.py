@@ -1,4 +1,4 @@
-"""What every tuner does: run a search strategy over a task's space, and report each trial."""
+"""The common part of tuners: run a search strategy over a task's space, and report each trial."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None
 
 
 _MADE = ("task", "space", "strategy", "best_config", "best_flops", "best_measure_pair", "best_iter", "n_trial")
-"""What `Tuner.__init__` makes."""
+"""The state that `Tuner.__init__` creates."""
 
 
 class Tuner:
-    """Searches the space of a task. `best_config`, `best_flops` and `best_measure_pair` hold what it found.
+    """Searches the space of a task. `best_config`, `best_flops` and `best_measure_pair` hold its results.
 
-    A tuner of one's own is a subclass that calls `super().__init__(task)` and overrides `next_batch`, which gives
-    configurations of `self.space`, and, where it learns, `update`; `has_next` may end the search.
+    A tuner of one's own is a subclass that calls `super().__init__(task)` and overrides `next_batch`, which returns
+    configurations of `self.space`, and, if it learns, `update`; `has_next` may end the search.
     """
 
     def __init__(self, task: Task, strategy: Strategy | None = None) -> None:
@@ -45,7 +45,7 @@ class Tuner:
         self.space = space_of(task)
         if strategy is None and not self._has_own_search:
             raise UserError(
-                f"{type(self).__name__} does not say what to try",
+                f"{type(self).__name__} names no configuration to try",
                 primitive="tuner",
                 fix="define next_batch(self, batch_size) in it, or use autotvm.tuner.XGBTuner",
             )
@@ -78,12 +78,12 @@ class Tuner:
     ) -> None:
         """Measure up to `n_trial` configurations, each reported to the callbacks as (tuner, [input], [result]).
 
-        Ends after `early_stopping` trials without a better one, and after `seconds`. What a file given to
-        `callback.log_to_file` holds of this task is not measured again and counts towards `n_trial`, unless `resume` is
+        Ends after `early_stopping` trials without a better one, and after `seconds`. Configurations of this task in a
+        file given to `callback.log_to_file` are not measured again and count towards `n_trial`, unless `resume` is
         False. A configuration that cannot run is refused before it is compiled, and is a trial only with
         `count_invalid`. The default configuration of the template is measured first; at the end, the best `confirm` are
         measured again beside it, so that no search ends slower than it began. Ctrl-C ends it with the best so far; a
-        second one within two seconds, as where a script goes on with its next workload, ends the script.
+        second one within two seconds, as when a script continues with its next workload, ends the script.
         """
         scale_of(si_prefix)
         check_counts("tune", n_trial=n_trial)
@@ -132,12 +132,12 @@ class Tuner:
         """Take in a trial of a run, and tell the callbacks."""
         self.follow(run)
         for called in callbacks:
-            # What is not a trial would be miscounted by most callbacks.
+            # Most callbacks would miscount anything but a trial.
             if trial.number or getattr(called, "takes_all", False):
                 called(self, [trial.input], [trial.result])
 
     def follow(self, run: Run) -> None:
-        """Take over what a run has found."""
+        """Take over the results of a run."""
         best = run.tally.best
         if best is not None:
             self.best_config, self.best_flops = best.input.config, best.flops
@@ -146,9 +146,9 @@ class Tuner:
         self.ttl = min(patience + self.best_iter, self.n_trial or 0) - run.tally.done
 
     def load_history(self, data_set: Iterable[Pair], min_seed_records: int = 0) -> None:
-        """Take measurements of this workload, by whatever device, as advice on where to search first.
+        """Take measurements of this workload, by whatever device, as advice for the start of the search.
 
-        Nothing happens where fewer than `min_seed_records` fit.
+        Nothing happens if fewer than `min_seed_records` fit.
         """
         check_counts("load_history", least=0, min_seed_records=min_seed_records)
         seen: dict[int, Seen] = {}
@@ -236,7 +236,7 @@ def check_counts(primitive: str, least: int = 1, **given: Any) -> None:
 
 
 def checked_callbacks(given: Any) -> list[Callback]:
-    """Return callbacks as a list; UserError where they are none."""
+    """Return callbacks as a list; raises UserError if they are none."""
     called = list(given) if isinstance(given, Iterable) else [given]
     wrong = next((each for each in called if not callable(each)), None)
     if wrong is not None or not isinstance(given, Iterable):
@@ -261,7 +261,7 @@ def known_to(called: Sequence[Callback]) -> list[Pair]:
 
 
 def space_of(task: Any) -> Space:
-    """Return the space of a task; UserError for what is not one."""
+    """Return the space of a task; raises UserError if it is not one."""
     if not isinstance(task, Task):
         raise UserError(
             f"the task is {task!r}, which is not a task",
@@ -272,7 +272,7 @@ def space_of(task: Any) -> Space:
 
 
 def range_of(given: Any, space: Space) -> tuple[int, int | None]:
-    """Return the first index of a range and the one after its last; UserError for what is not a range."""
+    """Return the first index of a range and the one after its last; raises UserError if it is not a range."""
     if given is None:
         return 0, None
     whole = isinstance(given, (tuple, list)) and all(isinstance(i, (int, np.integer)) for i in given)

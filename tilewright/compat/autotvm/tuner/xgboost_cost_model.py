@@ -26,9 +26,9 @@ class XGBoostCostModel:
     Parameters
     ----------
     task : Task
-        What is tuned.
+        The task to tune.
     feature_type : str
-        What the model sees: "itervar" or "curve" of the loop nest, or "knob".
+        The features of the model: "itervar" or "curve" of the loop nest, or "knob".
     loss_type : str
         "reg", how fast, or "rank" or "rank-binary", which of two is faster.
     num_threads : int, optional
@@ -36,7 +36,7 @@ class XGBoostCostModel:
     log_interval, upper_model
         Accepted for old scripts, without effect.
     model : str
-        "xgboost", "numpy", or "auto", the first where it is installed.
+        "xgboost", "numpy", or "auto", the first if it is installed.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class XGBoostCostModel:
         return self._base
 
     def fit_log(self, records: Iterable[Pair], plan_size: int = 64, min_seed_records: int = 0) -> bool:
-        """Learn from the records of this workload; False, and nothing happens, where fewer than asked for fit."""
+        """Learn from the records of this workload; return False, unchanged, if fewer than requested fit."""
         check_counts("fit_log", least=0, min_seed_records=min_seed_records)
         seen: dict[int, float] = {}
         for inp, result in pairs_of(records, "fit_log"):
@@ -101,7 +101,7 @@ class XGBoostCostModel:
         return True
 
     def load_basemodel(self, base_model: XGBoostCostModel) -> None:
-        """Learn from here on beside what another model of the task predicts."""
+        """From here on, learn the difference from another model's predictions."""
         if not isinstance(base_model, XGBoostCostModel) or base_model._model is None:
             raise UserError(
                 f"the base model is {base_model!r}", primitive="load_basemodel", fix="give one that was fitted"
@@ -115,7 +115,8 @@ class XGBoostCostModel:
     clone_new = spawn_base_model
 
     def predict(self, xs: Iterable[int], output_margin: bool = False) -> np.ndarray:
-        """Return a number for each index, larger for what should be faster; `output_margin` has no effect."""
+        """Return a number for each index, larger for candidates that should be faster; `output_margin` has no
+        effect."""
         if self._model is None:
             raise UserError("the model has learned nothing", primitive="predict", fix="call fit or fit_log first")
         indices = self._indices(xs, "predict")
@@ -142,7 +143,7 @@ class XGBoostCostModel:
         return found
 
     def _nest(self, number: int) -> Features:
-        """The features of a configuration's loop nest: none where it cannot run, or where none are wanted."""
+        """The features of a configuration's loop nest: none if it cannot run, or if none are wanted."""
         if self.fea_type == "knob" or self.task.target is None:
             return {}
         if number not in self._nests:

@@ -15,9 +15,9 @@ from .xgboost_cost_model import XGBoostCostModel
 class XGBTuner(Tuner):
     """Simulated annealing on a model that learns from the trials which configurations are faster.
 
-    `feature_type`: what the model sees, "itervar" or "curve" of the loop nest, or "knob"; `loss_type`: "rank" or
-    "reg"; `plan_size`: configurations planned at a time. The same `seed` gives the same proposals for the same
-    results. `model` is "xgboost", "numpy" or, by default, the first where it is installed.
+    `feature_type`: the features of the model, "itervar" or "curve" of the loop nest, or "knob"; `loss_type`: "rank" or
+    "reg"; `plan_size`: configurations planned at a time. The same `seed` gives the same proposals for the same results.
+    `model` is "xgboost", "numpy" or, by default, the first if it is installed.
     """
 
     def __init__(
