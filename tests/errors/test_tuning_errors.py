@@ -228,7 +228,12 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: task().config_space.get("x"), "config_space.get", "the index is 'x'", "space[name]"),
     (lambda: task().config_space.get(99), "config_space.get", "99 is outside the space of 4", "0 to 3"),
     (lambda: autotvm.tuner.RandomTuner(3), "tuner", "the task is 3", "task.create"),  # type: ignore[arg-type]
-    (lambda: autotvm.tuner.Tuner(task()), "tuner", "Tuner names no configuration to try", "next_batch(self, batch_size)"),
+    (
+        lambda: autotvm.tuner.Tuner(task()),
+        "tuner",
+        "Tuner names no configuration to try",
+        "next_batch(self, batch_size)",
+    ),
     (lambda: Numbers(task()).tune(1, autotvm.measure_option()), "tune", "Numbers.next_batch returns 0", "config_space"),
     (lambda: autotvm.tuner.RandomTuner(task(), seed=-1), "tuner", "seed=-1", "0 or more"),
     (lambda: autotvm.tuner.GATuner(task(), seed="x"), "tuner", "seed='x'", "leave it out"),  # type: ignore[arg-type]
