@@ -34,6 +34,20 @@ np.testing.assert_allclose(out.numpy(), right, rtol=1e-5)
 print(named("topi/depthwise").choose(layer, target)[0].name)
 """
 
+BOARD = """
+from tilewright.core.target import Target
+from tilewright.topi.templates import Depthwise, named
+from tilewright.tune.model.machine import Machine
+
+layer = Depthwise.of((64, 96, 56, 56), kernel=3, padding=1)
+target = Target({"kind": "cuda", "arch": "sm_90", "model": "NVIDIA GH200 480GB"})
+depthwise = named("topi/depthwise")
+schedule, arguments = depthwise.program(depthwise.first(layer.args, target), layer, target)
+print(schedule.explain(target, arguments))
+new, known = (Machine.of(target, f"NVIDIA {name}").rates.memory_bytes for name in ("GH200 480GB", "H200"))
+assert abs(new / known - 4000 / 4800) < 1e-6, "the model of the machine scales rates by the row"
+"""
+
 
 @pytest.fixture
 def patched(tmp_path, request):
@@ -64,3 +78,9 @@ def test_a_strategy_is_a_row_and_a_schedule(patched: Path) -> None:
     """It computes, the command line knows it, and calls without records do not take it."""
     assert run(patched, "-c", STRATEGY) == "topi/depthwise\n"
     assert "(rows)" in run(patched, "-m", "tilewright", "tune", "depthwise", "--help")
+
+
+@pytest.mark.parametrize("patched", ["adding_a_board.diff"], indirect=True)
+def test_a_board_is_a_row(patched: Path) -> None:
+    """Explanations name it, and the model of the machine has its rates."""
+    assert "NVIDIA GH200 480GB" in run(patched, "-c", BOARD)
