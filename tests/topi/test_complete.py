@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tilewright import te, topi
+from tilewright.compat.topi.schedule_names import FAMILIES, Family
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.topi import testing
-from tilewright.topi.schedules.table import FAMILIES, Family
 
 NAMESPACES = {"topi": topi, "nn": topi.nn, "image": topi.image}
 TABLES = {"UNARY": testing.UNARY, "BINARY": testing.BINARY}

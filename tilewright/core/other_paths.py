@@ -22,6 +22,7 @@ _DOORS = {
     "legacy": "legacy",
     "te.hybrid": "hybrid",
     "testing": "testing",
+    **{f"topi.{part}": f"topi.{part}" for part in ("cuda", "generic", "testing", "x86")},
     "tir.stmt_functor": "stmt_functor",
 }
 MOVED = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{name}" for path, name in _DOORS.items()}

@@ -4,8 +4,6 @@ from typing import TYPE_CHECKING
 
 from ..core.refusals import old_name as _old_name
 from . import broadcast as broadcast
-from . import cuda as cuda
-from . import generic as generic
 from . import image as image
 from . import indexing as indexing
 from . import joining as joining
@@ -22,10 +20,8 @@ from . import selection as selection
 from . import signal as signal
 from . import tag as tag
 from . import tensor as tensor
-from . import testing as testing
 from . import transform as transform
 from . import utils as utils
-from . import x86 as x86
 from .broadcast import add as add
 from .broadcast import bitwise_and as bitwise_and
 from .broadcast import bitwise_or as bitwise_or
@@ -161,7 +157,12 @@ from .tensor import ones_like as ones_like
 from .tensor import zeros as zeros
 from .tensor import zeros_like as zeros_like
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from ..compat.topi import cuda as cuda
+    from ..compat.topi import generic as generic
+    from ..compat.topi import testing as testing
+    from ..compat.topi import x86 as x86
+else:
 
     def __getattr__(name: str) -> object:
         return _old_name(__name__, name, globals())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -113,6 +114,8 @@ class PureTemplate:
 
 
 _templates: dict[str, Template] = {}
+_LEGACY_TASKS = "tilewright.autotvm"
+"""Registers templates under the names of the legacy library's tasks, such as "conv2d_nchw.cuda"."""
 
 
 def register(template: Template) -> Template:
@@ -123,6 +126,8 @@ def register(template: Template) -> Template:
 
 def lookup(name: str) -> Template:
     """The template of that name; raises UserError if none is known."""
+    if name not in _templates:
+        import_module(_LEGACY_TASKS)
     found = _templates.get(name)
     if found is None:
         raise UserError(

@@ -6,8 +6,9 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...tensor.tensor import Tensor
-from ...topi import cuda, image, nn
+from ...topi import image, nn
 from ...topi.nn.convolution import convolution
+from ..topi import cuda
 
 l2norm_instance = nn.l2_normalize
 

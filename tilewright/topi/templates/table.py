@@ -29,7 +29,6 @@ from . import (
     grouped_mma,
     grouped_rows,
     implicit_gemm,
-    legacy_names,
     lines,
     matmul,
     prepared_data,
@@ -171,7 +170,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
     *_products(BatchMatmul),
 )
 ALL.extend(STRATEGIES)
-_templates: tuple[Template, ...] = (*STRATEGIES, *legacy_names.LEGACY, lines.LINES)
+_templates: tuple[Template, ...] = (*STRATEGIES, lines.LINES)
 for _template in _templates:
     register(_template)
 for _schedule in (schedule for row in STRATEGIES for schedule in (row.gpu, row.cpu) if schedule is not None):

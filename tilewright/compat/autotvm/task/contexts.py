@@ -14,9 +14,9 @@ from ....core.errors import UserError
 from ....core.log import logger
 from ....core.target import Target
 from ....topi.templates import planned
-from ....topi.templates.legacy_names import LEGACY
 from ....topi.templates.template import ALL
 from ..env import GLOBAL_SCOPE
+from .legacy_tasks import LEGACY
 from .space import FallbackConfigEntity
 
 

@@ -10,7 +10,7 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
-from . import injective, products, reduce, rows
+from ...topi.schedules import injective, products, reduce, rows
 
 Maker = Callable[[Any, Target, str], ScheduleHandle]
 

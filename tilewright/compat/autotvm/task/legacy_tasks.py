@@ -10,19 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.errors import UserError
-from ...core.target import Target
-from ...expr.nodes import IntImm
-from ...tensor.tensor import Tensor
-from ...tune.space.config import Config
-from ...tune.task import Declared, Program, thaw
-from .convolutions import Conv2d, Depthwise
-from .fusion import workload_of
-from .layouts import legacy_padding
-from .matmul import BatchMatmul, Dense
-from .template import PackagedTemplate, cheapest, named, named_by
-from .transposed import Transposed
-from .workload import Convolution
+from ....core.errors import UserError
+from ....core.target import Target
+from ....expr.nodes import IntImm
+from ....tensor.tensor import Tensor
+from ....topi.templates.convolutions import Conv2d, Depthwise
+from ....topi.templates.fusion import workload_of
+from ....topi.templates.layouts import legacy_padding
+from ....topi.templates.matmul import BatchMatmul, Dense
+from ....topi.templates.template import PackagedTemplate, cheapest, named, named_by
+from ....topi.templates.transposed import Transposed
+from ....topi.templates.workload import Convolution
+from ....tune.space.config import Config
+from ....tune.task import Declared, Program, register, thaw
 
 Read = Callable[..., tuple[Convolution, Any]]
 """From the arguments of a task to its workload, and the type that they name for the result."""
@@ -172,4 +172,5 @@ _TABLE: dict[str, tuple[Read, str]] = {
     **dict.fromkeys(("batch_matmul.cuda", "batch_matmul.x86", "batch_matmul_tensorcore.cuda"), (_batch_matmul, "x, y")),
 }
 LEGACY = [LegacyTemplate(name, read, example) for name, (read, example) in _TABLE.items()]
-"""The templates, to be registered."""
+for _template in LEGACY:
+    register(_template)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..references import (
+from ....topi.references import (
     adaptive_pool_python,
     matrix_set_diag_python,
     nll_loss_python,

@@ -5,7 +5,7 @@
 
 Without a current target, they are for the CPU. For all of them: `outs` is the output tensor or a list of them; the
 result is a schedule; they raise UserError if `outs` holds anything but tensors. The names stand in
-`schedules/table.py`.
+`schedule_names.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..core.refusals import old_name as _old_name
-from ..schedule.handle import ScheduleHandle
-from .schedules.stages import current as _target
-from .schedules.table import functions as _functions
+from ...core.refusals import old_name as _old_name
+from ...schedule.handle import ScheduleHandle
+from ...topi.schedules.stages import current as _target
+from .schedule_names import functions as _functions
 
 __path__: list[str] = []  # the legacy API has modules below this one; `legacy.finder` finds their names here
 

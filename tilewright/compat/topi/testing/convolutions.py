@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..references import (
+from ....topi.references import (
     conv_transposend_python,
     convnd_python,
     depthwise_conv2d_python_nchw,

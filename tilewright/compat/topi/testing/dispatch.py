@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import UserError
-from ...core.target import Target
-from ...driver import build
-from ...runtime.array import array
-from ...runtime.device import Device
-from ...schedule.handle import ScheduleHandle
-from ...tensor.tensor import Tensor, placeholder
-from .. import cuda, generic, nn, x86
+from ....core.errors import UserError
+from ....core.target import Target
+from ....driver import build
+from ....runtime.array import array
+from ....runtime.device import Device
+from ....schedule.handle import ScheduleHandle
+from ....tensor.tensor import Tensor, placeholder
+from ....topi import nn
+from .. import cuda, generic, x86
 
 Scheduler = Callable[..., ScheduleHandle]
 _FACES: dict[str, Any] = {"generic": generic, "cpu": x86, "gpu": cuda}
