@@ -148,6 +148,9 @@ for path, home in MODULES.items():
 from tilewright.driver.build_module import schedule_to_module
 from tilewright.topi.cuda.conv2d import conv2d_nchw
 from tilewright.runtime.ndarray import NDArray
+from tilewright.autotvm.measure import executor
+from tilewright.topi.cuda import conv2d
+from tilewright.te.hybrid import parser
 try:
     import tilewright.relay
 except ImportError:

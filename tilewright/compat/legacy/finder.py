@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ...core.other_paths import PACKAGE, KeepingModule, OtherPath
+from ...core.other_paths import PACKAGE, KeepingModule, OtherPath, path_in_scripts
 from .missing import GRAPHS, LEGACY, OPERATORS, MissingAttribute, MissingModule, legacy_name, misspelt
 from .spellings import MODULES, module_of
 
@@ -80,7 +80,8 @@ class _SameModule(OtherPath):
 
 def folded_module(fullname: str) -> ModuleSpec | None:
     """Return the spec of a module of the legacy package whose names stand in another module here, by its name here."""
-    return ModuleSpec(fullname, _SameModule(fullname)) if fullname.partition(".")[2] in MODULES else None
+    path = path_in_scripts(fullname)
+    return ModuleSpec(fullname, _SameModule(path)) if path.partition(".")[2] in MODULES else None
 
 
 class _Absent(MetaPathFinder):
