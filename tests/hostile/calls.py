@@ -95,7 +95,7 @@ def exported() -> dict[str, Any]:
             value = getattr(home, name, None)
             if face.startswith(("contrib.", "testing")):
                 made = getattr(value, "__module__", None) or ""
-                if f"tilewright.{face}" not in (made, made.rpartition(".")[0]):
+                if home.__name__ not in (made, made.rpartition(".")[0]):
                     continue  # what the module itself imports from elsewhere
             found[f"{face}.{name}"] = value
     found.update((name, getattr(tw, name)) for name in sorted(tw._NAMES) if name != "accelerate")
