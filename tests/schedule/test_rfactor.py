@@ -218,3 +218,18 @@ def test_a_stage_at_a_loop_that_ends_moves_and_can_be_placed_again() -> None:
             s[D].compute_at(s[partial], axis)
         run(tw.lower(s, [A, B])["main"], values, out)
         np.testing.assert_allclose(out, 2 * values.sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_the_axes_of_the_partial_result_are_those_of_the_reduction() -> None:
+    n = te.size_var("n")
+    k1, k2 = te.reduce_axis((0, n), "k1"), te.reduce_axis((0, n), "k2")
+    A = te.placeholder((n, n, n), name="A")
+    B = te.compute((n,), lambda i: te.sum(A[i, k1, k2], axis=[k1, k2]), name="B")
+    s = te.create_schedule(B.op)
+    outer, inner = s[B].split(k1, factor=4)
+    partial = s.rfactor(B, inner)
+    whole, part = partial.op.body[0].axis
+    assert whole is k2
+    assert part.var is outer.var
+    loops = [axis.name for axis in s[partial].leaf_iter_vars]
+    assert loops == ["k1.inner", "i", "k1.outer", "k2"]  # in the order that the loops had

@@ -7,7 +7,7 @@ joined over all reads, are the region.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..arith.facts import Facts
@@ -16,17 +16,19 @@ from ..arith.simplify import prove, simplify
 from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Max, Min, Var
-from ..expr.operators import const, greater_equal, less_equal, subtract
+from ..expr.operators import const, equal, floormod, greater_equal, less_equal, subtract
 from ..expr.traverse import loads as loads_in
 from ..expr.traverse import substitute, uses_any, variables
 from ..schedule.value import At, Stage
-from ..tensor.axis import Range
+from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
 from .nest import Loop, axis_values, cut_axes, index_values, own_loops
 from .value import StageBounds
-from .visibility import shares
+from .visibility import check_owners, shares
+
+NO_LOOPS: Mapping[IterVar, tuple[int, Expr | None]] = {}
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,17 @@ def demand(
     consumers: tuple[StageBounds, ...],
     is_read: Callable[[Tensor], bool],
     hidden: frozenset[Var] = frozenset(),
+    private: Mapping[IterVar, tuple[int, Expr | None]] = NO_LOOPS,
 ) -> tuple[Region, ...]:
     """Return the region of `stage`: one range per dimension.
 
-    `hidden` are variables of the readers without a value at the stage's place of computation. Raises UserError if a
-    consumer is outside the loop that the stage is computed in.
+    `hidden` are variables of the readers without a value at the stage's place of computation; `private` is what
+    `private_steps` returned. Raises UserError if a consumer is outside the loop that the stage is computed in, and if a
+    thread needs other elements than those of the first iteration of its private loops.
     """
     spans: list[Extremes | None] = []
-    visible = {loop.var for loop in outer}
+    visible = {loop.var for loop in (*outer, *(loop for loop in stage.loops if loop.axis in private))}
+    read_at: list[tuple[tuple[Expr, ...], Facts]] = []
     visible_indices = {loop.tag: loop.var for loop in outer if loop.tag is not None and loop.tag.is_thread}
     facts: Facts | None = None
     for consumer in consumers:
@@ -71,13 +76,27 @@ def demand(
         value_of = index_values(consumer.stage, consumer.ranges, facts, cut)
         reads = [e for e in loads_in(*consumer.body) if isinstance(e.source, Tensor) and is_read(e.source)]
         for indices in dict.fromkeys(read.indices for read in reads):
-            found = [extremes(simplify(value_of(i), facts), relaxed, facts) for i in indices]
+            places = tuple(simplify(value_of(i), facts) for i in indices)
+            read_at.append((places, facts))
+            found = [extremes(place, relaxed, facts) for place in places]
             found = [_substituted(span, same) for span in found]
             _check_visible(stage, consumer, found, visible)
             spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
     if facts is None:
         return tuple(Region(Range(extent), "") for extent in stage.op.shape)
-    return tuple(_region(span, extent, facts, hidden) for span, extent in zip(spans, stage.op.shape, strict=True))
+    regions = tuple(_region(span, extent, facts, hidden) for span, extent in zip(spans, stage.op.shape, strict=True))
+    if not all(
+        _computed(regions[d].range.min, step, [(at[d], known) for at, known in read_at]) for d, step in private.values()
+    ):
+        check_owners(stage, scope)
+    return regions
+
+
+def _computed(first: Expr, step: Expr | None, places: list[tuple[Expr, Facts]]) -> bool:
+    """Whether all places are the first one, or lie whole steps from it."""
+    if step is None:
+        return all(prove(equal(place, first), facts) for place, facts in places)
+    return all(prove(equal(floormod(subtract(place, first), step), 0), facts) for place, facts in places)
 
 
 def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
@@ -91,7 +110,8 @@ def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
 def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Var, tuple[Expr, Expr]]:
     """The loop variables that run while one copy of the stage's result is in use.
 
-    Raises UserError if `consumer` is outside the loop that the stage is computed in.
+    Virtual threads that the stage has inside the place where it is computed share it. Raises UserError if `consumer` is
+    outside the loop that the stage is computed in.
     """
     path = (*consumer.outer, *own_loops(consumer.stage))
     inside = 0
@@ -108,8 +128,10 @@ def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> di
                 suspects=(Suspect(("compute_at",), (stage.name,)),),
             )
     running = {}
+    virtual = {loop.var for loop in own_loops(stage) if loop.tag is ThreadTag.VTHREAD}
     for i, loop in enumerate(path):
-        if shares(scope, loop.tag) if loop.tag is not None else i >= inside:
+        within = i >= inside and (loop.tag is None or loop.var in virtual)
+        if within or (loop.tag is not None and shares(scope, loop.tag)):
             known = consumer.facts.range_of(loop.var)
             if known is not None:
                 running[loop.var] = known

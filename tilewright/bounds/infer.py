@@ -29,7 +29,7 @@ from .reads import check_reads
 from .value import Bounds as Bounds
 from .value import ReadEnd
 from .value import StageBounds as StageBounds
-from .visibility import check_memory, check_owners, default_scope
+from .visibility import check_memory, check_owners, default_scope, private_steps
 
 _WRITTEN_OUT = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize"}
 
@@ -74,10 +74,13 @@ def _bounds_of(
     tags = tuple(loop.tag for loop in outer if loop.tag is not None)
     states = [c for c in consumers if isinstance(c.stage.op, ScanOp) and advances(schedule, stage, c.stage.op)]
     scope = states[0].scope if states else stage.scope or default_scope(tags)
+    private: dict[IterVar, tuple[int, Expr | None]] = {}
     if states:  # stages that advance a scan are kept in the scan's memory
         check_owners(stage, scope)
     else:
-        check_memory(stage, scope, outer, consumers)
+        if not isinstance(stage.op, (ExternOp, ScanOp)) and not stage.is_output:
+            private = private_steps(stage, scope)
+        check_memory(stage, scope, outer, consumers, private)
     needed: tuple[Region, ...] = ()
     if isinstance(stage.op, (ExternOp, ScanOp)):  # they compute whole tensors
         for consumer in consumers:
@@ -89,7 +92,9 @@ def _bounds_of(
         def loads(tensor: Tensor) -> bool:
             return schedule.stage_of[tensor.op] == stage.id
 
-        needed = demand(stage, scope, outer, consumers, loads, hidden_ends(bounds, outer))
+        needed = demand(stage, scope, outer, consumers, loads, hidden_ends(bounds, outer), private)
+        if private:
+            stage = replace(stage, private=frozenset(private))
     data = () if isinstance(stage.op, ExternOp) else stage.op.axis  # the loops of a statement are not dimensions
     ranges = {axis: part.range for axis, part in zip(data, needed, strict=True)}
     known, ends = ranges_of_loops(stage, body)

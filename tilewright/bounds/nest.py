@@ -64,13 +64,15 @@ def _threads_around(loops: tuple[Loop, ...], depth: int) -> tuple[Loop, ...]:
 def axis_values(
     stage: Stage, ranges: Mapping[IterVar, Range], known: Mapping[IterVar, Expr] | None = None
 ) -> dict[IterVar, Expr]:
-    """The value of each axis of `stage` in terms of loop variables; a plain loop of extent 1 is its minimum.
+    """The value of each axis of `stage` in terms of loop variables.
+
+    A plain loop of extent 1, and a loop that is private to threads, is its minimum.
 
     Axes in `known` have the values given there, for any loops.
     """
     values: dict[IterVar, Expr] = {}
     for loop in own_loops(stage):
-        single = loop.thread is None and is_one(ranges[loop.axis].extent)
+        single = loop.axis in stage.private or (loop.thread is None and is_one(ranges[loop.axis].extent))
         value: Expr = const(0, loop.var.dtype) if single else loop.var
         values[loop.axis] = value + ranges[loop.axis].min
     for relation in reversed(stage.relations):

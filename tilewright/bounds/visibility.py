@@ -7,13 +7,15 @@ cover them all. Below that, each has its own copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope, ThreadTag
+from ..expr.nodes import Expr
 from ..expr.traverse import post_order
+from ..schedule.relations import Split
 from ..schedule.value import Stage
-from ..tensor.axis import AxisKind
+from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
 from .nest import Loop, own_loops
 from .value import StageBounds
@@ -33,8 +35,30 @@ def default_scope(tags: tuple[ThreadTag, ...]) -> MemoryScope:
     return MemoryScope.SHARED if tags else MemoryScope.GLOBAL
 
 
-def check_owners(stage: Stage, scope: MemoryScope) -> None:
-    """Raise UserError if blocks or threads each compute a part of `stage` that the others do not see."""
+def private_steps(stage: Stage, scope: MemoryScope) -> dict[IterVar, tuple[int, Expr | None]]:
+    """The loops over threads that each keep a result of their own, if these can be left to what each thread needs.
+
+    For each the dimension, and the distance of the elements in it that the first iteration computes: the factor of a
+    split, None for one element. `demand` checks that the thread needs no others.
+    """
+    found: dict[IterVar, tuple[int, Expr | None]] = {}
+    place = {axis: d for d, axis in enumerate(stage.op.axis)} if scope is not MemoryScope.GLOBAL else {}
+    inner = {r.inner: r for r in stage.relations if isinstance(r, Split) and r.factor is not None and r.parent in place}
+    for loop in own_loops(stage) if place else ():
+        if loop.tag is None or loop.tag is ThreadTag.VTHREAD or shares(scope, loop.tag):
+            continue
+        if loop.axis in place:
+            found[loop.axis] = place[loop.axis], None
+        elif loop.axis in inner:
+            found[loop.axis] = place[inner[loop.axis].parent], inner[loop.axis].factor
+    return found
+
+
+def check_owners(stage: Stage, scope: MemoryScope, private: Container[IterVar] = ()) -> None:
+    """Raise UserError if blocks or threads each compute a part of `stage` that the others do not see.
+
+    `private` are loops whose parts are known to be those that the threads themselves need.
+    """
     if scope is MemoryScope.GLOBAL:
         return
     for tag in _statement_tags(stage):
@@ -49,7 +73,7 @@ def check_owners(stage: Stage, scope: MemoryScope) -> None:
             )
     for loop in _on_hardware(own_loops(stage)):
         combines = loop.axis.kind is AxisKind.REDUCE  # then every thread has the result
-        if loop.tag is not None and not combines and not shares(scope, loop.tag):
+        if loop.tag is not None and not combines and loop.axis not in private and not shares(scope, loop.tag):
             who = "block" if loop.tag.is_block else "thread"
             raise UserError(
                 f"axis {loop.axis.name!r} of stage {stage.name!r} is bound to {_tag(loop)}, but the stage is kept in "
@@ -67,7 +91,13 @@ def _statement_tags(stage: Stage) -> list[ThreadTag]:
     return sorted(tags - {ThreadTag.VTHREAD}, key=lambda tag: tag.value)
 
 
-def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], consumers: tuple[StageBounds, ...]) -> None:
+def check_memory(
+    stage: Stage,
+    scope: MemoryScope,
+    outer: tuple[Loop, ...],
+    consumers: tuple[StageBounds, ...],
+    private: Container[IterVar] = (),
+) -> None:
     """Raise UserError if stores of `stage` in `scope` memory do not reach all readers."""
     around = _on_hardware(outer)
     if scope is MemoryScope.GLOBAL:
@@ -80,7 +110,7 @@ def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], cons
                 suspects=(_placed(stage),),
             )
         return
-    check_owners(stage, scope)
+    check_owners(stage, scope, private)
     readers = [c for c in consumers if _on_hardware((*c.outer, *own_loops(c.stage)))]
     if not around and (readers or _on_hardware(own_loops(stage))):
         reader = (readers or list(consumers))[0].stage.name

@@ -95,7 +95,8 @@ class Stage:
     the outermost of the loops that a matrix instruction replaces, and which; `declared` that of the loops that an
     intrinsic of the user's replaces. A stage that `is_operand` of such an instruction is loaded by it: its readers read
     the source of the copy. A `rolling` stage keeps the elements that the next iteration of the loop around it needs
-    again; `prefetches` are its own. A `transformed` stage has other dimensions than the tensor that was declared.
+    again; `prefetches` are its own. A `transformed` stage has other dimensions than the tensor that was declared. Each
+    thread of the `private` loops keeps a result of its own and computes the elements of their first iteration.
     """
 
     id: int
@@ -117,6 +118,7 @@ class Stage:
     rolling: bool = False
     prefetches: tuple[Prefetch, ...] = ()
     transformed: bool = False
+    private: frozenset[IterVar] = frozenset()
 
     def __repr__(self) -> str:
         return f"Stage({self.id}, {self.name}: {', '.join(a.name for a in self.leaves)})"

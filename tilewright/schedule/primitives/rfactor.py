@@ -29,10 +29,10 @@ def rfactor(
                                        B[i] = sum(B.rf[k.inner.v, i])                           # over k.inner.v
 
     The new stage has the data axes of `stage` with the factored loop at position `factor_axis`, and the remaining
-    reduction loops of `stage` as its reduction axes; it inherits the annotations of these loops, including a thread
-    binding of the factored loop. `stage` starts over with its own data axes and one reduction axis. Returns the partial
-    result(s). Raises UserError if `stage` is not a reduction, if `axis` is not one of its reduction loops, and if
-    `factor_axis` is not a dimension of the partial result.
+    reduction loops of `stage` as its reduction axes, first those that were never split or fused. It inherits the
+    annotations of these loops, including a thread binding of the factored loop. `stage` starts over with its own data
+    axes and one reduction axis. Returns the partial result(s). Raises UserError if `stage` is not a reduction, if
+    `axis` is not one of its reduction loops, and if `factor_axis` is not a dimension of the partial result.
     """
     has_loops(stage, "rfactor")
     body = stage.op.values[0] if stage.op.values else None
@@ -55,7 +55,7 @@ def rfactor(
     twins = {a: IterVar(a.name, a.dom, AxisKind.DATA) for a in stage.op.axis}
     factor = IterVar(loop.name, Range(ranges[loop].extent), AxisKind.DATA)
     inner = tuple(a for a in stage.leaves if a.kind is AxisKind.REDUCE and a is not loop)
-    remaining = {a: a if a.dom is not None else IterVar(a.name, Range(ranges[a].extent), a.kind) for a in inner}
+    remaining = {a: a if a.dom is not None else _with_range(a, ranges[a].extent) for a in inner}
     data = list(twins.values())
     data.insert(position, factor)
     values = _root_values(stage, {**remaining, **twins, loop: factor}, ranges)
@@ -71,13 +71,21 @@ def rfactor(
     )
     schedule, made = schedule.with_new_stage(partial, before=stage.id)
     notes = {new: stage.notes[old] for old, new in {**remaining, loop: factor}.items() if old in stage.notes}
-    schedule = schedule.with_stage(replace(made, notes=notes))
+    leaves = (*data, *remaining.values())
+    schedule = schedule.with_stage(replace(made, notes=notes, leaves=leaves))
     out = ComputeOp(stage.op.name, stage.op.axis, final, stage.op.tag, stage.op.attrs)
     schedule = schedule.with_stage(
         replace(stage, op=out, leaves=(*out.axis, combined), relations=(), notes={}, prefetches=())
     )
     schedule = schedule.at_outermost(made.id)
     return _moved_inside(schedule, stage, made.id, {**twins, **remaining, loop: factor}), partial.outputs
+
+
+def _with_range(axis: IterVar, extent: Expr) -> IterVar:
+    """A loop that a split or fuse made, as an axis of its own of the same variable."""
+    made = IterVar(axis.name, Range(extent), axis.kind)
+    made.var = axis.var
+    return made
 
 
 def _position(factor_axis: Any, stage: Stage) -> int:
@@ -125,7 +133,8 @@ def _partial_body(
     condition: Expr = logical_and(inside, substitute(body.condition, mapping))
     source, combiner = tuple(substitute(e, mapping) for e in body.source), body.combiner.where(mapping)
     if remaining:
-        axes = tuple(remaining.values())
+        whole = [new for old, new in remaining.items() if old in stage.roots]
+        axes = (*whole, *(new for new in remaining.values() if new not in whole))
         ends = ends_of(axes)
         return tuple(Reduce(combiner, source, axes, condition, k, (), ends) for k in range(len(stage.op.values)))
     if isinstance(condition, n.IntImm):
