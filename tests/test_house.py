@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tilewright"
 MOST_LINES = 450
 HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "xgboost")
-ERRORS = ("UserError", "UserTypeError", "UserAttributeError")
+ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 
 class File(NamedTuple):

@@ -110,6 +110,19 @@ def test_a_missing_part_is_named_with_a_fix(tmp_path: Path, code: str) -> None:
     assert said[2].startswith("  at:  script.py:")
 
 
+def test_a_device_that_is_not_there_ends_a_script_with_one_line(tmp_path: Path) -> None:
+    code = """import numpy as np
+import tvm
+print(tvm.metal().exist)
+tvm.nd.array(np.zeros(4), tvm.metal(0))
+print("not reached")
+"""
+    done = run(tmp_path, code)
+    assert (done.returncode, done.stdout) == (1, "False\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("script.py:4: Tilewright has no driver for metal; run elsewhere: ")
+
+
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     done = tilewright("run", "nothing.py", cwd=tmp_path)
     said = "error: cannot read nothing.py: No such file or directory\n  fix: name a Python script: "

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from ..compat import legacy
-from ..core.errors import UserError
+from ..core.errors import AbsentDeviceError, UserError
 
 _HOUSE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STARTED_AS = sys.argv[0]
@@ -80,6 +80,9 @@ def _put_first(folder: Path) -> None:
 
 def _report(error: BaseException) -> None:
     """Print an exception that ended the script."""
+    if isinstance(error, AbsentDeviceError):  # no line of the script is to blame
+        print(f"{error.where}: {error.message}; {error.fix}", file=sys.stderr)
+        return
     explained = legacy.explain(error)
     if explained is not None:
         frames = traceback.StackSummary.from_list(

@@ -147,6 +147,10 @@ class UserAttributeError(UserError, AttributeError):
     """A name that is not there; `hasattr` still says so."""
 
 
+class AbsentDeviceError(UserError):
+    """A device was asked for that this machine lacks."""
+
+
 def _remake(
     cls: type[UserError], message: str, fix: str, primitive: str, where: str, steps: tuple[str, ...]
 ) -> UserError:

@@ -8,7 +8,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from ..core.errors import UserError
+from ..core.errors import AbsentDeviceError, UserError
 from ..core.log import logger as _log
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
@@ -63,7 +63,8 @@ class Client:
                 if len(self.broken) < self.devices:
                     _log.warning("device %d is out of use: %s", message.index, message.reason)
         if len(self.broken) == self.devices and not finished:  # else the next call raises: no result is lost
-            raise UserError(
+            kind = UserError if self.opened else AbsentDeviceError
+            raise kind(
                 next(iter(self.broken.values())), primitive="measure", fix="look at the output of `tilewright doctor`"
             )
         return finished

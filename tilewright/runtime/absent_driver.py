@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from ..core.errors import UserError
+from ..core.errors import AbsentDeviceError, UserError
 from .driver import DeviceAttributes, Driver, Handle, Launcher, elsewhere
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class AbsentDriver(Driver):
         return 0
 
     def _refuse(self) -> NoReturn:
-        raise UserError(self.why_not(), fix=elsewhere(self.kind))
+        raise AbsentDeviceError(self.why_not(), fix=elsewhere(self.kind))
 
     def attributes(self, index: int) -> DeviceAttributes:
         self._refuse()

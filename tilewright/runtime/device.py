@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.errors import UserError
+from ..core.errors import AbsentDeviceError, UserError
 from ..core.refusals import missing, not_made
 from .absent_driver import ALIASES, TYPE_CODES, absent_drivers
 from .cpu_driver import CpuDriver
@@ -60,7 +60,7 @@ class Device:
         if not self.exist:
             reason = self.driver.why_not()
             count = self.driver.count()
-            raise UserError(
+            raise AbsentDeviceError(
                 reason or f"there is no {self}: this machine has {count} of that kind",
                 fix=elsewhere(self.kind) if reason else f"give a number from 0 to {count - 1}",
             )
