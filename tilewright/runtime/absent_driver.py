@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from ..core.errors import AbsentDeviceError, UserError
+from ..core.errors import AbsentDeviceError
 from .driver import DeviceAttributes, Driver, Handle, Launcher, elsewhere
 
 if TYPE_CHECKING:
