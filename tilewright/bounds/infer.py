@@ -34,9 +34,10 @@ from .visibility import check_memory, check_owners, default_scope, private_steps
 _WRITTEN_OUT = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize"}
 
 
-def infer_bounds(schedule: Schedule) -> Bounds:
+def infer_bounds(schedule: Schedule, known: Facts = EMPTY) -> Bounds:
     """The ranges of all axes of all stages that are stored and needed, by stage id, readers first.
 
+    `known` are facts about sizes beyond their declarations.
     Raises UserError if a reader cannot see a stage, and if a read certainly leaves its tensor.
     """
     check_reads([schedule.stages[i].origin for i in schedule.outputs])
@@ -48,7 +49,7 @@ def infer_bounds(schedule: Schedule) -> Bounds:
             continue
         consumers = tuple(bounds[i] for i in readers.get(stage.id, ()) if i in bounds)
         if consumers or (stage.is_output and not _is_empty(stage)):
-            bounds[stage.id] = _bounds_of(schedule, stage, bodies[stage.id], consumers, bounds)
+            bounds[stage.id] = _bounds_of(schedule, stage, bodies[stage.id], consumers, bounds, known)
     return bounds
 
 
@@ -68,7 +69,12 @@ def _readers(schedule: Schedule, bodies: dict[int, tuple[Expr, ...]]) -> dict[in
 
 
 def _bounds_of(
-    schedule: Schedule, stage: Stage, body: tuple[Expr, ...], consumers: tuple[StageBounds, ...], bounds: Bounds
+    schedule: Schedule,
+    stage: Stage,
+    body: tuple[Expr, ...],
+    consumers: tuple[StageBounds, ...],
+    bounds: Bounds,
+    known_sizes: Facts,
 ) -> StageBounds:
     outer = outer_loops(schedule, stage)
     tags = tuple(loop.tag for loop in outer if loop.tag is not None)
@@ -113,7 +119,7 @@ def _bounds_of(
     if growing:
         ranges.update(growing)
         _carry_down(stage, ranges)
-    facts = own_facts(stage, ranges, outer_facts(outer, outside), ends)
+    facts = own_facts(stage, ranges, outer_facts(outer, outside, known_sizes), ends)
     widened = {axis: part.widened for axis, part in zip(data, needed, strict=True) if part.widened}
     region = tuple(part.range for part in needed)
     return StageBounds(stage, body, ranges, region, scope, outer, facts, widened, ends=ends)
@@ -164,10 +170,10 @@ def advances(schedule: Schedule, stage: Stage, scan: ScanOp) -> bool:
     return any(schedule.stage_of.get(t.op) == stage.id for t in (*scan.init, *scan.update))
 
 
-def outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:
-    """The facts about the loops around a stage, which its readers share."""
+def outer_facts(outer: tuple[Loop, ...], reader: Facts, sizes: Facts = EMPTY) -> Facts:
+    """The facts about sizes, and about the loops around a stage, which its readers share."""
     known = {loop.var: reader.range_of(loop.var) for loop in outer}
-    return EMPTY.bind_all({var: found for var, found in known.items() if found is not None})
+    return sizes.bind_all({var: found for var, found in known.items() if found is not None})
 
 
 def own_facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts, ends: tuple[ReadEnd, ...] = ()) -> Facts:

@@ -4,11 +4,13 @@ from collections.abc import Callable as _Callable
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from ..arith.facts import EMPTY, Facts
 from ..bounds.infer import infer_bounds
 from ..core.errors import UserError
 from ..core.refusals import old_name as _old_name
 from ..expr.nodes import Load
-from ..expr.traverse import post_order
+from ..expr.operators import greater_equal
+from ..expr.traverse import post_order, variables
 from ..loops import legacy_fields as _legacy_fields
 from ..loops.build import build_function
 from ..loops.constructors import STATEMENTS as _STATEMENTS
@@ -29,15 +31,28 @@ from ..tensor.tensor import ComputeOp, Operation, Tensor, topological
 def InferBound(sch: Schedule) -> dict[IterVar, Range]:
     """The range of every axis of the stages that are computed and stored, and of the threads that axes are bound to.
 
-    Raises UserError if the schedule cannot be lowered because of dependences between its stages.
+    Sizes and factors of splits are taken to be at least 1. Raises UserError if the schedule cannot be lowered because of
+    dependences between its stages.
     """
     _check(sch, "InferBound")
     found: dict[IterVar, Range] = {}
-    for bounds in infer_bounds(sch.value).values():
+    for bounds in infer_bounds(sch.value, _positive_sizes(sch)).values():
         found.update(bounds.ranges)
         threads = ((bounds.stage.note(axis).thread, axis) for axis in bounds.stage.leaves)
         found.update({thread: bounds.ranges[axis] for thread, axis in threads if thread is not None})
     return found
+
+
+def _positive_sizes(sch: Schedule) -> Facts:
+    """The fact that variables in shapes and factors of splits are at least 1: otherwise no loop runs."""
+    stages = sch.value.in_order()
+    sizes = [e for stage in stages for e in stage.op.shape]
+    splits = [relation for stage in stages for relation in stage.relations if isinstance(relation, Split)]
+    sizes += [e for split in splits for e in (split.factor, split.nparts) if e is not None]
+    known = EMPTY
+    for var in variables(*sizes):
+        known = known.assume(greater_equal(var, 1))
+    return known
 
 
 def ScheduleOps(sch: Schedule, bounds: _Any = None, debug_keep_trivial_loop: bool = False) -> Stmt:
