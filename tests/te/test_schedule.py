@@ -274,3 +274,16 @@ def test_an_input_that_no_stage_reads_is_a_parameter() -> None:
     a, b = np.arange(4, dtype="float32"), tw.nd.empty((4,), "float32")
     tw.build(s, [A, unread, B], "llvm")(tw.nd.array(a), tw.nd.empty((9,), "float32"), b)
     assert list(b.numpy()) == [1, 2, 3, 4]
+
+
+def test_bounds_of_symbolic_splits_are_those_of_loops_that_run() -> None:
+    m, n, factor = te.var("m"), te.var("n"), te.var("factor")
+    A = te.placeholder((m, n), name="A")
+    B = te.compute((m, n), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((m, n), lambda i, j: B[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    outer, _ = s[C].split(s[C].fuse(*C.op.axis), factor)
+    s[B].compute_at(s[C], outer)
+    bounds = te.schedule.InferBound(s)
+    assert str(bounds[B.op.axis[0]].min) == "i.j.fused.outer * factor // n"
+    assert str(bounds[B.op.axis[1]].extent) == "n"

@@ -165,10 +165,12 @@ class Matcher:
         )
 
     def _equal(self, ours: Any, theirs: Any) -> bool:
-        """Whether two expressions are the same, loads apart."""
+        """Whether two expressions are the same, loads apart; a choice that evaluates one branch is one of both."""
+        if isinstance(ours, n.Call) and ours.name == "likely":
+            ours = ours.args[0]
         if isinstance(theirs, n.Load) and isinstance(theirs.source, Tensor):
             return isinstance(ours, n.Load) and self._loads_alike(ours, theirs)
-        if ours is theirs:
+        if ours is theirs and not _loads(theirs):  # each load of an intrinsic has a place
             return True
         if ours.dtype != theirs.dtype:
             return False
@@ -177,7 +179,10 @@ class Matcher:
         given = not _loads(theirs) and not uses_any(theirs, self.intrin.scalar_params)
         if ours.dtype.is_int and not _loads(ours) and given:
             return prove_equal(simplify(ours, self.facts), simplify(theirs, self.facts))
-        if type(ours) is not type(theirs) or getattr(ours, "name", None) != getattr(theirs, "name", None):
+        chosen = isinstance(ours, n.IfThenElse) and isinstance(theirs, n.Select)
+        if (type(ours) is not type(theirs) and not chosen) or getattr(ours, "name", None) != getattr(
+            theirs, "name", None
+        ):
             return False
         mine, other = ours.children(), theirs.children()
         if len(mine) != len(other) or not mine:

@@ -16,7 +16,10 @@ from .array import NDArray
 from .device import Device
 
 _FUNCTIONS: dict[str, PackedFunc] = {}
-_HOMES = {f"tvm.contrib.{part}.": f"tilewright.contrib.{part}" for part in ("cblas", "sort")}
+_HOMES = {
+    **{f"tvm.contrib.{part}.": f"tilewright.contrib.{part}" for part in ("cblas", "sort")},
+    "test.op.": "tilewright.compat.legacy.tensorize_functions",
+}
 """Modules that register functions whose names begin so; scripts call these without importing anything."""
 
 

@@ -31,8 +31,8 @@ from ..tensor.tensor import ComputeOp, Operation, Tensor, topological
 def InferBound(sch: Schedule) -> dict[IterVar, Range]:
     """The range of every axis of the stages that are computed and stored, and of the threads that axes are bound to.
 
-    Sizes and factors of splits are taken to be at least 1. Raises UserError if the schedule cannot be lowered because of
-    dependences between its stages.
+    Sizes and factors of splits are taken to be at least 1, as they are if any loop runs. Raises UserError if the
+    schedule cannot be lowered because of dependences between its stages.
     """
     _check(sch, "InferBound")
     found: dict[IterVar, Range] = {}
