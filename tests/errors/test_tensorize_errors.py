@@ -381,7 +381,7 @@ def test_two_distances_of_lines_for_one_operand() -> None:
         two.build()
     tile = two.tiles[-1]
     two.s[tile].storage_align(tile.op.axis[0], 8, 4)
-    with pytest.warns(UserWarning, match=r"2 lanes of tf32 want one bank of shared memory at a time where stage 'D'"):
+    with pytest.warns(UserWarning, match=r"2 lanes of tf32 want one bank of shared memory at a time when stage 'D'"):
         two.build()
 
 

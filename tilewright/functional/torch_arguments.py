@@ -97,7 +97,7 @@ def warn_of_budget(name: str, tune: Tune) -> None:
     warn_caller(
         f"{name}: tune={tune!r} has no effect if PyTorch traces a call (torch.compile, torch.export, fake tensors), "
         "since nothing runs that could be measured; call it with tune= on tensors of these shapes before: compiled "
-        "programs run what that call finds",
+        "programs then run its choice",
         UserWarning,
     )
 

@@ -69,7 +69,7 @@ def rolling_of(found: StageBounds, bounds: Bounds) -> Rolling | None:
     shown = ", ".join(f"{part.min} + {part.extent}" for part in found.region)
     raise UserError(
         f"the regions of {name!r} (first + rows: {shown}) that consecutive iterations of {axis!r} need have no rows in "
-        "common, or differ in more than where they begin along one dimension",
+        "common, or differ in more than their begin along one dimension",
         primitive="rolling_buffer",
         fix=f"compute {name!r} at the loop along which its reader slides, as a stencil does along rows",
     )

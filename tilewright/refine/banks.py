@@ -39,7 +39,7 @@ def crowded_banks(schedule: Schedule, bounds: Bounds, memory: WarpMemory) -> lis
                 shown = ", ".join(f"({axis.name}, {factor}, {offset})" for axis, (factor, offset) in asked.items())
                 by = f"storage_align{shown}" if asked else "storage_swizzle"
                 found.append(
-                    f"{ways} lanes of {matched.atom.name} want one bank of shared memory at a time where stage "
+                    f"{ways} lanes of {matched.atom.name} want one bank of shared memory at a time when stage "
                     f"{each.stage.name!r} reads {held.stage.name!r}, which {by} lays out; without it, the compiler "
                     "pads its rows so that none waits"
                 )
