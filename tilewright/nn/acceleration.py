@@ -144,8 +144,8 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
         The input, or inputs, that the model is timed with. Under `torch.autocast`, also within the model, layers are
         timed in the type that they compute in.
     tune : "quick" or float, optional
-        Measure configurations of each layer for that long first. That includes dense layers, for which the untuned
-        kernel is known not to be faster than a matrix product.
+        Measure configurations of each layer for that long first. That includes dense layers, although their untuned
+        kernels are known to be no faster than matrix products.
 
     Returns
     -------
