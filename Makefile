@@ -40,7 +40,7 @@ FUZZ_ARGS ?=
 # Of fuzz-properties: how many examples of each property (some properties take a multiple of it).
 EXAMPLES ?= 600
 
-.PHONY: help demo test test-slow test-torch test-matrix fuzz fuzz-properties fuzz-api fuzz-layers check test-gpu bench release clean setup
+.PHONY: help demo test test-slow test-torch test-matrix fuzz fuzz-properties fuzz-api fuzz-layers check test-gpu bench docs release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -108,11 +108,15 @@ bench: $(READY) ## run every benchmark in benchmarks/, but what runs them again:
 	done; \
 	[[ -n $$found ]] || echo "benchmarks/ holds no benchmark yet"
 
+docs: ## build the documentation site into build/site, with warnings as errors
+	@$(MAKE) --no-print-directory VENV=.venv-docs EXTRAS=docs .venv-docs/.ready
+	@.venv-docs/bin/python -m docs.site.build
+
 release: $(READY) ## build the sdist and the wheel, and try the wheel in a clean environment
 	@$(BIN)/python tools/release.py
 
 clean: ## remove .venv, caches and build outputs
-	rm -rf $(VENV) .venv-torch build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-torch .venv-docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A Python split by its distribution may lack ensurepip; then its own pip fills the environment. pip prints one line

@@ -53,7 +53,7 @@ def lines() -> list[str]:
             found += _held_below(module)
             continue
         found.append(f"[{module}]")
-        for name, value in _members(module):
+        for name, value in members(module):
             found += _described(name, value, f"{module}.{name}", known)
     return [*found, *_options()]
 
@@ -64,7 +64,7 @@ def _held_below(module: str) -> list[str]:
     return text[text.index(f"[{module}]") :].partition("\n[")[0].splitlines()
 
 
-def _members(path: str) -> Iterator[tuple[str, Any]]:
+def members(path: str) -> Iterator[tuple[str, Any]]:
     """Return the public names of a module and their values: all of a package, those that are a module's own."""
     module = import_module(path)
     listed = getattr(module, "__all__", None)
@@ -102,19 +102,19 @@ def _described(name: str, value: Any, path: str, known: dict[int, str]) -> Itera
     else:
         known[id(value)] = path
         yield f"{name}{_signature(value)}"
-        attributes = sorted(_attributes(value))
-        methods = [each for each in attributes if _is_method(inspect.getattr_static(value, each))]
-        if len(methods) < len(attributes):
-            yield "".join(f"  .{each}" for each in attributes if each not in methods)
+        public = sorted(attributes(value))
+        methods = [each for each in public if is_method(inspect.getattr_static(value, each))]
+        if len(methods) < len(public):
+            yield "".join(f"  .{each}" for each in public if each not in methods)
         for each in methods:
             yield f"  .{each}{_signature(getattr(value, each))}"
 
 
-def _is_method(held: Any) -> bool:
+def is_method(held: Any) -> bool:
     return isinstance(held, (staticmethod, classmethod)) or inspect.isfunction(held)
 
 
-def _attributes(cls: type) -> set[str]:
+def attributes(cls: type) -> set[str]:
     """Return the public attributes that classes of this package give to a class."""
     ours = [base for base in cls.__mro__ if base.__module__.partition(".")[0] == PACKAGE]
     return {name for base in ours for name in vars(base) if not name.startswith("_")}
@@ -126,7 +126,7 @@ def _signature(value: Any) -> str:
         found = inspect.signature(value)
     except (TypeError, ValueError):
         return "(?)"
-    plain = [p.replace(annotation=p.empty, default=_default(p.default)) for p in found.parameters.values()]
+    plain = [p.replace(annotation=p.empty, default=shown_default(p.default)) for p in found.parameters.values()]
     return str(found.replace(parameters=plain, return_annotation=found.empty))
 
 
@@ -140,7 +140,7 @@ class _Shown:
         return self.text
 
 
-def _default(value: Any) -> Any:
+def shown_default(value: Any) -> Any:
     if value is inspect.Parameter.empty:
         return value
     text = getattr(value, "__name__", None) or repr(value)

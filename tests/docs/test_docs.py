@@ -18,6 +18,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from tilewright.core.errors import TVMError
 from tilewright.schedule.handle import PRIMITIVES
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRONT = ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md")
+PAGES = [*(ROOT / page for page in FRONT), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S)
 SKIPPED = "# needs a GPU"
 NEEDS_C = ('"import_c"', '.so"', 'target="c"')
@@ -73,6 +75,9 @@ def _marks(path: Path) -> list[pytest.MarkDecorator]:
         found.append(pytest.mark.optimised)  # it runs a large kernel many times
     if any(text in program for program in programs for text in NEEDS_C):
         found.append(pytest.mark.skipif(c_compiler() is None, reason="no C compiler (cc, gcc, clang) is on the PATH"))
+    if any("import torch" in text for text in programs):
+        absent = find_spec("torch") is None
+        found += [pytest.mark.torch, pytest.mark.skipif(absent, reason="PyTorch is not installed")]
     return found
 
 

@@ -1,0 +1,160 @@
+"""The API reference: a page for each module that users import, from the names that `tests/api/names.txt` holds."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.api import names
+
+_FENCE = "`" * 8
+_SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.M)
+_LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Other Parameters")
+_ROLE = re.compile(r"`tilewright((?:\.\w+)+)`")
+
+
+def write(folder: Path) -> str:
+    """Write the pages; returns the navigation that leads to them."""
+    from sphinx.ext.autodoc.mock import mock
+
+    folder.mkdir(parents=True)
+    known: dict[int, str] = {}
+    written = []
+    for path in ["", *names.MODULES.split()]:
+        module = f"{names.PACKAGE}.{path}".rstrip(".")
+        absent = [] if find_spec("torch") else ["torch"]
+        with mock(absent if path == "nn" else []):
+            text = "\n".join(_page(module, known))
+        (folder / f"{module}.md").write_text(text + "\n", encoding="utf-8")
+        written.append(f"api/{module}")
+    return "\n".join(["", "```{toctree}", ":hidden:", "", *written, "```", ""])
+
+
+def linked(text: str) -> str:
+    """Return a page with links from the names of modules and functions in it to the reference."""
+    modules = {f".{path}" for path in names.MODULES.split()}
+
+    def link(match: re.Match[str]) -> str:
+        shown = f"`tilewright{match[1]}`"
+        if match[1] in modules:
+            return f"[{shown}](api/tilewright{match[1]}.md)"
+        return f"{{py:obj}}{shown}"
+
+    return _ROLE.sub(link, text)
+
+
+def _page(path: str, known: dict[int, str]) -> Iterator[str]:
+    """Yield the lines of a module's page."""
+    module = import_module(path)
+    yield f"# {path}\n"
+    yield f"{_FENCE}{{py:currentmodule}} {path}\n{_FENCE}\n"
+    yield _body(module)
+    parts: dict[str, list[str]] = {"Functions": [], "Classes": [], "Values": [], "Further names": []}
+    for name, value in names.members(path):
+        if isinstance(value, ModuleType):
+            parts["Further names"].append(f"- `{name}`: the module `{value.__name__}`")
+        elif id(value) in known:
+            parts["Further names"].append(f"- `{name}`: {{py:obj}}`{known[id(value)]}`")
+        elif inspect.isclass(value) or callable(value):
+            known[id(value)] = f"{path}.{name}"
+            parts["Classes" if inspect.isclass(value) else "Functions"] += _described(name, value)
+        else:
+            parts["Values"].append(_directive("data", name, f"A value of type `{type(value).__name__}`."))
+    for title, entries in parts.items():
+        if entries:
+            yield "\n".join([f"## {title}\n", *entries, ""])
+
+
+def _described(name: str, value: Any) -> Iterator[str]:
+    """Yield the entry of a function or a class; of a class, those of its public methods too."""
+    if not inspect.isclass(value):
+        yield _directive("function", name + _signature(value), _body(value))
+        return
+    yield _directive("class", name + _signature(value), _body(value))
+    for each in sorted(names.attributes(value)):
+        held = inspect.getattr_static(value, each)
+        if names.is_method(held):
+            method = getattr(value, each)
+            yield _directive("method", f"{name}.{each}{_signature(method, bound=True)}", _body(method))
+        elif isinstance(held, property):
+            yield _directive("property", f"{name}.{each}", _body(held))
+        else:
+            yield _directive("attribute", f"{name}.{each}", "")
+
+
+def _directive(kind: str, signature: str, body: str) -> str:
+    return f"{_FENCE}{{py:{kind}}} {signature}\n\n{body}\n{_FENCE}\n"
+
+
+def _signature(value: Any, bound: bool = False) -> str:
+    """Return the parameters with their types and defaults, and the type of the result."""
+    from sphinx.util.inspect import stringify_signature
+
+    try:
+        found = inspect.signature(value)
+    except (TypeError, ValueError):
+        return "(...)"
+    parameters = [p.replace(default=names.shown_default(p.default)) for p in found.parameters.values()]
+    if bound and parameters and parameters[0].name == "self":
+        parameters = parameters[1:]
+    return stringify_signature(found.replace(parameters=parameters), unqualified_typehints=True)
+
+
+def _body(value: Any) -> str:
+    """Return a docstring as Markdown."""
+    text = inspect.getdoc(value) or ""
+    head, *sections = _SECTION.split(text)
+    parts = [_prose(head)]
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        parts += [f"**{title}**\n", _entries(body) if title in _LISTS else _prose(body)]
+    return "\n".join(parts).strip()
+
+
+def _entries(body: str) -> str:
+    """Return a list of parameters, results or errors as a Markdown list."""
+    lines = []
+    for line in body.strip("\n").splitlines():
+        if line and not line.startswith(" "):
+            name, colon, kind = line.partition(" : ")
+            shown = f"`{name}`" if colon or " " not in name.replace(", ", "") else _escaped(name)  # a result's sentence
+            lines.append(f"- {shown}{': ' + _escaped(kind) if colon else ''}  ")
+        else:
+            lines.append(f"  {_escaped(line.strip())}" if line.strip() else "")
+    return "\n".join(lines) + "\n"
+
+
+def _prose(text: str) -> str:
+    """Return paragraphs as they are, and indented blocks and sessions as code."""
+    lines: list[str] = []
+    block: list[str] = []
+
+    def end_block() -> None:
+        if block:
+            shown = inspect.cleandoc("\n" + "\n".join(block))
+            language = "pycon" if shown.startswith(">>>") else "text"
+            lines.extend(["", f"```{language}", *shown.splitlines(), "```", ""])
+            block.clear()
+
+    in_session = False
+    for line in text.splitlines():
+        in_session = line.startswith(">>>") or (in_session and bool(line.strip()))
+        continues = block and not line.strip() and not in_session
+        if in_session or (line.startswith("    ") and (block or not lines or not lines[-1].strip())) or continues:
+            block.append(line)
+        else:
+            end_block()
+            lines.append(_escaped(line))
+    end_block()
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(line: str) -> str:
+    """Return a line of a docstring whose signs mean themselves outside of code."""
+    parts = re.split(r"(``[^`]*``|`[^`]*`)", line)
+    return "".join(p if p.startswith("`") else re.sub(r"([*<\[\]{}#|$])", r"\\\1", p) for p in parts)
