@@ -6,6 +6,7 @@ tensor-expression API. Everything is imported on first use, so that `import tile
 
 from __future__ import annotations
 
+import typing as _typing
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
@@ -15,6 +16,16 @@ from .core.refusals import old_name as _old_name
 from .core.version import __version__ as __version__
 from .explain import hook_in_views as _hook_in_views
 from .messages import hook_in_all as _hook_in_all
+
+if _typing.TYPE_CHECKING:
+    from .functional import avg_pool2d as avg_pool2d
+    from .functional import conv1d as conv1d
+    from .functional import conv2d as conv2d
+    from .functional import conv_transpose1d as conv_transpose1d
+    from .functional import conv_transpose2d as conv_transpose2d
+    from .functional import depthwise_conv2d as depthwise_conv2d
+    from .functional import max_pool2d as max_pool2d
+    from .functional.explain import explain_call as explain_call
 
 _MODULES = (
     "nn",

@@ -3,17 +3,23 @@
 Names, argument names, shapes and results are PyTorch's. `x` may be passed under PyTorch's name, `input`.
 """
 
+# mypy: disable-error-code="no-any-return"
+# The calls behind the dispatch are not generic; each returns an array of the type of x.
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from . import numpy_arrays
 from .named_arguments import Named, named_input
 from .signature import options_of
+
+if TYPE_CHECKING:
+    from .annotations import Activation, ArrayT, Extent, ImageLayout, Padding, Precision, SignalLayout, Tune
 
 Call = Callable[[str, Any, tuple[Any, ...], tuple[Any, ...]], Any]
 
@@ -48,21 +54,21 @@ _calls: dict[type, Call] = {np.ndarray: numpy_arrays.call}
 
 
 def conv1d(
-    x: Any = None,
+    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
     bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Extent = 1,
+    padding: Padding = 0,
+    dilation: Extent = 1,
     groups: int = 1,
-    activation: Any = None,
+    activation: Activation = None,
     residual: Any = None,
-    layout: str | None = None,
-    out: Any = None,
-    tune: Any = None,
-    precision: str = "fp32",
+    layout: SignalLayout = None,
+    out: ArrayT | None = None,
+    tune: Tune = None,
+    precision: Precision = "fp32",
     **named: Unpack[Named],
-) -> Any:
+) -> ArrayT:
     """Convolve signals with filters; `activation(conv(x, weight) + bias + residual)` in one kernel.
 
     Parameters
@@ -108,21 +114,21 @@ def conv1d(
 
 
 def conv2d(
-    x: Any = None,
+    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
     bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Extent = 1,
+    padding: Padding = 0,
+    dilation: Extent = 1,
     groups: int = 1,
-    activation: Any = None,
+    activation: Activation = None,
     residual: Any = None,
-    layout: str | None = None,
-    out: Any = None,
-    tune: Any = None,
-    precision: str = "fp32",
+    layout: ImageLayout = None,
+    out: ArrayT | None = None,
+    tune: Tune = None,
+    precision: Precision = "fp32",
     **named: Unpack[Named],
-) -> Any:
+) -> ArrayT:
     """Convolve images with filters; `activation(conv(x, weight) + bias + residual)` in one kernel.
 
     Parameters
@@ -175,20 +181,20 @@ def conv2d(
 
 
 def depthwise_conv2d(
-    x: Any = None,
+    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
     bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    activation: Any = None,
+    stride: Extent = 1,
+    padding: Padding = 0,
+    dilation: Extent = 1,
+    activation: Activation = None,
     residual: Any = None,
-    layout: str | None = None,
-    out: Any = None,
-    tune: Any = None,
+    layout: ImageLayout = None,
+    out: ArrayT | None = None,
+    tune: Tune = None,
     groups: int | None = None,
     **named: Unpack[Named],
-) -> Any:
+) -> ArrayT:
     """Convolve each channel of images with its own kernels: `conv2d` with as many groups as channels.
 
     Parameters
@@ -209,21 +215,21 @@ def depthwise_conv2d(
 
 
 def conv_transpose1d(
-    x: Any = None,
+    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
     bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Extent = 1,
+    padding: Padding = 0,
+    output_padding: Extent = 0,
     groups: int = 1,
-    dilation: Any = 1,
-    activation: Any = None,
+    dilation: Extent = 1,
+    activation: Activation = None,
     residual: Any = None,
-    layout: str | None = None,
-    out: Any = None,
-    tune: Any = None,
+    layout: SignalLayout = None,
+    out: ArrayT | None = None,
+    tune: Tune = None,
     **named: Unpack[Named],
-) -> Any:
+) -> ArrayT:
     """Compute the transposed convolution of signals, the gradient of `conv1d`; arguments are in PyTorch's order.
 
     Parameters
@@ -244,21 +250,21 @@ def conv_transpose1d(
 
 
 def conv_transpose2d(
-    x: Any = None,
+    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
     bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Extent = 1,
+    padding: Padding = 0,
+    output_padding: Extent = 0,
     groups: int = 1,
-    dilation: Any = 1,
-    activation: Any = None,
+    dilation: Extent = 1,
+    activation: Activation = None,
     residual: Any = None,
-    layout: str | None = None,
-    out: Any = None,
-    tune: Any = None,
+    layout: ImageLayout = None,
+    out: ArrayT | None = None,
+    tune: Tune = None,
     **named: Unpack[Named],
-) -> Any:
+) -> ArrayT:
     """Compute the transposed convolution of images, the gradient of `conv2d`; arguments are in PyTorch's order.
 
     Parameters
@@ -279,18 +285,18 @@ def conv_transpose2d(
 
 
 def max_pool2d(
-    x: Any = None,
-    kernel_size: Any = None,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    kernel_size: Extent | None = None,
+    stride: Extent | None = None,
+    padding: Padding = 0,
+    dilation: Extent = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-    layout: str | None = None,
-    out: Any = None,
-    tune: Any = None,
+    layout: ImageLayout = None,
+    out: ArrayT | None = None,
+    tune: Tune = None,
     **named: Unpack[Named],
-) -> Any:
+) -> ArrayT:
     """Take the largest value of each window of images.
 
     Parameters
@@ -316,18 +322,18 @@ def max_pool2d(
 
 
 def avg_pool2d(
-    x: Any = None,
-    kernel_size: Any = None,
-    stride: Any = None,
-    padding: Any = 0,
+    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    kernel_size: Extent | None = None,
+    stride: Extent | None = None,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-    layout: str | None = None,
-    out: Any = None,
-    tune: Any = None,
+    layout: ImageLayout = None,
+    out: ArrayT | None = None,
+    tune: Tune = None,
     **named: Unpack[Named],
-) -> Any:
+) -> ArrayT:
     """Take the average of each window of images.
 
     Parameters
