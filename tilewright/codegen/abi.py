@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..core.errors import UserError
+from ..core.launches import FixedLaunches
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class EntryPoint:
     reads: tuple[ReadFact, ...] = ()
     indices: tuple[IndexFact | AssertionFact, ...] = ()
     limits: tuple[LaunchFact, ...] = ()
+    fixed: FixedLaunches | None = field(repr=False, compare=False, default=None)
+    """The launches, if all sizes are numbers and the host code does nothing else. Saved modules do not hold them."""
 
 
 @dataclass(frozen=True)

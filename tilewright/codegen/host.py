@@ -45,6 +45,7 @@ from ..loops.nodes import (
 )
 from ..loops.walk import statements
 from .abi import AssertionFact, EntryPoint, IndexFact
+from .fixed_launches import fixed_launches
 from .host_checks import ArgumentChecks
 from .host_expr import HostExpr, wrapped
 from .kernel import Kernel, constant, root
@@ -127,6 +128,7 @@ class _HostWriter:
             tuple(self.checks.reads),
             indices,
             tuple(limit.fact for found in self.limits.values() for limit in found),
+            fixed_launches(self.function, tuple(self.kernels.values())),
         )
 
     # Statements

@@ -16,7 +16,8 @@ from ..runtime.driver import DeviceError
 from . import launcher
 
 if TYPE_CHECKING:
-    from .executable import Executable, Launch
+    from ..core.launches import FixedLaunch
+    from .executable import Executable
 
 _OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
 _RELAXED = 2
@@ -112,7 +113,7 @@ class Kernel:
     The first few go through `ctypes`; then `start` becomes the compiled launcher.
     """
 
-    def __init__(self, module: ctypes.c_void_p, launch: Launch, alignment: tuple[int, ...], index: int) -> None:
+    def __init__(self, module: ctypes.c_void_p, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> None:
         function = ctypes.c_void_p()
         _call("cuModuleGetFunction", ctypes.byref(function), module, launch.kernel.encode())
         if launch.shared:

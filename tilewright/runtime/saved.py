@@ -100,7 +100,9 @@ def _described(program: CompiledProgram, kind: str) -> dict[str, Any]:
 def _entry(entry: EntryPoint) -> dict[str, Any]:
     kinds = ["array" if isinstance(argument, ArrayArgument) else "scalar" for argument in entry.arguments]
     arguments = [{"kind": k, **asdict(a)} for k, a in zip(kinds, entry.arguments, strict=True)]
-    return {**asdict(entry), "arguments": arguments}
+    described = asdict(entry)
+    del described["fixed"]  # the host code says it, too
+    return {**described, "arguments": arguments}
 
 
 def load_program(path: str | os.PathLike[str]) -> CompiledProgram:

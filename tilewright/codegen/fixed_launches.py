@@ -1,0 +1,52 @@
+"""The host part of a function whose sizes are all numbers, as a list of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.dtype import INT64
+from ..core.launches import FixedLaunch, FixedLaunches
+from ..expr import nodes as n
+from ..loops.calls import has_effect, is_packed
+from ..loops.nodes import Allocate, Buffer, Evaluate, Function, Launch, Seq, Stmt
+from .kernel import Kernel, constant, product, root
+
+
+def fixed_launches(function: Function, kernels: Sequence[Kernel]) -> FixedLaunches | None:
+    """Return the launches of a function; None if it does more on the host, or if its sizes are known at the call."""
+    found = _Walk(function, kernels)
+    return FixedLaunches(tuple(found.launches), tuple(found.scratch)) if found.covers(function.body) else None
+
+
+class _Walk:
+    def __init__(self, function: Function, kernels: Sequence[Kernel]) -> None:
+        self.kernels = {kernel.launch: kernel for kernel in kernels}
+        self.places: dict[object, int] = {parameter: place for place, parameter in enumerate(function.params)}
+        self.launches: list[FixedLaunch] = []
+        self.scratch: list[int] = []
+
+    def covers(self, s: Stmt) -> bool:
+        """Note the launches of a statement; false if it does more than to launch."""
+        if isinstance(s, Seq):
+            return all([self.covers(part) for part in s.stmts])
+        if isinstance(s, Launch):
+            return self._launch(self.kernels[s])
+        if isinstance(s, Allocate):
+            size = product((*s.buffer.shape, n.IntImm(s.buffer.dtype.bytes, INT64)))
+            self.scratch.append(size or 0)
+            self.places[s.buffer] = -len(self.scratch)
+            return size is not None and self.covers(s.body)
+        return isinstance(s, Evaluate) and not is_packed(s.value) and not has_effect(s.value)
+
+    def _launch(self, kernel: Kernel) -> bool:
+        sizes = [constant(extent) for extent in (*kernel.grid, *kernel.block)]
+        places = [self.places.get(root(p)) if isinstance(p, Buffer) else None for p in kernel.params]
+        extents = [size for size in sizes if size is not None]
+        arguments = tuple(place for place in places if place is not None)
+        if len(extents) < len(sizes) or len(arguments) < len(places):
+            return False
+        if 0 not in extents:  # else there is nothing to do
+            x, y, z, *block = extents
+            shared = kernel.dynamic_shared_bytes
+            self.launches.append(FixedLaunch(kernel.name, (x, y, z), (block[0], block[1], block[2]), shared, arguments))
+        return True
