@@ -17,39 +17,38 @@ from . import torch_native
 from .signature import OPERATORS, channels_last_order
 from .torch_arguments import functionalizes
 from .torch_averages import AveragePooling
+from .torch_options import ConvolutionOptions, PoolOptions
 from .torch_tensors import channels_last, in_order, transforms
 from .torch_threads import by_pytorch
 
 
 def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, residual, *options = inputs
-    ctx.save_for_backward(x, weight, bias, residual if options[5] else None)
-    ctx.options = tuple(options)
+    ctx.options = ConvolutionOptions(*options)
+    ctx.save_for_backward(x, weight, bias, residual if ctx.options.activation else None)
     ctx.biased, ctx.added = bias is not None, residual is not None
 
 
 def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     x, weight, bias, residual = ctx.saved_tensors
-    name, stride, padding, dilation, groups, activation, layout, more, precision = ctx.options
-    if activation:
-        _check_differentiable(name, activation)
-        before = convolved(
-            x, weight, bias, residual, name, stride, padding, dilation, groups, "", layout, more, precision
-        )
-        grad = torch_native.ACTIVATION_GRADIENTS[activation](grad, before)
-    window = _Window(name, stride, padding, dilation, groups, layout, more, x, weight)
+    options: ConvolutionOptions = ctx.options
+    if options.activation:
+        _check_differentiable(options)
+        before = convolved(x, weight, bias, residual, *options._replace(activation=""))
+        grad = torch_native.ACTIVATION_GRADIENTS[options.activation](grad, before)
+    window = _Window(options, x, weight)
     of_x = window.data_gradient(grad) if ctx.needs_input_grad[0] else None
     of_weight = window.weight_gradient(grad) if ctx.needs_input_grad[1] else None
     of_bias = window.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
     of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
-    return of_x, of_weight, of_bias, of_residual, *[None] * 9
+    return of_x, of_weight, of_bias, of_residual, *[None] * len(options)
 
 
-def _check_differentiable(name: str, activation: str) -> None:
-    if activation.startswith("custom:"):
+def _check_differentiable(options: ConvolutionOptions) -> None:
+    if options.activation.startswith("custom:"):
         raise UserError(
             "an activation of your own has no gradient",
-            primitive=name,
+            primitive=options.name,
             fix="call the operator without it, and apply it in PyTorch; or call it within torch.no_grad()",
         )
 
@@ -57,29 +56,16 @@ def _check_differentiable(name: str, activation: str) -> None:
 class _Window:
     """The sliding window of a call, for its gradients: on images with a batch, channels first, evenly padded."""
 
-    def __init__(
-        self,
-        name: str,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-        layout: str,
-        more: Any,
-        x: Any,
-        weight: Any,
-    ) -> None:
-        self.name, self.rank, self.layout = name, OPERATORS[name].rank, layout
-        self.transposed = "transpose" in name
-        self.stride, self.dilation, self.more = list(stride), list(dilation), list(more)
-        self.before, self.after = list(padding[: self.rank]), list(padding[self.rank :])
+    def __init__(self, options: ConvolutionOptions, x: Any, weight: Any) -> None:
+        self.options, self.rank, self.x, self.weight = options, OPERATORS[options.name].rank, x, weight
+        self.transposed = "transpose" in options.name
+        self.stride, self.dilation = list(options.stride), list(options.dilation)
+        self.before, self.after = list(options.padding[: self.rank]), list(options.padding[self.rank :])
         self.batched = x.dim() == self.rank + 2
-        self.last = layout.endswith("C")
-        self.x, self.weight = x, weight
-        channels = x.shape[-1] if self.last else x.shape[-self.rank - 1]
-        self.depthwise = name == "depthwise_conv2d"
-        self.groups = channels if self.depthwise else groups
-        self.channels = channels
+        self.last = options.layout.endswith("C")
+        self.channels = x.shape[-1] if self.last else x.shape[-self.rank - 1]
+        self.depthwise = options.name == "depthwise_conv2d"
+        self.groups = self.channels if self.depthwise else options.groups
 
     def _first(self, a: Any) -> Any:
         """A tensor of the call's layout with a batch and the channels in front."""
@@ -112,8 +98,11 @@ class _Window:
         last = not self.last and channels_last(self.x, self.rank)
         order = channels_last_order(grad.dim(), self.rank) if last else ()
         return convolved(
-            in_order(grad, order), self._flat_weight, None, None, f"conv_transpose{self.rank}d", self.stride,
-            [*self.before, *self.after], self.dilation, self.groups, "", self.layout, more, "fp32",
+            in_order(grad, order), self._flat_weight, None, None,
+            *self.options._replace(
+                name=f"conv_transpose{self.rank}d", groups=self.groups, activation="", output_padding=more,
+                precision="fp32",
+            ),
         )  # fmt: skip
 
     def weight_gradient(self, grad: Any) -> Any:
@@ -138,7 +127,7 @@ class _Window:
             x = torch.nn.functional.pad(x, around)
         of_x, of_weight, _ = torch.ops.aten.convolution_backward(
             grad, x, weight, None, self.stride, padding, self.dilation, self.transposed,
-            self.more if self.transposed else [0] * self.rank, self.groups, [*wanted, False],
+            list(self.options.output_padding) if self.transposed else [0] * self.rank, self.groups, [*wanted, False],
         )  # fmt: skip
         if of_x is not None:
             if not even and not self.transposed:
@@ -171,24 +160,29 @@ def _is_reached(first: int, size: int, places: int, step: int) -> bool:
 def _save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, *options = inputs
     ctx.save_for_backward(x)
-    ctx.options = tuple(options)
+    ctx.options = PoolOptions(*options)
 
 
 def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     """Compute the pooling again by PyTorch, and differentiate that."""
     (x,) = ctx.saved_tensors
-    name, kernel, stride, padding, dilation, ceil_mode, count, layout, divisor = ctx.options
-    last = layout.endswith("C")
+    options: PoolOptions = ctx.options
+    last = options.layout.endswith("C")
     images, back = (x.movedim(-1, -3), grad.movedim(-1, -3)) if last else (x, grad)
-    before = _even(name, padding)
-    if name == "max_pool2d":
-        _, where = torch.ops.aten.max_pool2d_with_indices(images, kernel, stride, before, dilation, ceil_mode)
-        made = torch.ops.aten.max_pool2d_with_indices_backward(
-            back, images, kernel, stride, before, dilation, ceil_mode, where
-        )
+    if options.name == "max_pool2d":
+        window = options.kernel_size, options.stride, _even(options), options.dilation, options.ceil_mode
+        _, where = torch.ops.aten.max_pool2d_with_indices(images, *window)
+        made = torch.ops.aten.max_pool2d_with_indices_backward(back, images, *window, where)
     else:
-        made = AveragePooling(kernel, stride, before, ceil_mode, count, divisor).gradient(back, images)
-    return (made.movedim(-3, -1) if last else made), *[None] * 9
+        made = _averages(options).gradient(back, images)
+    return (made.movedim(-3, -1) if last else made), *[None] * len(options)
+
+
+def _averages(options: PoolOptions) -> AveragePooling:
+    return AveragePooling(
+        options.kernel_size, options.stride, _even(options), options.ceil_mode, options.count_include_pad,
+        options.divisor_override,
+    )  # fmt: skip
 
 
 def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
@@ -225,20 +219,18 @@ def convolved(*arguments: Any) -> Any:
     return torch.ops.tilewright.convolution(*arguments)
 
 
-def pooled(
-    x: Any, name: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, count: bool, layout: str,
-    divisor: Any,
-) -> Any:  # fmt: skip
+def pooled(x: Any, options: PoolOptions) -> Any:
     """Call the operator; PyTorch's own for the transforms of `torch.func` and forward gradients, which know that."""
     if not _differentiates():
-        return torch.ops.tilewright.pool(x, name, kernel, stride, padding, dilation, ceil_mode, count, layout, divisor)
-    before = _even(name, padding)
-    last = layout.endswith("C")
+        return torch.ops.tilewright.pool(x, *options)
+    last = options.layout.endswith("C")
     images = x.movedim(-1, -3) if last else x
-    if name == "max_pool2d":
-        made = torch.nn.functional.max_pool2d(images, kernel, stride, before, dilation, ceil_mode)
+    if options.name == "max_pool2d":
+        made = torch.nn.functional.max_pool2d(
+            images, options.kernel_size, options.stride, _even(options), options.dilation, options.ceil_mode
+        )
     else:
-        made = AveragePooling(kernel, stride, before, ceil_mode, count, divisor).average(images)
+        made = _averages(options).average(images)
     return made.movedim(-3, -1) if last else made
 
 
@@ -247,11 +239,13 @@ def _differentiates() -> bool:
     return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
 
 
-def _even(name: str, padding: Any) -> list[int]:
+def _even(options: PoolOptions) -> list[int]:
     """The padding of a pooling on one side, if that on the other is the same."""
-    before, after = list(padding[:2]), list(padding[2:]) or list(padding[:2])
+    before, after = list(options.padding[:2]), list(options.padding[2:]) or list(options.padding[:2])
     if before != after:
-        raise UserError("uneven padding of a pooling has no gradient", primitive=name, fix="pad the input before")
+        raise UserError(
+            "uneven padding of a pooling has no gradient", primitive=options.name, fix="pad the input before"
+        )
     return before
 
 
@@ -278,18 +272,19 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
     def jvp(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
         """Return how the result moves with its tensors: it is linear in each of them, before the activation."""
         x, weight, bias, residual = ctx.saved_tensors
-        name, stride, padding, dilation, groups, activation, layout, more, precision = ctx.options
-        options = name, stride, padding, dilation, groups, "", layout, more, precision
-        _check_differentiable(name, activation)
-        parts = [] if of_x is None else [convolved(of_x, weight, None, None, *options)]
-        parts += [] if of_weight is None else [convolved(x, of_weight, None, None, *options)]
+        options: ConvolutionOptions = ctx.options
+        linear = options._replace(activation="")
+        _check_differentiable(options)
+        parts = [] if of_x is None else [convolved(of_x, weight, None, None, *linear)]
+        parts += [] if of_weight is None else [convolved(x, of_weight, None, None, *linear)]
         if of_bias is not None:
-            parts.append(of_bias if layout.endswith("C") else of_bias.view(-1, *[1] * OPERATORS[name].rank))
+            last = options.layout.endswith("C")
+            parts.append(of_bias if last else of_bias.view(-1, *[1] * OPERATORS[options.name].rank))
         parts += [] if of_residual is None else [of_residual]
         moved = sum(parts[1:], parts[0])
-        if activation:
-            before = convolved(x, weight, bias, residual, *options)
-            moved = torch_native.ACTIVATION_GRADIENTS[activation](moved.expand_as(before), before)
+        if options.activation:
+            before = convolved(x, weight, bias, residual, *linear)
+            moved = torch_native.ACTIVATION_GRADIENTS[options.activation](moved.expand_as(before), before)
         return moved
 
     @staticmethod

@@ -42,6 +42,7 @@ from .torch_arguments import (
 from .torch_arguments import padding as padding_in_full
 from .torch_gradients import convolved, pooled
 from .torch_gradients import register as register_gradients
+from .torch_options import ConvolutionOptions, PoolOptions, call_options
 from .torch_tensors import NAMES, Extra, channels_last, in_order, prepared
 
 _library = Library("tilewright", "DEF")
@@ -104,10 +105,12 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
         check_no_indices(name, options)
         kernel = numbers(options.kernel_size, rank)
         stride = kernel if is_left_out(options.stride) else numbers(options.stride, rank)
-        made = pooled(
-            x, name, kernel, stride, padding_in_full(name, options.padding, kernel, stride), dilation,
-            options.ceil_mode, options.count_include_pad, layout, options.divisor_override,
+        padding = padding_in_full(name, options.padding, kernel, stride)
+        pool = PoolOptions(
+            name, kernel, stride, padding, dilation, options.ceil_mode, options.count_include_pad, layout,
+            options.divisor_override,
         )  # fmt: skip
+        made = pooled(x, pool)
     else:
         x, weight, bias, residual = as_autocast((x, weight, bias, residual))
         with untraced():
@@ -118,44 +121,29 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
         if groups is None:  # of a depthwise convolution
             with untraced():
                 groups = x.shape[-1 if layout.endswith("C") else -rank - 1]
-        made = convolved(
-            x, weight, bias, residual, name, stride, padding_in_full(name, options.padding, covered, stride), dilation,
-            groups, activation_text(name, options.activation, x), layout,
-            numbers(options.output_padding, rank), options.precision,
+        convolution = ConvolutionOptions(
+            name, stride, padding_in_full(name, options.padding, covered, stride), dilation, groups,
+            activation_text(name, options.activation, x), layout, numbers(options.output_padding, rank),
+            options.precision,
         )  # fmt: skip
+        made = convolved(x, weight, bias, residual, *convolution)
     return made if out is None else written(name, made, out)
 
 
 # The implementations of the operators
 
 
-def _given(name: str, **options: Any) -> tuple[Any, ...]:
-    """Convert options to the form that `options_of` reads."""
-    plain: dict[str, Any] = {key: tuple(v) if isinstance(v, (list, tuple)) else v for key, v in options.items()}
-    return options_tuple(name, CallOptions(**plain, tune=_asked.tune))
+def _convolution(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
+    options = ConvolutionOptions(*given)
+    activation: Any = FUNCTIONS.get(options.activation, options.activation or None)
+    call = call_options(options, activation, _asked.tune)
+    return _computed(options.name, x, (weight, bias, residual, None), options_tuple(options.name, call))
 
 
-def _convolution(
-    x: Any, weight: Any, bias: Any, residual: Any, name: str, stride: Any, padding: Any, dilation: Any, groups: int,
-    activation: str, layout: str, output_padding: Any, precision: str = "fp32",
-) -> Any:  # fmt: skip
-    act: Any = FUNCTIONS.get(activation, activation or None)
-    given = _given(
-        name, stride=stride, padding=padding, dilation=dilation, groups=groups, activation=act, layout=layout,
-        output_padding=output_padding, precision=precision,
-    )  # fmt: skip
-    return _computed(name, x, (weight, bias, residual, None), given)
-
-
-def _pool(
-    x: Any, name: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    count_include_pad: bool, layout: str, divisor_override: Any = None,
-) -> Any:  # fmt: skip
-    given = _given(
-        name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad, layout=layout, divisor_override=divisor_override,
-    )  # fmt: skip
-    return _computed(name, x, (None,) * 4, given)
+def _pool(x: Any, *given: Any) -> Any:
+    options = PoolOptions(*given)
+    call = call_options(options, tune=_asked.tune)
+    return _computed(options.name, x, (None,) * 4, options_tuple(options.name, call))
 
 
 def _computed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
@@ -184,26 +172,14 @@ def _shaped(name: str, arrays: Extra, options: CallOptions) -> Any:
     return empty_in_order(arrays[0], signature(name, seen, options))
 
 
-def _convolution_shape(
-    x: Any, weight: Any, bias: Any, residual: Any, name: str, stride: Any, padding: Any, dilation: Any, groups: int,
-    activation: str, layout: str, output_padding: Any, precision: str = "fp32",
-) -> Any:  # fmt: skip
-    options = CallOptions(
-        tuple(stride), tuple(padding), tuple(dilation), groups, None, layout, output_padding=tuple(output_padding),
-        precision=precision,
-    )  # fmt: skip
-    return _shaped(name, (x, weight, bias, residual), options)
+def _convolution_shape(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
+    options = ConvolutionOptions(*given)
+    return _shaped(options.name, (x, weight, bias, residual), call_options(options))
 
 
-def _pool_shape(
-    x: Any, name: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    count_include_pad: bool, layout: str, divisor_override: Any = None,
-) -> Any:  # fmt: skip
-    options = CallOptions(
-        tuple(stride), tuple(padding), tuple(dilation), layout=layout, kernel_size=tuple(kernel_size),
-        ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
-    )  # fmt: skip
-    return _shaped(name, (x,), options)
+def _pool_shape(x: Any, *given: Any) -> Any:
+    options = PoolOptions(*given)
+    return _shaped(options.name, (x,), call_options(options))
 
 
 register_fake("tilewright::convolution", _convolution_shape)
