@@ -8,45 +8,43 @@ from ..core.dtype import INT64
 from ..core.launches import FixedLaunch, FixedLaunches
 from ..expr import nodes as n
 from ..loops.calls import has_effect, is_packed
-from ..loops.nodes import Allocate, Buffer, Evaluate, Function, Launch, Seq, Stmt
+from ..loops.nodes import Allocate, Buffer, Evaluate, Function, Stmt
+from .host_walk import HostVisitor
 from .kernel import Kernel, constant, product, root
 
 
 def fixed_launches(function: Function, kernels: Sequence[Kernel]) -> FixedLaunches | None:
     """Return the launches of a function; None if it does more on the host, or if its sizes are known at the call."""
-    found = _Walk(function, kernels)
-    return FixedLaunches(tuple(found.launches), tuple(found.scratch)) if found.covers(function.body) else None
+    found = _Listing(function, kernels)
+    found.visit(function.body)
+    return FixedLaunches(tuple(found.launches), tuple(found.scratch)) if found.complete else None
 
 
-class _Walk:
+class _Listing(HostVisitor):
     def __init__(self, function: Function, kernels: Sequence[Kernel]) -> None:
-        self.kernels = {kernel.launch: kernel for kernel in kernels}
+        super().__init__(kernels)
         self.places: dict[object, int] = {parameter: place for place, parameter in enumerate(function.params)}
         self.launches: list[FixedLaunch] = []
         self.scratch: list[int] = []
+        self.complete = True
 
-    def covers(self, s: Stmt) -> bool:
-        """Note the launches of a statement; false if it does more than to launch."""
-        if isinstance(s, Seq):
-            return all([self.covers(part) for part in s.stmts])
-        if isinstance(s, Launch):
-            return self._launch(self.kernels[s])
-        if isinstance(s, Allocate):
-            size = product((*s.buffer.shape, n.IntImm(s.buffer.dtype.bytes, INT64)))
-            self.scratch.append(size or 0)
-            self.places[s.buffer] = -len(self.scratch)
-            return size is not None and self.covers(s.body)
-        return isinstance(s, Evaluate) and not is_packed(s.value) and not has_effect(s.value)
-
-    def _launch(self, kernel: Kernel) -> bool:
+    def launch(self, kernel: Kernel) -> None:
         sizes = [constant(extent) for extent in (*kernel.grid, *kernel.block)]
         places = [self.places.get(root(p)) if isinstance(p, Buffer) else None for p in kernel.params]
         extents = [size for size in sizes if size is not None]
         arguments = tuple(place for place in places if place is not None)
-        if len(extents) < len(sizes) or len(arguments) < len(places):
-            return False
-        if 0 not in extents:  # else there is nothing to do
+        self.complete &= len(extents) == len(sizes) and len(arguments) == len(places)
+        if self.complete and 0 not in extents:  # else there is nothing to do
             x, y, z, *block = extents
             shared = kernel.dynamic_shared_bytes
             self.launches.append(FixedLaunch(kernel.name, (x, y, z), (block[0], block[1], block[2]), shared, arguments))
-        return True
+
+    def allocate(self, s: Allocate) -> None:
+        size = product((*s.buffer.shape, n.IntImm(s.buffer.dtype.bytes, INT64)))
+        self.complete &= size is not None
+        self.scratch.append(size or 0)
+        self.places[s.buffer] = -len(self.scratch)
+        self.visit(s.body)
+
+    def other(self, s: Stmt) -> None:
+        self.complete &= isinstance(s, Evaluate) and not is_packed(s.value) and not has_effect(s.value)

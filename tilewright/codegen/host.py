@@ -35,10 +35,7 @@ from ..loops.nodes import (
     For,
     Function,
     If,
-    Launch,
     Let,
-    LoopKind,
-    Seq,
     Stmt,
     Store,
     While,
@@ -48,6 +45,7 @@ from .abi import AssertionFact, EntryPoint, IndexFact
 from .fixed_launches import fixed_launches
 from .host_checks import ArgumentChecks
 from .host_expr import HostExpr, wrapped
+from .host_walk import HostVisitor
 from .kernel import Kernel, constant, root
 from .launch_limits import launch_limits
 from .names import Names
@@ -81,16 +79,16 @@ def _given_to_packed(body: Stmt) -> set[Buffer]:
     return {root(address.buffer) for call in calls for address in addresses(call)}
 
 
-class _HostWriter:
+class _HostWriter(HostVisitor):
     def __init__(
         self, function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer], target: Target
     ) -> None:
+        super().__init__(kernels)
         self.function = function
-        self.kernels = {kernel.launch: kernel for kernel in kernels}
         self.limits = {kernel.name: launch_limits(kernel, target) for kernel in kernels}
         owned = {limit.fact.name for found in self.limits.values() for limit in found}
         self.names = Names(HOST_WORDS | owned | {kernel.name for kernel in kernels}, kin=_KIN)
-        self.name = "main" if function.name == "main" else self.names.fresh(function.name)
+        self.symbol = "main" if function.name == "main" else self.names.fresh(function.name)
         self.expr = HostExpr(self.names)
         self.expr.handle = self._handle
         written = frozenset((*(b for kernel in kernels for b in kernel.written), *_given_to_packed(function.body)))
@@ -103,10 +101,10 @@ class _HostWriter:
         params = ", ".join(self.names(p) for p in self.function.params)
         arguments = tuple(self.checks.argument(p) for p in self.function.params)
         self.handles = {p: f"{self.names(p)}.handle" for p in self.function.buffers}
-        self.lines = [f"def {self.name}({params}):"]
+        self.lines = [f"def {self.symbol}({params}):"]
         self.checks.write()
         before = len(self.lines)
-        self._stmt(self.function.body)
+        self.visit(self.function.body)
         if len(self.lines) == before:
             self._line("pass")
         source = "\n".join(self.lines) + "\n"
@@ -123,7 +121,7 @@ class _HostWriter:
             self.function.name,
             arguments,
             source,
-            self.name,
+            self.symbol,
             tuple(self.checks.facts),
             tuple(self.checks.reads),
             indices,
@@ -140,30 +138,26 @@ class _HostWriter:
         self._line(head)
         self.indent += 1
         before = len(self.lines)
-        self._stmt(body)
+        self.visit(body)
         if len(self.lines) == before:
             self._line("pass")
         self.indent -= 1
 
-    def _stmt(self, s: Stmt) -> None:
-        if isinstance(s, Seq):
-            for stmt in s.stmts:
-                self._stmt(stmt)
-        elif isinstance(s, Launch):
-            self._launch(s)
-        elif isinstance(s, Allocate):
-            self._allocate(s)
-        elif isinstance(s, For) and s.kind is not LoopKind.THREAD:
-            self._for(s)
-        elif isinstance(s, If):
-            self._block(f"if {self.expr(s.condition)}:", s.then)
-            if s.orelse is not None:
-                self._block("else:", s.orelse)
-        elif isinstance(s, While):
+    def branch(self, s: If) -> None:
+        """Write a condition."""
+        self._block(f"if {self.expr(s.condition)}:", s.then)
+        if s.orelse is not None:
+            self._block("else:", s.orelse)
+
+    def name(self, s: Let) -> None:
+        """Write an assignment."""
+        self._line(f"{self.names(s.var)} = {self._value(s.value)}")
+        self.visit(s.body)
+
+    def other(self, s: Stmt) -> None:
+        """Write a loop on a condition, a noted assertion, a returned result, or a call of a packed function."""
+        if isinstance(s, While):
             self._block(f"while {self.expr(s.condition)}:", s.body)
-        elif isinstance(s, Let):
-            self._line(f"{self.names(s.var)} = {self._value(s.value)}")
-            self._stmt(s.body)
         elif isinstance(s, Store):
             if self.function.checks is None or s.buffer is not self.function.checks.faults:
                 for call in filter(is_packed, post_order(s.value)):
@@ -207,29 +201,31 @@ class _HostWriter:
             "inline it into a stage that has one",
         )
 
-    def _for(self, s: For) -> None:
+    def loop(self, s: For) -> None:
+        """Write a loop."""
         first = constant(s.min) == 0
         bounds = self.expr(s.extent) if first else f"{self.expr(s.min)}, {self.expr(n.Add(s.min, s.extent))}"
         self._block(f"for {self.names(s.var)} in range({bounds}):", s.body)
 
-    def _allocate(self, s: Allocate) -> None:
+    def allocate(self, s: Allocate) -> None:
+        """Write the allocation of memory, which Python frees."""
         if s.buffer.scope is not MemoryScope.GLOBAL:
             raise self._unbound(s.buffer)
         name = self.names(s.buffer)
         self.handles[s.buffer] = name
         if self.function.checks is not None and s.buffer is self.function.checks.faults:
             self._line(f"{name} = cleared()")
-            self._stmt(s.body)
+            self.visit(s.body)
             self._line("reported()")
             return
         self.checks.limit(name, None, s.buffer)
         elements = " * ".join(self.expr.operand(extent) for extent in s.buffer.shape) or "1"
         note = f"  # {remark(s.buffer.note)}" if s.buffer.note else ""
         self._line(f"{name} = allocate({name!r}, {elements} * {s.buffer.dtype.bytes}){note}")
-        self._stmt(s.body)
+        self.visit(s.body)
 
-    def _launch(self, s: Launch) -> None:
-        kernel = self.kernels[s]
+    def launch(self, kernel: Kernel) -> None:
+        """Write a launch, and the checks of its extents."""
         extents = (*kernel.grid, *kernel.block)
         if any(constant(extent) == 0 for extent in extents):
             return  # nothing to do

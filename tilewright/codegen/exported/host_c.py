@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...loops.nodes import Allocate, Buffer, Launch
+from ...loops.nodes import Allocate, Buffer
 from ..kernel import Kernel, root
 from .header import prototype
 from .launcher import EntryWriter
@@ -22,20 +22,19 @@ class HostEntry(EntryWriter):
         for condition in self.signature.requires:
             self._line(f"if (!({self._expr(condition)})) return {WRONG_SIZE};")
         self._line(f"int32_t status = {DONE};")
-        self._stmt(self.signature.function.body)
+        self.visit(self.signature.function.body)
         self._line("return status;")
         return "\n".join([*self.lines, "}"])
 
-    def _allocate(self, s: Allocate) -> None:
+    def allocate(self, s: Allocate) -> None:
         size = " * ".join([*(self._expr(extent) for extent in s.buffer.shape), str(s.buffer.dtype.bytes)])
         name = self._fresh(s.buffer)
         self._line(f"void *{name} = malloc((size_t)({size}) + 1);")
         self._line(f"if (!{name}) status = {OUT_OF_MEMORY};")
-        self._stmt(s.body)
+        self.visit(s.body)
         self._line(f"free({name});")
 
-    def _launch(self, s: Launch) -> None:
-        kernel = self.kernels[s]
+    def launch(self, kernel: Kernel) -> None:
         values = []
         for p in kernel.params:
             if isinstance(p, Buffer):

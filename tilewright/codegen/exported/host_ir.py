@@ -8,7 +8,8 @@ from ...core.dtype import INT64
 from ...core.errors import UserError
 from ...expr import nodes as n
 from ...expr import operators as op
-from ...loops.nodes import Allocate, Buffer, Evaluate, Launch, Seq, Stmt
+from ...loops.nodes import Allocate, Buffer, Evaluate, Stmt
+from ..host_walk import HostVisitor
 from ..kernel import Kernel, root
 from ..llvm.binding import PACKED
 from ..llvm.compile import Processor
@@ -32,15 +33,15 @@ def entry_points(signatures: Sequence[Signature], kernels: Sequence[Sequence[Ker
     return module.text(["entry points for C"])
 
 
-class _Entry:
+class _Entry(HostVisitor):
     """Writes one entry point."""
 
     def __init__(
         self, module: ModuleWriter, library: MathLibrary, signature: Signature, kernels: Sequence[Kernel]
     ) -> None:
+        super().__init__(kernels)
         self.module = module
         self.signature = signature
-        self.kernels = {kernel.launch: kernel for kernel in kernels}
         self.out = FunctionWriter(module, [p.name for p in signature.parameters])
         self.expr = ExprWriter(self.out, library, _no_memory, False)
         self.values: dict[Buffer | n.Var, LLVMValue] = {}
@@ -58,7 +59,7 @@ class _Entry:
             with self.expr.scope():
                 holds = self.expr(condition)
             self._unless(holds, WRONG_SIZE)
-        self._stmt(self.signature.function.body)
+        self.visit(self.signature.function.body)
         self.out.give(f"i32 {DONE}")
         arguments = ", ".join(str(self.values[p.value]) for p in self.signature.parameters)
         return self.out.text(f"define i32 @{self.signature.name}({arguments})")
@@ -73,15 +74,9 @@ class _Entry:
         self.out.give(f"i32 {status}")
         self.out.start(right)
 
-    def _stmt(self, s: Stmt) -> None:
-        if isinstance(s, Seq):
-            for part in s.stmts:
-                self._stmt(part)
-        elif isinstance(s, Launch):
-            self._launch(self.kernels[s])
-        elif isinstance(s, Allocate):
-            self._allocate(s)
-        elif not (isinstance(s, Evaluate) and isinstance(s.value, n.IntImm)):
+    def other(self, s: Stmt) -> None:
+        """Refuse anything that does something."""
+        if not (isinstance(s, Evaluate) and isinstance(s.value, n.IntImm)):
             raise UserError(
                 f"{self.signature.function.name!r} does more on the host than to run compiled loops (a "
                 f"{type(s).__name__}, such as a call of a Python function), which a library for C cannot hold",
@@ -90,7 +85,8 @@ class _Entry:
                 "save('module.tw')",
             )
 
-    def _launch(self, kernel: Kernel) -> None:
+    def launch(self, kernel: Kernel) -> None:
+        """Call the function of the kernel with the address of its arguments."""
         packed = self.out.alloca("i64", max(1, len(kernel.params)), 8, "arguments")
         for slot, p in enumerate(kernel.params):
             at = self.out.op("ptr", f"getelementptr i64, {packed}, i64 {slot}", "slot")
@@ -99,7 +95,8 @@ class _Entry:
         status = self.out.op("i32", f"call i32 @{callee}({packed})", "status")
         self._unless(self.out.op("i1", f"icmp eq {status}, 0"), OUT_OF_MEMORY)
 
-    def _allocate(self, s: Allocate) -> None:
+    def allocate(self, s: Allocate) -> None:
+        """Allocate memory, and free it after the statements within."""
         size: n.Expr = n.IntImm(s.buffer.dtype.bytes, INT64)
         for extent in s.buffer.shape:
             size = op.multiply(size, op.cast("int64", extent))
@@ -111,7 +108,7 @@ class _Entry:
         self._unless(self.out.op("i1", f"icmp ne {memory}, null"), OUT_OF_MEMORY)
         self.values[s.buffer] = memory
         self.held.append(memory)
-        self._stmt(s.body)
+        self.visit(s.body)
         self._free(self.held.pop())
 
     def _free(self, memory: LLVMValue) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ...core.errors import UserError
 from ...core.text import identifier, remark
 from ...expr import nodes as n
-from ...loops.nodes import Allocate, Buffer, Evaluate, For, If, Launch, Let, LoopKind, Seq, Stmt
+from ...loops.nodes import Allocate, Buffer, Evaluate, For, If, Let, Stmt
 from ..abi import CompiledProgram
+from ..host_walk import HostVisitor
 from ..kernel import Kernel, root
 from .device_calls import ARITHMETIC, CALLS, COMMON, TYPES
 from .elf import SECTION
@@ -69,12 +70,12 @@ def _bytes(name: str, content: bytes, how: str = "") -> str:
     return "\n".join([*lines, "};"])
 
 
-class EntryWriter:
+class EntryWriter(HostVisitor):
     """Writes one entry point."""
 
     def __init__(self, signature: Signature, kernels: Sequence[Kernel], kind: str, number: dict[str, int]) -> None:
+        super().__init__(kernels)
         self.signature = signature
-        self.kernels = {kernel.launch: kernel for kernel in kernels}
         self.kind = kind
         self.number = number
         self.names: dict[Buffer | n.Var, str] = {p.value: p.name for p in signature.parameters}
@@ -94,7 +95,7 @@ class EntryWriter:
         self._line(f"int32_t status = {DONE};")
         self._line(f"{TYPES[self.kind]} *device = tilewright_device({queue}, &status);")
         self._line("if (!device) return status;")
-        self._stmt(self.signature.function.body)
+        self.visit(self.signature.function.body)
         self._line("return status;")
         return "\n".join([*self.lines, "}"])
 
@@ -111,45 +112,46 @@ class EntryWriter:
         self.names[thing] = name
         return name
 
-    def _stmt(self, s: Stmt) -> None:
-        if isinstance(s, Seq):
-            for part in s.stmts:
-                self._stmt(part)
-        elif isinstance(s, Launch):
-            self._launch(s)
-        elif isinstance(s, Allocate):
-            self._allocate(s)
-        elif isinstance(s, For) and s.kind is not LoopKind.THREAD:
-            low, extent = self._expr(s.min), self._expr(s.extent)
-            name = self._fresh(s.var)
-            self._block(f"for (int64_t {name} = {low}; {name} < {low} + {extent} && !status; ++{name})", s.body)
-        elif isinstance(s, If):
-            self._block(f"if ({self._expr(s.condition)})", s.then)
-            if s.orelse is not None:
-                self._block("else", s.orelse)
-        elif isinstance(s, Let):
-            value = self._expr(s.value)
-            self._line(f"const int64_t {self._fresh(s.var)} = {value};")
-            self._stmt(s.body)
-        elif not (isinstance(s, Evaluate) and isinstance(s.value, n.IntImm)):
+    def loop(self, s: For) -> None:
+        """Write a loop, which ends where a launch fails."""
+        low, extent = self._expr(s.min), self._expr(s.extent)
+        name = self._fresh(s.var)
+        self._block(f"for (int64_t {name} = {low}; {name} < {low} + {extent} && !status; ++{name})", s.body)
+
+    def branch(self, s: If) -> None:
+        """Write a condition."""
+        self._block(f"if ({self._expr(s.condition)})", s.then)
+        if s.orelse is not None:
+            self._block("else", s.orelse)
+
+    def name(self, s: Let) -> None:
+        """Write a constant."""
+        value = self._expr(s.value)
+        self._line(f"const int64_t {self._fresh(s.var)} = {value};")
+        self.visit(s.body)
+
+    def other(self, s: Stmt) -> None:
+        """Refuse anything that does something."""
+        if not (isinstance(s, Evaluate) and isinstance(s.value, n.IntImm)):
             raise self._unknown(type(s).__name__)
 
     def _block(self, head: str, body: Stmt) -> None:
         self._line(f"{head} {{")
         self.indent += 1
-        self._stmt(body)
+        self.visit(body)
         self.indent -= 1
         self._line("}")
 
-    def _allocate(self, s: Allocate) -> None:
+    def allocate(self, s: Allocate) -> None:
+        """Allocate memory, and free it after the statements within."""
         size = " * ".join([*(self._expr(extent) for extent in s.buffer.shape), str(s.buffer.dtype.bytes)])
         name = self._fresh(s.buffer)
         self._line(f"void *{name} = tilewright_allocate(device, (size_t)({size}), &status);")
-        self._stmt(s.body)
+        self.visit(s.body)
         self._line(f"tilewright_free(device, {name});")
 
-    def _launch(self, s: Launch) -> None:
-        kernel = self.kernels[s]
+    def launch(self, kernel: Kernel) -> None:
+        """Launch a kernel, unless a launch before it failed."""
         self._line("if (!status) {")
         self.indent += 1
         extents = ", ".join(self._expr(extent) for extent in (*kernel.grid, *kernel.block))
