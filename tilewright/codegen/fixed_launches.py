@@ -1,4 +1,4 @@
-"""The host part of a function whose sizes are all numbers, as a list of launches."""
+"""The host part of a function of known sizes, as a list of launches."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from .kernel import Kernel
 
 
 class HostVisitor(ABC):
-    """Visits what the host does: it launches kernels, allocates memory between them, and little else.
+    """Visits host statements: launches of kernels, allocations of the memory between them, and little else.
 
     Forms that cannot hold loops, branches or names leave these to `other`.
     """

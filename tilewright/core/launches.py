@@ -1,4 +1,4 @@
-"""The launches of a call whose sizes are all numbers, as plain data."""
+"""The launches of a call of known sizes, as plain data."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class EntryWriter(HostVisitor):
         return name
 
     def loop(self, s: For) -> None:
-        """Write a loop, which ends where a launch fails."""
+        """Write a loop, which ends if a launch fails."""
         low, extent = self._expr(s.min), self._expr(s.extent)
         name = self._fresh(s.var)
         self._block(f"for (int64_t {name} = {low}; {name} < {low} + {extent} && !status; ++{name})", s.body)
