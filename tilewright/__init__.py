@@ -11,11 +11,11 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from .core.other_paths import hook_in_other_paths as _hook_in_other_paths
+from .core.refusals import hook_in as _hook_in
 from .core.refusals import hook_in_old_names as _hook_in_old_names
 from .core.refusals import old_name as _old_name
 from .core.version import __version__ as __version__
 from .explain import hook_in_views as _hook_in_views
-from .messages import hook_in_all as _hook_in_all
 
 if _typing.TYPE_CHECKING:
     from .functional import avg_pool2d as avg_pool2d
@@ -72,7 +72,8 @@ _OLD_NAMES = {
     "container": ("ir", "container"),
 }
 
-_hook_in_all()
+for _subject in ("name", "expression", "tensor", "array"):
+    _hook_in(_subject, f"{__name__}.compat.messages.{_subject}s")
 _hook_in_views()
 _hook_in_old_names(f"{__name__}.compat.legacy.spellings", "find")
 _hook_in_other_paths(f"{__name__}.compat.legacy.finder", "folded_module")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,10 @@ def test_a_refusal_without_words_says_what_was_asked() -> None:
 
 def test_who_is_hooked_in_finds_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "_explains", {})
-    hook_in("made-up thing", lambda asked, thing, *operands: ValueError(f"{asked} with {operands}"))
+    words: Any = ModuleType("made_up_words")
+    words.explain = lambda asked, thing, *operands: ValueError(f"{asked} with {operands}")
+    monkeypatch.setitem(sys.modules, words.__name__, words)
+    hook_in("made-up thing", words.__name__)
     with pytest.raises(ValueError, match=r"pow with \(2,\)"):
         Thing() ** 2  # type: ignore[operator]
 
@@ -45,11 +50,11 @@ def test_a_missing_name_of_the_legacy_api_has_words() -> None:
 def test_words_are_loaded_when_they_are_needed() -> None:
     program = (
         "import sys, tilewright; from tilewright import te; te.placeholder((3,))\n"
-        "loaded = lambda: [m for m in sys.modules if m.startswith('tilewright.messages.')]\n"
+        "loaded = lambda: [m for m in sys.modules if m.startswith('tilewright.compat.messages.')]\n"
         "print(loaded()); hasattr(te, 'extern_primfunc'); print(loaded())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[]", "['tilewright.messages.names']"]
+    assert done.stdout.splitlines() == ["[]", "['tilewright.compat.messages.names']"]
 
 
 def test_only_names_of_the_package_are_listed() -> None:

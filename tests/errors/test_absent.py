@@ -12,7 +12,7 @@ import tilewright
 from tests.errors.refused import refused
 from tilewright import te
 from tilewright.arith import Analyzer
-from tilewright.messages.names import INSTEAD, OTHERWISE
+from tilewright.compat.messages.names import INSTEAD, OTHERWISE
 
 A = te.placeholder((16, 24), name="A")
 B = te.compute((16, 24), lambda i, j: A[i, j] + 1.0, name="B")

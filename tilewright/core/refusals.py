@@ -1,6 +1,6 @@
 """Refusals: errors that a floor raises if Python, NumPy or an old script asks for something absent.
 
-A floor reports the request and its object. The message and the replacement are in the package `messages/`, which the
+A floor reports the request and its object. The message and the replacement are in `compat/messages/`, which the
 package's face hooks in. Without it, a refusal only names the request.
 """
 
@@ -21,17 +21,23 @@ Explain = Callable[..., Exception]
 
 NAME = "name"
 """The subject of a name that is not there; the other subjects are kinds of objects: "expression", "tensor", "array"."""
-_explains: dict[str, Explain] = {}
+_explains: dict[str, str] = {}
 
 
-def hook_in(subject: str, explain: Explain) -> None:
-    """Let `explain` make the errors about `subject` from here on."""
-    _explains[subject] = explain
+def hook_in(subject: str, module: str) -> None:
+    """Let the function `explain` of a module make the errors about `subject`; it is imported when first needed."""
+    _explains[subject] = module
+
+
+def _explanation_of(subject: str) -> Explain | None:
+    module = _explains.get(subject)
+    found: Explain | None = import_module(module).explain if module else None
+    return found
 
 
 def refusal(subject: str, asked: str, *about: Any) -> Exception:
     """Make the error for a request `asked` of a `subject`: a protocol of Python's ("pow"), the object, its operands."""
-    explain = _explains.get(subject)
+    explain = _explanation_of(subject)
     return explain(asked, *about) if explain else TypeError(f"this {subject} does not support {asked}")
 
 
@@ -58,7 +64,7 @@ def missing(holder: str, name: str, known: Iterable[str], owner: object = None) 
 
     It is an `AttributeError` too, so that `hasattr` and `getattr` with a default work.
     """
-    explain = None if name.startswith("__") else _explains.get(NAME)
+    explain = None if name.startswith("__") else _explanation_of(NAME)
     plain = AttributeError(f"{holder} has no attribute {name!r}", name=name, obj=owner)
     return explain(holder, name, known) or plain if explain else plain
 

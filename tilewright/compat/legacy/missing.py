@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ...core.errors import UserAttributeError, UserError
 from ...core.other_paths import PACKAGE, path_in_scripts
-from ...messages.names import advice, instead_of, nearly
+from ..messages.names import advice, instead_of, nearly
 
 LEGACY = "tvm"
 OPERATORS = "topi"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import UserAttributeError, UserTypeError
-from ..tensor.tensor import Tensor, element_of
+from ...core.errors import UserAttributeError, UserTypeError
+from ...tensor.tensor import Tensor, element_of
 
 _BINARY = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "and": "&", "or": "|",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import UserError, UserTypeError, UserValueError
-from ..expr.runtime_value import RuntimeValue
+from ...core.errors import UserError, UserTypeError, UserValueError
+from ...expr.runtime_value import RuntimeValue
 
 _PRODUCT = "te.sum(A[i, k] * B[k, j], axis=k) in a te.compute"
 _OPERATORS = {

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from types import ModuleType
 
-from ..core.errors import UserAttributeError
+from ...core.errors import UserAttributeError
 
 _COMPUTE = "declare the values with te.compute, te.if_then_else and te.sum(..., axis=k)"
 _LOOPS = "loops come from a schedule: s = te.create_schedule(B.op), then s[B].split(...) and its kin"
