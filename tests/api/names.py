@@ -26,7 +26,7 @@ MODULES = """
 te te.schedule te.tensor te.operation te.hybrid tir tir.analysis tir.stmt_functor tir.transform ir ir.container
 topi topi.nn topi.image topi.testing topi.generic topi.cuda topi.x86 topi.utils topi.tag topi.nn.utils topi.nn.conv2d
 topi.nn.depthwise_conv2d topi.nn.pooling topi.math topi.tensor topi.broadcast topi.reduction topi.transform
-nd target error intrin transform arith runtime driver legacy
+nd target error intrin transform arith runtime legacy
 testing testing.autotvm testing.plugin testing.parameters testing.checks
 contrib contrib.cblas contrib.cc contrib.clang contrib.nvcc contrib.pickle_memoize contrib.sort contrib.tedd
 contrib.utils
