@@ -98,7 +98,7 @@ def _jobs(unit: str, trials: int, fused: bool) -> list[Any]:
     mode, name = unit.split()
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     able = [template for template in family.strategies if template.covers(of, TARGET)] if trials > 1 else []
-    names = [template.name for template in able if template.strategy(TARGET).order(of)]
+    names = [template.name for template in able if template.strategy(TARGET).rank(of)]
     share = max(1, trials // (len(names) + 1))
     drawn = [jobs_of(name, mode, share, fused, {}, shipped=True, near=trials > 1)]
     drawn += [jobs_of(name, mode, share, fused, {}, shipped=True, strategy=which) for which in names]

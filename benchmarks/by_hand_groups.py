@@ -175,7 +175,7 @@ def _packaged(part: str) -> Iterator[tuple[str, CompiledProgram]]:
     known = recorded([t for t in CONV2D.strategies if t.covers(of, TARGET)], of, TARGET)
     found = [] if known is None else [("record", known.template.name, known.config.index)]
     strategy = CONV2D_ROWS.strategy(TARGET)
-    liked = [strategy.nearest(of, choices) for choices in strategy.order(of)[:_LIKED]]
+    liked = [strategy.nearest(of, choices) for choices in strategy.rank(of)[:_LIKED]]
     found += [(f"{CONV2D_ROWS.name} {config}", CONV2D_ROWS.name, config.index) for config in liked]
     for title, template, index in found:
         _, program = compiled((name, mode, template, index or 0, False))

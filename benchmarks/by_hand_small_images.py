@@ -29,7 +29,7 @@ from tilewright.codegen.abi import CompiledProgram, KernelAbi
 from tilewright.codegen.nvrtc import compile_cuda
 from tilewright.driver import build
 from tilewright.topi.templates import Depthwise, named
-from tilewright.topi.templates.window_cost import BYTES
+from tilewright.topi.templates.thread_tiles import BYTES
 
 DEPTHWISE_PLANES = named("topi/depthwise.planes")
 
@@ -160,7 +160,7 @@ def compiled(job: tuple[Depthwise, Variant | int]) -> Made:
     if isinstance(which, Variant):
         return str(which), which.extents(of), which.program(of)
     strategy = DEPTHWISE_PLANES.gpu
-    choices = strategy.order(of)[which]
+    choices = strategy.rank(of)[which]
     built = build(*DEPTHWISE_PLANES.program(strategy.nearest(of, choices), of, None), TARGET)
     return (
         "topi/depthwise.planes: " + ", ".join(f"{value} {name}" for name, value in choices.items()),
@@ -265,7 +265,7 @@ def main() -> None:
 
 
 def _count(of: Depthwise) -> int:
-    return len(DEPTHWISE_PLANES.gpu.order(of))
+    return len(DEPTHWISE_PLANES.gpu.rank(of))
 
 
 if __name__ == "__main__":

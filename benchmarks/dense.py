@@ -116,7 +116,7 @@ def _jobs_of(name: str, mode: str, of: Conv2d, template: Any, trials: int) -> It
     known = shipped.configuration(template, of, TARGET)
     if known is not None and not known.away:
         found[known.config.index] = None
-    order = template.strategy(TARGET).order(of)
+    order = template.strategy(TARGET).rank(of)
     draw = random.Random(f"{name} {mode}")
     drawn = sorted({int(len(order) * draw.random() ** 4) for _ in range(4 * trials)}, key=lambda _: draw.random())
     for choices in [order[at] for at in (*range(min(len(order), trials // 4)), *drawn)]:

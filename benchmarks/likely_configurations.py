@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.core.target import Target
 from tilewright.topi.templates import PackagedTemplate, named
-from tilewright.topi.templates.direct_choice import candidates, cycles, wanted
+from tilewright.topi.templates.direct_tiles import candidates, cycles, wanted
 from tilewright.tune.space.config import Config
 
 DEPTHWISE = named("topi/depthwise")
@@ -71,9 +71,9 @@ def _away(knob: Any, here: int, there: int) -> float:
 def drawn(template: PackagedTemplate[Any], of: Any, trials: int, fused: bool = True) -> Iterator[int]:
     """Configurations that the model likes, and some of the others; of the 1-D convolution, a grid."""
     strategy = template.strategy(TARGET)
-    order = strategy.order(of)
+    order = strategy.rank(of)
     if order and not template.name.endswith(".direct"):
-        some = order[: 2 * trials // 3] + order[2 * trials // 3 :: max(1, 3 * len(order) // max(trials, 1))]
+        some = [*order[: 2 * trials // 3], *order[2 * trials // 3 :: max(1, 3 * len(order) // max(trials, 1))]]
         yield from (strategy.nearest(of, choices).index for choices in some)
         for choices in order[:4] if "resident" in (knob.name for knob in strategy.space(of).knobs) else ():
             yield from compiled_otherwise(template, of, strategy.nearest(of, choices), trials, fused)

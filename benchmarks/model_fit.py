@@ -1,12 +1,13 @@
-"""Judge the machine model by tables of measured configurations, and fit its weights to them.
+"""Judge cost models by tables of measured configurations, and fit their quantities to them.
 
-    python -m benchmarks.model_fit DIR [--fit] [--hold NAME ...]
+    python -m benchmarks.model_fit DIR [--fit ROW] [--hold NAME ...]
 
-Prints for each table: the rank correlation of predicted and measured time, and how good the configuration is that the
-model ranks first, and the best of its first ten, as a part of the optimum of the table. `--fit` searches for weights
-that do better on all tables except held-out ones, and prints them: for kernels with tiles in shared memory or, with
-`--direct`, for kernels that load directly. It begins with the weights in use, counts at most 400 rows of a table, drawn
-by the seed, and prints the loss of these and of whole tables. The second one does not depend on the seed.
+Prints for each table the rank correlation of predicted and measured time. Beside it stand the speed of the
+configuration that the model ranks first, and of the best of its first ten, as a part of the optimum of the table.
+
+`--fit` searches for better quantities of a row of `tilewright/tune/model/fitted.json`, and prints them. All tables that
+depend on the row judge them, except for held-out tables. It starts from the quantities in use and counts at most 400
+rows of a table, drawn by the seed. The loss of whole tables, which it prints as well, does not depend on the seed.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.tables import TABLES
 from tilewright.core.target import Target
-from tilewright.tune.model.machine import DIRECT, Machine, Rates, Weights
+from tilewright.topi.templates import named
+from tilewright.tune.model.fitted import Quantities
+from tilewright.tune.model.machine import Machine, Rates
 from tilewright.tune.model.prediction import Prediction, predict
 from tilewright.tune.model.ranking import LATER
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.work import NAMES, Counts
+from tilewright.tune.task import Task
 
 
 @dataclass(frozen=True)
 class Measured:
     """One table: indices, measured seconds, the counts that the model has of each, and registers as compiled.
 
-    `own` has the predictions of a template with its own model; `weights` are a template's own weights.
+    `own` returns the cycles by the model of a template that has its own; `row` is that of the shared model otherwise.
     """
 
     name: str
@@ -41,17 +45,21 @@ class Measured:
     seconds: np.ndarray
     counts: Counts
     registers: np.ndarray
-    own: np.ndarray | None = None
-    weights: Weights | None = None
+    row: str
+    own: Callable[[Machine], np.ndarray] | None = None
 
     def predicted(self, machine: Machine) -> np.ndarray:
         """Return the predicted seconds."""
-        return self.prediction(machine).seconds if self.own is None else self.own
+        return self.prediction(machine).seconds if self.own is None else self.own(machine) / machine.rates.clock_hertz
 
     def prediction(self, machine: Machine) -> Prediction:
-        """Return the predictions of the machine's model."""
-        on = machine if self.weights is None else replace(machine, weights=self.weights)
-        return predict(self.counts, on)
+        """Return the prediction of the shared model."""
+        return predict(self.counts, machine, machine.fitted[self.row])
+
+    def depends_on(self, row: str, machine: Machine) -> bool:
+        """Return whether a row of fitted quantities changes the predictions."""
+        changed = machine.with_row(row, machine.fitted[row].changed(dict.fromkeys(vars(machine.fitted[row]), 2)))
+        return not np.array_equal(self.predicted(changed), self.predicted(machine))
 
 
 def read(path: Path, target: Target) -> Measured:
@@ -75,9 +83,21 @@ def read(path: Path, target: Target) -> Measured:
     if not good.all():
         print(f"{name}: {(~good).sum()} measured ones have no prediction")
     kept = {key: value[good] for key, value in counts.items()}
-    own = scores.seconds[good] if task.declared.expected is not None else None
-    weights = None if task.declared.usual is None else DIRECT
-    return Measured(name, indices[good], seconds[good], kept, registers[good], own, weights)
+    row = "tiled_loops" if task.declared.usual is None else "direct_loops"
+    own = None if task.declared.expected is None else own_cycles(task, points[good])
+    return Measured(name, indices[good], seconds[good], kept, registers[good], row, own)
+
+
+def own_cycles(task: Task, points: np.ndarray) -> Callable[[Machine], np.ndarray]:
+    """Return the cycles of points of a space on a machine, by the model of their template."""
+    template, knobs = named(task.name), task.config_space.knobs
+    model, workload = template.gpu.own_model, template.workload(task.args)
+    choices = [{k.name: k.choices[at] for k, at in zip(knobs, point, strict=True)} for point in points.tolist()]
+
+    def cycles(machine: Machine) -> np.ndarray:
+        return np.array([model.expected(workload, each, machine).cycles for each in choices])
+
+    return cycles
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -118,11 +138,10 @@ def spread(table: Measured, predicted: np.ndarray) -> np.ndarray:
 
 
 def loss(tables: list[Measured], machine: Machine) -> float:
-    """How wrong the model is: errors of logarithms, errors of fast configurations count most; and errors of the
-    order."""
+    """Return the error of the model: of logarithms, mostly of fast configurations, and of their order."""
     total = 0.0
     for table in tables:
-        predicted = table.prediction(machine).seconds
+        predicted = table.predicted(machine)
         wrong = np.log(predicted / table.seconds)
         weight = (table.seconds.min() / table.seconds) ** 0.5
         centred = wrong - 0.7 * np.average(wrong, weights=weight)
@@ -132,21 +151,22 @@ def loss(tables: list[Measured], machine: Machine) -> float:
     return total / len(tables)
 
 
-FITTED_RATES = ("launch_seconds", "l1_bytes", "l2_bytes", "global_latency", "block_start")
+FITTED_RATES = ("launch_seconds", "l1_bytes_per_cycle", "l2_bytes_per_cycle", "l2_latency_cycles", "block_start_cycles")
 
 
-def fitted(tables: list[Measured], machine: Machine, rounds: int, seed: int, rates: bool) -> Machine:
-    """Weights (and rates, if requested) that predict the tables better: random steps, one or two at a time."""
+def fitted(tables: list[Measured], machine: Machine, row: str, rounds: int, seed: int, rates: bool) -> Machine:
+    """Improve quantities (and rates, if asked for) of a machine by random steps."""
     rng = np.random.default_rng(seed)
     best, score = machine, loss(tables, machine)
     scale = 0.6
     for turn in range(rounds):
-        names = list(asdict(best.weights)) + (list(FITTED_RATES) if rates else [])
+        names = list(vars(best.fitted[row])) + (list(FITTED_RATES) if rates else [])
         steps = rng.choice(names, size=rng.integers(1, 4), replace=False)
         changes = {str(name): float(np.exp(rng.normal(0, scale))) for name in steps}
-        trial = replace(best, weights=_changed(best.weights, changes), rates=_changed(best.rates, changes))
-        if trial.weights.sharpness > 12 or trial.weights.sectors > 1 or trial.weights.dependent < 1:
+        quantities = best.fitted[row].changed(changes)
+        if not _is_sensible(quantities):
             continue
+        trial = replace(best.with_row(row, quantities), rates=_changed(best.rates, changes))
         found = loss(tables, trial)
         if found < score:
             best, score = trial, found
@@ -156,28 +176,34 @@ def fitted(tables: list[Measured], machine: Machine, rounds: int, seed: int, rat
     return best
 
 
+def _is_sensible(quantities: Quantities) -> bool:
+    values = vars(quantities)
+    limits = values.get("sharpness", 1) <= 12 and values.get("sectors", 1) <= 1
+    return limits and values.get("dependent", 1) >= 1
+
+
 def thinned(table: Measured, seed: int, most: int = 400) -> Measured:
-    """A table of a limited number of rows, drawn at random."""
+    """Return a table of at most `most` rows, drawn at random."""
     if len(table.indices) <= most:
         return table
     kept = np.sort(np.random.default_rng(seed).choice(len(table.indices), most, replace=False))
+    whole = table.own
+    own = None if whole is None else lambda machine: whole(machine)[kept]
     counts = {name: values[kept] for name, values in table.counts.items()}
-    return replace(
-        table, indices=table.indices[kept], seconds=table.seconds[kept], counts=counts, registers=table.registers[kept]
-    )
+    seconds, registers = table.seconds[kept], table.registers[kept]
+    return replace(table, indices=table.indices[kept], seconds=seconds, counts=counts, registers=registers, own=own)
 
 
-def _changed(of: Any, factors: dict[str, float]) -> Any:
-    return replace(of, **{k: getattr(of, k) * v for k, v in factors.items() if hasattr(of, k)})
+def _changed(of: Rates, factors: dict[str, float]) -> Rates:
+    return replace(of, **{name: getattr(of, name) * value for name, value in factors.items() if hasattr(of, name)})
 
 
 def main() -> None:
-    """Read the tables, fit if requested, and print the results."""
+    """Read the tables, fit if asked, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--fit", metavar="ROW")
     parser.add_argument("--rates", action="store_true", help="fit some of the rates as well")
-    parser.add_argument("--direct", action="store_true", help="fit the weights of kernels that load directly")
     parser.add_argument("--hold", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)
@@ -187,17 +213,14 @@ def main() -> None:
     machine = Machine.of(target, "NVIDIA H200")
     show(tables, machine)
     if given.fit:
-        machine = replace(machine, weights=DIRECT) if given.direct else machine
-        kind = [table for table in tables if table.own is None and (table.weights is not None) == given.direct]
-        kind = [replace(table, weights=None) for table in kind]
+        kind = [table for table in tables if table.depends_on(given.fit, machine)]
         used = [thinned(table, given.seed) for table in kind if table.name not in given.hold]
         print(f"as it is: loss {loss(used, machine):.4f}, of whole tables {loss(kind, machine):.4f}")
-        machine = fitted(used, machine, given.rounds, given.seed, given.rates)
+        machine = fitted(used, machine, given.fit, given.rounds, given.seed, given.rates)
         print(f"fitted: loss {loss(used, machine):.4f}, of whole tables {loss(kind, machine):.4f}")
         show(kind, machine)
-        print(machine.weights)
-        print(machine.rates if given.rates else Rates())
-        assert isinstance(machine.weights, Weights)
+        print(json.dumps(vars(machine.fitted[given.fit]), indent=2))
+        print(machine.rates)
 
 
 def show(tables: list[Measured], machine: Machine) -> None:

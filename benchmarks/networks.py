@@ -117,8 +117,8 @@ def _liked(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[tu
     likes: Iterator[int] = iter(())
     if template.name.endswith(".direct"):
         likes = drawn(template, of, trials)
-    elif strategy.order(of):
-        likes = (strategy.nearest(of, choices).index for choices in strategy.order(of))
+    elif strategy.rank(of):
+        likes = (strategy.nearest(of, choices).index for choices in strategy.rank(of))
     elif template is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400:
         likes = of_small_images(of, trials // 4)
     return ((template, index) for index in likes)

@@ -59,7 +59,7 @@ def programs_of(problem: Problem, each: int) -> list[tuple[Tried, float | None]]
     made = []
     for template in sorted(able, key=lambda template: template is not chosen):
         strategy = template.strategy(TARGET)
-        likes = strategy.order(of)[:each] if strategy.order(of) else []
+        likes = strategy.rank(of)[:each] if strategy.rank(of) else []
         configs = dict.fromkeys(
             [template.first(of.args, TARGET).index, *(strategy.nearest(of, c).index for c in likes)]
         )

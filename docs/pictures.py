@@ -44,13 +44,14 @@ def memory() -> Picture:
     made.text(left + width / 2, y + 168, "L2 cache", 12, "", "middle")
     made.rect(left, y + 192, width, 36, "h5 apart")
     made.text(left + width / 2, y + 214, "device memory", 12, "", "middle")
-    total = processors * rates.clock / 1e12
+    total = processors * rates.clock_hertz / 1e12
     rows = [
         ("", "in schedules", "size", "bandwidth", "latency"),
         ("registers", '"local"', "256 KB each, 255 words per thread", "", "none"),
         ("shared memory", '"shared"', "228 KB each, 227 KB per block",
-         f"{128 * total:.0f} TB/s", f"{rates.shared_latency:.0f} cycles"),
-        ("L2 cache", "", "50 MB", f"{rates.l2_bytes * total:.1f} TB/s", f"{rates.global_latency:.0f} cycles"),
+         f"{128 * total:.0f} TB/s", f"{rates.shared_latency_cycles:.0f} cycles"),
+        ("L2 cache", "", "50 MB", f"{rates.l2_bytes_per_cycle * total:.1f} TB/s",
+         f"{rates.l2_latency_cycles:.0f} cycles"),
         ("device memory", '"global"', "141 GB", "4.8 TB/s", "longer"),
     ]  # fmt: skip
     columns = (460.0, 580.0, 668.0, 880.0, 968.0)

@@ -332,7 +332,6 @@ COUNTS_OF_OUR_OWN = {
     "codegen/llvm/statements.py": {64 * 1024},  # bytes of arrays on the stack
     "topi/nn/pooling_gradient.py": {2**31 - 1},  # the largest 32-bit index
     "topi/reduction.py": {2**31 - 1},
-    "topi/templates/mma_cost.py": {1980},  # cycles to begin a block, as fitted
     "topi/searching.py": {2**31 - 1},
     "tune/space/lazy.py": {170},  # the largest factorial that a float holds
 }

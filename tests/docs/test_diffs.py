@@ -44,7 +44,7 @@ target = Target({"kind": "cuda", "arch": "sm_90", "model": "NVIDIA GH200 480GB"}
 depthwise = named("topi/depthwise")
 schedule, arguments = depthwise.program(depthwise.first(layer.args, target), layer, target)
 print(schedule.explain(target, arguments))
-new, known = (Machine.of(target, f"NVIDIA {name}").rates.memory_bytes for name in ("GH200 480GB", "H200"))
+new, known = (Machine.of(target, f"NVIDIA {name}").rates.memory_bytes_per_cycle for name in ("GH200 480GB", "H200"))
 assert abs(new / known - 4000 / 4800) < 1e-6, "the model of the machine scales rates by the row"
 """
 

@@ -25,7 +25,7 @@ def simulated(problem: Problem) -> tuple[float, float]:
     times = []
     for side, flop, overhead in ((rates.OURS, 50e9, 2e-6), (rates.THEIRS, 200e9, 80e-6)):
         work, size = rates.work(problem, side)
-        times.append(rates.Rates(overhead, flop if problem.groups == 1 else 50e9, 20e9).seconds(work, size))
+        times.append(rates.LayerRates(overhead, flop if problem.groups == 1 else 50e9, 20e9).seconds(work, size))
     return times[0], times[1]
 
 
@@ -37,7 +37,7 @@ def test_fitted_rates_predict_the_machine_that_they_were_measured_on() -> None:
         assert rates.expected_ratio(problem, "AMX", table) == pytest.approx(ours / theirs, rel=0.5)
     whole = table["AMX"]["float32"]
     assert set(whole["any"]) == {"ours", "theirs"}
-    assert rates.rates("AMX", "float32", "no kind of layer", table)["ours"] == rates.Rates(*whole["any"]["ours"])
+    assert rates.rates("AMX", "float32", "no kind of layer", table)["ours"] == rates.LayerRates(*whole["any"]["ours"])
 
 
 @pytest.mark.parametrize("instructions", SETS)

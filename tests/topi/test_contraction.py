@@ -19,10 +19,10 @@ from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi.templates import ALL, BatchMatmul, Conv2d, Dense, Epilogue, named
 from tilewright.topi.templates import matmul as products
-from tilewright.topi.templates.contraction_cost import ranked
-from tilewright.topi.templates.gpu import USUAL, Gpu
 from tilewright.topi.templates.implicit_gemm import contraction_of
+from tilewright.topi.templates.simt_tiles import ranked
 from tilewright.tune.analysis.candidate import inspect_candidate
+from tilewright.tune.model.machine import REFERENCE, Machine
 
 CONV2D_GEMM = named("topi/conv2d.gemm")
 
@@ -223,9 +223,13 @@ def test_shapes_that_are_no_products():
 def test_what_is_expected_depends_on_the_board() -> None:
     """The same layer on boards of 40 and of 132 multiprocessors: fewer blocks share the work of the small one."""
     of = Conv2d.of((1, 512, 7, 7))
-    gpus = [Gpu.of(Target(f"cuda -arch={arch}")) for arch in ("sm_75", "sm_80", "sm_90")]
-    assert [gpu.processors for gpu in gpus] == [40, 108, 132]
-    assert Gpu.of(Target("cuda -arch=sm_121")).processors == USUAL.processors == Gpu.of(Target("opencl")).processors
+    gpus = [Machine.for_models(Target(f"cuda -arch={arch}")) for arch in ("sm_75", "sm_80", "sm_90")]
+    assert [gpu.multiprocessors for gpu in gpus] == [40, 108, 132]
+    assert (
+        Machine.for_models(Target("cuda -arch=sm_121")).multiprocessors
+        == REFERENCE.multiprocessors
+        == Machine.for_models(Target("opencl")).multiprocessors
+    )
     tiles = [ranked(contraction_of(of), gpu)[0] for gpu in gpus]
     blocks = [-(-512 // prod(t.rows)) * -(-49 // prod(t.columns)) * t.split for t in tiles]
     assert blocks[0] < blocks[-1]

@@ -17,7 +17,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.topi.templates import Depthwise, Epilogue, named
-from tilewright.topi.templates.depthwise_planes_cost import NUMBERS, Block, blocks, numbers, ranked
+from tilewright.topi.templates.plane_blocks import NUMBERS, Block, blocks, numbers, ranked
 
 DEPTHWISE = named("topi/depthwise")
 DEPTHWISE_PLANES = named("topi/depthwise.planes")

@@ -14,7 +14,7 @@ from tests.topi.random_direct import CUDA, KINDS, by_the_emulator, by_the_interp
 from tilewright.core.errors import UserError
 from tilewright.driver import build, lower_for
 from tilewright.topi.templates import Conv2d, Depthwise
-from tilewright.topi.templates.window_cost import STEPS, Tile, Window
+from tilewright.topi.templates.thread_tiles import STEPS, Tile, Window
 
 
 @pytest.mark.parametrize("kind", KINDS)

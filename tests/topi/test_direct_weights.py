@@ -12,7 +12,7 @@ from tests.topi.test_direct import check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.topi.templates import Conv2d, Epilogue, direct, named
-from tilewright.topi.templates.window_cost import Weights
+from tilewright.topi.templates.thread_tiles import Weights
 
 CONV2D_DIRECT = named("topi/conv2d.direct")
 

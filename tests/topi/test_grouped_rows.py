@@ -17,7 +17,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.topi.templates import Conv2d, named
-from tilewright.topi.templates.grouped_rows_cost import Block, blocks
+from tilewright.topi.templates.row_pair_blocks import Block, blocks
 
 CONV2D = named("topi/conv2d")
 CONV2D_ROWS = named("topi/conv2d.grouped_rows")
@@ -43,7 +43,7 @@ OTHERS = {
 
 def some(of: Conv2d, count: int, seed: int = 0) -> list[dict[str, Any]]:
     """What the model likes best, and choices at random."""
-    order = list(CONV2D_ROWS.gpu.order(of))
+    order = list(CONV2D_ROWS.gpu.rank(of))
     return [order[0], *Random(seed).sample(order[1:], count - 1)]
 
 
@@ -73,7 +73,7 @@ def test_planes_pass_through_shared_memory(of: Any) -> None:
 
 def test_planes_that_passed_through_shared_memory_are_stored_in_vectors() -> None:
     of = Conv2d.of((2, 32, 28, 28), groups=4, dtype="float16")
-    wanted = next(each for each in CONV2D_ROWS.gpu.order(of) if each["store"] == "shared" and each["vector"] == 2)
+    wanted = next(each for each in CONV2D_ROWS.gpu.rank(of) if each["store"] == "shared" and each["vector"] == 2)
     source = build(*CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, wanted), of, CUDA), CUDA).program.source
     assert "*(uint2*)(result" in source  # of the 28 columns of a row
     assert "*(unsigned int*)(result" not in source
@@ -123,7 +123,7 @@ def test_columns_are_loaded_as_vectors_and_turned_without_conversions() -> None:
 def test_a_lane_stores_neighbours() -> None:
     of = Conv2d.of((2, 32, 16, 32), groups=4, dtype="float16")
     for vector, kind in ((2, "unsigned int"), (4, "uint2"), (8, "uint4")):
-        order = CONV2D_ROWS.gpu.order(of)
+        order = CONV2D_ROWS.gpu.rank(of)
         wanted = next(each for each in order if each["vector"] == vector and each["store"] == "fragments")
         program = CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, wanted), of, CUDA)
         assert f"*({kind}*)(result" in build(*program, CUDA).program.source
@@ -131,7 +131,7 @@ def test_a_lane_stores_neighbours() -> None:
 
 @cases(LAYERS[0], LAYERS[1])
 def test_every_choice_of_the_model_is_in_the_space(of: Any) -> None:
-    order = CONV2D_ROWS.gpu.order(of)
+    order = CONV2D_ROWS.gpu.rank(of)
     for choices in order[:: max(1, len(order) // 9)]:
         made = Block.of(CONV2D_ROWS.gpu.nearest(of, choices))
         assert made.wanted() == choices

@@ -82,7 +82,7 @@ def check(found: np.ndarray, wanted: np.ndarray, of: Any) -> None:
 @cases(*GROUPED, *DEPTHWISE)
 def test_by_the_interpreter(of: Any) -> None:
     template = template_of(of)
-    order = template.gpu.order(of)
+    order = template.gpu.rank(of)
     last = [order[-1]] if of in DEPTHWISE else [{**order[-1], "vector": 4}] if of in GROUPED[:2] else []
     inputs, wanted = problem(of)
     for choices in (order[0], *last):
@@ -106,7 +106,7 @@ def test_kernels_compile_without_spills(of: Any) -> None:
 @cases(*GROUPED, *DEPTHWISE)
 def test_on_a_gpu(of: Any) -> None:
     template = template_of(of)
-    order = template.gpu.order(of)
+    order = template.gpu.rank(of)
     inputs, wanted = problem(of)
     for choices in order[:: max(1, len(order) // 6)]:
         module = build(*template.program(template.gpu.nearest(of, choices), of, CUDA, EPILOGUE), CUDA)
@@ -117,7 +117,7 @@ def test_on_a_gpu(of: Any) -> None:
 
 def test_every_choice_of_the_model_is_in_the_space() -> None:
     of = Depthwise.of((4, 8, 28, 28), 7, dtype="float16")
-    order = DEPTHWISE_MMA.gpu.order(of)
+    order = DEPTHWISE_MMA.gpu.rank(of)
     for choices in order[:: len(order) // 9]:
         config = DEPTHWISE_MMA.gpu.nearest(of, choices)
         assert config["tile_y"].size[1:] == choices["tile_y"]

@@ -11,9 +11,9 @@ import pytest
 
 from tilewright.core.atoms import Atom
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv2d, Dense, contraction_cost, many, mma_cost, named, wgmma_cost
+from tilewright.topi.templates import Conv2d, Dense, many, mma_tiles, named, simt_tiles, wgmma_tiles
 from tilewright.topi.templates.contraction import Contraction
-from tilewright.topi.templates.gpu import Gpu
+from tilewright.tune.model.machine import Machine
 from tilewright.tune.space.predicates import Predicate
 from tilewright.tune.space.space import Space
 
@@ -23,7 +23,7 @@ CONV2D_TF32 = named("topi/conv2d.tf32")
 CONV2D_WGMMA = named("topi/conv2d.wgmma")
 DENSE = named("topi/dense")
 
-H200, OLDER = Gpu.of(Target("cuda -arch=sm_90a")), Gpu.of(Target("cuda -arch=sm_86"))
+H200, OLDER = Machine.for_models(Target("cuda -arch=sm_90a")), Machine.for_models(Target("cuda -arch=sm_86"))
 LAYERS = [
     Conv2d.of((1, 513, 14, 14), filters=256, dtype="float16", layout="NHWC"),
     Conv2d.of((8, 64, 31, 30), filters=64, kernel=1, dtype="float16", layout="NHWC"),
@@ -33,41 +33,41 @@ LAYERS = [
 COUNTED = 60
 
 
-@pytest.mark.parametrize("gpu", [H200, OLDER])
+@pytest.mark.parametrize("machine", [H200, OLDER])
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
-def test_single_tiles_of_matrix_instructions_cost_the_same(layer: Conv2d, gpu: Gpu) -> None:
+def test_single_tiles_of_matrix_instructions_cost_the_same(layer: Conv2d, machine: Machine) -> None:
     for template in (CONV2D_MMA, CONV2D_TF32):
-        owner: Any = template.gpu.model.order.__self__
+        owner: Any = template.gpu.model.rank.__self__.tiles.__self__
         if layer.element not in owner.atoms:
             continue
         for _, of in owner.forms(layer):
-            _same_costs(of, owner.atom(layer), gpu)
+            _same_costs(of, owner.atom(layer), machine)
 
 
-def _same_costs(of: Contraction, atom: Atom, gpu: Gpu) -> None:
-    tiles = mma_cost.candidates(of, atom, gpu)
-    _same(tiles, lambda each: each.cycles(of, atom, gpu))
-    _same(tiles, lambda each: each.is_possible(of, atom, gpu.hardware))
+def _same_costs(of: Contraction, atom: Atom, machine: Machine) -> None:
+    tiles = mma_tiles.candidates(of, atom, machine)
+    _same(tiles, lambda each: each.cycles(of, atom, machine))
+    _same(tiles, lambda each: each.is_possible(of, atom, machine.hardware))
     _same(tiles, lambda each: each.blocks(of))
 
 
 @pytest.mark.parametrize("layer", LAYERS[:2], ids=str)
 def test_single_tiles_of_warpgroups_cost_the_same(layer: Conv2d) -> None:
-    owner: Any = CONV2D_WGMMA.gpu.model.order.__self__
+    owner: Any = CONV2D_WGMMA.gpu.model.rank.__self__.tiles.__self__
     of, atom = owner.contraction_of(layer), owner.atom(layer)
-    tiles = wgmma_cost.candidates(of, atom, H200)
+    tiles = wgmma_tiles.candidates(of, atom, H200)
     _same(tiles, lambda each: each.cycles(of, atom, H200))
     _same(tiles, lambda each: each.is_possible(of, atom, H200.hardware))
 
 
-@pytest.mark.parametrize("gpu", [H200, OLDER])
+@pytest.mark.parametrize("machine", [H200, OLDER])
 @pytest.mark.parametrize("layer", [*LAYERS, Dense.of((100, 777), 65, "float64")], ids=str)
-def test_single_tiles_on_ordinary_arithmetic_cost_the_same(layer: Any, gpu: Gpu) -> None:
-    owner: Any = (DENSE if isinstance(layer, Dense) else CONV2D_GEMM).gpu.model.order.__self__
+def test_single_tiles_on_ordinary_arithmetic_cost_the_same(layer: Any, machine: Machine) -> None:
+    owner: Any = (DENSE if isinstance(layer, Dense) else CONV2D_GEMM).gpu.model.rank.__self__.tiles.__self__
     of = owner.contraction_of(layer)
-    tiles = contraction_cost.candidates(of, gpu)
-    _same(tiles, lambda each: each.cycles(of, gpu))
-    _same(tiles, lambda each: each.is_possible(of, gpu.hardware))
+    tiles = simt_tiles.candidates(of, machine)
+    _same(tiles, lambda each: each.cycles(of, machine))
+    _same(tiles, lambda each: each.is_possible(of, machine.hardware))
 
 
 @pytest.mark.parametrize("layer", LAYERS[1:], ids=str)
@@ -102,12 +102,12 @@ def _same(tiles: Any, of: Any) -> None:
 
 
 def test_tiles_are_ranked_by_cost_and_ties_by_their_order() -> None:
-    owner: Any = CONV2D_MMA.gpu.model.order.__self__
+    owner: Any = CONV2D_MMA.gpu.model.rank.__self__.tiles.__self__
     atom = owner.atom(LAYERS[0])
-    found = mma_cost.ranked(owner.forms(LAYERS[0]), atom, H200)
+    found = mma_tiles.ranked(owner.forms(LAYERS[0]), atom, H200)
     costs = [tile.cycles(owner.form(LAYERS[0], tile), atom, H200) for tile in found[:200]]
     assert all(a <= b for a, b in pairwise(costs))
-    tiles = contraction_cost.candidates(owner.contraction_of(LAYERS[0]))
+    tiles = simt_tiles.candidates(owner.contraction_of(LAYERS[0]))
     every = many.cheapest_first(tiles, np.zeros(len(tiles.depth)))
     assert [every[n] for n in (0, 1)] == list(every[:2])
     assert len(every[3:]) == len(every) - 3

@@ -22,7 +22,7 @@ from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi.templates import BatchMatmul, Conv2d, Dense, Epilogue, named
 from tilewright.topi.templates.implicit_gemm import contraction_of
-from tilewright.topi.templates.mma_cost import MmaTile
+from tilewright.topi.templates.mma_tiles import MmaTile
 from tilewright.tune.analysis.candidate import inspect_candidate
 
 BATCH_MATMUL_MMA = named("topi/batch_matmul.mma")

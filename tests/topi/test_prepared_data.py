@@ -13,7 +13,7 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi.templates import Conv2d, named
-from tilewright.topi.templates.mma_cost import MmaTile
+from tilewright.topi.templates.mma_tiles import MmaTile
 
 CONV2D_MMA = named("topi/conv2d.mma")
 CONV2D_TF32 = named("topi/conv2d.tf32")

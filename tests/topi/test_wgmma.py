@@ -22,7 +22,7 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi.templates import BatchMatmul, Conv2d, Dense, named
-from tilewright.topi.templates.wgmma_cost import WgmmaTile
+from tilewright.topi.templates.wgmma_tiles import WgmmaTile
 
 BATCH_MATMUL_WGMMA = named("topi/batch_matmul.wgmma")
 CONV2D = named("topi/conv2d")

@@ -91,15 +91,15 @@ def calibrate(on: Device) -> Rates:
     shared_latency = near * clock / _CHAIN
     return Rates(
         launch_seconds=launch,
-        global_latency=chain * clock / _CHAIN,
-        shared_latency=shared_latency,
-        barrier=max(1.0, (meetings * clock / _MEETINGS - shared_latency) / 2),
-        block_start=small * clock / _SMALL_BLOCKS,
-        l1_bytes=many * _THREADS * 4 * _STEPS / again / cycles,
-        l2_bytes=read(_L2_BYTES),
-        memory_bytes=read(_MEMORY_BYTES),
-        l2_capacity=0.75 * on.attributes.l2_cache_bytes,
-        clock=clock,
+        l2_latency_cycles=chain * clock / _CHAIN,
+        shared_latency_cycles=shared_latency,
+        barrier_cycles=max(1.0, (meetings * clock / _MEETINGS - shared_latency) / 2),
+        block_start_cycles=small * clock / _SMALL_BLOCKS,
+        l1_bytes_per_cycle=many * _THREADS * 4 * _STEPS / again / cycles,
+        l2_bytes_per_cycle=read(_L2_BYTES),
+        memory_bytes_per_cycle=read(_MEMORY_BYTES),
+        l2_capacity_bytes=0.75 * on.attributes.l2_cache_bytes,
+        clock_hertz=clock,
     )
 
 

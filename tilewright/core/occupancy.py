@@ -71,7 +71,7 @@ def occupancy(
         Shared memory of one block.
     pooled : bool
         Whether warps take registers from one pool instead of the share of their scheduler, and the system reserves no
-        shared memory. Cost models whose quantities were fitted under these assumptions keep them.
+        shared memory. Cost models that were fitted under these assumptions keep them.
 
     Returns
     -------

@@ -16,34 +16,34 @@ Number = Any
 
 
 def least(*values: Number) -> Number:
-    """The smallest of some numbers."""
+    """Return the smallest of some numbers."""
     return reduce(lambda a, b: np.minimum(a, b) if is_array(a, b) else min(a, b), values)
 
 
 def most(*values: Number) -> Number:
-    """The largest of some numbers."""
+    """Return the largest of some numbers."""
     return reduce(lambda a, b: np.maximum(a, b) if is_array(a, b) else max(a, b), values)
 
 
 def either(condition: Number, a: Number, b: Number) -> Number:
-    """`a` if a condition holds, else `b`."""
+    """Return `a` if a condition holds, else `b`."""
     if is_array(condition):
         return np.where(condition, a, b)
     return a if condition else b
 
 
 def ceiling(a: Number, b: Number) -> Number:
-    """The quotient of whole numbers, rounded up."""
+    """Return the quotient of whole numbers, rounded up."""
     return -(-a // b)
 
 
 def upwards(value: Number) -> Number:
-    """A number rounded up."""
+    """Return a number rounded up."""
     return np.ceil(value) if is_array(value) else -(-value // 1)
 
 
 def of_each(function: Callable[[Any], Any], value: Number) -> Number:
-    """A function of one number, called once for each different one."""
+    """Apply a function of one number, once for each different number."""
     if not is_array(value):
         return function(value)
     different, where = np.unique(value, return_inverse=True)

@@ -7,19 +7,19 @@ fits them to measured layers. Rates that `tilewright doctor --calibrate` measure
 from __future__ import annotations
 
 import json
-import os
 from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..core.cache_folder import DIRECTORY_VARIABLE, cache_folder, private_folder
+from ..core import calibration
 from ..core.dtype import DType
-from ..core.errors import InternalError, UserError
+from ..core.errors import InternalError
 from .problem import CONV, POOLS, Problem
 
 SHIPPED = Path(__file__).parent / "records" / "cpu_rates.json"
-_FILE = "cpu_rates.json"
+CALIBRATION = "cpu_rates.json"
+"""The file with the rates that were measured on this machine."""
 OURS, THEIRS = "ours", "theirs"
 _LANES = 16
 """Channels of a block in PyTorch's kernels of dense layers, and lanes of our vectors."""
@@ -29,7 +29,7 @@ Table = dict[str, dict[str, dict[str, dict[str, list[float]]]]]
 """By instruction set, type, kind of layer and side."""
 
 
-class Rates(NamedTuple):
+class LayerRates(NamedTuple):
     """The costs of a kernel: seconds of a call, and the seconds of a floating-point operation and of a byte,
     inverted."""
 
@@ -79,7 +79,7 @@ def expected_seconds(problem: Problem, instructions: str) -> float:
     return max(found[side].seconds(*work(problem, side)) for side in (OURS, THEIRS))
 
 
-def rates(instructions: str, dtype: str, of: str, table: Table | None = None) -> dict[str, Rates]:
+def rates(instructions: str, dtype: str, of: str, table: Table | None = None) -> dict[str, LayerRates]:
     """The rates of both sides for a kind of layer; of all kinds together if that kind was not measured."""
     sets = _NEAREST.get(instructions, tuple(_NEAREST))
     tables = [(calibrated(), sets[:1]), (_shipped(), sets)] if table is None else [(table, sets)]
@@ -88,32 +88,13 @@ def rates(instructions: str, dtype: str, of: str, table: Table | None = None) ->
             known = each.get(name, {}).get(dtype)
             if known:
                 row = known.get(of) or known["any"]
-                return {side: Rates(*row[side]) for side in (OURS, THEIRS)}
+                return {side: LayerRates(*row[side]) for side in (OURS, THEIRS)}
     raise InternalError(f"no rates are known of {dtype}")
 
 
-def calibration_file() -> Path | None:
-    """The file of this machine's rates; None if the cache is off."""
-    folder = cache_folder()
-    return None if folder is None else Path(folder) / _FILE
-
-
 def keep(table: Table) -> Path | None:
-    """Store the rates of this machine, and return the path; None if the cache is off."""
-    path = calibration_file()
-    if path is None:
-        return None
-    draft = path.with_name(f".{_FILE}.{os.getpid()}")
-    try:
-        private_folder(str(path.parent))
-        draft.write_text(json.dumps({**calibrated(), **table}), encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror}",
-            primitive="calibrate",
-            fix=f"set {DIRECTORY_VARIABLE} to a folder that can be written",
-        ) from error
+    """Keep the rates of this machine, and return the file; None if the cache is off."""
+    path = calibration.keep(CALIBRATION, table)
     calibrated.cache_clear()
     return path
 
@@ -121,18 +102,10 @@ def keep(table: Table) -> Path | None:
 @cache
 def calibrated() -> Table:
     """The rates that were measured on this machine; empty if there are none."""
-    path = calibration_file()
-    try:
-        return _read(path) if path is not None else {}
-    except (OSError, ValueError):
-        return {}
+    return calibration.read(CALIBRATION)
 
 
 @cache
 def _shipped() -> Table:
-    return _read(SHIPPED)
-
-
-def _read(path: Path) -> Table:
-    found: Any = json.loads(path.read_text(encoding="utf-8"))
-    return found if isinstance(found, dict) else {}
+    found: Table = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    return found

@@ -42,12 +42,12 @@ class Expectation(NamedTuple):
 class Expected:
     """A template's own model of its configurations, if it knows more of its kernels than their loops show.
 
-    `of` says it for the choices of the knobs, by name. `order` returns the indices of the configurations that it
+    `of` says it for the choices of the knobs, by name. `rank` returns the indices of the configurations that it
     expects to be fastest, the best first.
     """
 
     of: Callable[[Mapping[str, Any]], Expectation]
-    order: Callable[[int], list[int]]
+    rank: Callable[[int], list[int]]
 
 
 class Usual(NamedTuple):

@@ -19,8 +19,8 @@ CUDA = Target.parse("cuda -arch=sm_90")
 def test_rates_follow_the_data_sheet() -> None:
     h200, h100 = (Machine.of(CUDA, name) for name in ("NVIDIA H200", "NVIDIA H100 PCIe"))
     assert (h200.multiprocessors, h100.multiprocessors) == (132, 114)
-    assert h100.rates.clock < h200.rates.clock
-    assert h100.rates.memory_bytes < h200.rates.memory_bytes
+    assert h100.rates.clock_hertz < h200.rates.clock_hertz
+    assert h100.rates.memory_bytes_per_cycle < h200.rates.memory_bytes_per_cycle
     assert Machine.of(CUDA).multiprocessors == 132
     assert Machine.of(Target.parse("opencl -device=gpu")).multiprocessors > 0
     assert h200.schedulers == 4
@@ -28,7 +28,7 @@ def test_rates_follow_the_data_sheet() -> None:
 
 def test_what_was_measured_is_kept_for_its_device_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "kept"))
-    measured = replace(Rates(), clock=1.5e9, l2_bytes=20.0)
+    measured = replace(Rates(), clock_hertz=1.5e9, l2_bytes_per_cycle=20.0)
     assert calibrated("NVIDIA H200", Rates()) == Rates()
     assert keep("NVIDIA H200", measured) == tmp_path / "kept" / "calibration.json"
     assert Machine.of(CUDA, "NVIDIA H200").rates == measured
@@ -37,7 +37,9 @@ def test_what_was_measured_is_kept_for_its_device_only(monkeypatch: pytest.Monke
     assert calibrated("NVIDIA H200", Rates()) == measured
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"NVIDIA H200": {"speed": 3}}', '{"NVIDIA H200": {"clock": "fast"}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"NVIDIA H200": {"speed": 3}}', '{"NVIDIA H200": {"clock_hertz": "fast"}}']
+)
 def test_a_damaged_file_counts_as_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     (tmp_path / "calibration.json").write_text(text)

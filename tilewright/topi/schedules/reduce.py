@@ -9,7 +9,7 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-from ..templates.gpu import Gpu
+from ...tune.model.machine import Machine
 from .injective import one_element_each
 from .stages import (
     LANES,
@@ -80,7 +80,7 @@ def reduce_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) 
     if op.attrs.get("thread_per_sum") or (terms is not None and terms < _FEW_TERMS):
         _thread_per_sum(s, op, out, target)
         return
-    parts = _parts(sums, terms, rows, Gpu.of(target))
+    parts = _parts(sums, terms, rows, Machine.for_models(target))
     if parts > 1:
         part, _ = s[op].split(_terms(s, op), nparts=parts)
         first = s.rfactor(op.output(0), part)
@@ -105,13 +105,13 @@ def reduction_of(s: ScheduleHandle, op: ComputeOp) -> ComputeOp:
     return found
 
 
-def _parts(sums: int | None, terms: int | None, rows: bool, gpu: Gpu) -> int:
+def _parts(sums: int | None, terms: int | None, rows: bool, machine: Machine) -> int:
     """How many blocks share each sum."""
     if sums is None or terms is None:
         return 1
-    together = 1 if rows else gpu.hardware.warp  # sums that a block computes
+    together = 1 if rows else machine.hardware.warp  # sums that a block computes
     blocks = max(1, sums // together)
-    return power_of_two(min(_ENOUGH_BLOCKS * gpu.processors // blocks, terms * together // _TERMS_PER_BLOCK))
+    return power_of_two(min(_ENOUGH_BLOCKS * machine.multiprocessors // blocks, terms * together // _TERMS_PER_BLOCK))
 
 
 def _thread_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from math import gcd, inf, prod
+from math import gcd, prod
 from operator import or_
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from ...core.atoms import WARPGROUP, Atom, atom_named
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
@@ -33,12 +34,11 @@ from .contraction_schedule import (
     store_vectors,
     width,
 )
-from .gpu import Gpu
-from .many import Made
-from .mma_cost import DIRECT, Forms, MmaTile, depths, ranked, splits, stages, tiles, warp_tiles
+from .mma_tiles import DIRECT, Forms, MmaTile, depths, ranked, splits, stages, tiles, warp_tiles
 from .needs import Needs
-from .strategy import OwnModel, ScheduleStrategy, always
+from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
+from .tile_model import TileModel
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
@@ -79,15 +79,15 @@ class Mma(Generic[W]):
         self.atoms = atoms
         self.prepared = prepared
 
-    def strategy(self, computes: Callable[[W, Gpu], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
+    def strategy(self, computes: Callable[[W, Machine], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
         """The strategy as templates take it, for those workloads for which `computes` holds."""
 
-        def able(of: W, gpu: Gpu) -> bool:
-            return computes(of, gpu) and self._fits(of)
+        def able(of: W, machine: Machine) -> bool:
+            return computes(of, machine) and self._fits(of)
 
-        model = OwnModel(self.order, self.expected, self.cost)
+        model: TileModel[W] = TileModel(self.tiles, self.tile.of, self.predict)
         needs = Needs(atoms=self.atoms, scope=scope)
-        return ScheduleStrategy(self.space, self.schedule, self.usual, needs, self.declare, able, model)
+        return ScheduleStrategy(self.space, self.schedule, model.default, needs, self.declare, able, model.model)
 
     def forms(self, of: W) -> Forms:
         """The contractions that compute a workload, by the choices of the knob `data`."""
@@ -138,29 +138,15 @@ class Mma(Generic[W]):
         ]
         return Space(knobs[: len(names)]).where(possible, names, "a block that the hardware can hold", many=True)
 
-    def usual(self, of: W, gpu: Gpu) -> dict[str, Any]:
-        """The choices that cost least by the model of `mma_cost`."""
-        return self.ranked(of, gpu)[0].wanted()
+    def tiles(self, of: W, machine: Machine) -> Sequence[MmaTile]:
+        """Return the tiles of a workload, the fastest first."""
+        return ranked(self.forms(of), self.atom(of), machine)
 
-    def order(self, of: W, gpu: Gpu) -> Sequence[dict[str, Any]]:
-        """All choices that the model ranks, the cheapest first."""
-        return Made(self.ranked(of, gpu), self.tile.wanted)
-
-    def ranked(self, of: W, gpu: Gpu) -> Sequence[MmaTile]:
-        """The tiles that the model ranks, the cheapest first."""
-        return ranked(self.forms(of), self.atom(of), gpu)
-
-    def cost(self, of: W, gpu: Gpu) -> float:
-        """The cycles that the first configuration takes by that model."""
-        found = self.ranked(of, gpu)
-        return found[0].cycles(self.form(of, found[0]), self.atom(of), gpu) if found else inf
-
-    def expected(self, of: W, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
-        """The model's prediction for a configuration."""
-        tile = self.tile.of(choices)
+    def predict(self, of: W, tile: MmaTile, machine: Machine) -> Expectation:
+        """Return the cycles, threads and blocks of a tile."""
         made = self.form(of, tile)
-        cycles = tile.cycles(made, self.atom(of), gpu)
-        return Expectation(cycles, tile.warps * gpu.hardware.warp, tile.blocks(made))
+        cycles = tile.cycles(made, self.atom(of), machine)
+        return Expectation(cycles, tile.warps * machine.hardware.warp, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration, on elements as they are."""

@@ -11,8 +11,8 @@ from ...core.dtype import DType
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Tensor
+from ...tune.model.machine import REFERENCE
 from .contraction import Contraction, Operand, row_alignment
-from .gpu import USUAL
 from .schedule_helpers import GRID_LIMIT, bind_all
 from .tensors import Tensors
 
@@ -145,7 +145,7 @@ def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int
     count the longer one, the order is as in `bind_blocks`.
     """
     outer, (short, long) = axes[:-2], sorted(axes[-2:], key=lambda each: each[1])
-    if any(count > min(USUAL.hardware.grid.extents) for _, count in (*outer, long)):
+    if any(count > min(REFERENCE.hardware.grid.extents) for _, count in (*outer, long)):
         bind_blocks(s, out, axes)
         return
     for (axis, _), letter in zip((short, long, *outer), "xyz", strict=False):

@@ -8,7 +8,7 @@ kernel adds them, in one order, and applies the epilogue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Generic, TypeVar
 
@@ -16,19 +16,19 @@ from ...core.hardware import MemoryScope
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import REFERENCE, Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .contraction import Contraction, Padded, Views, declare, rounded
-from .contraction_cost import SimtTile, depths, expected, own_tiles, ranked, splits, tile_of
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
-from .gpu import USUAL, Gpu
-from .many import Made
 from .needs import Needs
 from .schedule_helpers import bind_all
-from .strategy import OwnModel, ScheduleStrategy, always
+from .simt_tiles import SimtTile, depths, own_tiles, ranked, splits
+from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
+from .tile_model import TileModel
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
@@ -45,11 +45,11 @@ class Simt(Generic[W]):
         self.contraction_of = contraction_of
         self.views_of = views_of
 
-    def strategy(self, computes: Callable[[W, Gpu], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
+    def strategy(self, computes: Callable[[W, Machine], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
         """The strategy as templates take it."""
-        model = OwnModel(self.order, self.expected, self.cost)
+        model: TileModel[W] = TileModel(self.tiles, SimtTile.of, self.predict)
         return ScheduleStrategy(
-            self.space, self.schedule, self.usual, Needs(scope=scope), self.declare, computes, model
+            self.space, self.schedule, model.default, Needs(scope=scope), self.declare, computes, model.model
         )
 
     def space(self, of: W) -> Space:
@@ -60,26 +60,18 @@ class Simt(Generic[W]):
         """
         return space_of(self.contraction_of(of))
 
-    def usual(self, of: W, gpu: Gpu) -> dict[str, Any]:
-        """The choices that cost least by the model of `contraction_cost`."""
-        return ranked(self.contraction_of(of), gpu)[0].wanted()
+    def tiles(self, of: W, machine: Machine) -> Sequence[SimtTile]:
+        """Return the tiles of a workload, the fastest first."""
+        return ranked(self.contraction_of(of), machine)
 
-    def order(self, of: W, gpu: Gpu) -> Sequence[dict[str, Any]]:
-        """All choices that the model ranks, the cheapest first."""
-        return Made(ranked(self.contraction_of(of), gpu), SimtTile.wanted)
-
-    def cost(self, of: W, gpu: Gpu) -> float:
-        """The cycles that the first configuration takes by that model."""
-        return expected(self.contraction_of(of), gpu)
-
-    def expected(self, of: W, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
-        """The model's prediction for a configuration."""
-        made, tile = self.contraction_of(of), SimtTile.of(choices)
-        return Expectation(tile.cycles(made, gpu), tile.block, tile.blocks(made))
+    def predict(self, of: W, tile: SimtTile, machine: Machine) -> Expectation:
+        """Return the cycles, threads and blocks of a tile."""
+        made = self.contraction_of(of)
+        return Expectation(tile.cycles(made, machine), tile.block, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration."""
-        made, tile = self.contraction_of(of), tile_of(config)
+        made, tile = self.contraction_of(of), SimtTile.of(config)
         kind = made.sum_dtype  # converted once, on the way into shared memory
         return declare(made, self.views_of(of, data, weights), _padded(made, tile), kind)
 
@@ -116,13 +108,13 @@ def _padded(of: Contraction, tile: SimtTile) -> Padded:
 
 def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Tile the results over blocks and threads; factors in shared memory, sums in registers."""
-    tile = tile_of(config)
+    tile = SimtTile.of(config)
     begun = begin(of, s, t, tile.split)
     out, sums = begun.out, begun.sums
     shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
     held = [s.cache_read(each, "local", [sums]) for each in shared]
     thread, last = _tile(of, config, s, begun)
-    hardware = USUAL.hardware if t.target is None else t.target.hardware
+    hardware = REFERENCE.hardware if t.target is None else t.target.hardware
     if _overfills(of, tile, hardware.memory(MemoryScope.SHARED).most):
         s[out].pragma(last, "guarded_reads", 1)
     s[sums].compute_at(s[out], thread)

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from ...tune.model.machine import Machine
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction_mma import Mma
-from .gpu import Gpu
-from .mma_cost import MmaTile, splits, tiles
-from .wgmma_cost import LEAST_COLUMNS, WgmmaTile, column_tiles, depth_of, ranked, row_tiles, stages
+from .mma_tiles import MmaTile, splits, tiles
+from .wgmma_tiles import LEAST_COLUMNS, WgmmaTile, column_tiles, depth_of, ranked, row_tiles, stages
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
@@ -57,5 +57,5 @@ class Wgmma(Mma[W]):
             ]
         ).where(possible, names, "a block that the hardware can hold", many=True)
 
-    def ranked(self, of: W, gpu: Gpu) -> Sequence[MmaTile]:
-        return ranked(self.contraction_of(of), self.atom(of), gpu)
+    def tiles(self, of: W, machine: Machine) -> Sequence[MmaTile]:
+        return ranked(self.contraction_of(of), self.atom(of), machine)

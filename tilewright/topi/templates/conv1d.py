@@ -7,11 +7,11 @@ from typing import Any
 
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import annotate_knob, split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv1d
-from .gpu import Gpu
 from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
 from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
@@ -63,10 +63,10 @@ def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         fetch_together(s, cache, [("threadIdx.x", config["tile"].size[2])])
 
 
-def usual(of: Conv1d, gpu: Gpu) -> dict[str, Any]:
+def usual(of: Conv1d, machine: Machine) -> dict[str, Any]:
     """Return small blocks for short lines, one result per thread, and up to 32 terms written out."""
-    warp = gpu.hardware.warp
-    threads = warp if of.out_shape[0] <= _SHORT * warp * gpu.processors else 4 * warp
+    warp = machine.hardware.warp
+    threads = warp if of.out_shape[0] <= _SHORT * warp * machine.multiprocessors else 4 * warp
     return {
         "tile": [1, threads, 1],
         "tile_r": [1, min(of.kernel, 32)],

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...schedule.handle import ScheduleHandle
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
-from .gpu import Gpu
 from .needs import Needs
 from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
 from .strategy import ScheduleStrategy, SharedModel
@@ -76,7 +76,7 @@ def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> An
     return threads[-1]
 
 
-def usual(of: Conv2d, machine: Gpu) -> dict[str, Any]:
+def usual(of: Conv2d, machine: Machine) -> dict[str, Any]:
     """Blocks of 16 × 4 × 8 threads, or nearly as many, each with a few filters; a few channels at a time."""
     return {
         "tile_f": [1, 16, 2],

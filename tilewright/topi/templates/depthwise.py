@@ -10,11 +10,11 @@ import numpy as np
 
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import reorder_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Depthwise
-from .gpu import Gpu
 from .needs import Needs
 from .schedule_helpers import (
     GPU,
@@ -119,7 +119,7 @@ def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tupl
     return x_block, x_thread
 
 
-def usual(of: Depthwise, machine: Gpu) -> dict[str, Any]:
+def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:
     """A thread for each column, or each four if images are one row high; small images share a block.
 
     A thread has as many rows as leave enough threads, and as its registers hold with all of their window.

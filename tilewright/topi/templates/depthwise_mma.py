@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import hypot, inf, prod
+from math import inf, prod
 from typing import Any
 
 from ...core.atoms import ATOMS
@@ -24,40 +24,28 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from ...tune.model.kernel_time import memory_cycles, overlapped
+from ...tune.model.machine import REFERENCE, Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
-from .gpu import Gpu
 from .needs import Needs
-from .ranked_blocks import BlockModel
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
+from .tile_model import TileModel, by_cycles
 
 _EIGHT = 8
 """Columns of a matrix instruction: neighbouring results of a row."""
 NEEDS = Needs(
     atoms={"float16": "float16", "bfloat16": "bfloat16"}, layouts=("NCHW",), scope="windows of stride and dilation 1"
 )
-_WARPS, _REGISTERS = 8, 72
-"""Warps of a block, and registers of a thread."""
+_WARPS = 8
+"""Warps of a block."""
 _PRODUCTS = 8
 """Matrix instructions whose sums a warp holds at most."""
-_PER_PRODUCT, _PER_FETCH, _PER_BAND, _PER_STORE = 4.3, 0.04, 0.146, 7.5
-"""Cycles of a multiprocessor: for a matrix instruction with its operands, to fetch a vector, to make an element of a
-band, and to store the sums of a matrix instruction."""
-_APART = {1: 1.0, 2: 2.0}
-"""The slowdown of operand loads if a warp has this many groups of eight columns: lines of a matrix then lie in the same
-banks. With other numbers that are not multiples of eight, it is 1.8 times as long."""
-_STEP, _OWN, _NEXT, _START = 100.0, 12.4, 210.0, 2550.0
-"""Cycles of a warp by itself: for a row of a window, for each matrix instruction in it, to the next image, and to have
-the first one there."""
-_BANDWIDTH, _CACHED, _CACHE = 2700.0, 3030.0, 45e6
-"""Bytes that memory and the L2 cache move in a cycle, and the bytes that the cache holds."""
-_DOUBT = 1.1
-"""How much better than another strategy's this model's figure must be: by as much both may be off."""
 _LEAST_TAPS, _NARROW = 5, 16
 """Columns of a window from which on a band is wide enough, and from which on a window of one row is not narrow."""
 
@@ -106,20 +94,22 @@ class Block:
         down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
         return prod(of.shape[:2]) // (self.planes * self.images) * down * across
 
-    def cycles(self, of: Depthwise, gpu: Gpu) -> float:
-        """Return the kernel's time in cycles of a multiprocessor."""
-        each = -(-self.blocks(of) // gpu.processors)
+    def cycles(self, of: Depthwise, machine: Machine) -> float:
+        """Return the cycles of the kernel."""
+        each, at = -(-self.blocks(of) // machine.multiprocessors), machine.fitted["depthwise_mma"]
         steps = of.kernel[0] * _depth(of) / 16
-        apart = 1.0 if self.eights % _EIGHT == 0 else _APART.get(self.eights, 1.8)
-        multiplied = self.warps * self.products * (steps * _PER_PRODUCT * apart + _PER_STORE)
-        filled = self.planes * (self.tile(of) / _fetch(of) * _PER_FETCH + _band(of) * _PER_BAND / self.images)
+        conflict = {1: 1.0, 2: at.paired_conflict_factor}.get(self.eights, at.conflict_factor)
+        conflict = 1.0 if self.eights % _EIGHT == 0 else conflict
+        multiplied = self.warps * self.products * (steps * at.product_cycles * conflict + at.store_cycles)
+        filled = self.planes * (self.tile(of) / _fetch(of) * at.fetch_cycles + _band(of) * at.band_cycles / self.images)
         held = 2 * self.planes * (self.tile(of) + _band(of))
-        resident = occupancy(gpu.hardware, self.warps * gpu.hardware.warp, _REGISTERS, held).blocks
+        resident = occupancy(machine.hardware, self.warps * machine.hardware.warp, at.thread_registers, held).blocks
         resident = max(1, min(resident, each))
-        alone = (self.images - 1) * _NEXT + self.images * steps * (_STEP + self.products * _OWN * apart)
-        moved = 2 * (prod(of.shape) + prod(of.out_shape))
-        memory = moved / (_CACHED if moved < _CACHE else _BANDWIDTH)
-        return float(hypot(each * self.images * (multiplied + filled), each / resident * alone, memory) + _START)
+        alone = self.images * steps * (at.step_cycles + self.products * at.alone_product_cycles * conflict)
+        alone = (self.images - 1) * at.image_cycles + alone
+        memory = memory_cycles(2 * (prod(of.shape) + prod(of.out_shape)), at)
+        busy = each * self.images * (multiplied + filled)
+        return float(overlapped((busy, each / resident * alone, memory), 2) + at.launch_cycles)
 
     def wanted(self) -> dict[str, Any]:
         """Return the choices of the knobs."""
@@ -275,16 +265,17 @@ def _compared(of: Depthwise, cycles: float) -> float:
 
     Such windows are bound by memory, which the model of the direct strategy does not see there.
     """
-    return inf if of.places[0] == 1 and of.kernel[1] < _NARROW else cycles * _DOUBT
+    factor = REFERENCE.fitted["depthwise_mma"].comparison_factor
+    return inf if of.places[0] == 1 and of.kernel[1] < _NARROW else cycles * factor
 
 
-def computes(of: Depthwise, gpu: Gpu) -> bool:
+def computes(of: Depthwise, machine: Machine) -> bool:
     """Return whether windows of several columns move by one."""
     simple = of.multiplier == 1 and of.stride == (1, 1) and of.dilation == (1, 1)
     return simple and of.kernel[1] >= _LEAST_TAPS and bool(blocks(of))
 
 
-_BLOCKS: BlockModel[Depthwise] = BlockModel(blocks, Block.of, _compared)
+_MODEL: TileModel[Depthwise] = TileModel(by_cycles(blocks), Block.of, compared=_compared)
 ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
-    space, schedule, _BLOCKS.default, NEEDS, declare, computes, _BLOCKS.model, starts_at_bias=True
+    space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model, starts_at_bias=True
 )

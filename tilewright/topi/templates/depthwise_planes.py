@@ -20,6 +20,7 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
@@ -28,14 +29,13 @@ from . import depthwise_mma
 from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
 from .declarations import sums_of
-from .depthwise_planes_cost import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, ranked
-from .gpu import Gpu
 from .matrix_units import direct_beside
 from .needs import Needs
+from .plane_blocks import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, ranked
 from .schedule_helpers import bind_all
 from .strategy import OwnModel, ScheduleStrategy
 from .tensors import Tensors
-from .window_cost import ACCESS, BYTES
+from .thread_tiles import ACCESS, BYTES
 
 _PLANE_BYTES, _ROW_BYTES = 4096, 128
 _THREAD = "threadIdx.x"
@@ -155,23 +155,23 @@ def _deal_out(
     return thread, rounds, lanes
 
 
-def order(of: Depthwise, gpu: Gpu) -> list[dict[str, Any]]:
+def rank(of: Depthwise, machine: Machine) -> list[dict[str, Any]]:
     """Return all choices, the fastest by the model of `Block` first."""
-    return [block.wanted() for block in ranked(of, gpu)]
+    return [block.wanted() for block in ranked(of, machine)]
 
 
-def usual(of: Depthwise, gpu: Gpu) -> dict[str, Any]:
+def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:
     """Return the fastest choices among those that are likely to be."""
-    return first(of, gpu).wanted()
+    return first(of, machine).wanted()
 
 
-def expected(of: Depthwise, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
+def expected(of: Depthwise, choices: Mapping[str, Any], machine: Machine) -> Expectation:
     """Return what the model of `Block` expects of a configuration."""
     block = Block.of(choices)
-    return Expectation(block.cycles(of, gpu), block.threads(of), block.blocks(of))
+    return Expectation(block.cycles(of, machine), block.threads(of), block.blocks(of))
 
 
-def computes(of: Depthwise, gpu: Gpu) -> bool:
+def computes(of: Depthwise, machine: Machine) -> bool:
     """Return whether planes are small and a block fits."""
     size = BYTES[of.dtype]
     small = prod(of.shape[2:]) * size <= _PLANE_BYTES and of.shape[3] * size < _ROW_BYTES
@@ -190,15 +190,15 @@ ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
     Needs(types=tuple(BYTES), layouts=("NCHW",), scope="small images"),
     declare,
     computes,
-    OwnModel(order, expected, cost),
+    OwnModel(rank, expected, cost),
     starts_at_bias=True,
 )
 
 
-def _known(of: Depthwise, gpu: Gpu) -> float:
+def _known(of: Depthwise, machine: Machine) -> float:
     """Return the fitted cost of the direct strategy for images that planes cover, unless only others compete."""
     others = depthwise_mma.ON_GPU.covers(of) and not is_compared(of)
-    return cost_of_direct(of, gpu) if ON_GPU.covers(of) and not others else inf
+    return cost_of_direct(of, machine) if ON_GPU.covers(of) and not others else inf
 
 
 DIRECT: ScheduleStrategy[Depthwise] = direct_beside(depthwise_mma.ON_GPU, _known)

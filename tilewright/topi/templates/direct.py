@@ -18,21 +18,21 @@ from ...schedule.handle import ScheduleHandle
 from ...schedule.primitives.annotate import RESIDENT_BLOCKS, WHOLE_WORDS
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.task import Expectation
 from .bias import FIRST, HELD, read_once, when
 from .declarations import sums_of
-from .direct_choice import expected as expected_of
-from .direct_choice import order, usual
 from .direct_knobs import TILES, by_rows, chosen, row_by_row, space, tile_of
-from .gpu import Gpu
+from .direct_tiles import expected as expected_of
+from .direct_tiles import rank, usual
 from .images import Images
 from .layouts import LAYOUTS
 from .needs import Needs
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all, fetch_together
 from .strategy import OwnModel, ScheduleStrategy
 from .tensors import Tensors
-from .window_cost import (
+from .thread_tiles import (
     ACCESS,
     BYTES,
     STEPS,
@@ -288,7 +288,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
     return tiles, threads[-1], rows[-1], inside[-1]
 
 
-def computes(of: Images, gpu: Gpu) -> bool:
+def computes(of: Images, machine: Machine) -> bool:
     """Return whether channels are last, or few: with many, tiles in shared memory are worth more than windows."""
     if getattr(of, "weights", "OIHW") == "OHWI":
         return False
@@ -296,18 +296,18 @@ def computes(of: Images, gpu: Gpu) -> bool:
     return of.layout == "NHWC" or few
 
 
-def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
-    """The prediction of `direct_choice` for a configuration."""
+def expected(of: Images, choices: Mapping[str, Any], machine: Machine) -> Expectation:
+    """The prediction of `direct_tiles` for a configuration."""
     channels, rows, columns = (int(choices[name].size[-2]) for name in TILES)
     tile = tile_of(choices)
     if row_by_row(choices):
         tile = replace(tile, window=Window.SLIDING)
-    found = expected_of(of, tile, (channels, rows, columns), gpu)
+    found = expected_of(of, tile, (channels, rows, columns), machine)
     resident = choices["resident"].val
     if not resident:
         return found
-    warps = -(-found.threads // gpu.hardware.warp)
-    allowed = gpu.hardware.multiprocessor.registers // (resident * warps * gpu.hardware.warp)
+    warps = -(-found.threads // machine.hardware.warp)
+    allowed = machine.hardware.multiprocessor.registers // (resident * warps * machine.hardware.warp)
     crowded = max(1.0, _LIVE * tile.registers(of) / allowed)
     return found._replace(cycles=found.cycles * crowded * _ASKED)
 
@@ -319,7 +319,7 @@ ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     Needs(types=DTYPES, layouts=LAYOUTS, scope="channels last, or groups of few channels"),
     declare,
     computes,
-    OwnModel(order, expected),
+    OwnModel(rank, expected),
     starts_at_bias=True,
     finishes_tiles=finishes_tiles,
 )

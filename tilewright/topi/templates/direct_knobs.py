@@ -12,7 +12,18 @@ from ...tune.space.predicates import innermost
 from ...tune.space.space import Space
 from .bias import bias_knob
 from .images import Images
-from .window_cost import BYTES, REGISTERS, STEPS, Tile, Window, even_threads, own_channels, own_filters, widest, windows
+from .thread_tiles import (
+    BYTES,
+    REGISTERS,
+    STEPS,
+    Tile,
+    Window,
+    even_threads,
+    own_channels,
+    own_filters,
+    widest,
+    windows,
+)
 
 _THREADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 56, 64, 96, 128, 192, 256)
 _INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)

@@ -10,10 +10,10 @@ from typing import Any
 
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
-from .gpu import Gpu
 from .images import Images
 from .processor import VectorRegisters
 from .schedule_helpers import bind_all, written_out
@@ -66,7 +66,7 @@ def _tiles(of: Images, config: Config, s: ScheduleHandle, out: Any) -> tuple[lis
     return axes, inner
 
 
-def usual(of: Images, machine: Gpu) -> dict[str, Any]:
+def usual(of: Images, machine: Machine) -> dict[str, Any]:
     """One result per thread, or some channels if they share inputs."""
     return {"threads": 128, "tile_x": [1], "tile_f": [min(8, of.shared_filters)], "auto_unroll_max_step": 64}
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import hypot, prod
+from math import prod
 from typing import Any
 
 from ...core.atoms import ATOMS
@@ -24,18 +24,19 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from ...tune.model.kernel_time import overlapped
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
-from .gpu import Gpu
 from .layouts import from_layout, in_layout
 from .matrix_units import direct_beside
 from .needs import Needs
-from .ranked_blocks import BlockModel
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
+from .tile_model import TileModel, by_cycles
 
 _PACK, _EIGHT = 16, 8
 """Channels, and filters, that are packed; columns of a matrix instruction."""
@@ -45,13 +46,6 @@ conflicts."""
 NEEDS = Needs(
     atoms={"float16": "float16", "bfloat16": "bfloat16"}, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8, 16)
 )
-_PER_PRODUCT, _PER_FETCH, _PER_TAP = 7.19, 8.85, 2.91
-"""Cycles of a multiprocessor: of a matrix instruction with its operands; of a warp's round of copies of an NCHW image,
-which it turns, and of the weights."""
-_ROUND, _STEP, _OWN, _BLOCK, _START = 251.0, 201.0, 6.23, 664.0, 1634.0
-"""Cycles of a warp by itself: a round of copies, a tap, a matrix instruction in it, a block; and of an empty kernel."""
-_CACHED, _OVERHEAD = 3030.0, 40
-"""Bytes that the L2 cache moves in a cycle; registers of a thread beside its sums."""
 _WARPS, _PRODUCTS = 14, 28
 """Warps of a block, and matrix instructions whose sums a warp holds, at most."""
 
@@ -95,18 +89,18 @@ class Block:
         down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
         return of.shape[0] * of.shape[1] // _PACK * down * across
 
-    def cycles(self, of: Conv2d, gpu: Gpu) -> float:
-        """Return the kernel's time in cycles of a multiprocessor."""
-        each = -(-self.blocks(of) // gpu.processors)
-        on, taps, threads = gpu.hardware, prod(of.kernel), self.warps * gpu.hardware.warp
+    def cycles(self, of: Conv2d, machine: Machine) -> float:
+        """Return the cycles of the kernel."""
+        each, at = -(-self.blocks(of) // machine.multiprocessors), machine.fitted["grouped"]
+        on, taps, threads = machine.hardware, prod(of.kernel), self.warps * machine.hardware.warp
         rounds = -(-prod(self.seen(of)) * _PACK // (_EIGHT * threads)) if of.layout == "NCHW" else 0
-        filled = rounds * _PER_FETCH + -(-taps * _PACK * _PACK // threads) * _PER_TAP
-        busy = each * self.warps * (taps * self.products * _PER_PRODUCT + filled)
-        resident = occupancy(on, threads, _OVERHEAD + 4 * self.products, self.shared(of)).blocks
+        filled = rounds * at.fetch_cycles + -(-taps * _PACK * _PACK // threads) * at.tap_cycles
+        busy = each * self.warps * (taps * self.products * at.product_cycles + filled)
+        resident = occupancy(on, threads, at.thread_registers + 4 * self.products, self.shared(of)).blocks
         waves = max(1.0, each / max(1, resident))
-        alone = rounds * _ROUND + taps * (_STEP + self.products * _OWN) + _BLOCK
-        moved = 2 * (prod(of.shape) + prod(of.out_shape))
-        return float(hypot(busy, waves * alone, moved / _CACHED) + _START)
+        alone = rounds * at.round_cycles + taps * (at.step_cycles + self.products * at.alone_product_cycles)
+        memory = 2 * (prod(of.shape) + prod(of.out_shape)) / at.l2_bytes_per_cycle
+        return float(overlapped((busy, waves * (alone + at.block_cycles), memory), 2) + at.launch_cycles)
 
     def wanted(self) -> dict[str, Any]:
         """Return the choices of the knobs."""
@@ -235,15 +229,15 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
 
 
-def computes(of: Conv2d, gpu: Gpu) -> bool:
+def computes(of: Conv2d, machine: Machine) -> bool:
     """Return whether groups have as many filters as channels, and packs have no remainder."""
     same = of.groups > 1 and of.filters == of.shape[1] and of.shape[1] % _PACK == 0
     return same and of.weights == "OIHW" and of.places[1] >= _EIGHT and bool(blocks(of))
 
 
-_BLOCKS: BlockModel[Conv2d] = BlockModel(blocks, _block_of)
+_MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), _block_of)
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
-    space, schedule, _BLOCKS.default, NEEDS, declare, computes, _BLOCKS.model, starts_at_bias=True
+    space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model, starts_at_bias=True
 )
 DIRECT: ScheduleStrategy[Conv2d] = direct_beside(ON_GPU)
 """The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""

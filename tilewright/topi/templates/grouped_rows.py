@@ -19,13 +19,15 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import grouped_mma
 from .convolutions import Conv2d
-from .gpu import Gpu
-from .grouped_rows_cost import (
+from .layouts import from_layout, in_layout
+from .needs import Needs
+from .row_pair_blocks import (
     EIGHT,
     PLANES,
     TYPES,
@@ -40,12 +42,10 @@ from .grouped_rows_cost import (
     taps_of,
     whole,
 )
-from .layouts import from_layout, in_layout
-from .needs import Needs
-from .ranked_blocks import BlockModel
 from .schedule_helpers import GRID_LIMIT, bind_all
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
+from .tile_model import TileModel, by_cycles
 
 
 def space(of: Conv2d) -> Space:
@@ -271,13 +271,13 @@ def _turn(s: ScheduleHandle, image: Tensor, warps: int) -> None:
     s[columns].vectorize(j)
 
 
-def computes(of: Conv2d, gpu: Gpu) -> bool:
+def computes(of: Conv2d, machine: Machine) -> bool:
     """Return whether `grouped_mma` computes a workload, and a block fits."""
-    return grouped_mma.computes(of, gpu) and bool(blocks(of))
+    return grouped_mma.computes(of, machine) and bool(blocks(of))
 
 
 NEEDS = Needs(atoms=TYPES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8))
-_BLOCKS: BlockModel[Conv2d] = BlockModel(blocks, Block.of, compared)
+_MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), Block.of, compared=compared)
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
-    space, schedule, _BLOCKS.default, NEEDS, declare, computes, _BLOCKS.model, starts_at_bias=True
+    space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model, starts_at_bias=True
 )

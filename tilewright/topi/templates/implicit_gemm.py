@@ -9,9 +9,9 @@ from ...core.dtype import DType
 from ...expr.convert import const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...tensor.tensor import Tensor, compute
+from ...tune.model.machine import Machine
 from .contraction import Contraction, Operand, Views
 from .convolutions import Conv2d
-from .gpu import Gpu
 from .layouts import IMAGES_LAST, from_layout, in_layout
 from .workload import sum_dtype
 
@@ -136,7 +136,7 @@ def _bordered(of: Conv2d, data: Tensor, n: Any, channel: Any, y: Any, x: Any) ->
     return if_then_else(all_of(*inside), value, const(0, of.dtype)) if inside else value
 
 
-def computes(of: Conv2d, gpu: Gpu) -> bool:
+def computes(of: Conv2d, machine: Machine) -> bool:
     """Dense convolutions with sums of many terms, and groups that are large."""
     channels, filters = of.shape[1] // of.groups, of.filters // of.groups
     return channels * prod(of.kernel) >= _TERMS and filters >= _FILTERS and (of.groups == 1 or channels >= _CHANNELS)

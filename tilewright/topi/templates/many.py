@@ -1,7 +1,7 @@
 """Arrays of tiles, so that a cost model is written once for one tile and for thousands.
 
-A tile is a frozen dataclass whose fields are numbers, or pairs and triples of numbers. If they are arrays with one
-element per tile, its methods return arrays. Their elements are the numbers that single tiles lead to, bit by bit, so
+A tile is a frozen dataclass with fields that are numbers, or pairs and triples of numbers. If they are arrays instead,
+with one element per tile, its methods return arrays. Their elements equal the numbers of single tiles bit by bit, so
 that both rank alike.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def taken(tiles: T, places: np.ndarray | tuple[np.ndarray, ...]) -> T:
-    """The tiles at some places, in that order."""
+    """Return the tiles at some places, in that order."""
     return _mapped(tiles, lambda each: each[places] if is_array(each) else each)
 
 
@@ -49,7 +49,7 @@ def _mapped(tiles: T, function: Callable[[Any], Any]) -> T:
 
 
 class Made(Sequence[T]):
-    """The results of a function for a sequence, computed on demand."""
+    """The results of a function on the elements of a sequence, computed on demand."""
 
     def __init__(self, source: Sequence[Any], make: Callable[[Any], T]) -> None:
         self._source = source
@@ -69,7 +69,7 @@ class Made(Sequence[T]):
 
 
 def cheapest_first(tiles: T, costs: np.ndarray) -> Sequence[T]:
-    """Single tiles of arrays of them, in the order of their costs; of equal ones, the earlier first."""
+    """Return single tiles by their cycles; if two are equal, the earlier comes first."""
     return Made(np.argsort(costs, kind="stable").tolist(), partial(_single, tiles))
 
 

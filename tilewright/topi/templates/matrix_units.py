@@ -8,13 +8,13 @@ from functools import lru_cache
 from math import inf, isfinite
 from typing import Any
 
-from . import direct, direct_choice
-from .gpu import Gpu
+from ...tune.model.machine import Machine
+from . import direct, direct_tiles
 from .strategy import OwnModel, ScheduleStrategy, unknown
 
 
 def direct_beside(
-    competitor: ScheduleStrategy[Any], known: Callable[[Any, Gpu], float] = unknown
+    competitor: ScheduleStrategy[Any], known: Callable[[Any, Machine], float] = unknown
 ) -> ScheduleStrategy[Any]:
     """Return the direct strategy with a cost for the workloads that a competitor covers.
 
@@ -22,11 +22,11 @@ def direct_beside(
     """
 
     @lru_cache(maxsize=64)
-    def cycles(of: Any, gpu: Gpu) -> float:
-        fitted = known(of, gpu)
+    def cycles(of: Any, machine: Machine) -> float:
+        fitted = known(of, machine)
         if isfinite(fitted) or not competitor.covers(of):
             return fitted
-        counted = (direct_choice.cycles(of, tile, block, gpu) for tile, block in direct_choice.candidates(of))
+        counted = (direct_tiles.cycles(of, tile, block, machine) for tile, block in direct_tiles.candidates(of))
         return min(counted, default=inf)  # windows of hundreds of columns fit no tile
 
-    return replace(direct.ON_GPU, model=OwnModel(direct_choice.order, direct.expected, cycles))
+    return replace(direct.ON_GPU, model=OwnModel(direct_tiles.rank, direct.expected, cycles))

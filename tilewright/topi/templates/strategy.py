@@ -10,11 +10,11 @@ from typing import Any, Generic, TypeVar
 
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import REFERENCE, Machine
 from ...tune.space.choices import Choice, SplitChoice
 from ...tune.space.config import Config
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .gpu import USUAL, Gpu
 from .needs import ANYTHING, Needs
 from .tensors import Tensors
 from .workload import Convolution
@@ -40,7 +40,7 @@ def never(of: Any, config: Any = None) -> bool:
     return False
 
 
-def unknown(of: Any, gpu: Gpu) -> float:
+def unknown(of: Any, machine: Machine) -> float:
     """Return infinity, the cost of a strategy that selection does not compare."""
     return inf
 
@@ -65,7 +65,7 @@ class OwnModel(Generic[W]):
 
     Attributes
     ----------
-    order : callable
+    rank : callable
         Returns the wanted choices that the model ranks, the fastest first.
     expected : callable
         Returns the cycles, threads and blocks of a configuration.
@@ -73,16 +73,16 @@ class OwnModel(Generic[W]):
         Returns the cycles of the default configuration, which selection compares between strategies.
     """
 
-    order: Callable[[W, Gpu], Sequence[dict[str, Any]]]
-    expected: Callable[[W, Choices, Gpu], Expectation]
-    cost: Callable[[W, Gpu], float] = unknown
+    rank: Callable[[W, Machine], Sequence[dict[str, Any]]]
+    expected: Callable[[W, Choices, Machine], Expectation]
+    cost: Callable[[W, Machine], float] = unknown
 
 
 @dataclass(frozen=True)
 class ScheduleStrategy(Generic[W]):
     """A way to schedule a workload on one kind of hardware.
 
-    Functions that take a machine get a `Gpu`, or the `VectorRegisters` of a CPU.
+    Functions that take a machine get that of a GPU, or the `VectorRegisters` of a CPU.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class ScheduleStrategy(Generic[W]):
         Whether `declare` takes a bias at which the sums start: adding it then costs no instruction.
     finishes_tiles : callable
         Returns whether a configuration computes an activation for all sums of a thread before it stores any result.
-    machine : Gpu or VectorRegisters
+    machine : Machine or VectorRegisters
         The machine that default and model count for, which `PackagedTemplate.strategy` sets for a target.
     """
 
@@ -118,7 +118,7 @@ class ScheduleStrategy(Generic[W]):
     model: SharedModel | OwnModel[W] | None = None
     starts_at_bias: bool = False
     finishes_tiles: Callable[[W, Config], bool] = never
-    machine: Any = USUAL
+    machine: Any = REFERENCE
 
     @property
     def own_model(self) -> OwnModel[W] | None:
@@ -142,13 +142,13 @@ class ScheduleStrategy(Generic[W]):
         space = self.space(workload)
         return space.get(nearest_index(space, wanted))
 
-    def order(self, workload: W) -> Sequence[dict[str, Any]]:
+    def rank(self, workload: W) -> Sequence[dict[str, Any]]:
         """Return the wanted choices that the own model ranks, the fastest first; an empty list without one."""
-        return self.own_model.order(workload, self.machine) if self.own_model is not None else []
+        return self.own_model.rank(workload, self.machine) if self.own_model is not None else []
 
     def likely(self, workload: W, space: Space, count: int) -> list[int]:
         """Return the indices of the `count` fastest configurations by the own model, the best first."""
-        return list(dict.fromkeys(nearest_index(space, wanted) for wanted in self.order(workload)[:count]))
+        return list(dict.fromkeys(nearest_index(space, wanted) for wanted in self.rank(workload)[:count]))
 
     def cost(self, workload: W) -> float:
         """Return the cycles that the default configuration should take; infinity without an own model."""

@@ -12,12 +12,12 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import create_schedule
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import Machine
 from ...tune.model.ranking import rank_quickly
 from ...tune.space.config import Config
 from ...tune.task import Declared, Expected, Program, Task, Usual, freeze, lookup
 from .bias import is_added_last, searched
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
-from .gpu import Gpu
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, SharedModel, W, always, nearest_index
 from .tensors import Tensors
@@ -85,8 +85,10 @@ class PackagedTemplate(Generic[W]):
 
     def _schedule_for(self, target: Target | None) -> ScheduleStrategy[W] | None:
         """Return the schedule for a target, by default for the usual GPU; None if there is none."""
-        if target is None or target.is_gpu:
-            return self.gpu if target is None or self.gpu is None else replace(self.gpu, machine=Gpu.of(target))
+        if target is None:
+            return self.gpu
+        if target.is_gpu:
+            return None if self.gpu is None else replace(self.gpu, machine=Machine.for_models(target))
         return None if self.cpu is None else replace(self.cpu, machine=VectorRegisters.of(target))
 
     def strategy(self, target: Target | None) -> ScheduleStrategy[W]:

@@ -8,7 +8,6 @@ fetched meanwhile. So between two tiles there are neither copies nor barriers to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import gcd, prod
 from typing import Any
 
@@ -20,6 +19,7 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
@@ -27,14 +27,15 @@ from ...tune.task import Expectation
 from .contraction import rounded
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
-from .gpu import Gpu
 from .implicit_gemm import turned
 from .needs import Needs
-from .strategy import OwnModel, ScheduleStrategy
+from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .window_mma_cost import (
+from .tile_model import TileModel
+from .window_tiles import (
     WindowTile,
     column_tiles,
+    compared,
     counts,
     cycles,
     depth_of,
@@ -43,7 +44,6 @@ from .window_mma_cost import (
     ranked,
     row_tiles,
 )
-from .window_mma_cost import expected as cycles_of_default
 from .workload import sum_dtype
 
 _UNROLLED = 3
@@ -59,10 +59,10 @@ def atom_of(of: Conv2d) -> Atom:
     return ATOMS[NEEDS.atoms[of.element]]
 
 
-def computes(of: Conv2d, gpu: Gpu) -> bool:
+def computes(of: Conv2d, machine: Machine) -> bool:
     """Return whether the channels fill whole instructions, and a GPU has room for the weights of some filters."""
     plain = of.groups == 1 and of.kernel != (1, 1)
-    return plain and of.shape[1] % atom_of(of).k == 0 and bool(ranked(of, atom_of(of), gpu))
+    return plain and of.shape[1] % atom_of(of).k == 0 and bool(ranked(of, atom_of(of), machine))
 
 
 def space(of: Conv2d) -> Space:
@@ -191,27 +191,17 @@ def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[
     return fw
 
 
-def usual(of: Conv2d, gpu: Gpu) -> dict[str, Any]:
-    """Return the choices of the tile that should be fastest."""
-    return ranked(of, atom_of(of), gpu)[0].wanted()
+def tiles(of: Conv2d, machine: Machine) -> tuple[WindowTile, ...]:
+    """Return the tiles of a workload, the fastest first."""
+    return ranked(of, atom_of(of), machine)
 
 
-def order(of: Conv2d, gpu: Gpu) -> list[dict[str, Any]]:
-    """Return all choices that the model ranks, the fastest first."""
-    return [tile.wanted() for tile in ranked(of, atom_of(of), gpu)]
+def predict(of: Conv2d, tile: WindowTile, machine: Machine) -> Expectation:
+    """Return the cycles, threads and blocks of a tile."""
+    return Expectation(cycles(tile, of, atom_of(of), machine), tile.warps * machine.hardware.warp, tile.blocks(of))
 
 
-def cost(of: Conv2d, gpu: Gpu) -> float:
-    """Return the cycles of the default configuration, by the same model."""
-    return cycles_of_default(of, atom_of(of), gpu)
-
-
-def expected(of: Conv2d, choices: Mapping[str, Any], gpu: Gpu) -> Expectation:
-    """Return the cycles, threads and blocks of a configuration."""
-    tile = WindowTile.of(choices)
-    return Expectation(cycles(tile, of, atom_of(of), gpu), tile.warps * gpu.hardware.warp, tile.blocks(of))
-
-
+_MODEL: TileModel[Conv2d] = TileModel(tiles, WindowTile.of, predict, compared)
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
-    space, schedule, usual, NEEDS, declare, computes, OwnModel(order, expected, cost)
+    space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model
 )

@@ -15,6 +15,8 @@ import numpy as np
 from ...codegen.abi import Resources
 from ...core.occupancy import occupancy
 from ...passes.register_prefetch import MAX_HELD, OVERHEAD, SHARE
+from .fitted import Quantities
+from .kernel_time import overlapped
 from .machine import Machine
 from .work import Counts
 
@@ -31,98 +33,98 @@ class Prediction:
     registers: np.ndarray
 
 
-def predict(counts: Counts, machine: Machine, compiled: Resources | None = None) -> Prediction:
+def predict(counts: Counts, machine: Machine, at: Quantities, compiled: Resources | None = None) -> Prediction:
     """The predicted time of one kernel for every configuration; `compiled` has the resources of its compiled form."""
-    c, rates, w = counts, machine.rates, machine.weights
+    c, rates = counts, machine.rates
     warps = np.ceil(c["threads"] / machine.hardware.warp)
-    registers, spilled = _registers(c, machine)
+    registers, spilled = _registers(c, machine, at)
     if compiled is not None:
         registers = np.full_like(registers, -(-compiled.registers // 8) * 8)
         spilled = spilled * (compiled.spill_load_bytes > 0)
         c = {**c, "shared_bytes": np.full_like(c["shared_bytes"], compiled.shared_bytes)}
     resident = _resident(c, machine, warps, registers)
     each = np.ceil(c["blocks"] / machine.multiprocessors)  # blocks of the busiest multiprocessor
-    spills = w.spill * c["fma"] * spilled
-    instructions = _instructions(c, machine, spills)
-    code = 1 + w.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
+    spills = at.spill * c["fma"] * spilled
+    instructions = _instructions(c, at, spills)
+    code = 1 + at.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
     # A scheduler has its own warps: if they are few, some schedulers have one more than others.
     together = np.minimum(each, resident) * warps
     uneven = np.ceil(together / machine.schedulers) * machine.schedulers / together
-    issue = each * warps * uneven * instructions * w.issue / machine.schedulers * code
-    waves = w.lds_wave * c["lds_waves"] + c["sts_waves"]
+    issue = each * warps * uneven * instructions * at.issue / machine.schedulers * code
+    waves = at.lds_wave * c["lds_waves"] + c["sts_waves"]
     shared = each * warps * (waves + spills)
-    l1, l2, memory = _traffic(c, machine, warps, each, resident)
+    l1, l2, memory = _traffic(c, machine, at, warps, each, resident)
     # Barriers divide a block's work: while its tiles are filled, only other blocks use the idle units.
-    chain = w.dependent / np.minimum(np.maximum(c["accumulators"], 1), w.dependent)
-    busy = np.maximum.reduce([issue / each, shared / each, w.alone * instructions * chain])
-    latency = np.ceil(each / resident) * _alone(c, machine, warps, busy)
-    start = each * rates.block_start
+    chain = at.dependent / np.minimum(np.maximum(c["accumulators"], 1), at.dependent)
+    busy = np.maximum.reduce([issue / each, shared / each, at.alone * instructions * chain])
+    latency = np.ceil(each / resident) * _alone(c, machine, at, warps, busy)
+    start = each * rates.block_start_cycles
     cycles = dict(zip(TERMS, (issue, shared, l1, l2, memory, latency, start), strict=True))
-    total = sum(value**w.sharpness for value in cycles.values()) ** (1 / w.sharpness)
-    seconds = w.whole * total / rates.clock + rates.launch_seconds
-    return Prediction(seconds, {name: value / rates.clock for name, value in cycles.items()}, resident, registers)
+    total = overlapped(cycles.values(), at.sharpness)
+    seconds = at.whole * total / rates.clock_hertz + rates.launch_seconds
+    return Prediction(seconds, {name: value / rates.clock_hertz for name, value in cycles.items()}, resident, registers)
 
 
-def _instructions(c: Counts, machine: Machine, spills: np.ndarray) -> np.ndarray:
+def _instructions(c: Counts, at: Quantities, spills: np.ndarray) -> np.ndarray:
     """The instructions of a warp."""
-    w = machine.weights
     found: np.ndarray = (
         c["fma"]
         + c["other_ops"]
-        + w.compare * c["compares"]
-        + w.loop_step * c["loop_steps"]
-        + w.ldg * c["ldg"]
-        + w.lds * c["lds"]
-        + w.sts * c["sts"]
-        + w.stg * c["stg"]
-        + w.fill * c["fill_loads"]
-        + w.thread
-        + w.marked * c["marked"] * np.minimum(c["local_words"] / w.crowded, 1)
+        + at.compare * c["compares"]
+        + at.loop_step * c["loop_steps"]
+        + at.ldg * c["ldg"]
+        + at.lds * c["lds"]
+        + at.sts * c["sts"]
+        + at.stg * c["stg"]
+        + at.fill * c["fill_loads"]
+        + at.thread
+        + at.marked * c["marked"] * np.minimum(c["local_words"] / at.crowded, 1)
         + spills
-    ) * (1 + w.uneven * np.minimum(c["uneven"], 1))
+    ) * (1 + at.uneven * np.minimum(c["uneven"], 1))
     return found
 
 
 def _traffic(
-    c: Counts, machine: Machine, warps: np.ndarray, each: np.ndarray, resident: np.ndarray
+    c: Counts, machine: Machine, at: Quantities, warps: np.ndarray, each: np.ndarray, resident: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cycles of a multiprocessor for traffic through the L1 cache, through the L2 cache, and to and from memory."""
-    rates, w = machine.rates, machine.weights
+    rates = machine.rates
     sector = machine.hardware.warp_memory.sector
     sector_bytes = c["ldg_sectors"] * warps * sector
-    l1 = each * (sector_bytes + c["stg_sectors"] * warps * sector) / rates.l1_bytes
+    l1 = each * (sector_bytes + c["stg_sectors"] * warps * sector) / rates.l1_bytes_per_cycle
     filled = c["fill_sectors"] * warps * sector
     # The L1 cache keeps data that threads load directly, as far as it holds the data of all blocks.
     direct = np.maximum(sector_bytes - filled, 0)
     kept = np.minimum(c["near_bytes"], direct)
-    crowd = np.minimum(np.minimum(each, resident) * kept / w.l1_capacity, 1)
+    crowd = np.minimum(np.minimum(each, resident) * kept / at.l1_capacity, 1)
     tiles = np.maximum(c["block_bytes"] - c["near_bytes"], 0)
-    filled = tiles ** (1 - w.sectors) * filled**w.sectors
-    missed = filled + kept + (direct - kept) * np.maximum(crowd, w.missed)
-    l2 = (c["blocks"] * missed + c["stored_bytes"]) / machine.multiprocessors / rates.l2_bytes
+    filled = tiles ** (1 - at.sectors) * filled**at.sectors
+    missed = filled + kept + (direct - kept) * np.maximum(crowd, at.missed)
+    l2 = (c["blocks"] * missed + c["stored_bytes"]) / machine.multiprocessors / rates.l2_bytes_per_cycle
     used = np.minimum(c["blocks"], machine.multiprocessors)  # few blocks need little
     l2 = l2 * machine.multiprocessors / np.maximum(used, 1) ** 0.5 / machine.multiprocessors**0.5
     moved = c["unique_bytes"] + c["stored_bytes"]
-    far = np.where(moved > rates.l2_capacity, 1.0, 0.25)
-    return l1, l2, far * moved / machine.multiprocessors / rates.memory_bytes
+    far = np.where(moved > rates.l2_capacity_bytes, 1.0, 0.25)
+    return l1, l2, far * moved / machine.multiprocessors / rates.memory_bytes_per_cycle
 
 
-def _alone(c: Counts, machine: Machine, warps: np.ndarray, busy: np.ndarray) -> np.ndarray:
+def _alone(c: Counts, machine: Machine, at: Quantities, warps: np.ndarray, busy: np.ndarray) -> np.ndarray:
     """Cycles of a block by itself: `busy` ones, and cycles of waiting for loads and barriers."""
-    rates, w = machine.rates, machine.weights
+    rates = machine.rates
     prefetched = _is_prefetched(c, machine)
-    waited = c["phases"] * np.where(prefetched, w.prefetched, 1.0) + w.fill_serial * c["fill_serial"]
-    waited = waited + np.where(prefetched, w.guarded_ahead, w.fill_guarded) * c["fill_guarded"]
-    waited = waited + w.tail * c["fill_tails"] + w.fill_alone * c["fill_alone"]
-    waited = waited + w.serial * c["serial_loads"] + w.guarded * c["guarded"]
+    waited = c["phases"] * np.where(prefetched, at.prefetched, 1.0) + at.fill_serial * c["fill_serial"]
+    waited = waited + np.where(prefetched, at.guarded_ahead, at.fill_guarded) * c["fill_guarded"]
+    waited = waited + at.tail * c["fill_tails"] + at.fill_alone * c["fill_alone"]
+    waited = waited + at.serial * c["serial_loads"] + at.guarded * c["guarded"]
     found: np.ndarray = (
-        w.busy * busy
-        + w.overlap * rates.global_latency * (1 + waited)
-        + w.cold * rates.global_latency * c["first_tails"]
-        + w.scattered * c["guarded_sectors"]
-        + w.branched * rates.shared_latency * c["branched"]
-        + w.rolled * rates.shared_latency * c["loop_steps"]
-        + c["barriers"] * (w.barrier * rates.barrier * np.sqrt(warps) + w.meeting * rates.shared_latency)
+        at.busy * busy
+        + at.overlap * rates.l2_latency_cycles * (1 + waited)
+        + at.cold * rates.l2_latency_cycles * c["first_tails"]
+        + at.scattered * c["guarded_sectors"]
+        + at.branched * rates.shared_latency_cycles * c["branched"]
+        + at.rolled * rates.shared_latency_cycles * c["loop_steps"]
+        + c["barriers"]
+        * (at.barrier * rates.barrier_cycles * np.sqrt(warps) + at.meeting * rates.shared_latency_cycles)
     )
     return found
 
@@ -137,14 +139,13 @@ def _is_prefetched(c: Counts, machine: Machine) -> np.ndarray:
     return found
 
 
-def _registers(c: Counts, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def _registers(c: Counts, machine: Machine, at: Quantities) -> tuple[np.ndarray, np.ndarray]:
     """Registers per thread, and the part of its arrays that they do not hold."""
-    w = machine.weights
     limit = np.minimum(machine.hardware.registers_per_thread, machine.hardware.multiprocessor.registers
                        // np.maximum(c["threads"], 1))  # fmt: skip
     # If tiles are filled repeatedly, values of several steps are alive at once.
-    word = np.where(c["phases"] > 1, w.word, w.word_once)
-    wanted = w.registers + word * c["local_words"] + np.minimum(c["held"], 32) * 0.5
+    word = np.where(c["phases"] > 1, at.word, at.word_once)
+    wanted = at.registers + word * c["local_words"] + np.minimum(c["held"], 32) * 0.5
     granted = np.ceil(np.clip(wanted, 16, np.maximum(limit, 16)) / 8) * 8
     return granted, np.maximum(wanted - np.maximum(limit, 16), 0) / np.maximum(wanted, 1)
 

@@ -98,7 +98,7 @@ class Ranking:
     def best(self, count: int) -> Ranked:
         """The `count` fastest."""
         expected = self.scorer.task.declared.expected
-        likely = expected.order(2 * count) if expected is not None else []
+        likely = expected.rank(2 * count) if expected is not None else []
         if likely:
             self._score(np.array([self.space.point(index) for index in likely], dtype=np.int64))
         elif self.space.range_length <= WHOLE * (self.effort or _LITTLE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from ...core.hardware import Hardware, MemoryScope
 from ...core.limits import HOPELESS
 from ..task import Expected, Task
 from .extents import KernelExtents, NotModelledError, infer, kernels
-from .machine import DIRECT, Machine
+from .fitted import Quantities
+from .machine import Machine
 from .prediction import Prediction, predict
 from .structure import Structure, Structures
 from .traced import Columns
@@ -38,9 +39,12 @@ class Scorer:
         assert task.target is not None
         self.task = task
         self.machine = machine or Machine.of(task.target)
-        if task.declared.usual is not None:
-            self.machine = replace(self.machine, weights=DIRECT)
         self.structures = Structures(task)
+
+    @property
+    def quantities(self) -> Quantities:
+        """The fitted quantities for kernels of this kind."""
+        return self.machine.fitted["tiled_loops" if self.task.declared.usual is None else "direct_loops"]
 
     def score(self, points: np.ndarray) -> Scores:
         """The scores of points of the space, one per row."""
@@ -63,7 +67,7 @@ class Scorer:
             expected.of({knob.name: knob.choices[place] for knob, place in zip(knobs, point, strict=True)})
             for point in points.tolist()
         ]
-        seconds = np.array([each.cycles for each in found], dtype=np.float64) / self.machine.rates.clock
+        seconds = np.array([each.cycles for each in found], dtype=np.float64) / self.machine.rates.clock_hertz
         counts = np.zeros((len(points), len(NAMES)))
         for name in ("threads", "blocks"):
             counts[:, NAMES.index(name)] = [getattr(each, name) for each in found]
@@ -85,7 +89,8 @@ class Scorer:
                 made = [Work(structure, columns, k, self.machine.hardware).counts()
                         for k in kernels(structure, infer(structure, columns))]  # fmt: skip
                 known = list(reversed(compiled)) if len(compiled) == len(made) else [None] * len(made)
-                return [(predict(counts, self.machine, each), counts) for counts, each in zip(made, known, strict=True)]
+                pairs = zip(made, known, strict=True)
+                return [(predict(counts, self.machine, self.quantities, each), counts) for counts, each in pairs]
         return []
 
     def _of_structure(self, structure: Structure, columns: Columns) -> tuple[np.ndarray, np.ndarray] | None:
@@ -103,7 +108,7 @@ class Scorer:
         slowest, largest = done[0][1], np.zeros(len(columns))
         for part, counts in done:
             runs = fits(part, self.machine.hardware, len(columns))
-            took = np.where(runs, predict(counts, self.machine).seconds, np.inf)
+            took = np.where(runs, predict(counts, self.machine, self.quantities).seconds, np.inf)
             total += took
             slowest = {name: np.where(took > largest, counts[name], slowest[name]) for name in NAMES}
             largest = np.maximum(largest, took)

@@ -1,9 +1,8 @@
-"""A model of convolutions in small groups over pairs of rows: what a block is, and the cycles that it takes.
+"""Blocks of convolutions in small groups over pairs of rows, and their cycles.
 
-It counts what the first-level cache and shared memory move, 128 bytes or one line in a cycle, and the latencies of a
-warp by itself. What each of them takes was fitted to 460 kernels of two layers in two types and both memory orders,
-timed on an H200: off by 14 % in the mean; of these kernels, the one that it likes best takes 1.00 to 1.07 times what
-the fastest one takes, 1.24 for the larger layer in NHWC.
+The model counts lines of 128 bytes and the latencies of a warp alone. The L1 cache and shared memory move one line per
+cycle. It is off by 14 % in the mean. The block that it ranks first takes 1.00 to 1.07 times as long as the fastest
+measured one. For the larger layer in NHWC, it takes 1.24 times as long.
 """
 
 from __future__ import annotations
@@ -12,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import gcd, hypot, prod
+from math import gcd, prod
 from typing import Any
 
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
+from ...tune.model.fitted import Quantities
+from ...tune.model.kernel_time import overlapped
+from ...tune.model.machine import REFERENCE, Machine
 from .convolutions import Conv2d
-from .gpu import Gpu
 from .schedule_helpers import GPU
 
 EIGHT = 8
@@ -28,27 +29,17 @@ TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
 PLANES = 64
 """Elements of two bytes that take all banks of shared memory: planes of results start so far apart, and a few more."""
 _WARPS, _PRODUCTS = 16, 16
-"""Warps of a block, and matrix instructions whose sums a warp holds, at most."""
+"""The most warps of a block, and matrix instructions of a warp."""
 _LINE, _VECTOR = 128, 16
 """Bytes that the cache moves in a cycle, and of a vector."""
-_LOAD, _MOVE, _WEIGHT, _STAGED = 0.84, 1.4, 8.4, 0.42
-"""Cycles of a line that is loaded from memory, of one in shared memory, of a warp's round of copies of the weights, and
-of a line of results that pass through shared memory."""
-_ROUND, _STEP, _OWN, _BLOCK, _START = 351.0, 281.0, 8.7, 930.0, 2200.0
-"""Cycles of a warp by itself: a round of copies, a step, a matrix instruction, a block; and of an empty kernel."""
-_AGAINST, _AHEAD = 0.82, 430.0
-"""What to compare of the cycles with those that direct and packed kernels are expected to take, which take longer than
-expected, 1.2 times; and cycles by which they are to be fewer. By 24 layers that were drawn at random and timed."""
-_CACHED, _OVERHEAD, _PER_SUM = 3030.0, 42, 8
-"""Bytes that the L2 cache moves in a cycle; registers of a thread, and those for a matrix instruction's sums."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a block computes, by warps: eights of channels, pairs of rows, eights of columns; and of each warp its own.
+    """The work of a block, by warps: eights of channels, pairs of rows, eights of columns; and the work of each warp.
 
-    A lane stores `vector` results at a time, of those that it holds: to memory, or to shared memory, through which they
-    pass where they are `staged`, two at a time. In NCHW, a thread loads `turn` columns at a time.
+    A lane stores `vector` results at a time to memory. If results are `staged`, it stores two at a time to shared
+    memory. In NCHW, a thread loads `turn` columns at a time.
     """
 
     units: int
@@ -79,7 +70,7 @@ class Block:
 
     @property
     def run(self) -> int:
-        """Columns of which each lane holds neighbours, in eights."""
+        """Neighbouring columns of a lane, in eights."""
         return self.vector // 2
 
     @property
@@ -109,8 +100,8 @@ class Block:
         outside = 2 * (self.down - 1) * self.rows >= rows or (self.across - 1) * self.eights >= eights
         even = self.eights % self.run == 0 if of.layout == "NCHW" else self.products % 2 == 0  # 16 places
         fits = self.shared(of) <= GPU.memory(MemoryScope.SHARED).capacity
-        narrow = self.eights > eights  # the only tile of a row would be cut to a part of an instruction
-        if self.staged and of.layout == "NCHW":  # and so would one of staged results, which has no more than there are
+        narrow = self.eights > eights  # the only tile of a row would be cut to a part of an instruction.
+        if self.staged and of.layout == "NCHW":  # A tile of staged results has no more than there are.
             narrow |= self.tile[1] > rows or self.vector > 2 or of.places[1] < EIGHT
             even &= 4 * self.products % stored_together(of) == 0  # all threads store in all rounds
         return even and fits and self.products <= _PRODUCTS and self.warps <= _WARPS and not (outside or narrow)
@@ -120,31 +111,32 @@ class Block:
         channels, rows, columns = self.tile
         return of.shape[0] * of.shape[1] // channels * -(-of.places[0] // rows) * -(-of.places[1] // columns)
 
-    def moved(self, of: Conv2d) -> float:
-        """Return the cycles in which the cache and shared memory of a multiprocessor move what a block needs."""
+    def moved(self, of: Conv2d, at: Quantities) -> float:
+        """Return the cycles in which the cache and shared memory of a multiprocessor move the data of a block."""
         planes, steps, lanes = of.layout == "NCHW", of.kernel[1] * pairs_of(of), GPU.warp
         lines = max(lanes * _VECTOR // _LINE, lanes // self.units)  # of a round of vectors in NHWC
-        if planes:  # eight loads of columns, and vectors of which each thread stores neighbours
-            copied = _LOAD * max(EIGHT // self.turn, 4) + _MOVE * 4 * self.turn
-            stored = _STAGED * (2 + 2 + 3) if self.staged else _MOVE * 4 * EIGHT / self.vector
+        if planes:  # eight loads of columns, and a vector of neighbours per thread
+            copied = at.load_cycles * max(EIGHT // self.turn, 4) + at.move_cycles * 4 * self.turn
+            stored = at.staged_cycles * (2 + 2 + 3) if self.staged else at.move_cycles * 4 * EIGHT / self.vector
         else:
-            copied = _LOAD * lines + _MOVE * 4
-            stored = _STAGED * (4 + (lines + 4) / 2) if self.staged else _MOVE * 2 * EIGHT
+            copied = at.load_cycles * lines + at.move_cycles * 4
+            stored = at.staged_cycles * (4 + (lines + 4) / 2) if self.staged else at.move_cycles * 2 * EIGHT
         filled = prod(self.seen(of)) * self.units / lanes * copied
-        weights = taps_of(of) * EIGHT * EIGHT * self.units / lanes * _WEIGHT
-        multiplied = _MOVE * steps * (2 * gcd(of.stride[1], EIGHT) * self.products + 4)
+        weights = taps_of(of) * EIGHT * EIGHT * self.units / lanes * at.weight_cycles
+        multiplied = at.move_cycles * steps * (2 * gcd(of.stride[1], EIGHT) * self.products + 4)
         return filled + weights + self.warps * (multiplied + self.products * stored)
 
-    def cycles(self, of: Conv2d, gpu: Gpu) -> float:
-        """Return what the kernel takes, in cycles of a multiprocessor."""
-        each, on = -(-self.blocks(of) // gpu.processors), gpu.hardware
+    def cycles(self, of: Conv2d, machine: Machine) -> float:
+        """Return the cycles of the kernel."""
+        each, on, at = -(-self.blocks(of) // machine.multiprocessors), machine.hardware, machine.fitted["grouped_rows"]
         threads, steps = self.warps * on.warp, of.kernel[1] * pairs_of(of)
-        resident = occupancy(on, threads, _OVERHEAD + _PER_SUM * self.products, self.shared(of)).blocks
-        waves = -(-each // max(1, resident))
+        registers = at.thread_registers + at.product_registers * self.products
+        waves = -(-each // max(1, occupancy(on, threads, registers, self.shared(of)).blocks))
         rounds = -(-prod(self.seen(of)) * self.units // (self.turn * threads))
-        alone = rounds * _ROUND + _STEP + steps * self.products * _OWN + _BLOCK
-        memory = 2 * (prod(of.shape) + prod(of.out_shape)) / _CACHED
-        return float(hypot(each * self.moved(of), waves * alone, memory) + _START)
+        alone = rounds * at.round_cycles + at.step_cycles + steps * self.products * at.alone_product_cycles
+        memory = 2 * (prod(of.shape) + prod(of.out_shape)) / at.l2_bytes_per_cycle
+        costs = each * self.moved(of, at), waves * (alone + at.block_cycles), memory
+        return float(overlapped(costs, 2) + at.launch_cycles)
 
     def wanted(self) -> dict[str, Any]:
         """Return the choices of the knobs."""
@@ -154,8 +146,9 @@ class Block:
 
 
 def compared(of: Conv2d, cycles: float) -> float:
-    """Return what to compare with the cycles that other strategies expect."""
-    return _AGAINST * cycles + _AHEAD
+    """Return the cycles to compare with other strategies."""
+    at = REFERENCE.fitted["grouped_rows"]
+    return at.comparison_factor * cycles + at.comparison_cycles
 
 
 def eights_of(of: Conv2d) -> int:
@@ -175,7 +168,7 @@ def pairs_of(of: Conv2d) -> int:
 
 
 def taps_of(of: Conv2d) -> int:
-    """How many matrices of eight by eight weights there are, those of zeros above and below the window among them."""
+    """Return how many matrices of eight by eight weights there are, zeros above and below the window included."""
     return of.kernel[1] * (2 * pairs_of(of) + of.stride[0])
 
 
@@ -185,17 +178,17 @@ def whole(count: int, parts: int) -> int:
 
 
 def ahead_of(of: Conv2d, block: Block) -> int:
-    """Zeros on the left of a row, so many that whole vectors of columns lie in the border or in the image."""
+    """Return the zeros on the left of a row: whole vectors of columns then lie in the border or in the image."""
     return whole(of.padding[1], block.turn)
 
 
 def stored_together(of: Conv2d) -> int:
-    """How many results a thread stores at once of those that passed through shared memory."""
+    """Return how many results a thread stores at once from shared memory."""
     return EIGHT if of.layout == "NHWC" else (_divisors(of.places[1]) or [1])[0]
 
 
 def _divisors(extent: int) -> list[int]:
-    """Numbers of neighbours that vectors of 16-bit floats have, of those that divide an extent."""
+    """Return the lengths of vectors of 16-bit floats that divide an extent."""
     return [count for count in (8, 4, 2) if extent % count == 0]
 
 

@@ -1,25 +1,25 @@
-"""The first configuration of the direct strategy: the tile whose cost, by a model of the GPU, is least.
+"""The tiles of the direct strategy, ranked by their cycles.
 
-The model counts, for a multiprocessor, the cycles that its schedulers issue instructions and that its L1 cache moves
-data, and for the GPU the bytes that must move. A kernel takes the longest of them, and what it takes a thread to begin
-and to end. The constants are fitted to some thousand kernels measured on an H200 by `benchmarks.convolution_sweep`.
+The model counts the cycles in which a multiprocessor issues instructions and its L1 cache moves data. It also counts
+the bytes that the GPU must move. A kernel takes the longest of them, and the time in which a thread begins and ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import ceil, gcd, prod
 from typing import Any
 
 from ...core.hardware import Hardware, MemoryScope
 from ...core.occupancy import occupancy
+from ...tune.model.fitted import Quantities
+from ...tune.model.kernel_time import memory_cycles, overlapped
+from ...tune.model.machine import REFERENCE, Machine
 from ...tune.task import Expectation
-from .gpu import USUAL, Gpu
 from .images import Images
 from .schedule_helpers import GPU, THREADS_Z
-from .window_cost import (
+from .thread_tiles import (
     ACCESS,
     BYTES,
     REGISTERS,
@@ -37,71 +37,8 @@ from .window_cost import (
     windows,
 )
 
-_CLOCK = 1.7e9
-_CACHE = 45e6
-"""Bytes that the L2 cache holds."""
-_IN_FLIGHT, _LOADS_IN_FLIGHT = 14_600, 16
-"""Bytes that a multiprocessor must have asked for to be served at full bandwidth, and loads that a thread has."""
-
-
-@dataclass(frozen=True)
-class Rates:
-    """What things cost.
-
-    Attributes
-    ----------
-    bandwidth, cached_bandwidth : float
-        Bytes per second from memory and from the L2 cache.
-    latency, block_start : float
-        Cycles: of a load from L2, and to begin a block.
-    issue, per_load, per_store, per_thread : float
-        Instructions a cycle of the four schedulers; instructions for a load, for four bytes stored, and for a thread.
-    fill, copy : float
-        Instructions to turn a weight in shared memory, from global memory and from a copy that lies there already.
-    wavefront, weight, apart : float
-        Cycles of the L1 cache for 128 bytes, for a weight that all threads of a warp read, and for vectors of weights
-        that the threads of a warp read far apart.
-    round, alone, turn : float
-        Of a thread by itself: the latency of a further round of loads, cycles an instruction, and the part that shows.
-    uneven : float
-        What guards cost where tiles do not divide the channels.
-    sharpness : float
-        The power at which costs that overlap are added: the longest counts almost alone.
-    """
-
-    bandwidth: float
-    cached_bandwidth: float
-    latency: float
-    block_start: float
-    issue: float
-    per_load: float
-    per_store: float
-    per_thread: float
-    fill: float
-    copy: float
-    wavefront: float
-    weight: float
-    apart: float
-    round: float
-    alone: float
-    turn: float
-    uneven: float
-    sharpness: float
-
-
-RATES = {
-    "NCHW": Rates(
-        bandwidth=2.62e12, cached_bandwidth=7.72e12, latency=629.0, block_start=194.0,
-        issue=6.28, per_load=1.56, per_store=21.0, per_thread=57.7, fill=17.8, copy=17.8,
-        wavefront=2.23, weight=0.942, apart=16.0, round=0.485, alone=0.823, turn=1.73, uneven=1.38, sharpness=5.34,
-    ),
-    "NHWC": Rates(
-        bandwidth=3.36e12, cached_bandwidth=7.1e12, latency=1118.0, block_start=56.7,
-        issue=3.59, per_load=1.98, per_store=18.6, per_thread=58.5, fill=10.2, copy=9.99,
-        wavefront=2.23, weight=0.278, apart=18.0, round=0.192, alone=0.813, turn=1.73, uneven=1.69, sharpness=4.36,
-    ),
-}  # fmt: skip
-"""By layout, fitted to some thousand kernels and to 633."""
+_LOADS_IN_FLIGHT = 16
+"""Loads that a thread has in flight."""
 _SPARE = 24
 """Registers of `REGISTERS` that the first choice leaves: windows beyond spill, and take ptxas 10 s and more."""
 _ROW_REGISTERS = 168
@@ -111,29 +48,29 @@ _TRIED_ROWS = (1, 2, 3, 4, 6, 7, 8, 14)
 _BLOCK_SIZES = (64, 98, 112, 128, 196, 224, 256)
 
 
-def usual(of: Images, gpu: Gpu = USUAL) -> dict[str, Any]:
-    """Return the choices of the tile and the block that cost least."""
-    counted = ((cycles(of, tile, block, gpu), tile, block) for tile, block in candidates(of))
+def usual(of: Images, machine: Machine = REFERENCE) -> dict[str, Any]:
+    """Return the choices of the fastest tile and block."""
+    counted = ((cycles(of, tile, block, machine), tile, block) for tile, block in candidates(of))
     found = min(counted, key=lambda each: each[0], default=None)
-    if found is None:  # sums over so many channels that every window is long: the shortest one
+    if found is None:  # sums over many channels, so that every window is long: the shortest one
         least = Tile(min(own_channels(of)), min(own_filters(of)), 1, 1, 1, windows(of)[0])
         return wanted(least, next(block for block in blocks(of, least) if _has_room(of, least, block[0])))
     return wanted(*found[1:])
 
 
-def order(of: Images, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
-    """Return the choices of all tiles and blocks worth ranking, those first that cost least."""
-    counted = sorted(((cycles(of, *each, gpu), n, each) for n, each in enumerate(candidates(of))), key=lambda x: x[:2])
-    return [wanted(*each) for _, _, each in counted]
+def rank(of: Images, machine: Machine = REFERENCE) -> list[dict[str, Any]]:
+    """Return the choices of all tiles and blocks worth ranking, the fastest first."""
+    found = sorted(candidates(of), key=lambda pair: cycles(of, pair[0], pair[1], machine))
+    return [wanted(*pair) for pair in found]
 
 
-def expected(of: Images, tile: Tile, block: tuple[int, int, int], gpu: Gpu) -> Expectation:
-    """Return what the model expects of a kernel, wherever its windows are loaded from."""
-    return Expectation(cycles(of, tile, block, gpu), prod(block), _blocks_of_grid(of, tile, block))
+def expected(of: Images, tile: Tile, block: tuple[int, int, int], machine: Machine) -> Expectation:
+    """Return the cycles, threads and blocks of a kernel; the source of its windows does not matter."""
+    return Expectation(cycles(of, tile, block, machine), prod(block), _blocks_of_grid(of, tile, block))
 
 
 def wanted(tile: Tile, block: tuple[int, int, int]) -> dict[str, Any]:
-    """Return the choices that give a thread that tile, and a block so many threads over channels, rows, columns."""
+    """Return the choices for a thread's tile, and a block's threads over channels, rows and columns."""
     c, y, x = block
     return {
         "tile_c": [c, tile.channels],
@@ -179,7 +116,7 @@ def candidates(of: Images) -> Iterator[tuple[Tile, tuple[int, int, int]]]:
 
 
 def _has_room(of: Images, tile: Tile, threads: int) -> bool:
-    """Whether shared memory holds the weights of a block of so many threads over channels, where they lie there."""
+    """Return whether shared memory holds the weights of a block with `threads` over channels, if they lie there."""
     if weights_of(of, tile) is not Weights.SHARED:
         return True
     weights = tile.channels * prod(of.kernel) * (of.shape[1] // of.groups) * threads
@@ -212,29 +149,34 @@ def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
         yield max(1, min(groups, size // (x * y), THREADS_Z)), y, x
 
 
-def cycles(of: Images, tile: Tile, block: tuple[int, int, int], gpu: Gpu = USUAL) -> float:
+def cycles(of: Images, tile: Tile, block: tuple[int, int, int], machine: Machine = REFERENCE) -> float:
     """Return how long the kernel takes, in cycles of a multiprocessor."""
-    threads, size, at = prod(block), BYTES[of.dtype], RATES[of.layout]
-    warps = ceil(threads / gpu.hardware.warp)
-    each = ceil(_blocks_of_grid(of, tile, block) / gpu.processors)
-    issued, moved = _work(of, tile, block)
+    threads, size, at = prod(block), BYTES[of.dtype], _quantities(of, machine)
+    warps = ceil(threads / machine.hardware.warp)
+    each = ceil(_blocks_of_grid(of, tile, block) / machine.multiprocessors)
+    issued, moved = _work(of, tile, block, at)
     loads, rounds = tile.loads(of), _rounds(of, tile)
-    alone = at.latency * (1 + at.round * (rounds - 1)) + at.alone * issued * at.issue
-    resident = _resident(of, tile, warps, gpu.hardware)
+    alone = at.latency_cycles * (1 + at.round_latency_factor * (rounds - 1))
+    alone += at.alone_issue_factor * issued * at.issue_per_cycle
+    resident = _resident(of, tile, warps, machine.hardware)
     memory = size * (prod(of.shape) + of.shape[0] * of.filters * prod(of.places))
     asked = min(each, resident) * threads * min(loads / rounds, _LOADS_IN_FLIGHT) * tile.chunk * size
-    rate = (at.cached_bandwidth if memory < _CACHE else at.bandwidth) * min(1.0, asked / _IN_FLIGHT)
     if _uneven(of, tile, block):
-        alone *= at.uneven
-        issued *= at.uneven
+        alone *= at.guard_factor
+        issued *= at.guard_factor
     costs = (
         each * warps * moved,
         each * warps * issued,
-        memory / rate * _CLOCK,
-        each * at.block_start,
-        max(1.0, each / resident) * alone * at.turn,
+        memory_cycles(memory, at) / min(1.0, asked / at.bytes_in_flight),
+        each * at.block_cycles,
+        max(1.0, each / resident) * alone * at.alone_factor,
     )
-    return float(sum(cost**at.sharpness for cost in costs) ** (1 / at.sharpness) + alone / 2)
+    return float(overlapped(costs, at.overlap_sharpness) + alone / 2)
+
+
+def _quantities(of: Images, machine: Machine) -> Quantities:
+    """Return the fitted quantities for the layout of a workload."""
+    return machine.fitted["direct_nhwc" if of.layout == "NHWC" else "direct_nchw"]
 
 
 def _rounds(of: Images, tile: Tile) -> int:
@@ -258,9 +200,9 @@ def _blocks_of_grid(of: Images, tile: Tile, block: tuple[int, int, int]) -> int:
     return channels * ceil(of.places[0] / (y * tile.rows)) * ceil(of.places[1] / (x * tile.columns))
 
 
-def _work(of: Images, tile: Tile, block: tuple[int, int, int]) -> tuple[float, float]:
-    """Return the cycles in which a warp's instructions are issued, and those in which its data pass the L1 cache."""
-    last, size, half, at = of.layout == "NHWC", BYTES[of.dtype], BYTES[of.dtype] == 2, RATES[of.layout]
+def _work(of: Images, tile: Tile, block: tuple[int, int, int], at: Quantities) -> tuple[float, float]:
+    """Return the cycles to issue a warp's instructions, and to pass its data through the L1 cache."""
+    last, size, half = of.layout == "NHWC", BYTES[of.dtype], BYTES[of.dtype] == 2
     area, per_group = prod(of.kernel), of.shape[1] // of.groups
     loads, results = tile.loads(of), tile.results()
     products, read, held = results * area * per_group, tile.weights_read(of), weights_of(of, tile)
@@ -270,17 +212,25 @@ def _work(of: Images, tile: Tile, block: tuple[int, int, int]) -> tuple[float, f
     step = (tile.channels if last else tile.columns * of.stride[1]) * size
     spread = step / 4 if last or block[2] >= 8 else max(2.0, step / 4 + 8 / block[2])
     wavefronts = min(32.0, max(1.0, spread))
-    own = weights * at.apart if held is Weights.REGISTERS else weights * at.weight * (vector if last else 1)
-    moved = loads * wavefronts * at.wavefront + own + results * size / 4
+    own = weights * at.weight_cycles * (vector if last else 1)
+    if held is Weights.REGISTERS:
+        own = weights * at.scattered_weight_cycles
+    moved = loads * wavefronts * at.wavefront_cycles + own + results * size / 4
     fill = 0.0
     if held is Weights.SHARED:
         each = tile.channels * tile.filters * area * per_group * block[0] / prod(block)
-        fill = each * (at.copy if last and not tile.shares_groups(of) else at.fill)
+        fill = each * (at.shared_transpose_slots if last and not tile.shares_groups(of) else at.transpose_slots)
     converted = (loads * tile.chunk + (0 if last and held is Weights.SHARED else read)) * half
     issued = (
-        products + converted + loads * at.per_load + weights + results * at.per_store * size / 4 + at.per_thread + fill
+        products
+        + converted
+        + loads * at.load_slots
+        + weights
+        + results * at.store_slots * size / 4
+        + at.thread_slots
+        + fill
     )
-    return issued / at.issue, moved + fill / 4
+    return issued / at.issue_per_cycle, moved + fill / 4
 
 
 def _resident(of: Images, tile: Tile, warps: int, on: Hardware) -> int:

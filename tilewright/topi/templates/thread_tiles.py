@@ -1,4 +1,4 @@
-"""What a thread's tile of a convolution costs: registers, loads, and products that its code writes out."""
+"""The tile of a thread of a convolution: its registers, its loads, and the products that its code writes out."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SHARED_BYTES = 40_960
 
 
 class Window(Enum):
-    """What a thread holds of its window at a time.
+    """The part of its window that a thread holds at a time.
 
-    All rows that its results need, or for each of its rows one row of the window; or one row of the input, which is
-    used for all of its rows that need it: the steps from row to row are written out, or rolled into a loop. Of windows
-    whose rows fit no thread's registers it holds nothing, and reads each input where a product needs it.
+    ALL: all rows that its results need. ROW: for each of its rows, one row of the window. SLIDING and ROLLED: one row
+    of the input, for all of its rows that need it. The steps from row to row are written out, or rolled into a loop.
+    NONE: nothing, if rows exceed the registers of a thread; each product reads its input.
     """
 
     ALL = "all"
@@ -41,7 +41,7 @@ class Window(Enum):
 
 
 class Weights(Enum):
-    """Where a thread finds its weights: each where it needs it, all in registers, or turned in shared memory."""
+    """The place of a thread's weights: global memory, registers, or transposed in shared memory."""
 
     GLOBAL = "global"
     REGISTERS = "registers"
@@ -70,7 +70,7 @@ def own_channels(of: Images) -> list[int]:
 
 
 def even_threads(channels: int, own: int) -> list[int]:
-    """How many threads of up to 96 divide the channels evenly, with so many channels each."""
+    """Return the numbers of threads up to 96 that divide the channels evenly, with `own` channels each."""
     rest = -(-channels // own)
     return [t for t in range(1, 97) if rest % t == 0]
 
@@ -82,13 +82,13 @@ def own_filters(of: Images) -> list[int]:
 
 
 def reach(of: Images, axis: int, count: int) -> int:
-    """How many rows (axis 0) or columns of the input so many results need."""
+    """Return the rows (axis 0) or columns of the input that `count` results need."""
     return (count - 1) * of.stride[axis] + (of.kernel[axis] - 1) * of.dilation[axis] + 1
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a thread computes: results, in chunks of how many inputs they are loaded, what it holds of its window."""
+    """The work of a thread: its results, the inputs of a load, and the held part of its window."""
 
     channels: int
     filters: int
@@ -120,7 +120,7 @@ class Tile:
         return -(-self.channels // multiplier)
 
     def registers(self, of: Images) -> int:
-        """Registers, of four bytes, for its sums and for what it holds of its window."""
+        """Return the registers, of four bytes, for its sums and the held part of its window."""
         height = {Window.ALL: reach(of, 0, self.rows), Window.ROW: self.rows, Window.NONE: 0}.get(self.window, 1)
         window = self.channels_loaded(of) * height * self.columns_loaded(of)
         return (self.results() + window) * (2 if of.dtype == "float64" else 1)
@@ -142,13 +142,13 @@ class Tile:
         return chunks if self.shares_groups(of) else chunks * (of.shape[1] // of.groups)
 
     def weights_read(self, of: Images) -> int:
-        """How many weights it reads: each once, or where rows slide once for each of its rows."""
+        """Return how many weights it reads: each once, or once per row if rows slide."""
         terms = prod(of.kernel) * (of.shape[1] // of.groups)
         return self.channels * self.filters * terms * (self.rows if self.window.slides else 1)
 
 
 def windows(of: Images) -> list[Window]:
-    """What of its window a thread may hold: nothing only where a row of it for one result does not fit."""
+    """Return the parts of its window that a thread may hold: NONE only if a row for one result does not fit."""
     if Tile(1, 1, 1, 1, 1, Window.ROW).registers(of) > REGISTERS:
         return [Window.NONE]
     held = (Window.ALL, Window.ROW, Window.SLIDING, Window.ROLLED)
@@ -156,16 +156,16 @@ def windows(of: Images) -> list[Window]:
 
 
 def fits_shared(of: Images, weights: int) -> bool:
-    """Whether a block keeps so many weights, turned, in shared memory at a time."""
+    """Return whether a block keeps `weights`, transposed, in shared memory at a time."""
     return weights * (8 if of.dtype == "float64" else 4) <= SHARED_BYTES
 
 
 def weights_of(of: Images, tile: Tile) -> Weights:
-    """Return where a thread finds its weights.
+    """Return the place of a thread's weights.
 
-    In NHWC the weights of a thread's channels lie one after another, but those of a warp's far apart: each thread
-    loads its own at once where they fit its registers. In NCHW all threads of a warp read the same one, and those of
-    several filters together from shared memory.
+    In NHWC the weights of a thread's channels are neighbours, but a warp's lie far apart. Each thread loads its own at
+    once if they fit its registers. In NCHW all threads of a warp read the same weight; they read the weights of several
+    filters from shared memory.
     """
     if of.layout == "NCHW":
         return Weights.SHARED if tile.filters > 1 and of.shape[1] > of.groups else Weights.GLOBAL

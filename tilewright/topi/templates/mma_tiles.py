@@ -1,8 +1,7 @@
-"""Tiles of a contraction by matrix instructions, and what they cost by a model of the hardware.
+"""Tiles of a contraction by matrix instructions, and their cycles.
 
 The model counts the slots of a scheduler: matrix instructions, loads of fragments, copies of slices, stores. Blocks run
-in waves; a wave takes as long as the slots of its warps, or the latency that too few warps and slices in flight cannot
-hide. The constants are fitted to 900 kernels that `benchmarks.dense` measured on an H200.
+in waves. A wave takes as long as the slots of its warps, or the latency that few warps and slices cannot hide.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, exp, inf, log, prod
+from math import ceil, inf, prod
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -19,43 +18,25 @@ from ...core.atoms import LANES, Atom
 from ...core.dtype import DType
 from ...core.hardware import Hardware, MemoryScope
 from ...core.occupancy import occupancy
-from ...core.vectorized import Number, ceiling, either, least, most, of_each, upwards
+from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
+from ...tune.model.fitted import Quantities
+from ...tune.model.kernel_time import at_once, in_waves, shown_latency, slice_cycles, sum_cycles
+from ...tune.model.machine import REFERENCE, Machine
 from .contraction import Contraction, Operand, padded_row, rounded
-from .gpu import USUAL, Gpu
 from .many import cheapest_first, joined, spread_over, taken
 
 DIRECT = "direct"
-"""The form of a workload whose data is read as it lies."""
+"""The form of a workload that reads its data as it lies."""
 Forms = tuple[tuple[str, Contraction], ...]
-"""The contractions that compute a workload, by what they are called."""
+"""The contractions that compute a workload, by name."""
 Pair = tuple[Number, Number]
 """Of a block's rows or columns: warps, and the tile of one warp."""
-_BANDWIDTH = 2130.0
-"""Bytes a cycle that all multiprocessors get from the L2 cache."""
-_HALVES, _NARROW = 585.0, ("float16", "bfloat16")
-"""The same where lanes store pairs of 16-bit results, which fill half a sector; the types of such results."""
-_BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 3850.0, 100.0, 2150.0, 1120.0
-"""Cycles to begin and end a block, of a load from L2, of a further kernel, and of a first one."""
-_SINGLE, _ROUNDED, _SPLIT, _BYTES = 6.68, 9.69, 26.8, 12.8
-"""Cycles of a scheduler for a matrix instruction: of 16-bit floats, tf32, three products of parts, and integers."""
-_FRAGMENT, _STORE, _STAGED = 0.567, 9.55, 9.71
-"""Cycles for a register of a fragment, and for a register of sums that is stored, or goes through shared memory."""
-_COPY, _WINDOWED, _SYNCHRONOUS = 29.7, 39.8, 2.75
-"""Issue slots to copy neighbours; further ones where borders are tested, and where registers are between."""
-_SCALAR, _UNEVEN, _HELD_UP = 12.0, 55.3, 1.6
-"""Fewer ones for less than a word; further ones where such copies find their places one by one: in slices of whole
-windows, in parts of a depth, and in tiles that are there in part. How much slower a warp is alone that awaits them."""
-_AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.1, 78.6, 0.358, 1.01, 0.207
-"""The part of the latency that shows with slices in flight; cycles around a barrier, and how they grow with warps; how
-much slower a warp is alone; waves that are not full."""
+_NARROW = ("float16", "bfloat16")
+"""Types of results that lanes store as pairs, which fill half a sector."""
 _OVERHEAD, _SPLIT_OVERHEAD = 44, 36
-"""Registers for addresses and loops; where operands are split into parts."""
-_PER_COPY, _SPILLED = 5.0, 5.68
-"""Registers that a copy keeps for its address and condition; cycles of a slice for each register that is not there."""
+"""Registers for addresses and loops; the same if operands are split into parts."""
 STORES = ((False, False), (True, False), (False, True))
 """Results from fragments, through shared memory, and in vectors from fragments."""
-_MEAN = 0.93
-"""What kernels take in the mean of what the model says: the fit counts too little twice as much as too much."""
 _LEAST_ROWS = 256
 """Rows for each tile of a block from which on a block may compute several: there have to be enough blocks."""
 FULL = 4
@@ -64,7 +45,7 @@ FULL = 4
 
 @dataclass(frozen=True)
 class MmaTile:
-    """What a block computes: rows and columns over warps and their tiles; and how it runs.
+    """The work of a block: rows and columns over warps and their tiles; and how it runs.
 
     A block computes several `tiles` one after another, below each other: its columns' factor stays in shared memory.
     Results go from fragments to memory, `staged` through shared memory, or in `vectors` from fragments. Of many tiles
@@ -94,7 +75,7 @@ class MmaTile:
         return cls(rows, columns, depth, split, flying, store == "shared", below, store == "vectors", data)
 
     def run(self, of: Contraction) -> int:
-        """Neighbouring results that a lane stores as a vector of 16 bytes; 0 where columns are in their own order."""
+        """Return the results in a lane's vector of 16 bytes; 0 if columns keep their order."""
         return _vector(of) if self.vectors else 0
 
     @property
@@ -114,7 +95,7 @@ class MmaTile:
     def shared_bytes(self, of: Contraction, atom: Atom) -> Number:
         """Bytes of slices in shared memory, padding included, as the constants were fitted to them.
 
-        Results lie where slices were, but not while slices of the next tile are in flight. Short rows of results take
+        Results replace slices, but not while slices of the next tile are in flight. Short rows of results take
         more, see `fits`.
         """
         word, (rows, columns) = DType(atom.operands).bytes, (prod(self.rows), prod(self.columns))
@@ -127,7 +108,7 @@ class MmaTile:
         return (self.shared_bytes(of, atom) <= most_bytes) & (self._held(of, atom, results) <= most_bytes)
 
     def _held(self, of: Contraction, atom: Atom, results: Number) -> Number:
-        """Bytes of shared memory, with so many of results."""
+        """Return the bytes of shared memory, `results` of them for results."""
         word, (rows, columns) = DType(atom.operands).bytes, (prod(self.rows), prod(self.columns))
         one = most((rows + columns + 16) * (self.depth + 8) * word * self.stages, results)
         slices, whole = rows * (self.depth + 8) * word * self.stages, rounded(of.depth, self.depth)
@@ -142,7 +123,7 @@ class MmaTile:
 
     def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> Number:
         """Whether the hardware can run it, and every block has work."""
-        on = on or USUAL.hardware
+        on = on or REFERENCE.hardware
         slices, columns = ceiling(of.depth, self.split * self.depth), prod(self.columns)
         return (
             (self.warps * on.warp <= on.block.threads)
@@ -166,9 +147,9 @@ class MmaTile:
         whole = of.run % run == of.columns.extent % run == 0 and of.columns.along_depth
         return (self.columns[1] % (4 * run) == 0) & (self.split == 1) & whole
 
-    def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> Number:
-        """Cycles that the contraction takes."""
-        on = gpu.hardware
+    def cycles(self, of: Contraction, atom: Atom, machine: Machine) -> Number:
+        """Return the cycles that the contraction takes."""
+        on, at = machine.hardware, machine.fitted["mma"]
         bi, bj = prod(self.rows), prod(self.columns)
         blocks = self.blocks(of)
         resident = self.resident(of, atom, on)
@@ -177,42 +158,37 @@ class MmaTile:
         instructions = self.rows[1] // atom.m * (self.columns[1] // atom.n) * (self.depth // atom.k)
         fragments = (self.rows[1] // atom.m * atom.halves + self.columns[1] // atom.n) * atom.words
         copied = [
-            upwards(extent * self.depth / operand.together / threads) * self._effort(of, operand)
+            upwards(extent * self.depth / operand.together / threads) * self._effort(of, operand, at)
             for extent, operand in ((bi, of.rows), (bj, of.columns))
         ]
-        # A warp's slots for a slice, and how long that takes where others wait for the same scheduler.
-        issued = instructions * _cycles_of(atom) + fragments * (self.depth // atom.k) * _FRAGMENT
+        # A warp's slots for a slice; other warps wait for the same scheduler.
+        issued = instructions * _cycles_of(atom, at) + fragments * (self.depth // atom.k) * at.fragment_cycles
         issued = issued + either(self.tiles > 1, copied[0], sum(copied))
-        wanted = self.registers(atom) + self._address_registers(of, threads)
-        issued = issued + most(0.0, wanted - of_each(on.registers_at, threads)) * _SPILLED
-        at_once = least(most(resident, 1), ceiling(blocks, gpu.processors))
-        warps = most(1.0, at_once * self.warps / 4)
-        hidden = of_each(lambda flying: _AHEAD ** (flying - 1), self.stages)
-        alone = _ALONE if all(_is_asynchronous(of, operand) for operand in (of.rows, of.columns)) else _HELD_UP
-        crowd = of_each(lambda many: _SLICE * exp(log(many) * _CROWD), warps)
-        slice_cycles = most(warps * issued, issued * alone + _LATENCY * hidden) + crowd
+        wanted = self.registers(atom) + self._address_registers(of, threads, at)
+        issued = issued + most(0.0, wanted - of_each(on.registers_at, threads)) * at.spill_cycles
+        together = at_once(resident, blocks, machine)
+        warps = most(1.0, together * self.warps / on.multiprocessor.schedulers)
+        asynchronous = all(_is_asynchronous(of, operand) for operand in (of.rows, of.columns))
+        alone = at.alone_factor if asynchronous else at.scalar_wait_factor
+        each = slice_cycles(issued, warps, alone, shown_latency(self.stages, at), at)
         sums = self.rows[1] * self.columns[1] / on.warp
-        stored_by = either(self.staged, _STAGED, _STORE)
-        wave = self.tiles * (slices * slice_cycles + sums * stored_by * warps) + _BLOCK_START
-        wave = wave + either(self.tiles > 1, _LATENCY + slices * copied[1] * warps, 0.0)
-        waves = blocks / (gpu.processors * at_once)
-        full = either(waves <= 3, upwards(waves), waves + _TAIL)
-        word = DType(atom.operands).bytes
-        moved = (bi * self.tiles + bj) * depth * blocks * word / _BANDWIDTH
+        stored_by = either(self.staged, at.staged_store_cycles, at.store_cycles)
+        wave = self.tiles * (slices * each + sums * stored_by * warps) + at.block_cycles
+        wave = wave + either(self.tiles > 1, at.latency_cycles + slices * copied[1] * warps, 0.0)
+        moved = (bi * self.tiles + bj) * depth * blocks * DType(atom.operands).bytes / at.l2_bytes_per_cycle
         results = of.rows.extent * of.columns.extent * of.batch
-        stored = either(self.split > 1, _KERNEL + 2 * self.split * results * 4 / _BANDWIDTH, 0.0)
         narrow = (self.split == 1) & (of.dtype in _NARROW)
         pairs = narrow & (self.staged == 0) & (self.vectors == 0)
-        written = results * either(narrow, 2, 4) / either(pairs, _HALVES, _BANDWIDTH)
-        before = sum(_KERNEL + 2 * size / _BANDWIDTH for size in of.prepared)
-        found = _MEAN * (most(full * wave, moved, written) + _LAUNCH + stored + before)
-        return either(resident > 0, found, inf)
+        written = results * either(narrow, 2, 4) / either(pairs, at.paired_bytes_per_cycle, at.l2_bytes_per_cycle)
+        before = sum(at.kernel_cycles + 2 * size / at.l2_bytes_per_cycle for size in of.prepared)
+        found = in_waves(wave, blocks, together, machine, at, moved, written)
+        found = found + sum_cycles(self.split, results, at.l2_bytes_per_cycle, at) + before
+        return either(resident > 0, at.whole_factor * found, inf)
 
-    def _address_registers(self, of: Contraction, threads: Number) -> Number:
-        """Registers for the addresses and conditions of copies, where all slices have the same.
+    def _address_registers(self, of: Contraction, threads: Number, at: Quantities) -> Number:
+        """Return the registers for addresses and conditions of copies that all slices share.
 
-        A slice of whole windows begins at the same tap as every other: the compiler then computes what each copy needs
-        ahead of the loop over slices.
+        Slices of whole windows begin at the same tap. The compiler then computes addresses before the loop over slices.
         """
         if of.period == 1 or of.columns.along_depth:
             return 0.0
@@ -220,13 +196,13 @@ class MmaTile:
             upwards(prod(pair) * self.depth / operand.together / threads)
             for pair, operand in ((self.rows, of.rows), (self.columns, of.columns))
         )
-        return _PER_COPY * copies * ((self.stages > 1) & (self.depth % of.period == 0))
+        return at.copy_registers * copies * ((self.stages > 1) & (self.depth % of.period == 0))
 
-    def _effort(self, of: Contraction, operand: Operand) -> Number:
+    def _effort(self, of: Contraction, operand: Operand, at: Quantities) -> Number:
         """Issue slots for one copy of a factor.
 
-        A copy finds its tap by itself where slices do not consist of whole windows or parts of one; hardware copies no
-        less than 4 bytes asynchronously.
+        A copy computes its own tap unless slices consist of whole windows or parts of one. Hardware copies at least
+        4 bytes asynchronously.
         """
         whole = self.depth % of.period == 0
         parts = (of.period % self.depth > 0) & ((whole == 0) | of.columns.along_depth)
@@ -234,8 +210,8 @@ class MmaTile:
         narrow = not _is_asynchronous(of, operand)
         size = prod(self.rows if operand is of.rows else self.columns)
         uneven = (whole | (operand.extent % size > 0) | (self.split > 1)) & (narrow and of.period > 1)
-        copy = _COPY + _WINDOWED * windowed + _SYNCHRONOUS * (self.stages == 1)
-        return copy - _SCALAR * narrow + _UNEVEN * uneven
+        copy = at.copy_slots + at.border_slots * windowed + at.synchronous_slots * (self.stages == 1)
+        return copy - at.scalar_slots * narrow + at.uneven_slots * uneven
 
     def wanted(self) -> dict[str, Any]:
         """The choices that make it."""
@@ -255,7 +231,7 @@ M = TypeVar("M", bound=MmaTile)
 
 
 def result_bytes(of: Contraction) -> int:
-    """Bytes of a result: of 16-bit floats as many as of an element, else as of a sum."""
+    """Return the bytes of a result: of an element for 16-bit floats, else of a sum."""
     return DType(of.sum_dtype if of.dtype not in _NARROW else of.dtype).bytes
 
 
@@ -269,13 +245,13 @@ def _is_asynchronous(of: Contraction, operand: Operand) -> bool:
     return operand.together * DType(of.dtype).bytes >= 4
 
 
-def _cycles_of(atom: Atom) -> float:
+def _cycles_of(atom: Atom, at: Quantities) -> float:
     """Cycles of a scheduler for one matrix instruction, or three of them."""
     if atom.shape.operands == "tfloat32":
-        return _ROUNDED if atom.products == 1 else _SPLIT
-    if atom.products > 1:  # as many instructions as two steps of tf32 take
-        return 2 * _SPLIT
-    return _SINGLE if atom.accumulator in ("float32", "float16") else _BYTES
+        return at.tf32_cycles if atom.products == 1 else at.split_tf32_cycles
+    if atom.products > 1:  # the instructions of two steps of tf32
+        return 2 * at.split_tf32_cycles
+    return at.instruction_cycles if atom.accumulator in ("float32", "float16") else at.integer_cycles
 
 
 def warp_tiles(operand: Operand, unit: int) -> list[list[int]]:
@@ -323,7 +299,7 @@ def grid(
     return kind((rows[0], rows[1]), (columns[0], columns[1]), depth, split, flying, staged, vectors=vectors)
 
 
-def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> MmaTile:
+def candidates(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> MmaTile:
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
     rows, columns = (
         [(warps, n) for _, warps, n in warp_tiles(operand, unit)]
@@ -335,41 +311,41 @@ def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> MmaTile:
     else:
         made = grid(pairs, (depths(of, atom), splits(of), stages()), STORES, MmaTile)
     count = made.blocks(of) // made.split
-    usual = (made.split == 1) | (count * made.split <= FULL * gpu.processors)
+    usual = (made.split == 1) | (count * made.split <= FULL * machine.multiprocessors)
     several = usual & (made.stages > 1) & (made.split == 1) & (made.depth >= of.depth) & (of.batch == 1)
-    resident = replace(made, tiles=2).resident(of, atom, gpu.hardware)
-    return with_stationary(made, usual, several, of, atom, gpu, resident)
+    resident = replace(made, tiles=2).resident(of, atom, machine.hardware)
+    return with_stationary(made, usual, several, of, atom, machine, resident)
 
 
 def with_stationary(
-    made: M, usual: Number, several: Number, of: Contraction, atom: Atom, gpu: Gpu, resident: Number
+    made: M, usual: Number, several: Number, of: Contraction, atom: Atom, machine: Machine, resident: Number
 ) -> M:
-    """The usual ones of all tiles that the hardware can run; after those of which a block may compute several, these.
+    """Return the usual tiles that the hardware can run, followed by variants in which a block computes several tiles.
 
-    A block computes so many of them that one or two waves of blocks do all, `resident` on each multiprocessor.
+    One or two waves of blocks, `resident` on each multiprocessor, compute all tiles of a variant.
     """
-    flags = usual & made.is_possible(of, atom, gpu.hardware)
+    flags = usual & made.is_possible(of, atom, machine.hardware)
     whole, below = spread_over(made, flags.shape), np.array(tiles(of))
     parts = [taken(whole, np.nonzero(flags))]
     order = [3 * np.flatnonzero(flags)]
     places = np.nonzero(np.broadcast_to(several, flags.shape))
     some, resident = taken(whole, places), np.broadcast_to(resident, flags.shape)[places]
     for waves in (1, 2):
-        wanted = some.blocks(of) / (gpu.processors * most(resident, 1) * waves)
+        wanted = some.blocks(of) / (machine.multiprocessors * most(resident, 1) * waves)
         each = replace(some, tiles=below[np.minimum(np.searchsorted(below, wanted), len(below) - 1)])
-        good = np.nonzero((resident > 0) & (each.tiles > 1) & each.is_possible(of, atom, gpu.hardware))
+        good = np.nonzero((resident > 0) & (each.tiles > 1) & each.is_possible(of, atom, machine.hardware))
         parts.append(taken(each, good))
         order.append(3 * np.ravel_multi_index(places, flags.shape)[good] + waves)
     return taken(joined(parts), np.argsort(np.concatenate(order)))
 
 
 @lru_cache(maxsize=256)
-def ranked(forms: Forms, atom: Atom, gpu: Gpu = USUAL) -> Sequence[MmaTile]:
-    """Return tiles, those that cost least first."""
+def ranked(forms: Forms, atom: Atom, machine: Machine = REFERENCE) -> Sequence[MmaTile]:
+    """Return tiles, the fastest first."""
     known, parts, costs = depths(forms[0][1], atom), [], []
     for name, of in forms:
-        found = candidates(of, atom, gpu)
+        found = candidates(of, atom, machine)
         found = taken(found, np.flatnonzero(np.isin(found.depth, known)))
         parts.append(replace(found, data=np.full(len(found.depth), name)))
-        costs.append(found.cycles(of, atom, gpu))
+        costs.append(found.cycles(of, atom, machine))
     return cheapest_first(joined(parts), np.concatenate(costs))

@@ -1,7 +1,7 @@
-"""What a kernel of `depthwise_planes` costs: by counting what a multiprocessor issues, moves and waits for.
+"""Blocks of depthwise convolutions over whole planes, and their cycles.
 
-The constants are fitted to 674 kernels of 114 layers, measured on an H200. Fitted to half of the layers, the model is
-off by 13 % (standard deviation) in the other half.
+The model counts the instructions, bytes and waits of a multiprocessor. Fitted to half of the measured layers, it is off
+by 13 % (standard deviation) in the other half.
 """
 
 from __future__ import annotations
@@ -16,39 +16,18 @@ from typing import Any, NamedTuple
 
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
+from ...tune.model.fitted import Quantities
+from ...tune.model.kernel_time import overlapped
+from ...tune.model.machine import REFERENCE, Machine
 from .convolutions import Depthwise
-from .gpu import USUAL, Gpu
-from .window_cost import ACCESS, BYTES, STEPS, Tile, Window, widest
+from .thread_tiles import ACCESS, BYTES, STEPS, Tile, Window, widest
 
-_CACHED, _BANDWIDTH, _CACHE, _SHARP = 3850.0, 2550.0, 52e6, 6
-"""Bytes that the L2 cache and memory move in a cycle, and those that the cache holds; how sharp its limit is."""
-_MEMORY = USUAL.hardware.warp_memory
+_MEMORY = REFERENCE.hardware.warp_memory
 _LINE, _BANKS, _WORD, _SECTOR = _MEMORY.line, _MEMORY.banks, _MEMORY.word, _MEMORY.sector
-_START = 2870.0
-"""Cycles to launch a kernel, and of its first loads and last stores."""
-_BUSY, _FEW, _DEEP, _PASSING = 28, 0.04, 0.039, 0.0053
-"""Resident warps that keep memory busy. By how much memory takes longer where they are half as many, for each copy of a
-ring beyond two, and for each vector of a thread that passes registers."""
-_ISSUE, _TURN = 0.28, 1.75
-"""Cycles for an instruction: of a multiprocessor, and of a warp by itself."""
-_PRODUCT, _GUARDED, _PER_IMAGE = 0.78, 4.5, 10.0
-"""Instructions for a product, to load a chunk that may lie in the border, and of an image beside its elements."""
-_FETCHED, _LONGER = 512, 0.23
-"""Products of a thread from which on its code is fetched more slowly than it runs, and by how much if twice as many."""
-_READ, _COLLECT, _STORE = 0.73, 0.53, 8.6
-"""Cycles of the L1 cache for a pass of loads, for one of results to shared memory, and for vectors of a warp on from
-there."""
 _OVERHEAD = 30
-"""Registers beside those of sums, a row of the window and weights."""
+"""Registers beside sums, a row of the window and weights."""
 _HOISTED = 16
 """Weights that stay in registers from image to image; more are loaded again."""
-_POWER = 2.25
-"""At which costs that overlap are added."""
-_DOUBT, _LEAD = 1.05, 500.0
-"""How much better than another strategy's this model's figure must be: by a factor, and by cycles."""
-_DIRECT, _ELEMENT, _TERM = 3280.0, 0.927e-3, 1.06e-4
-"""Cycles of the direct strategy with its own first choice: of its launch, for an element of input or result, and for a
-product. Its own model does not see how many lines a row of a small image touches."""
 _TAPS = 49
 """The largest window of a layer that was measured."""
 NUMBERS = ("planes", "images", "rows", "columns", "copies")
@@ -67,7 +46,7 @@ def _places(of: Depthwise) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Block:
-    """What a block computes: `planes` channels of `images` images one after another, with room for `copies` of them.
+    """The work of a block: `planes` channels of `images` images one after another, with room for `copies` of them.
 
     A thread computes `rows` by `columns` results. `together`: the block collects its results in shared memory first.
     """
@@ -107,7 +86,7 @@ class Block:
         return widest(of) if self.columns >= _places(of)[1] else gcd(widest(of), self.columns * of.stride[1])
 
     def tile(self, of: Depthwise) -> Tile:
-        """Return what a thread computes."""
+        """Return the tile of a thread."""
         return Tile(1, 1, self.rows, self.columns, self.chunk(of), Window.SLIDING)
 
     def results(self, of: Depthwise) -> int:
@@ -121,8 +100,8 @@ class Block:
     def apart(self, of: Depthwise) -> int:
         """Return how many elements two copies of its ring begin apart; of one copy, how many it has.
 
-        Addresses of a window reach into the border around the first and the last plane, where nothing is loaded. With
-        as much room between the copies, addresses alone tell that copies under way do not touch what is read.
+        Addresses of a window reach into the border around the first and the last plane, which is not loaded. With the
+        same room between copies, addresses alone show that a copy in flight does not touch the planes in use.
         """
         if self.copies == 1:
             return self.held(of)
@@ -133,7 +112,7 @@ class Block:
         return -(-(self.held(of) + room) // line) * line
 
     def shared_bytes(self, of: Depthwise) -> int:
-        """Return the bytes of shared memory that it takes; without a ring, results lie where the planes were."""
+        """Return the bytes of shared memory that it takes; without a ring, results replace the planes."""
         held, results = self.copies * self.apart(of), self.results(of) if self.together else 0
         return BYTES[of.dtype] * (held + results if self.copies > 1 else max(held, results))
 
@@ -151,12 +130,12 @@ class Block:
             and _LEAST_THREADS <= self.threads(of) <= _MOST_THREADS
             and self.tile(of).steps(of) <= STEPS
             and self.registers(of) <= _MOST_REGISTERS + _OVERHEAD
-            and self.shared_bytes(of) <= USUAL.hardware.memory(MemoryScope.SHARED).most
+            and self.shared_bytes(of) <= REFERENCE.hardware.memory(MemoryScope.SHARED).most
         )
 
-    def cycles(self, of: Depthwise, gpu: Gpu = USUAL) -> float:
-        """Return what the kernel takes, in cycles of a multiprocessor; infinity where the GPU cannot hold it."""
-        on, threads = gpu.hardware, self.threads(of)
+    def cycles(self, of: Depthwise, machine: Machine = REFERENCE) -> float:
+        """Return the cycles of the kernel; infinity if the GPU cannot hold it."""
+        on, threads, at = machine.hardware, self.threads(of), machine.fitted["planes"]
         if self.shared_bytes(of) > on.memory(MemoryScope.SHARED).most:
             return inf
         warps, count = ceil(threads / on.warp), self.blocks(of)
@@ -164,56 +143,58 @@ class Block:
         resident = occupancy(on, threads, registers, self.shared_bytes(of)).blocks
         if not resident:
             return inf
-        each = ceil(count / gpu.processors)
-        at_once = min(resident, each)
-        issued, size = self._issued(of), BYTES[of.dtype]
+        each = ceil(count / machine.multiprocessors)
+        together = min(resident, each)
+        issued, size = self._issued(of, at), BYTES[of.dtype]
         total, turns = size * (prod(of.shape) + prod(of.out_shape)), each * self.images * warps
+        written = self._mine(of, at).sectors * _SECTOR
         costs = (
-            total * _per_byte(total) * self._starved(of, at_once * warps),
-            turns * self._moved(of),
-            turns * issued * _ISSUE,
-            ceil(each / at_once) * self.images * issued * _TURN,
-            0.0 if self.together else turns * gpu.processors * self._mine(of).sectors * _SECTOR / _CACHED,
+            total * _per_byte(total, at) * self._starved(of, together * warps, at),
+            turns * self._moved(of, at),
+            turns * issued * at.issue_cycles,
+            ceil(each / together) * self.images * issued * at.alone_issue_cycles,
+            0.0 if self.together else turns * machine.multiprocessors * written / at.l2_bytes_per_cycle,
         )
-        return float(sum(cost**_POWER for cost in costs) ** (1 / _POWER) + _START)
+        return float(overlapped(costs, at.overlap_sharpness) + at.launch_cycles)
 
-    def _starved(self, of: Depthwise, warps: int) -> float:
-        """Return how much longer memory takes where so few warps are resident, or where these wait for each other."""
-        waits = _PASSING * self._copied(of) if self.copies == 1 else _DEEP * (self.copies - 2)
-        return (1 + _FEW * max(0.0, log2(_BUSY / warps))) * (1 + waits)
+    def _starved(self, of: Depthwise, warps: int, at: Quantities) -> float:
+        """Return the slowdown of memory by few resident warps, and by warps that wait for each other."""
+        waits = at.passing_factor * self._copied(of) if self.copies == 1 else at.ring_factor * (self.copies - 2)
+        return (1 + at.idle_factor * max(0.0, log2(at.busy_warps / warps))) * (1 + waits)
 
-    def _mine(self, of: Depthwise) -> _Mine:
-        return _mine(of, self.rows, self.columns, self.chunk(of))
+    def _mine(self, of: Depthwise, at: Quantities) -> _Mine:
+        return _mine(of, self.rows, self.columns, self.chunk(of), at)
 
     def _copied(self, of: Depthwise) -> float:
         """Return how many vectors of an image a thread copies."""
         held = self.held(of)
         return held / self.threads(of) / gcd(held, ACCESS // BYTES[of.dtype])
 
-    def _issued(self, of: Depthwise) -> float:
+    def _issued(self, of: Depthwise, at: Quantities) -> float:
         """Return the instructions of a warp for an image."""
-        return self._mine(of).issued + self._copied(of) + _PER_IMAGE
+        return self._mine(of, at).issued + self._copied(of) + at.image_slots
 
-    def _moved(self, of: Depthwise) -> float:
+    def _moved(self, of: Depthwise, at: Quantities) -> float:
         """Return the cycles in which the data of a warp pass the L1 cache, or the banks of shared memory, per image."""
-        mine = self._mine(of)
+        mine = self._mine(of, at)
         if not self.together:
             return mine.loaded
         results = self.results(of)
         vectors = results / self.threads(of) / gcd(results, ACCESS // BYTES[of.dtype])
-        return mine.loaded + mine.collected + vectors * _STORE
+        return mine.loaded + mine.collected + vectors * at.store_cycles
 
 
-def _per_byte(total: float) -> float:
-    """Return the cycles for a byte of so many: more of them than the L2 cache holds come from memory."""
-    return 1 / _CACHED + (1 / _BANDWIDTH - 1 / _CACHED) / (1 + (_CACHE / total) ** _SHARP)
+def _per_byte(total: float, at: Quantities) -> float:
+    """Return cycles per byte if `total` bytes move: memory serves the bytes beyond the L2 cache."""
+    cached, far = 1 / at.l2_bytes_per_cycle, 1 / at.memory_bytes_per_cycle
+    return float(cached + (far - cached) / (1 + (at.l2_capacity_bytes / total) ** at.capacity_sharpness))
 
 
 class _Mine(NamedTuple):
-    """What a thread has to do for an image, whatever its block: instructions; and cycles of the L1 cache for a warp.
+    """The work of a thread for an image: instructions, and cycles of the L1 cache for a warp.
 
-    `loaded` are those for its window and weights, `collected` those for its results on their way to shared memory.
-    `sectors` are those that a warp writes to where its results go to memory straight.
+    `loaded` are the cycles for its window and weights, `collected` for its results on their way to shared memory.
+    A warp that stores results to memory directly writes `sectors`.
     """
 
     issued: float
@@ -223,14 +204,14 @@ class _Mine(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _mine(of: Depthwise, rows: int, columns: int, chunk: int) -> _Mine:
-    size, warp = BYTES[of.dtype], USUAL.hardware.warp
+def _mine(of: Depthwise, rows: int, columns: int, chunk: int, at: Quantities) -> _Mine:
+    size, warp = BYTES[of.dtype], REFERENCE.hardware.warp
     (height, width), places, area = of.shape[2:], _places(of), prod(of.kernel)
     tile = Tile(1, 1, rows, columns, chunk, Window.SLIDING)
     loads, results, again = tile.loads(of), tile.results(), area if area > _HOISTED else 0
     converted = (loads * chunk + results + again) * (size == 2)
-    long = 1 + _LONGER * max(0.0, log2(results * area / _FETCHED))
-    guard = _GUARDED if columns < places[1] else 1.0
+    long = 1 + at.code_factor * max(0.0, log2(results * area / at.fetched_products))
+    guard = at.guard_slots if columns < places[1] else 1.0
     across, tiles = -(-places[1] // columns), -(-places[0] // rows) * -(-places[1] // columns)
     inputs, outputs = [], []
     for thread in range(warp):
@@ -238,15 +219,15 @@ def _mine(of: Depthwise, rows: int, columns: int, chunk: int) -> _Mine:
         inputs.append(((plane // of.multiplier * height + y * of.stride[0]) * width + x * of.stride[1]) * size)
         outputs.append(((plane * places[0] + y) * places[1] + x) * size)
     return _Mine(
-        issued=results * (area * _PRODUCT * long + 1) + loads * guard + again + converted,
-        loaded=loads * _passes(inputs, chunk * size) * _READ + again,
-        collected=results * _passes(outputs, size) * _COLLECT,
+        issued=results * (area * at.product_slots * long + 1) + loads * guard + again + converted,
+        loaded=loads * _passes(inputs, chunk * size) * at.read_cycles + again,
+        collected=results * _passes(outputs, size) * at.collect_cycles,
         sectors=results * len({at // _SECTOR for at in outputs}),
     )
 
 
 def _passes(addresses: list[int], size: int) -> int:
-    """Return how many passes an access of all lanes takes, of so many bytes each: banks serve a word at a time."""
+    """Return the passes of an access of all lanes, `size` bytes each: banks serve a word at a time."""
     lanes = min(len(addresses), _LINE // max(size, _WORD))
     return sum(_pass(addresses[first : first + lanes], size) for first in range(0, len(addresses), lanes))
 
@@ -298,11 +279,11 @@ def blocks(of: Depthwise) -> tuple[Block, ...]:
 
 
 @lru_cache(maxsize=64)
-def first(of: Depthwise, gpu: Gpu = USUAL) -> Block:
-    """Return the block that costs least, of those that are likely to: all of them take a second to count."""
-    found = min(_likely(of), key=lambda block: block.cycles(of, gpu), default=None)
-    if found is None or found.cycles(of, gpu) == inf:
-        found = min(blocks(of), key=lambda block: block.cycles(of, gpu))
+def first(of: Depthwise, machine: Machine = REFERENCE) -> Block:
+    """Return the fastest of the likely blocks: counting all takes a second."""
+    found = min(_likely(of), key=lambda block: block.cycles(of, machine), default=None)
+    if found is None or found.cycles(of, machine) == inf:
+        found = min(blocks(of), key=lambda block: block.cycles(of, machine))
     return found
 
 
@@ -317,19 +298,23 @@ def _likely(of: Depthwise) -> Iterator[Block]:
             yield from (block for block in made if block.is_possible(of))
 
 
-def cost(of: Depthwise, gpu: Gpu = USUAL) -> float:
-    """Return what the first choice costs beside other strategies; infinity if nothing like the layer was measured."""
-    if not is_compared(of) or cost_of_direct(of, gpu) < _START * _DOUBT + _LEAD:
+def cost(of: Depthwise, machine: Machine = REFERENCE) -> float:
+    """Return the cycles of the default to compare with other strategies; infinity if no similar layer was measured."""
+    at = machine.fitted["planes"]
+    least = at.launch_cycles * at.comparison_factor + at.comparison_cycles
+    if not is_compared(of) or cost_of_direct(of, machine) < least:
         return inf
-    return first(of, gpu).cycles(of, gpu) * _DOUBT + _LEAD
+    return first(of, machine).cycles(of, machine) * at.comparison_factor + at.comparison_cycles
 
 
-def cost_of_direct(of: Depthwise, gpu: Gpu = USUAL) -> float:
+def cost_of_direct(of: Depthwise, machine: Machine = REFERENCE) -> float:
     """Return the cycles that the first choice of the direct strategy takes for small images."""
+    at = machine.fitted["planes"]
     elements, terms = prod(of.shape) + prod(of.out_shape), prod(of.out_shape) * prod(of.kernel)
-    worked = (_ELEMENT * elements + _TERM * terms) * USUAL.processors / gpu.processors
+    worked = at.direct_element_cycles * elements + at.direct_product_cycles * terms
+    worked = worked * REFERENCE.multiprocessors / machine.multiprocessors
     total = BYTES[of.dtype] * elements
-    return _DIRECT + hypot(worked, total * _per_byte(total))
+    return at.direct_launch_cycles + hypot(worked, total * _per_byte(total, at))
 
 
 def is_compared(of: Depthwise) -> bool:
@@ -339,12 +324,12 @@ def is_compared(of: Depthwise) -> bool:
 
 
 @lru_cache(maxsize=64)
-def ranked(of: Depthwise, gpu: Gpu = USUAL) -> tuple[Block, ...]:
-    """Return all blocks that are possible: the best one of each kind, then the next ones, by what they cost.
+def ranked(of: Depthwise, machine: Machine = REFERENCE) -> tuple[Block, ...]:
+    """Return all blocks that are possible: the best one of each kind, then the next ones, by cycles.
 
     The kinds are tiles, numbers of copies and ways to store, which the model tells apart less surely than numbers.
     """
-    costs = sorted((block.cycles(of, gpu), place, block) for place, block in enumerate(blocks(of)))
+    costs = sorted((block.cycles(of, machine), place, block) for place, block in enumerate(blocks(of)))
     seen: Counter[Any] = Counter()
     turns = []
     for cost, place, block in costs:

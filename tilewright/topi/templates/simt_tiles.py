@@ -1,8 +1,8 @@
-"""Tiles of a contraction on ordinary arithmetic, and what they cost by a model of the hardware.
+"""Tiles of a contraction on ordinary arithmetic, and their cycles.
 
-The model counts the issue slots of a scheduler: products, loads from shared memory, and what fetches slices. Blocks
-run in waves; a wave takes as long as the slots of its warps, or the latency that too few of them cannot hide. Bytes
-from memory bound the whole. The constants are fitted to 500 kernels that `benchmarks.dense` measured on an H200.
+The model counts the issue slots of a scheduler: products, loads from shared memory, and fetches of slices. Blocks run
+in waves; a wave takes as long as the slots of its warps, or the latency that too few of them cannot hide. Bytes from
+memory bound the whole.
 """
 
 from __future__ import annotations
@@ -10,35 +10,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, exp, inf, log, prod
+from math import ceil, inf, prod
 from typing import Any
 
 import numpy as np
 
 from ...core.hardware import Hardware, MemoryScope
 from ...core.occupancy import occupancy
-from ...core.vectorized import Number, ceiling, either, least, most, of_each, upwards
+from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
+from ...tune.model.fitted import Quantities
+from ...tune.model.kernel_time import at_once, in_waves, slice_cycles, sum_cycles
+from ...tune.model.machine import REFERENCE, Machine
 from .contraction import Contraction, Operand, rounded
-from .gpu import USUAL, Gpu
 from .many import cheapest_first, spread_over, taken
 
 Shape = tuple[Number, Number, Number]
 """Of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
 
-_BANDWIDTH = 2810
-"""Bytes a cycle that all multiprocessors get from the L2 cache."""
-_BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 3000, 519, 1630, 1630
-"""Cycles to begin a block, of a load from L2, of a further kernel, and of a first one."""
-_PRODUCT, _LOAD, _STORE = 1.14, 2.14, 2.47
-"""Issue slots of a product, of a load from shared memory, and of a result."""
-_FETCH, _WINDOWED = 3.99, 6.32
-"""Issue slots for an element that is fetched; further ones where borders are tested."""
-_UNSTEADY = 2.95
-"""How much more where neither rows nor steps of the window stay the same."""
-_AHEAD, _SERIAL, _HELD = 0.289, 0.829, 32
-"""The part of the latency that shows where slices are fetched ahead, and where not; elements that are held ahead."""
-_SLICE, _CROWD, _ALONE, _TAIL = 294, 0.393, 2.04, 0.306
-"""Cycles around a barrier, how they grow with warps, how much slower a warp is alone, and waves that are not full."""
+_HELD_FETCHES = 32
+"""Elements up to which a thread fetches ahead into registers."""
 _OVERHEAD = 36
 """Registers for addresses and loops."""
 _MOST_TILE = 256
@@ -49,7 +39,7 @@ _FULL = 8
 
 @dataclass(frozen=True)
 class SimtTile:
-    """What a block computes: rows and columns over virtual threads, threads and neighbours; and how it runs.
+    """The work of a block: rows and columns over virtual threads, threads and neighbours; and how it runs.
 
     Of many tiles at once, fields are arrays (`many.py`).
     """
@@ -82,7 +72,7 @@ class SimtTile:
         return self.rows[0] * self.rows[2], self.columns[0] * self.columns[2]
 
     def step(self, of: Contraction) -> Number:
-        """Steps along the depth of which a thread loads its factors at once."""
+        """Return the steps along the depth that one load of a thread covers."""
         both = of.rows.along_depth and of.columns.along_depth
         widest = 16 // (8 if of.sum_dtype == "float64" else 4)
         able = [n for n in (4, 2, 1) if n <= (widest // 2 if both else widest)]
@@ -106,7 +96,7 @@ class SimtTile:
 
     def is_possible(self, of: Contraction, on: Hardware | None = None) -> Number:
         """Whether the hardware can run it, and every block has work."""
-        on = on or USUAL.hardware
+        on = on or REFERENCE.hardware
         return (
             (self.block <= on.block.threads)
             & (self.registers(of) <= of_each(on.registers_at, self.block))
@@ -120,9 +110,9 @@ class SimtTile:
         rows, columns = ceiling(of.rows.extent, prod(self.rows)), ceiling(of.columns.extent, prod(self.columns))
         return rows * columns * of.batch * self.split
 
-    def cycles(self, of: Contraction, gpu: Gpu) -> Number:
-        """Cycles that the contraction takes."""
-        on = gpu.hardware
+    def cycles(self, of: Contraction, machine: Machine) -> Number:
+        """Return the cycles that the contraction takes."""
+        on, at = machine.hardware, machine.fitted["gemm"]
         bi, bj = prod(self.rows), prod(self.columns)
         blocks = self.blocks(of)
         resident = self.resident(of, on)
@@ -132,32 +122,28 @@ class SimtTile:
             step if of.columns.along_depth else self.columns[2]
         )
         fetched = sum(
-            upwards(extent * self.depth / operand.together / self.block) * self._effort(of, operand)
+            upwards(extent * self.depth / operand.together / self.block) * self._effort(of, operand, at)
             for extent, operand in ((bi, of.rows), (bj, of.columns))
         )
-        # A warp's instructions for a slice, and how long that takes where others wait for the same scheduler.
-        issued = self.depth * (rows * columns * _PRODUCT + loads * _LOAD) + fetched
-        at_once = least(most(resident, 1), ceiling(blocks, gpu.processors))
-        warps = most(1.0, at_once * ceiling(self.block, on.warp) / 4)
-        hidden = either((self.stages > 1) | (fetched < _HELD * _FETCH), _AHEAD, _SERIAL)
-        crowd = of_each(lambda many: _SLICE * exp(log(many) * _CROWD), warps)
-        slice_cycles = most(warps * issued, issued * _ALONE + _LATENCY * hidden) + crowd
-        wave = slices * slice_cycles + _BLOCK_START + rows * columns * _STORE * warps
-        waves = blocks / (gpu.processors * at_once)
-        full = either(waves <= 3, upwards(waves), waves + _TAIL)
-        moved = (bi + bj) * depth * blocks * 4 / _BANDWIDTH
-        added = _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _BANDWIDTH
-        found = most(full * wave, moved) + _LAUNCH + either(self.split > 1, added, 0.0)
-        return either(resident > 0, found, inf)
+        # A warp's instructions for a slice; other warps wait for the same scheduler.
+        issued = self.depth * (rows * columns * at.product_slots + loads * at.load_slots) + fetched
+        together = at_once(resident, blocks, machine)
+        warps = most(1.0, together * ceiling(self.block, on.warp) / on.multiprocessor.schedulers)
+        ahead = (self.stages > 1) | (fetched < _HELD_FETCHES * at.fetch_slots)
+        shown = either(ahead, at.ahead_latency_factor, at.serial_latency_factor)
+        each = slice_cycles(issued, warps, at.alone_factor, shown, at)
+        wave = slices * each + at.block_cycles + rows * columns * at.store_cycles * warps
+        moved = (bi + bj) * depth * blocks * 4 / at.l2_bytes_per_cycle
+        found = in_waves(wave, blocks, together, machine, at, moved)
+        results = of.rows.extent * of.columns.extent * of.batch
+        return either(resident > 0, found + sum_cycles(self.split, results, at.l2_bytes_per_cycle, at), inf)
 
-    def _effort(self, of: Contraction, operand: Operand) -> Number:
+    def _effort(self, of: Contraction, operand: Operand, at: Quantities) -> Number:
         """Instructions for one load of a factor."""
-        if operand.along_depth or operand.together > 1:
-            return _FETCH
-        if of.period == 1:
-            return _FETCH
+        if operand.along_depth or operand.together > 1 or of.period == 1:
+            return at.fetch_slots
         steady = (self.depth % of.period == 0) & (self.block <= prod(self.columns))
-        return _FETCH + _WINDOWED * either(steady, 1.0, _UNSTEADY)
+        return at.fetch_slots + at.border_slots * either(steady, 1.0, at.unsteady_factor)
 
     def wanted(self) -> dict[str, Any]:
         """The choices that make it."""
@@ -170,15 +156,10 @@ class SimtTile:
         }
 
 
-def tile_of(config: Any) -> SimtTile:
-    """Return what a configuration has a block compute."""
-    return SimtTile.of(config)
-
-
 def own_tiles(operand: Operand) -> list[list[int]]:
     """Ways to split rows or columns over blocks, virtual threads, threads, and a thread's neighbours.
 
-    Neighbours are the thread's own where they lie together in shared memory; otherwise its rows are apart, so that a
+    Neighbours are the thread's own if they lie together in shared memory; otherwise its rows are apart, so that a
     warp's are neighbours.
     """
     found: dict[tuple[int, ...], None] = {}
@@ -193,7 +174,7 @@ def own_tiles(operand: Operand) -> list[list[int]]:
 
 
 def depths(of: Contraction) -> list[int]:
-    """Slices to try: whole windows where they are short, powers of two."""
+    """Return slices to try: whole windows if they are short, powers of two."""
     whole = [n * of.period for n in (1, 2, 4, 8) if 4 <= n * of.period <= 40] if of.period > 1 else []
     plain = [n for n in (8, 16, 32) if n < 2 * of.depth]
     return sorted({*whole, *plain, min(of.depth, 8)})
@@ -204,7 +185,7 @@ def splits(of: Contraction) -> list[int]:
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
 
 
-def candidates(of: Contraction, gpu: Gpu = USUAL) -> SimtTile:
+def candidates(of: Contraction, machine: Machine = REFERENCE) -> SimtTile:
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
     pairs = [
         (r, c)
@@ -217,8 +198,8 @@ def candidates(of: Contraction, gpu: Gpu = USUAL) -> SimtTile:
     depth, split, stages = (each[None] for each in np.meshgrid(*ways, indexing="ij", sparse=True))
     made = SimtTile(tuple(rows), tuple(columns), depth, split, stages)
     count = made.blocks(of) // made.split
-    usual = (made.split == 1) | (count * made.split <= _FULL * gpu.processors)
-    flags = usual & made.is_possible(of, gpu.hardware)
+    usual = (made.split == 1) | (count * made.split <= _FULL * machine.multiprocessors)
+    flags = usual & made.is_possible(of, machine.hardware)
     return taken(spread_over(made, flags.shape), np.nonzero(flags))
 
 
@@ -227,16 +208,10 @@ def _shapes(operand: Operand) -> list[Shape]:
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Contraction, gpu: Gpu = USUAL) -> Sequence[SimtTile]:
-    """Return tiles, those that cost least first."""
-    found = candidates(of, gpu)
+def ranked(of: Contraction, machine: Machine = REFERENCE) -> Sequence[SimtTile]:
+    """Return tiles, the fastest first."""
+    found = candidates(of, machine)
     if len(found.depth):
-        return cheapest_first(found, found.cycles(of, gpu))
+        return cheapest_first(found, found.cycles(of, machine))
     r, c = (_shapes(operand)[-1] for operand in (of.rows, of.columns))
     return (SimtTile(r, c, min(of.depth, 8), 1, 1),)
-
-
-def expected(of: Contraction, gpu: Gpu = USUAL) -> float:
-    """Return the cycles of the tile that costs least."""
-    made: float = ranked(of, gpu)[0].cycles(of, gpu)
-    return made

@@ -1,7 +1,7 @@
-"""Tiles of a window over channels-last images by matrix instructions, and what they cost by a model of the hardware.
+"""Tiles of a window over channels-last images by matrix instructions, and their cycles.
 
-A block is bound by the rate of matrix instructions or by shared memory, whose fragments they read: the model takes the
-larger of both, and adds what is not hidden behind them. The constants are fitted to 80 kernels measured on an H200.
+Matrix instructions, or the shared memory that holds their operands, bound a block. The model takes the larger of both,
+and adds the time that is not hidden behind them.
 """
 
 from __future__ import annotations
@@ -17,32 +17,25 @@ from ...core.atoms import Atom
 from ...core.dtype import DType
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
+from ...tune.model.kernel_time import at_once, in_waves
+from ...tune.model.machine import REFERENCE, Machine
 from .contraction import padded_row
 from .convolutions import Conv2d
-from .gpu import USUAL, Gpu
 
 Pair = tuple[int, int]
 """Along one dimension of a block's tile: warps, and the tile of one warp."""
-_INSTRUCTION, _WIDTH = 7.9, 122.0
-"""Cycles of a scheduler for a matrix instruction; bytes of shared memory that fragments get per cycle."""
-_BANDWIDTH, _LATENCY = 3850.0, 828.0
-"""Bytes a cycle that all multiprocessors get from the L2 cache; cycles until a tile that is not in flight arrives."""
-_HALVES = 3.17
-"""How much longer results take that lanes store as pairs of 16 bits."""
-_TILE, _BLOCK, _LAUNCH = 1170.0, 1190.0, 626.0
-"""Cycles beside the instructions: of a tile, to begin and end a block, and of a kernel."""
 _OVERHEAD = 60
 """Registers beside sums and fragments."""
 _CHANNELS = 64
-"""Channels up to which the model's times are right. With more, filters leave little room for the image: the layers that
-were measured take 1.1 to 5 times as long as products do, which the model does not see."""
+"""Channels up to which the model's times are right. With more, filters leave little room for the image. The measured
+layers take 1.1 to 5 times as long as their products, which the model does not see."""
 _MOST_TERMS = 2048
 """Matrix instructions that are written out for a warp; more take too long to compile."""
 
 
 @dataclass(frozen=True)
 class WindowTile:
-    """What a block computes: rows, columns and filters over warps and their tiles; and how it runs."""
+    """The work of a block: rows, columns and filters over warps and their tiles; and how it runs."""
 
     rows: Pair
     columns: Pair
@@ -98,11 +91,11 @@ class WindowTile:
         return filters * (prod(of.kernel) * channels * word + 16), prod(seen) * line, results
 
     def block_bytes(self, of: Conv2d) -> int:
-        """Bytes of shared memory of a block. Results lie where the image was, unless the next one is in flight."""
+        """Return the bytes of shared memory of a block. Results replace the image, unless the next one is in flight."""
         return self._held(*self.shared_bytes(of))
 
     def fits(self, of: Conv2d, most: int) -> bool:
-        """Whether so many bytes hold a block, with each row of results in its own banks."""
+        """Return whether `most` bytes hold a block, with each row of results in its own banks."""
         (taps, image, _), (rows, columns, filters), word = self.shared_bytes(of), self.block, DType(of.result).bytes
         results = rows * columns * padded_row(filters, word) * word if self.staged else 0
         return max(self.block_bytes(of), self._held(taps, image, results)) <= most
@@ -123,13 +116,13 @@ class WindowTile:
 
 
 def depth_of(of: Conv2d) -> int:
-    """Channels of one statement of matrix instructions: as many as there are, or what divides them."""
+    """Return the channels of one statement of matrix instructions: all, or a divisor of them."""
     return next(n for n in (64, 48, 32, 16) if of.shape[1] % n == 0) if of.shape[1] > 64 else of.shape[1]
 
 
-def is_possible(tile: WindowTile, of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> bool:
+def is_possible(tile: WindowTile, of: Conv2d, atom: Atom, machine: Machine = REFERENCE) -> bool:
     """Whether the hardware can run it."""
-    on, threads = gpu.hardware, tile.warps * gpu.hardware.warp
+    on, threads = machine.hardware, tile.warps * machine.hardware.warp
     positions, filters = tile.rows[1] * tile.columns[1], tile.block[2]
     written = positions // atom.m * (tile.filters[1] // atom.n) * of.kernel[1] * (depth_of(of) // atom.k)
     return (
@@ -164,40 +157,40 @@ def counts() -> list[int]:
     return [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 56, 64]
 
 
-def cycles(tile: WindowTile, of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> float:
-    """Cycles that the convolution takes."""
-    on, word = gpu.hardware, DType(of.element).bytes
+def cycles(tile: WindowTile, of: Conv2d, atom: Atom, machine: Machine = REFERENCE) -> float:
+    """Return the cycles that the convolution takes."""
+    on, word, at = machine.hardware, DType(of.element).bytes, machine.fitted["window"]
     resident = occupancy(on, tile.warps * on.warp, tile.registers(atom), tile.block_bytes(of)).blocks
     if not resident:
         return inf
     blocks = tile.blocks(of)
-    at_once = min(resident, ceil(blocks / gpu.processors))
+    together = at_once(resident, blocks, machine)
     steps, positions = prod(of.kernel) * of.shape[1] // atom.k, tile.rows[1] * tile.columns[1]
     instructions = positions // atom.m * (tile.filters[1] // atom.n)
-    per_scheduler = ceil(at_once * tile.warps / 4)
-    issued = per_scheduler * steps * instructions * _INSTRUCTION
-    read = at_once * tile.warps * steps * (positions + tile.filters[1]) * atom.k * word / _WIDTH
+    per_scheduler = ceil(together * tile.warps / on.multiprocessor.schedulers)
+    issued = per_scheduler * steps * instructions * at.instruction_cycles
+    fragments = together * tile.warps * steps * (positions + tile.filters[1]) * atom.k * word
+    read = fragments / at.shared_bytes_per_cycle
     taps, image, _ = tile.shared_bytes(of)
-    share = _BANDWIDTH / gpu.processors / at_once
+    share = at.l2_bytes_per_cycle / machine.multiprocessors / together
     halves = not tile.staged and DType(of.result).bytes == 2  # lanes store half a sector
-    stored = prod(tile.block) * DType(of.result).bytes / share * (_HALVES if halves else 1.0)
+    stored = prod(tile.block) * DType(of.result).bytes / share * (at.paired_store_factor if halves else 1.0)
     fetched = image / share
-    busy = max(issued, read)
-    waiting = 0.0 if tile.stages > 1 else (fetched + _LATENCY) / at_once
-    one = max(busy + waiting + stored / 2, fetched + stored) + _TILE
-    waves = ceil(blocks / (gpu.processors * at_once))
-    return float(waves * (tile.tiles * one + taps / share + _LATENCY + _BLOCK) + _LAUNCH)
+    waiting = 0.0 if tile.stages > 1 else (fetched + at.latency_cycles) / together
+    one = max(max(issued, read) + waiting + stored / 2, fetched + stored) + at.tile_cycles
+    wave = tile.tiles * one + taps / share + at.latency_cycles + at.block_cycles
+    return float(in_waves(wave, blocks, together, machine, at))
 
 
-def candidates(of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> Iterator[WindowTile]:
-    """Tiles worth ranking: blocks of usual sizes, with so many tiles that one or two waves of blocks do all."""
+def candidates(of: Conv2d, atom: Atom, machine: Machine = REFERENCE) -> Iterator[WindowTile]:
+    """Yield tiles worth ranking: blocks of usual sizes, in one, two or four waves."""
     ways = product(row_tiles(of), column_tiles(of), filter_tiles(of), (1, 2, 3), (False, True))
     for rows, columns, filters, stages, staged in ways:
         one = WindowTile((rows[1], rows[2]), (columns[1], columns[2]), (filters[1], filters[2]), stages, stages, staged)
-        if not 2 <= one.warps <= 16 or not is_possible(one, of, atom, gpu):
+        if not 2 <= one.warps <= 16 or not is_possible(one, of, atom, machine):
             continue
         shares = ceil(of.filters / one.block[2])
-        for blocks in (gpu.processors, 2 * gpu.processors, 4 * gpu.processors):
+        for blocks in (machine.multiprocessors, 2 * machine.multiprocessors, 4 * machine.multiprocessors):
             wanted = one.count(of) * shares / blocks
             tiles = next((n for n in counts() if n >= wanted), counts()[-1])
             if tiles >= stages:
@@ -205,13 +198,15 @@ def candidates(of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> Iterator[WindowTile]
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> tuple[WindowTile, ...]:
-    """Return tiles, those that cost least first."""
-    found = [(cycles(tile, of, atom, gpu), n, tile) for n, tile in enumerate(dict.fromkeys(candidates(of, atom, gpu)))]
+def ranked(of: Conv2d, atom: Atom, machine: Machine = REFERENCE) -> tuple[WindowTile, ...]:
+    """Return tiles, the fastest first."""
+    found = [
+        (cycles(tile, of, atom, machine), n, tile)
+        for n, tile in enumerate(dict.fromkeys(candidates(of, atom, machine)))
+    ]
     return tuple(tile for _, _, tile in sorted(found, key=lambda each: each[:2]))
 
 
-def expected(of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> float:
-    """Return the cycles of the tile that costs least; infinity where there is none, and for many channels."""
-    found = ranked(of, atom, gpu) if of.shape[1] <= _CHANNELS else ()
-    return cycles(found[0], of, atom, gpu) if found else inf
+def compared(of: Conv2d, cycles: float) -> float:
+    """Return the cycles to compare with other strategies; infinity for many channels."""
+    return cycles if of.shape[1] <= _CHANNELS else inf

@@ -1,0 +1,153 @@
+"""Tiles of a contraction by the matrix instructions of warpgroups, and their cycles.
+
+A slice has the 128 bytes of terms that the hardware reads of a row. The tensor cores compute it in four instructions
+for each warpgroup; meanwhile its warps copy a later slice. The time until a slice has arrived shows, unless another
+block of the multiprocessor multiplies then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import inf, prod
+
+from ...core.atoms import LANES, WARPGROUP, Atom
+from ...core.dtype import DType
+from ...core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, Hardware
+from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
+from ...tune.model.fitted import Quantities
+from ...tune.model.kernel_time import at_once, in_waves, shown_latency, sum_cycles
+from ...tune.model.machine import REFERENCE, Machine
+from .contraction import Contraction, Operand
+from .many import cheapest_first
+from .mma_tiles import FULL, STORES, MmaTile, grid, splits, with_stationary
+
+_OVERHEAD = 40
+"""Registers for addresses and loops."""
+LEAST_COLUMNS = 16
+"""Columns of the smallest tile."""
+_STATIONARY = 4
+"""Slices of the columns' factor that may stay in shared memory for several tiles of rows."""
+
+
+class WgmmaTile(MmaTile):
+    """The work of a block of warpgroups: 16 rows a warp, and all columns of the block."""
+
+    pooled = False
+
+    def registers(self, atom: Atom) -> Number:
+        """Registers for sums and for addresses."""
+        return self.columns[1] * 16 * DType(atom.accumulator).bytes // 4 // LANES + _OVERHEAD
+
+    def _held(self, of: Contraction, atom: Atom, results: Number) -> Number:
+        """Return the bytes of slices in shared memory; results replace slices, unless the next tile's are in flight."""
+        rows, columns = prod(self.rows), prod(self.columns)
+        several = (columns + rows * self.stages) * SWIZZLE_LINE * self.slices(of) + results
+        one = most((rows + columns) * SWIZZLE_LINE * self.stages, results)
+        return either(self.tiles > 1, several, one) + 8 * SWIZZLE_LINE
+
+    def slices(self, of: Contraction) -> Number:
+        """Slices of a block, or of each of its tiles."""
+        return ceiling(of.depth, self.depth * self.split)
+
+    def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> Number:
+        """Whether the hardware can run it, and every block has work."""
+        on, threads = on or REFERENCE.hardware, self.warps * LANES
+        rows, columns, slices = prod(self.rows), prod(self.columns), self.slices(of)
+        # Of results that go through shared memory, a tile holds no more than there are.
+        fits = (rows <= of.rows.extent) & (columns <= of.columns.extent)
+        power = columns & (columns - 1) == 0
+        return (
+            (threads <= on.block.threads)
+            & (self.registers(atom) <= of_each(on.registers_at, threads))
+            & self.fits(of, atom, on)
+            & (self.split * self.depth < of.depth + self.depth)
+            & (self.stages <= either(self.tiles > 1, self.tiles, slices))
+            & ((self.tiles == 1) | ((self.split == 1) & (of.batch == 1) & (slices <= _STATIONARY)))
+            & (of_each(atom.width, self.columns[1]) > 0)
+            & ((self.staged == 0) | (fits & power & (self.split == 1)))
+            & ((self.vectors == 0) | (self._has_runs(of) & (columns <= of.columns.extent)))
+        )
+
+    def cycles(self, of: Contraction, atom: Atom, machine: Machine) -> Number:
+        """Return the cycles that the contraction takes."""
+        at, rows, columns = machine.fitted["wgmma"], prod(self.rows), prod(self.columns)
+        resident = self.resident(of, atom, machine.hardware)
+        blocks = self.blocks(of)
+        together, slices = at_once(resident, blocks, machine), self.slices(of)
+        groups = self.warps // WARPGROUP
+        products = most(at.column_cycles * columns, (columns + 64) * SWIZZLE_LINE / at.operand_bytes_per_cycle)
+        busy = most(groups * products, self._issued(of, machine, at))
+        late = at.gap_cycles + at.latency_cycles * shown_latency(self.stages, at)
+        each = most(busy + late, together * busy * (1 + at.crowd_factor))
+        stored_by = either(self.vectors, at.vector_store_cycles, at.store_cycles)
+        stored_by = either(self.staged, at.staged_store_cycles, stored_by)
+        wave = self.tiles * (slices * each + columns * 16 / LANES * stored_by * groups * together) + at.block_cycles
+        moved = (rows * self.tiles + columns) * slices * SWIZZLE_LINE * blocks / at.l2_bytes_per_cycle
+        found = in_waves(wave, blocks, together, machine, at, moved, self._written(of, at))
+        results = of.rows.extent * of.columns.extent * of.batch
+        return either(resident > 0, found + sum_cycles(self.split, results, at.stored_bytes_per_cycle, at), inf)
+
+    def _issued(self, of: Contraction, machine: Machine, at: Quantities) -> Number:
+        """Return the cycles of a scheduler for the copies of a slice."""
+        on, found = machine.hardware, 0.0 * self.warps
+        for extent, operand in ((prod(self.rows), of.rows), (prod(self.columns), of.columns)):
+            together = min(SWIZZLE_PIECE, operand.together * DType(of.dtype).bytes)
+            pieces = upwards(extent * SWIZZLE_LINE / together / (self.warps * on.warp))
+            single = at.scalar_slots if together < 4 else 0.0
+            slots = at.copy_slots + single + at.border_slots * self._tests(of, operand)
+            found = found + pieces * slots * self.warps / on.multiprocessor.schedulers
+        return found
+
+    def _written(self, of: Contraction, at: Quantities) -> Number:
+        """Return the cycles in which results, or partial sums, are stored."""
+        size = either(self.split == 1, DType(of.dtype).bytes, 4)
+        pairs = (size == 2) & (self.staged == 0) & (self.vectors == 0)
+        rate = either(pairs, at.paired_bytes_per_cycle, at.stored_bytes_per_cycle)
+        return of.rows.extent * of.columns.extent * of.batch * size / rate
+
+    def _tests(self, of: Contraction, operand: Operand) -> bool:
+        """Whether a copy of a factor finds out whether its elements are there."""
+        return of.period > 1 and operand is of.rows
+
+
+def row_tiles(operand: Operand) -> list[list[int]]:
+    """Ways to split rows over blocks, warps and the 16 rows of one: one to four warpgroups."""
+    return [[-1, WARPGROUP * n, 16] for n in (1, 2, 3, 4) if n == 1 or n * 64 <= operand.extent]
+
+
+def column_tiles(operand: Operand, atom: Atom) -> list[list[int]]:
+    """Ways to split columns over blocks and the tile of all warps."""
+    usual = [
+        n for n in (LEAST_COLUMNS, 32, 64, 96, 128, 160, 192, 224, 256) if n == LEAST_COLUMNS or n <= operand.extent
+    ]
+    return [[-1, 1, n] for n in usual if atom.width(n)]
+
+
+def depth_of(atom: Atom) -> int:
+    """The terms of a slice."""
+    return SWIZZLE_LINE // DType(atom.operands).bytes
+
+
+def stages() -> list[int]:
+    """Slices in flight."""
+    return [1, 2, 3, 4, 5, 6]
+
+
+def candidates(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> WgmmaTile:
+    """Tiles worth ranking."""
+    pairs = [((r[1], r[2]), (c[1], c[2])) for r in row_tiles(of.rows) for c in column_tiles(of.columns, atom)]
+    made = grid(pairs, ([depth_of(atom)], splits(of), stages()), STORES, WgmmaTile)
+    count = made.blocks(of) // made.split
+    usual = (made.split == 1) | (count * made.split <= FULL * machine.multiprocessors)
+    several = usual & (made.split == 1) & (of.batch == 1) & (made.slices(of) <= _STATIONARY)
+    resident = replace(made, tiles=most(2, made.stages)).resident(of, atom, machine.hardware)
+    return with_stationary(made, usual, several, of, atom, machine, resident)
+
+
+@lru_cache(maxsize=256)
+def ranked(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> Sequence[MmaTile]:
+    """Return tiles, the fastest first."""
+    found = candidates(of, atom, machine)
+    return cheapest_first(found, found.cycles(of, atom, machine))

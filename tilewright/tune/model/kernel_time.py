@@ -1,0 +1,80 @@
+"""The formulas that all cost models share: waves of blocks, costs that overlap, slices of a product, bytes that move.
+
+A model counts the instructions, bytes and waits of its kernels. The quantities `at` are its row of `fitted.json`, on
+the machine that it predicts for. Arguments are numbers, or arrays with an element per configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import exp, log
+
+from ...core.vectorized import Number, ceiling, either, least, most, of_each, upwards
+from .fitted import Quantities
+from .machine import Machine
+
+_FEW_WAVES = 3
+"""Waves up to which a partial one takes as long as a full one."""
+
+
+def overlapped(costs: Iterable[Number], sharpness: float) -> Number:
+    """Return the cycles of costs that overlap: a p-norm, to which the largest contributes most."""
+    return sum(cost**sharpness for cost in costs) ** (1 / sharpness)
+
+
+def at_once(resident: Number, blocks: Number, machine: Machine) -> Number:
+    """Return how many blocks run on the busiest multiprocessor at a time; at least one."""
+    return least(most(resident, 1), ceiling(blocks, machine.multiprocessors))
+
+
+def in_waves(
+    wave: Number, blocks: Number, together: Number, machine: Machine, at: Quantities, *bounds: Number
+) -> Number:
+    """Return the cycles of a kernel with blocks that run in waves.
+
+    Parameters
+    ----------
+    wave : number
+        Cycles of a wave: of the blocks that run together.
+    blocks, together : number
+        Blocks of the grid, and blocks that run together on a multiprocessor.
+    bounds : number
+        Lower bounds of the cycles, such as the time to move its bytes.
+    """
+    waves = blocks / (machine.multiprocessors * together)
+    tail = getattr(at, "tail_waves", None)
+    count = upwards(waves) if tail is None else either(waves <= _FEW_WAVES, upwards(waves), waves + tail)
+    return most(count * wave, *bounds) + at.launch_cycles
+
+
+def slice_cycles(issued: Number, warps: Number, alone: Number, shown: Number, at: Quantities) -> Number:
+    """Return the cycles between two slices of a product.
+
+    Parameters
+    ----------
+    issued : number
+        Issue slots of a warp.
+    warps : number
+        Warps of a scheduler, which issue in turns.
+    alone : number
+        Slowdown of a warp that has its scheduler for itself.
+    shown : number
+        Part of the latency of a slice that its warps do not hide.
+    """
+    barrier = of_each(lambda many: at.barrier_cycles * exp(log(many) * at.crowd_exponent), warps)
+    return most(warps * issued, issued * alone + at.latency_cycles * shown) + barrier
+
+
+def shown_latency(stages: Number, at: Quantities) -> Number:
+    """Return the part of a slice's latency that shows with `stages` slices in flight."""
+    return of_each(lambda flying: at.shown_latency_factor ** (flying - 1), stages)
+
+
+def sum_cycles(split: Number, results: int, bytes_per_cycle: float, at: Quantities) -> Number:
+    """Return the cycles of the kernel that adds the partial sums of `split` blocks; 0 without any."""
+    return either(split > 1, at.kernel_cycles + 2 * split * results * 4 / bytes_per_cycle, 0.0)
+
+
+def memory_cycles(moved: float, at: Quantities) -> float:
+    """Return the cycles in which memory, or the L2 cache if that holds all, moves bytes."""
+    return moved / (at.l2_bytes_per_cycle if moved < at.l2_capacity_bytes else at.memory_bytes_per_cycle)
