@@ -50,9 +50,9 @@ def demand(
 ) -> tuple[Region, ...]:
     """Return the region of `stage`: one range per dimension.
 
-    `hidden` are variables of the readers without a value at the stage's place of computation; `private` is what
-    `private_steps` returned. Raises UserError if a consumer is outside the loop that the stage is computed in, and if a
-    thread needs other elements than those of the first iteration of its private loops.
+    `hidden` are variables of the readers without a value at the stage's place of computation. `private` is the result
+    of `private_steps`. Raises UserError if a consumer is outside the loop that the stage is computed in. Raises it also
+    if a thread needs elements beyond the first iteration of its private loops.
     """
     spans: list[Extremes | None] = []
     visible = {loop.var for loop in (*outer, *(loop for loop in stage.loops if loop.axis in private))}
@@ -110,8 +110,8 @@ def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
 def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Var, tuple[Expr, Expr]]:
     """The loop variables that run while one copy of the stage's result is in use.
 
-    Virtual threads that the stage has inside the place where it is computed share it. Raises UserError if `consumer` is
-    outside the loop that the stage is computed in.
+    Virtual threads of the stage inside its place of computation share it. Raises UserError if `consumer` is outside the
+    loop that the stage is computed in.
     """
     path = (*consumer.outer, *own_loops(consumer.stage))
     inside = 0

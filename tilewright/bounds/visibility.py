@@ -36,10 +36,10 @@ def default_scope(tags: tuple[ThreadTag, ...]) -> MemoryScope:
 
 
 def private_steps(stage: Stage, scope: MemoryScope) -> dict[IterVar, tuple[int, Expr | None]]:
-    """The loops over threads that each keep a result of their own, if these can be left to what each thread needs.
+    """The loops over threads that each keep a private result, if a thread needs only its own.
 
-    For each the dimension, and the distance of the elements in it that the first iteration computes: the factor of a
-    split, None for one element. `demand` checks that the thread needs no others.
+    Each has its dimension, and the distance of the first iteration's elements in it: the factor of a split, None for
+    one element. `demand` checks that the thread needs no others.
     """
     found: dict[IterVar, tuple[int, Expr | None]] = {}
     place = {axis: d for d, axis in enumerate(stage.op.axis)} if scope is not MemoryScope.GLOBAL else {}
@@ -57,7 +57,7 @@ def private_steps(stage: Stage, scope: MemoryScope) -> dict[IterVar, tuple[int, 
 def check_owners(stage: Stage, scope: MemoryScope, private: Container[IterVar] = ()) -> None:
     """Raise UserError if blocks or threads each compute a part of `stage` that the others do not see.
 
-    `private` are loops whose parts are known to be those that the threads themselves need.
+    `private` are loops over parts that only their own threads need.
     """
     if scope is MemoryScope.GLOBAL:
         return

@@ -23,7 +23,7 @@ Key = TypeVar("Key")
 
 
 class _Map(dict[Key, Any]):
-    """A dictionary whose items are a list, as those of the legacy API's maps."""
+    """A dictionary with a list of items, as in the legacy API's maps."""
 
     def items(self) -> Any:
         return list(super().items())
@@ -91,7 +91,7 @@ def match_tensorize_body(stage: Any, out_dom: Any, in_dom: Any, intrin: Any) -> 
     Raises
     ------
     UserError
-        If the loops do not compute what the intrinsic declares.
+        If the loops do not match the intrinsic's declaration.
     """
     declared = stage.value.declared if isinstance(stage, StageHandle) else None
     if declared is None or not isinstance(intrin, TensorIntrin) or declared[1] is not intrin:

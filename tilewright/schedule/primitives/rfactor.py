@@ -28,8 +28,8 @@ def rfactor(
         B[i] = sum(A[i, k])     ->     B.rf[k.inner, i] = sum(A[i, k.outer * 16 + k.inner])     # over k.outer
                                        B[i] = sum(B.rf[k.inner.v, i])                           # over k.inner.v
 
-    The new stage has the data axes of `stage` with the factored loop at position `factor_axis`, and the remaining
-    reduction loops of `stage` as its reduction axes, first those that were never split or fused. It inherits the
+    The new stage has the data axes of `stage`, with the factored loop at position `factor_axis`. Its reduction axes are
+    the remaining reduction loops of `stage`, beginning with loops that were never split or fused. It inherits the
     annotations of these loops, including a thread binding of the factored loop. `stage` starts over with its own data
     axes and one reduction axis. Returns the partial result(s). Raises UserError if `stage` is not a reduction, if
     `axis` is not one of its reduction loops, and if `factor_axis` is not a dimension of the partial result.
