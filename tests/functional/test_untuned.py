@@ -134,7 +134,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, refused: UserError, all_of_them: b
 def test_a_layer_whose_usual_kernel_does_not_compile(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     refusing(monkeypatch, UserError(said), all_of_them=False)
     usual = compiler.candidate(LARGE, CUDA).template.name
-    why = f"our usual kernel ({usual}) does not compile: {' '.join(said.split())}"
+    why = f"our default kernel ({usual}) does not compile: {' '.join(said.split())}"
     choice, executable = compiler.make(LARGE, device("cuda"), "", None, 0)
     assert (choice.why, choice.template != usual) == (why, True)
     assert executable is not None

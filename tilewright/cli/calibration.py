@@ -42,7 +42,7 @@ class _Bench:
             raise UserError(
                 f"{attributes.name} has compute version {attributes.compute_version}, of which no data are known",
                 primitive="calibrate",
-                fix="leave it out: the model takes the rates of the usual GPU",
+                fix="leave it out: the model takes the rates of the default GPU",
             )
         self.lanes = architecture.multiprocessor.float_lanes
 

@@ -15,7 +15,7 @@ _OFF = ("", "0", "off")
 
 
 def cache_folder() -> str | None:
-    """The folder that the environment names, or the usual one; None if it says to keep nothing.
+    """The folder that the environment names, or the default one; None if it says to keep nothing.
 
     It is text: importing `pathlib` takes a tenth of the time in which a process starts a known kernel.
     """

@@ -151,8 +151,9 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
 def _otherwise(
     problem: Problem, usual: Selection, target: Target, epilogue: Epilogue, rival: str, refused: UserError
 ) -> tuple[Decision, Executable | None]:
-    """Choose for a problem whose usual candidate was `refused` by the compiler: the rival, or another strategy."""
-    why = f"our usual kernel ({usual.template.name}) does not compile: {' '.join(refused.message.split())}"
+    """Choose for a problem after its default candidate was `refused` by the compiler: the rival, or another
+    strategy."""
+    why = f"our default kernel ({usual.template.name}) does not compile: {' '.join(refused.message.split())}"
     if rival:
         return Decision(THEIRS, why=why), None
     able, workload = strategies_of(problem, target)
@@ -260,7 +261,7 @@ def candidate(problem: Problem, target: Target) -> Selection:
             return found
     template = templates.cheapest(able, workload, target)
     config = template.first(workload.args, target)
-    return Selection(template, workload, config, "the usual configuration; no record of a near layer suits")
+    return Selection(template, workload, config, "default configuration (no tuned record for a similar layer)")
 
 
 def recorded(

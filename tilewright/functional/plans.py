@@ -97,7 +97,7 @@ def plan_for(
     activation : callable, optional
         The function behind a problem's "custom:" activation.
     tune : None, "quick" or float
-        None takes a known or usual configuration. "quick" measures a few; a number measures for that many seconds.
+        None takes a known or default configuration. "quick" measures a few; a number measures for that many seconds.
 
     Returns
     -------

@@ -197,7 +197,7 @@ class Store:
 
 
 def usual_folder() -> str | None:
-    """Return the folder that the environment names, or the usual one; None if nothing is to be kept."""
+    """Return the folder that the environment names, or the default one; None if nothing is to be kept."""
     return cache_folder()
 
 

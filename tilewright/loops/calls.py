@@ -357,7 +357,7 @@ def call(dtype: Any, op: Any, args: Any, span: Any = None) -> Expr:
 
 
 def _typed(call: Expr, dtype: Any) -> Expr:
-    """A call of a packed function whose value has a type that is not the usual one."""
+    """A call of a packed function whose value has another type than the default."""
     assert isinstance(call, Call)
     return call if dtype in ("", "void", "handle") else Call(call.name, call.args, DType(dtype))
 

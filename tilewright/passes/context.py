@@ -183,7 +183,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context of the `with` statements around the caller, or the usual one."""
+        """The innermost context of the `with` statements around the caller, or the default one."""
         stack = _entered.get()
         return stack[-1] if stack else PassContext()
 

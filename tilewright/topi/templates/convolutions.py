@@ -21,9 +21,9 @@ from .layouts import IMAGES_LAST, LAYOUTS, as_images, from_layout, in_layout, in
 from .workload import INTEGERS, Convolution, border, check_fits, dtype_of, shape_of, shortened, sizes, sum_dtype
 
 WEIGHTS = ("OIHW", "OHWI", "HWIO")
-"""The orders of the dimensions of filters in memory; the first is the usual one. HWCN has the last, NHWC any."""
+"""The orders of the dimensions of filters in memory; the first is the default. HWCN has the last, NHWC any."""
 _LAST = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
-"""How to transpose filters of the others to the usual order."""
+"""How to transpose filters of the others to the default order."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Conv2d(Images):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The fields, less the usual order of weights and layout, which older logs do not have."""
+        """The fields, without the default order of weights and layout, which older logs do not have."""
         *given, weights = astuple(self)
         if weights != WEIGHTS[0]:
             return (*given, weights)

@@ -11,7 +11,7 @@ from ...core.padding import LEGACY_WORDS, TEMPLATE_WORDS, padding_of
 from ...core.windows import extents
 
 LAYOUTS = ("NCHW", "NHWC")
-"""The orders of an image's dimensions in memory; the first is the usual one."""
+"""The orders of an image's dimensions in memory; the first is the default."""
 IMAGES_LAST = "HWCN"
 """The order in which the same place of all images lies together; dense convolutions of the contraction strategies have
 it."""

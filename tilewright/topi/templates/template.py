@@ -84,7 +84,7 @@ class PackagedTemplate(Generic[W]):
         return self.kind.of(*args)
 
     def _schedule_for(self, target: Target | None) -> ScheduleStrategy[W] | None:
-        """Return the schedule for a target, by default for the usual GPU; None if there is none."""
+        """Return the schedule for a target, by default for the default GPU; None if there is none."""
         if target is None:
             return self.gpu
         if target.is_gpu:
@@ -92,7 +92,7 @@ class PackagedTemplate(Generic[W]):
         return None if self.cpu is None else replace(self.cpu, machine=VectorRegisters.of(target))
 
     def strategy(self, target: Target | None) -> ScheduleStrategy[W]:
-        """Return the schedule for a target, by default for the usual GPU."""
+        """Return the schedule for a target, by default for the default GPU."""
         found = self._schedule_for(target)
         if found is None:
             raise UserError(

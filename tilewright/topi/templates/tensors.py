@@ -15,7 +15,7 @@ class Tensors:
     """A convolution's tensors; `extras` are the tensors that its epilogue adds. Without an epilogue, `sums` is `out`.
 
     `finished` is what an activation makes of the sums, if a strategy has that done before results are stored. Without a
-    `target`, the kernel is for the usual GPU.
+    `target`, the kernel is for the default GPU.
     """
 
     data: Tensor

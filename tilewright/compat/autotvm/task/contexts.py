@@ -102,7 +102,7 @@ class FallbackContext(DispatchContext):
         key = _key(target, workload)
         found = self.memory.get(key)
         if found is None:
-            # Packaged templates choose a usual schedule of their own.
+            # Packaged templates choose their own default schedule.
             packaged = workload is not None and workload[0] in {t.name for t in ALL}.union(t.name for t in LEGACY)
             if key not in self._warned and not GLOBAL_SCOPE.silent and not packaged:
                 self._warned.add(key)
