@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +22,6 @@ from tilewright.runtime.device import device
 from tilewright.topi.templates import ACTIVATIONS, ALL, Conv2d, Depthwise, Epilogue, named
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.records.log import load_from_file
-from tilewright.tune.space.config import Config
 
 CONV2D = named("topi/conv2d")
 DEPTHWISE = named("topi/depthwise")
@@ -324,32 +322,9 @@ def test_shipped_records_fit_the_templates():
     assert len(logs["h200_convolutions"]) > 50
     assert not [pair for log in logs.values() for pair in log if pair[1].error_no]
     known = {template.name: template for template in ALL}
-    for inp, _ in (pair for log in logs.values() for pair in log[::8]):
+    for inp, _ in (pair for log in logs.values() for pair in log):
         space = known[inp.task.name].gpu.space(known[inp.task.name].workload(inp.task.args))
         assert space.find(inp.config) is not None
-
-
-def test_a_record_from_before_a_knob_means_what_it_did():
-    """A log of products of tiles that does not say how many of them a block computes: one."""
-    records = load_from_file(Path(shipped.__file__).parent / "records" / "h200_dense.log")
-    old = next(inp for inp, _ in records if inp.task.name == "topi/conv2d.mma" and "tiles" not in inp.config)
-    template = next(each for each in ALL if each.name == old.task.name)
-    space = template.gpu.space(template.workload(old.task.args))
-    now = space.get(space.find(old.config))
-    assert now["tiles"].val == 1
-    target = tw.target.Target("cuda -arch=sm_90")
-    before, after = (tw.lower(*template.instantiate(c, old.task.args, target)) for c in (old.config, now))
-    assert str(before) == str(after)
-
-
-def test_a_record_from_before_the_limit_of_registers_leaves_it_to_the_compiler():
-    workload, target = Depthwise.of((1, 8, 12, 16), 3), Target("cuda -arch=sm_90")
-    (direct,) = [each for each in DEPTHWISE.strategies if each.name == "topi/depthwise.direct"]
-    now = direct.first(workload.args, target)
-    old = Config({name: choice for name, choice in now.items() if name not in ("order", "resident")}, now.index)
-    assert direct.gpu.space(workload).find(old) == now.index
-    before, after = (direct.program(config, workload, target) for config in (old, now))
-    assert str(tw.lower(*before)) == str(tw.lower(*after))
 
 
 def test_a_limit_of_registers_costs_where_it_crowds_them():

@@ -1,4 +1,4 @@
-"""Records of the direct strategy from before a knob, or a choice of one, mean what they did wherever they are read."""
+"""Records of the direct strategy from before a choice of a knob mean the same program wherever they are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.emulator.marks import emulates
 from tests.topi.random_direct import CUDA, template_of
 from tests.topi.test_direct import check, problem
 from tilewright import autotvm, te
-from tilewright.driver import lower_for
 from tilewright.functional import compiler
 from tilewright.functional.problem import CONV, Problem
 from tilewright.functional.tuning import automatic
@@ -24,8 +23,6 @@ from tilewright.topi.templates.layouts import in_layout
 from tilewright.tune.records.format import decode
 from tilewright.tune.space.config import Config
 
-LATER = ("order", "resident", "whole_words")
-"""Knobs that older logs do not have."""
 LAST = Depthwise.of((1, 8, 9, 10), 3, dtype="float16", layout="NHWC")
 FIRST = Depthwise.of((1, 4, 9, 12), 3)
 LAYERS = (
@@ -37,12 +34,11 @@ LAYERS = (
 TILE = {"tile_c": [4, 2], "tile_y": [2, 2], "tile_x": [2, 2], "chunk": 2, "window": "row"}
 
 
-def line_of(of: Any, config: Config, index: int | None, without: tuple[str, ...] = ()) -> str:
-    """A line of a log that names a configuration, with an index of its time and without some knobs."""
+def line_of(of: Any, config: Config, index: int | None) -> str:
+    """Return a line of a log that names a configuration, with an index of its time."""
     entity = [
         [name, "sp", [-1, *choice.size[1:]]] if hasattr(choice, "size") else [name, "ot", choice.data]
         for name, choice in config.items()
-        if name not in without
     ]
     made = {
         "input": ["cuda", template_of(of).name, of.args, {}],
@@ -54,7 +50,7 @@ def line_of(of: Any, config: Config, index: int | None, without: tuple[str, ...]
 
 
 def index_before(of: Any, config: Config) -> int:
-    """The index of a configuration when `order` had one choice and `whole_words` did not exist."""
+    """The index of a configuration when `order` and `whole_words` had one choice."""
     space = template_of(of).gpu.space(of)
     index, step = 0, 1
     for knob, place in zip(space.knobs, space.point(config.index), strict=True):
@@ -63,27 +59,10 @@ def index_before(of: Any, config: Config) -> int:
     return index
 
 
-@pytest.mark.parametrize("of", LAYERS, ids=lambda of: f"{of.name}-{of.dtype}-{of.layout}")
-@pytest.mark.parametrize("without", [LATER, LATER[1:], LATER[2:], LATER[:1]], ids=" ".join)
-def test_a_knob_that_a_record_does_not_have_is_as_before(of: Any, without: tuple[str, ...]) -> None:
-    template = template_of(of)
-    wanted = {**TILE, "order": "terms", **({} if "resident" in without else {"resident": 2})}
-    now = template.gpu.nearest(of, wanted)
-    assert [now[name].val for name in without] == [
-        {"order": "terms", "resident": 0, "whole_words": 0}[n] for n in without
-    ]
-    old = decode(line_of(of, now, 7, without))[0].config
-    assert not set(without) & set(old)
-    assert template.gpu.space(of).find(old) == now.index
-    epilogue = Epilogue(bias=True, activation="relu")
-    before, after = (lower_for(CUDA, *template.program(config, of, CUDA, epilogue)) for config in (old, now))
-    assert str(before) == str(after)
-
-
 def test_a_record_that_names_all_knobs_is_found() -> None:
     template, wanted = template_of(LAST), {**TILE, "order": "stores", "resident": 3, "whole_words": 1}
     now = template.gpu.nearest(LAST, wanted)
-    assert [now[name].val for name in LATER] == ["stores", 3, 1]
+    assert [now[name].val for name in ("order", "resident", "whole_words")] == ["stores", 3, 1]
     assert template.gpu.space(LAST).find(decode(line_of(LAST, now, now.index))[0].config) == now.index
 
 
@@ -107,7 +86,7 @@ def test_a_program_takes_the_configuration_of_an_older_log(window: str, resident
     index = index_before(LAST, config)
     assert index != config.index
     log = tmp_path / "old.log"
-    log.write_text(line_of(LAST, config, index, LATER[2:]) + "\n", encoding="utf-8")
+    log.write_text(line_of(LAST, config, index) + "\n", encoding="utf-8")
     source = emulated(*in_a_program(LAST, log, None)).program.source
     assert f"__launch_bounds__(16, {resident}) " in source
     log.write_text(line_of(LAST, config, config.index) + "\n", encoding="utf-8")

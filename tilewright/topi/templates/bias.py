@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ...schedule.handle import ScheduleHandle
@@ -20,8 +19,8 @@ there; or it is added to them, and read once per thread outside of all condition
 
 
 def bias_knob(choices: Sequence[str] = (FIRST, LAST, HELD)) -> Knob:
-    """The knob of when a bias is added, the last one of a space; older records start at it."""
-    return replace(value_knob("bias", list(choices)), unsaid=0)
+    """Return the knob that says when a bias is added, the last one of a space."""
+    return value_knob("bias", list(choices))
 
 
 def searched(space: Space) -> Space:

@@ -7,7 +7,6 @@ the fragments. If there are fewer tiles than multiprocessors, the depth is divid
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from math import gcd, prod
 from operator import or_
@@ -133,8 +132,8 @@ class Mma(Generic[W]):
             value_knob("split", splits(made)),
             value_knob("stages", stages()),
             value_knob("store", ["fragments", "shared", "vectors"]),
-            replace(value_knob("tiles", tiles(made)), unsaid=0),
-            replace(value_knob("data", list(forms)), unsaid=0),
+            value_knob("tiles", tiles(made)),
+            value_knob("data", list(forms)),
         ]
         return Space(knobs[: len(names)]).where(possible, names, "a block that the hardware can hold", many=True)
 

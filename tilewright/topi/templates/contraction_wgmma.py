@@ -7,7 +7,6 @@ hardware reads them there, so that warps load no fragments; the rest is as in `c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...tune.model.machine import Machine
@@ -53,7 +52,7 @@ class Wgmma(Mma[W]):
                 value_knob("split", splits(made)),
                 value_knob("stages", stages()),
                 value_knob("store", ["fragments", "shared", "vectors"]),
-                replace(value_knob("tiles", tiles(made)), unsaid=0),
+                value_knob("tiles", tiles(made)),
             ]
         ).where(possible, names, "a block that the hardware can hold", many=True)
 

@@ -12,7 +12,6 @@ GPUs than NVIDIA's, and on GPUs without asynchronous copies, tuners use it and c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import gcd, inf, prod
 from typing import Any
 
@@ -53,7 +52,7 @@ def space(of: Depthwise) -> Space:
     several = max(numbers(of)["images"]) > 1
     knobs = [value_knob(name, values) for name, values in numbers(of).items()]
     knobs.append(value_knob("store", ["straight", "together"]))
-    knobs.append(replace(value_knob("weights", ["memory", "registers"] if several else ["memory"]), unsaid=0))
+    knobs.append(value_knob("weights", ["memory", "registers"] if several else ["memory"]))
     knobs.append(bias_knob((FIRST, HELD)))
 
     def whole(choices: Mapping[str, Any]) -> bool:
@@ -90,7 +89,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     grid = s[out].fuse(n, f)
     bind_all(s, out, (grid,), ("blockIdx.x",))
     threads = block.threads(of)
-    kept = "weights" in config and config["weights"].val == "registers"  # older records do not say
+    kept = config["weights"].val == "registers"
     if block.together:
         s[made].compute_at(s[out], image)
         s[out].pragma(grid, "guarded_reads", 1)  # of whole planes, though threads may be dealt more

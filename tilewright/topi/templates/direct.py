@@ -23,7 +23,7 @@ from ...tune.space.config import Config
 from ...tune.task import Expectation
 from .bias import FIRST, HELD, read_once, when
 from .declarations import sums_of
-from .direct_knobs import TILES, by_rows, chosen, row_by_row, space, tile_of
+from .direct_knobs import TILES, by_rows, row_by_row, space, tile_of
 from .direct_tiles import expected as expected_of
 from .direct_tiles import rank, usual
 from .images import Images
@@ -104,10 +104,9 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
         if at_once > 1:
             s[mine].vectorize(s[mine].split(s[mine].fuse(*mine.op.axis), factor=at_once)[1])
-    if chosen(config, "resident"):
-        s[out].pragma(thread, RESIDENT_BLOCKS, chosen(config, "resident"))
-    if chosen(config, "whole_words"):
-        s[out].pragma(thread, WHOLE_WORDS, chosen(config, "whole_words"))
+    for knob, pragma in (("resident", RESIDENT_BLOCKS), ("whole_words", WHOLE_WORDS)):
+        if config[knob].val:
+            s[out].pragma(thread, pragma, config[knob].val)
     width = _stored_together(of, config)
     if width > 1:
         s[out].vectorize(s[out].split(vector, factor=width)[1])

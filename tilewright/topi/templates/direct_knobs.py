@@ -107,9 +107,9 @@ def _knobs(of: Images) -> list[Knob]:
         value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
         value_knob("window", [w.value for w in windows(of)]),
         value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
-        replace(value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows", "stores"]), unsaid=0),
-        replace(value_knob("resident", _RESIDENT), unsaid=0),
-        replace(value_knob("whole_words", [0, 1, 2] if BYTES[of.dtype] == 2 else [0]), unsaid=0),
+        value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows", "stores"]),
+        value_knob("resident", _RESIDENT),
+        value_knob("whole_words", [0, 1, 2] if BYTES[of.dtype] == 2 else [0]),
         bias_knob(),
     ]
 
@@ -136,14 +136,9 @@ def tile_of(choices: Mapping[str, Any]) -> Tile:
     return Tile(channels, filters, rows, columns, choices["chunk"].val, Window(choices["window"].val))
 
 
-def chosen(choices: Mapping[str, Any], name: str) -> Any:
-    """The choice of a knob; None in older records that do not know it."""
-    return choices[name].val if name in choices else None
-
-
 def by_rows(choices: Mapping[str, Any]) -> bool:
     """Whether a thread's rows of results are complete one after another, and stored at the end."""
-    return bool(chosen(choices, "order") == "rows")
+    return bool(choices["order"].val == "rows")
 
 
 def row_by_row(choices: Mapping[str, Any]) -> bool:
@@ -152,4 +147,4 @@ def row_by_row(choices: Mapping[str, Any]) -> bool:
     If a thread does not hold its whole window, rows of the input that two of them need are loaded for both in the loops
     of the schedule; since these are written out, the compiler loads each of them once.
     """
-    return bool(chosen(choices, "order") == "stores")
+    return bool(choices["order"].val == "stores")

@@ -9,7 +9,7 @@ last, for any layout in memory: at each tap, a matrix is read from there, moved 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -140,7 +140,7 @@ def space(of: Conv2d) -> Space:
         split_knob("tile_y", of.places[0], "candidate", candidate=[[-1, *pair] for pair in sorted(down)]),
         split_knob("tile_x", _eights(of), "candidate", candidate=[[-1, *pair] for pair in sorted(across)]),
         value_knob("vector", [4, 8]),
-        replace(value_knob("resident", [1, 2, 3, 4, 5, 6]), unsaid=0),
+        value_knob("resident", [1, 2, 3, 4, 5, 6]),
     ]
 
     def possible(choices: Mapping[str, Any]) -> bool:
@@ -216,8 +216,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     few = of.shape[0] * of.groups <= GRID_LIMIT
     bind_all(s, out, (packs, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
     bind_all(s, out, (warp,), ("threadIdx.y",))
-    if "resident" in config:
-        s[out].pragma(warp, "resident_blocks", config["resident"].val)
+    s[out].pragma(warp, "resident_blocks", config["resident"].val)
     s[products].compute_at(s[out], warp)
     *_, row, o, left, right = products.op.axis
     ry, rx, rc = products.op.reduce_axis

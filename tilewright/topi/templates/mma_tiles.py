@@ -69,8 +69,7 @@ class MmaTile:
         """Return the tile that a configuration's choices make."""
         rows, columns = (tuple(choices[name].size[1:]) for name in ("rows", "columns"))
         depth, split, flying = (choices[name].val for name in ("depth", "split", "stages"))
-        below = choices["tiles"].val if "tiles" in choices else 1  # older records have one tile per block
-        store = choices["store"].val
+        below, store = choices["tiles"].val, choices["store"].val
         data = choices["data"].val if "data" in choices else DIRECT
         return cls(rows, columns, depth, split, flying, store == "shared", below, store == "vectors", data)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from .. import references
 from .convolutions import window
 from .epilogue import Expression
 from .images import Images
-from .layouts import LAYOUTS, in_layout, in_memory, in_order, layout_of
+from .layouts import in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, sum_dtype
 
 MAX, AVERAGE, AVERAGE_INSIDE = "max", "average", "average inside"
@@ -78,14 +78,6 @@ class Pooling(Images):
             )
         return cls(images, how, *window(cls.name, images, kernel, stride, padding, dilation),
                    dtype_of(cls.name, dtype), layout_of(cls.name, layout), _pair(beyond), int(divisor))  # fmt: skip
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """The fields without trailing defaults, which older logs do not have."""
-        *given, beyond, divisor = astuple(self)
-        if (beyond, divisor) != ((0, 0), 0):
-            return (*given, beyond, divisor)
-        return tuple(given[:-1] if given[-1] == LAYOUTS[0] else given)
 
     @property
     def options(self) -> dict[str, Any]:

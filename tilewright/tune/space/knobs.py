@@ -39,16 +39,12 @@ class KnobAxis:
 
 @dataclass(frozen=True)
 class Knob:
-    """One decision of a space. `label` is how its kind prints, `outputs` how many loops it makes.
-
-    `unsaid` is the place of the choice of configurations without this knob, from older logs.
-    """
+    """One decision of a space. `label` is how its kind prints, `outputs` how many loops it makes."""
 
     name: str
     label: str
     choices: Sequence[Choice]
     outputs: int = 0
-    unsaid: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.choices:
@@ -433,7 +429,7 @@ def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
 
 def alike(knob: Knob) -> Knob:
     """A knob of one choice that accepts all others as equivalent: choices of logs that lead to the same program."""
-    return _Alike(knob.name, knob.label, knob.choices, knob.outputs, unsaid=0)
+    return _Alike(knob.name, knob.label, knob.choices, knob.outputs)
 
 
 def _unknown(policy: str, name: str, primitive: str, known: Sequence[str]) -> UserError:

@@ -181,18 +181,12 @@ class Space(Indices):
         return {knob.name: knob.choices[place] for knob, place in zip(self.knobs, point, strict=True)}
 
     def find(self, config: Mapping[str, Choice]) -> int | None:
-        """The index of a configuration, by its choices; None if the space does not hold it.
-
-        A knob that it does not name may define a default for older logs.
-        """
-        if any(name not in self.space_map for name in config):
+        """The index of a configuration, by its choices; None if the space does not hold it."""
+        if set(config) != set(self.space_map):
             return None
-        places = []
-        for knob in self.knobs:
-            place = knob.place_of(config[knob.name]) if knob.name in config else knob.unsaid
-            if place is None:
-                return None
-            places.append(place)
+        places = [place for knob in self.knobs if (place := knob.place_of(config[knob.name])) is not None]
+        if len(places) < len(self.knobs):
+            return None
         found = self.index(places)
         return found if self.is_index_valid(found) else None
 
