@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tilewright import autotvm
+from tilewright import autotvm, te
 from tilewright.core.target import Target
+from tilewright.fleet import bench
+from tilewright.fleet.protocol import PickledCandidate
 from tilewright.loops import build as loops
 from tilewright.measure.build import build
 from tilewright.measure.job import Built, Job
@@ -22,7 +25,9 @@ from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.search.by_name import SEARCHES
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.run import Run
-from tilewright.tune.task import Candidate, Task
+from tilewright.tune.space.config import Config
+from tilewright.tune.space.space import Space
+from tilewright.tune.task import Candidate, PureTemplate, Task
 
 
 @pytest.fixture
@@ -104,6 +109,33 @@ def test_another_target_or_other_options_make_it_anew() -> None:
     _asks_for_the_schedule(build(Job(_never, 0, Target("llvm"), lowered=lowered), lambda *_: None))  # type: ignore[arg-type, return-value]
     with PassContext(disabled_pass=["share_storage"]):
         assert inspect_candidate(task, config, Target("llvm"), keep_lowered=True).lowered == b""
+
+
+def test_a_worker_of_a_fleet_builds_from_it() -> None:
+    task = autotvm.templates.conv1d.task("llvm", shape=(64,), kernel=3)
+    lowered = inspect_candidate(task, task.config_space.get(0), Target("llvm"), keep_lowered=True).lowered
+    sent = PickledCandidate("llvm", pickle.dumps(_never), b"", LocalBuilder(), LocalRunner(), lowered)
+    job = bench._job("1", pickle.loads(pickle.dumps(sent)))
+    assert isinstance(build(job, "default"), Built)
+    of_before = object.__new__(PickledCandidate)  # a message of a version that sent no such thing
+    of_before.__dict__.update({name: value for name, value in vars(sent).items() if name != "lowered"})
+    _asks_for_the_schedule(build(bench._job("1", pickle.loads(pickle.dumps(of_before))), "default"))
+
+
+def test_a_program_of_deep_expressions() -> None:
+    def chain(config: Any) -> Any:
+        A = te.placeholder((4,), name="A")
+        B = te.compute((4,), lambda i: reduce(lambda e, k: e * A[(i + k) % 4] + 1.0, range(600), A[i]), name="B")
+        return te.create_schedule(B.op), [A, B]
+
+    task, on = Task("tests/deep", (), Target("llvm"), PureTemplate("tests/deep", Space, chain)), Target("llvm")
+    found = inspect_candidate(task, Config({}), on, keep_lowered=True)
+    assert found.refusal is None
+    handed = build(Job(_never, 0, on, lowered=found.lowered), "default")
+    made = build(Job(Candidate(task, Config({})), 0, on), "default")
+    assert isinstance(handed, Built)
+    assert isinstance(made, Built)
+    assert _sources(handed) == _sources(made)
 
 
 def test_an_error_of_the_compiler_names_the_line_of_the_schedule() -> None:

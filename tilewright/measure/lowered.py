@@ -12,6 +12,7 @@ from typing import Any
 
 from ..bounds.infer import Bounds, infer_bounds
 from ..core.options import USUAL
+from ..core.recursion import ROOM, deep
 from ..core.target import Target
 from ..loops.build import build_function
 from ..loops.nodes import Function
@@ -41,6 +42,7 @@ def refined_bounds(schedule: Schedule, target: Target) -> Bounds:
     return refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
 
 
+@deep
 def spec_of(handle: Any, tensors: Sequence[Any]) -> CheckSpec:
     """Return how the output of a schedule is checked."""
     return describe(tensors, handle.value.rounding if isinstance(handle, ScheduleHandle) else 0.0)
@@ -52,6 +54,7 @@ def lines_of(handle: Any) -> dict[str, str]:
     return {step.primitive: step.where for step in steps if step.where}
 
 
+@deep
 def nest_for(handle: Any, tensors: Sequence[Any], target: Target) -> Function:
     """Return the loop nest of a schedule as it is built for a target."""
     schedule = handle.value if isinstance(handle, ScheduleHandle) else handle
@@ -66,7 +69,8 @@ def packed(handle: Any, tensors: Sequence[Any], target: Target, bounds: Bounds, 
     if PassContext.current().options != USUAL:  # passes of the caller may have no form that can be sent
         return b""
     try:
-        nest = nest or build_function(handle.value, bounds, tensors)
+        with ROOM:
+            nest = nest or build_function(handle.value, bounds, tensors)
         made = LoweredCandidate(nest, target, spec_of(handle, tensors), lines_of(handle))
         return pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
     except Exception:

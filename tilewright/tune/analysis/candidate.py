@@ -43,15 +43,16 @@ def inspect_candidate(
     """
     began = time.perf_counter()
     try:
-        with target, ROOM:
-            handle, args = task.instantiate(config)
-            bounds = refined_bounds(handle.value, target)
-            uses = kernel_uses(handle.value, bounds)
-            refusal = refuse(handle, uses, target)
+        with target:
             found, nest, lowered = features.Features(), None, b""
-            if refusal is None and kind != "knob":
-                nest = build_function(handle.value, bounds, args)
-                found = features.of_nest(kind, statements(nest), uses, target.hardware)
+            with ROOM:
+                handle, args = task.instantiate(config)
+                bounds = refined_bounds(handle.value, target)
+                uses = kernel_uses(handle.value, bounds)
+                refusal = refuse(handle, uses, target)
+                if refusal is None and kind != "knob":
+                    nest = build_function(handle.value, bounds, args)
+                    found = features.of_nest(kind, statements(nest), uses, target.hardware)
             if refusal is None and keep_lowered:
                 lowered = packed(handle, args, target, bounds, nest)
         return Inspection(refusal, found, tuple(uses), time.perf_counter() - began, lowered)
