@@ -18,6 +18,10 @@ from .core.version import __version__ as __version__
 from .explain import hook_in_views as _hook_in_views
 
 if _typing.TYPE_CHECKING:
+    from .compat import autotvm as autotvm
+    from .compat import contrib as contrib
+    from .compat import legacy as legacy
+    from .compat import testing as testing
     from .functional import avg_pool2d as avg_pool2d
     from .functional import conv1d as conv1d
     from .functional import conv2d as conv2d

@@ -58,7 +58,7 @@ def test_the_first_elements_of_each_row() -> None:
 def test_functions_are_there_without_an_import(name: str) -> None:
     program = (
         "import sys, tilewright as tw\n"
-        f"print(any(m.startswith('tilewright.contrib') for m in sys.modules), tw.get_global_func({name!r}).name)"
+        f"print(any(m.startswith('tilewright.compat') for m in sys.modules), tw.get_global_func({name!r}).name)"
     )
     environment = {**os.environ, "PYTHONPATH": python_path()}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
