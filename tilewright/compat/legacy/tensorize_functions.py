@@ -65,7 +65,11 @@ def infer_tensorize_region(stage: Any, dom_map: Any = None) -> tuple[dict[IterVa
     def span(e: Expr) -> Range:
         ends = extremes(simplify(e, found.facts), running, found.facts)
         if ends is None:
-            raise UserError(f"`{e}` has no bounds that can be found", primitive="InferTensorizeRegion")
+            raise UserError(
+                f"`{e}` has no bounds that can be found",
+                primitive="InferTensorizeRegion",
+                fix="read at sums of axes times constants",
+            )
         return Range.from_min_extent(ends.lo, simplify(add(subtract(ends.hi, ends.lo), 1), found.facts))
 
     axes = {axis.var: cast(axis.var.dtype, values[axis]) for axis in own.roots}
