@@ -85,9 +85,10 @@ class _MovedPackages:
         """Return the spec of a module below a package of `MOVED`."""
         if not fullname.startswith(PACKAGE):
             return None
-        for moved, home in MOVED.items():
-            if fullname == moved or fullname.startswith(f"{moved}."):
-                name = home + fullname.removeprefix(moved)
+        parts = fullname.split(".")
+        for moved in (".".join(parts[:2]), ".".join(parts[:3])):
+            if moved in MOVED:
+                name = MOVED[moved] + fullname.removeprefix(moved)
                 parent = import_module(name.rpartition(".")[0])
                 found = PathFinder.find_spec(name, parent.__path__)
                 return found and ModuleSpec(
