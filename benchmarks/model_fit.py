@@ -58,7 +58,7 @@ class Measured:
 
     def depends_on(self, row: str, machine: Machine) -> bool:
         """Return whether a row of fitted quantities changes the predictions."""
-        changed = machine.with_row(row, machine.fitted[row].changed(dict.fromkeys(vars(machine.fitted[row]), 2)))
+        changed = machine.with_row(row, machine.fitted[row].changed(dict.fromkeys(vars(machine.fitted[row]), 0.99)))
         return not np.array_equal(self.predicted(changed), self.predicted(machine))
 
 
