@@ -20,7 +20,7 @@ from tilewright.runtime.device import device
 from tilewright.topi.templates import ALL, BatchMatmul, Conv2d, Dense, Epilogue, named
 from tilewright.topi.templates import matmul as products
 from tilewright.topi.templates.implicit_gemm import contraction_of
-from tilewright.topi.templates.simt_tiles import ranked
+from tilewright.topi.templates.simt_tiles import rank_tiles
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.model.machine import REFERENCE, Machine
 
@@ -152,8 +152,8 @@ def test_cuda_compiles(workload):
 
 def test_few_tiles_share_the_depth():
     """Where there are fewer tiles than multiprocessors, the first configuration divides the depth among blocks."""
-    assert ranked(contraction_of(Conv2d.of((1, 512, 7, 7))))[0].split > 1
-    assert ranked(contraction_of(Conv2d.of((64, 128, 28, 28))))[0].split == 1
+    assert rank_tiles(contraction_of(Conv2d.of((1, 512, 7, 7))))[0].split > 1
+    assert rank_tiles(contraction_of(Conv2d.of((64, 128, 28, 28))))[0].split == 1
 
 
 def test_partial_sums_are_added_in_one_order():
@@ -230,7 +230,7 @@ def test_what_is_expected_depends_on_the_board() -> None:
         == REFERENCE.multiprocessors
         == Machine.for_models(Target("opencl")).multiprocessors
     )
-    tiles = [ranked(contraction_of(of), gpu)[0] for gpu in gpus]
+    tiles = [rank_tiles(contraction_of(of), gpu)[0] for gpu in gpus]
     blocks = [-(-512 // prod(t.rows)) * -(-49 // prod(t.columns)) * t.split for t in tiles]
     assert blocks[0] < blocks[-1]
     costs = [CONV2D_GEMM.strategy(Target(f"cuda -arch={arch}")).cost(of) for arch in ("sm_75", "sm_90")]

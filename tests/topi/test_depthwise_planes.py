@@ -17,7 +17,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.topi.templates import Depthwise, Epilogue, named
-from tilewright.topi.templates.plane_blocks import NUMBERS, Block, blocks, numbers, ranked
+from tilewright.topi.templates.plane_blocks import NUMBERS, Block, blocks, numbers, rank_blocks
 
 DEPTHWISE = named("topi/depthwise")
 DEPTHWISE_PLANES = named("topi/depthwise.planes")
@@ -94,7 +94,7 @@ def test_by_the_interpreter(of: Depthwise) -> None:
 
 @cases(Depthwise.of((128, 576, 14, 14), stride=2), *LAYERS[1:3])
 def test_kernels_compile(of: Depthwise) -> None:
-    for block in (ranked(of)[0], next(b for b in ranked(of) if b.copies > 1)):
+    for block in (rank_blocks(of)[0], next(b for b in rank_blocks(of) if b.copies > 1)):
         (used,) = build(*program(of, block, 1), CUDA).resources.values()
         assert used.stack_bytes == 0
         assert used.shared_bytes == block.shared_bytes(of)
@@ -189,7 +189,7 @@ def test_what_it_leaves_to_others(of: Depthwise) -> None:
 
 def test_the_model_ranks_each_kind_first() -> None:
     of = Depthwise.of((128, 576, 14, 14), stride=2)
-    order = ranked(of)
+    order = rank_blocks(of)
     assert sorted(order, key=hash) == sorted(blocks(of), key=hash)
     assert order[0].cycles(of) == min(block.cycles(of) for block in order)
     first = [(block.rows, block.columns, block.copies, block.together) for block in order[:40]]

@@ -104,7 +104,7 @@ def _same(tiles: Any, of: Any) -> None:
 def test_tiles_are_ranked_by_cost_and_ties_by_their_order() -> None:
     owner: Any = CONV2D_MMA.gpu.model.rank.__self__.tiles.__self__
     atom = owner.atom(LAYERS[0])
-    found = mma_tiles.ranked(owner.forms(LAYERS[0]), atom, H200)
+    found = mma_tiles.rank_tiles(owner.forms(LAYERS[0]), atom, H200)
     costs = [tile.cycles(owner.form(LAYERS[0], tile), atom, H200) for tile in found[:200]]
     assert all(a <= b for a, b in pairwise(costs))
     tiles = simt_tiles.candidates(owner.contraction_of(LAYERS[0]))

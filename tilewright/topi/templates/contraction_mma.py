@@ -33,7 +33,7 @@ from .contraction_schedule import (
     store_vectors,
     width,
 )
-from .mma_tiles import DIRECT, Forms, MmaTile, depths, ranked, splits, stages, tiles, warp_tiles
+from .mma_tiles import DIRECT, Forms, MmaTile, depths, rank_tiles, splits, stages, tiles, warp_tiles
 from .needs import Needs
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
@@ -139,7 +139,7 @@ class Mma(Generic[W]):
 
     def tiles(self, of: W, machine: Machine) -> Sequence[MmaTile]:
         """Return the tiles of a workload, the fastest first."""
-        return ranked(self.forms(of), self.atom(of), machine)
+        return rank_tiles(self.forms(of), self.atom(of), machine)
 
     def predict(self, of: W, tile: MmaTile, machine: Machine) -> Expectation:
         """Return the cycles, threads and blocks of a tile."""

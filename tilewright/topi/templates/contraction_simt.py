@@ -25,7 +25,7 @@ from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
 from .needs import Needs
 from .schedule_helpers import bind_all
-from .simt_tiles import SimtTile, depths, own_tiles, ranked, splits
+from .simt_tiles import SimtTile, depths, own_tiles, rank_tiles, splits
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
 from .tile_model import TileModel
@@ -62,7 +62,7 @@ class Simt(Generic[W]):
 
     def tiles(self, of: W, machine: Machine) -> Sequence[SimtTile]:
         """Return the tiles of a workload, the fastest first."""
-        return ranked(self.contraction_of(of), machine)
+        return rank_tiles(self.contraction_of(of), machine)
 
     def predict(self, of: W, tile: SimtTile, machine: Machine) -> Expectation:
         """Return the cycles, threads and blocks of a tile."""

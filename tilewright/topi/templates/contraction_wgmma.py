@@ -14,7 +14,7 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction_mma import Mma
 from .mma_tiles import MmaTile, splits, tiles
-from .wgmma_tiles import LEAST_COLUMNS, WgmmaTile, column_tiles, depth_of, ranked, row_tiles, stages
+from .wgmma_tiles import LEAST_COLUMNS, WgmmaTile, column_tiles, depth_of, rank_tiles, row_tiles, stages
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
@@ -57,4 +57,4 @@ class Wgmma(Mma[W]):
         ).where(possible, names, "a block that the hardware can hold", many=True)
 
     def tiles(self, of: W, machine: Machine) -> Sequence[MmaTile]:
-        return ranked(self.contraction_of(of), self.atom(of), machine)
+        return rank_tiles(self.contraction_of(of), self.atom(of), machine)

@@ -30,7 +30,7 @@ from .convolutions import Depthwise
 from .declarations import sums_of
 from .matrix_units import direct_beside
 from .needs import Needs
-from .plane_blocks import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, ranked
+from .plane_blocks import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, rank_blocks
 from .schedule_helpers import bind_all
 from .strategy import OwnModel, ScheduleStrategy
 from .tensors import Tensors
@@ -156,7 +156,7 @@ def _deal_out(
 
 def rank(of: Depthwise, machine: Machine) -> list[dict[str, Any]]:
     """Return all choices, the fastest by the model of `Block` first."""
-    return [block.wanted() for block in ranked(of, machine)]
+    return [block.wanted() for block in rank_blocks(of, machine)]
 
 
 def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:

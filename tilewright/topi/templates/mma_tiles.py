@@ -339,7 +339,7 @@ def with_stationary(
 
 
 @lru_cache(maxsize=256)
-def ranked(forms: Forms, atom: Atom, machine: Machine = REFERENCE) -> Sequence[MmaTile]:
+def rank_tiles(forms: Forms, atom: Atom, machine: Machine = REFERENCE) -> Sequence[MmaTile]:
     """Return tiles, the fastest first."""
     known, parts, costs = depths(forms[0][1], atom), [], []
     for name, of in forms:

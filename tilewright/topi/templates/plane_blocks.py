@@ -324,7 +324,7 @@ def is_compared(of: Depthwise) -> bool:
 
 
 @lru_cache(maxsize=64)
-def ranked(of: Depthwise, machine: Machine = REFERENCE) -> tuple[Block, ...]:
+def rank_blocks(of: Depthwise, machine: Machine = REFERENCE) -> tuple[Block, ...]:
     """Return all blocks that are possible: the best one of each kind, then the next ones, by cycles.
 
     The kinds are tiles, numbers of copies and ways to store, which the model tells apart less surely than numbers.

@@ -208,7 +208,7 @@ def _shapes(operand: Operand) -> list[Shape]:
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Contraction, machine: Machine = REFERENCE) -> Sequence[SimtTile]:
+def rank_tiles(of: Contraction, machine: Machine = REFERENCE) -> Sequence[SimtTile]:
     """Return tiles, the fastest first."""
     found = candidates(of, machine)
     if len(found.depth):

@@ -147,7 +147,7 @@ def candidates(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> Wgm
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> Sequence[MmaTile]:
+def rank_tiles(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> Sequence[MmaTile]:
     """Return tiles, the fastest first."""
     found = candidates(of, atom, machine)
     return cheapest_first(found, found.cycles(of, atom, machine))

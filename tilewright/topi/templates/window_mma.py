@@ -41,7 +41,7 @@ from .window_tiles import (
     depth_of,
     filter_tiles,
     is_possible,
-    ranked,
+    rank_tiles,
     row_tiles,
 )
 from .workload import sum_dtype
@@ -62,7 +62,7 @@ def atom_of(of: Conv2d) -> Atom:
 def computes(of: Conv2d, machine: Machine) -> bool:
     """Return whether the channels fill whole instructions, and a GPU has room for the weights of some filters."""
     plain = of.groups == 1 and of.kernel != (1, 1)
-    return plain and of.shape[1] % atom_of(of).k == 0 and bool(ranked(of, atom_of(of), machine))
+    return plain and of.shape[1] % atom_of(of).k == 0 and bool(rank_tiles(of, atom_of(of), machine))
 
 
 def space(of: Conv2d) -> Space:
@@ -193,7 +193,7 @@ def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[
 
 def tiles(of: Conv2d, machine: Machine) -> tuple[WindowTile, ...]:
     """Return the tiles of a workload, the fastest first."""
-    return ranked(of, atom_of(of), machine)
+    return rank_tiles(of, atom_of(of), machine)
 
 
 def predict(of: Conv2d, tile: WindowTile, machine: Machine) -> Expectation:

@@ -198,7 +198,7 @@ def candidates(of: Conv2d, atom: Atom, machine: Machine = REFERENCE) -> Iterator
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Conv2d, atom: Atom, machine: Machine = REFERENCE) -> tuple[WindowTile, ...]:
+def rank_tiles(of: Conv2d, atom: Atom, machine: Machine = REFERENCE) -> tuple[WindowTile, ...]:
     """Return tiles, the fastest first."""
     found = [
         (cycles(tile, of, atom, machine), n, tile)
