@@ -28,7 +28,7 @@ from . import depthwise_mma
 from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
 from .declarations import sums_of
-from .matrix_units import direct_beside
+from .direct import direct_beside
 from .needs import Needs
 from .plane_blocks import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, rank_blocks
 from .schedule_helpers import bind_all

@@ -8,9 +8,10 @@ converted once, and summed in float32.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import gcd, prod
+from functools import lru_cache
+from math import gcd, inf, isfinite, prod
 from typing import Any
 
 from ...core.hardware import MemoryScope
@@ -24,13 +25,14 @@ from ...tune.task import Expectation
 from .bias import FIRST, HELD, read_once, when
 from .declarations import sums_of
 from .direct_knobs import TILES, by_rows, row_by_row, space, tile_of
+from .direct_tiles import candidates, rank, usual
+from .direct_tiles import cycles as cycles_of
 from .direct_tiles import expected as expected_of
-from .direct_tiles import rank, usual
 from .images import Images
 from .layouts import LAYOUTS
 from .needs import Needs
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all, fetch_together
-from .strategy import OwnModel, ScheduleStrategy
+from .strategy import OwnModel, ScheduleStrategy, unknown
 from .tensors import Tensors
 from .thread_tiles import (
     ACCESS,
@@ -322,3 +324,22 @@ ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     starts_at_bias=True,
     finishes_tiles=finishes_tiles,
 )
+
+
+def direct_beside(
+    competitor: ScheduleStrategy[Any], known: Callable[[Any, Machine], float] = unknown
+) -> ScheduleStrategy[Any]:
+    """Return the direct strategy with a cost for the workloads that a competitor covers.
+
+    The cost is `known` if that is finite, else the cycles that the model of the direct strategy counts.
+    """
+
+    @lru_cache(maxsize=64)
+    def cycles(of: Any, machine: Machine) -> float:
+        fitted = known(of, machine)
+        if isfinite(fitted) or not competitor.covers(of):
+            return fitted
+        counted = (cycles_of(of, tile, block, machine) for tile, block in candidates(of))
+        return min(counted, default=inf)  # windows of hundreds of columns fit no tile
+
+    return replace(ON_GPU, model=OwnModel(rank, expected, cycles))

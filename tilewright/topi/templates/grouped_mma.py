@@ -30,8 +30,8 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
+from .direct import direct_beside
 from .layouts import from_layout, in_layout
-from .matrix_units import direct_beside
 from .needs import Needs
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all
 from .strategy import ScheduleStrategy
