@@ -33,12 +33,38 @@ def write(folder: Path) -> str:
             text = "\n".join(_page(module, known))
         (folder / f"{module}.md").write_text(text + "\n", encoding="utf-8")
         written.append(f"api/{module}")
-    return "\n".join(["", "```{toctree}", ":hidden:", "", *written, "```", ""])
+    (folder / "command_line.md").write_text("\n".join(_commands()), encoding="utf-8")
+    return "\n".join(["", "```{toctree}", ":hidden:", "", "api/command_line", *written, "```", ""])
+
+
+def _commands() -> Iterator[str]:
+    """Yield the lines of the page on the command line: each command with its arguments and options."""
+    import typer
+
+    from tilewright.cli.app import app
+
+    yield "# Command line\n"
+    commands: list[tuple[str, Any]] = [(names.PACKAGE, typer.main.get_command(app))]
+    while commands:
+        name, command = commands.pop(0)
+        yield f"## {name}\n\n{_prose(inspect.cleandoc(command.help or ''))}"
+        for option in command.params:
+            if option.name == "help" or getattr(option, "hidden", False):
+                continue
+            words = ", ".join(f"`{word}`" for word in [*option.opts, *option.secondary_opts])
+            default = (
+                "" if option.default in (None, "", (), False) or callable(option.default) else f" (`{option.default}`)"
+            )
+            yield f"- {words}{default}: {_escaped(' '.join((getattr(option, 'help', None) or '').split()))}"
+        yield ""
+        below = sorted(getattr(command, "commands", {}).items())
+        commands = [*((f"{name} {part}", each) for part, each in below), *commands]
 
 
 def linked(text: str) -> str:
     """Return a page with links from the names of modules and functions in it to the reference."""
     modules = {f".{path}" for path in names.MODULES.split()}
+    text = text.replace("`tilewright --help`", "[`tilewright --help`](api/command_line.md)")
 
     def link(match: re.Match[str]) -> str:
         shown = f"`tilewright{match[1]}`"

@@ -84,6 +84,12 @@ def test_docstrings_become_markdown() -> None:
     assert "```pycon\n>>> 1 + 1\n2\n```" in text
 
 
+def test_the_command_line_has_a_page() -> None:
+    page = "\n".join(api_pages._commands())
+    assert "## tilewright log best" in page
+    assert re.search(r"## tilewright tune conv2d\n(.*\n)+?- `--trials`.*: \w", page)
+
+
 def test_the_citation_names_the_version() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         version = tomllib.load(file)["project"]["version"]
