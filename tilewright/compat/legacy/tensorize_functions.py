@@ -41,7 +41,7 @@ def infer_tensorize_region(stage: Any, dom_map: Any = None) -> tuple[dict[IterVa
 
     Returns
     -------
-    The range of each axis of the stage's operation, and one range for each dimension of each tensor that is read; the
+    The range of each axis of the stage's operation, and the ranges of each tensor that is read, one per dimension. The
     loops outside are fixed.
 
     Raises
