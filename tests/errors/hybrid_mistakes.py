@@ -392,7 +392,7 @@ def keywords(a):
 
 
 def length_of_a_number(a):
-    x = len(a[0])  # here: has no length | a tuple
+    x = len(a[0])  # here: without a length | a tuple
 
 
 def matrix_product(a):
