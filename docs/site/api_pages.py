@@ -19,14 +19,14 @@ _LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Other Para
 _ROLE = re.compile(r"`tilewright((?:\.\w+)+)`")
 
 
-def write(folder: Path) -> str:
-    """Write the pages; returns the navigation that leads to them."""
+def write(folder: Path, front: str) -> str:
+    """Write the pages; returns the front page with links to them, and the navigation."""
     from sphinx.ext.autodoc.mock import mock
 
     folder.mkdir(parents=True)
     known: dict[int, str] = {}
     written = []
-    for path in ["", *names.MODULES.split()]:
+    for path in ["te", "", *(each for each in names.MODULES.split() if each != "te")]:  # an entry is on the first page
         module = f"{names.PACKAGE}.{path}".rstrip(".")
         absent = [] if find_spec("torch") else ["torch"]
         with mock(absent if path == "nn" else []):
@@ -34,7 +34,8 @@ def write(folder: Path) -> str:
         (folder / f"{module}.md").write_text(text + "\n", encoding="utf-8")
         written.append(f"api/{module}")
     (folder / "command_line.md").write_text("\n".join(_commands()), encoding="utf-8")
-    return "\n".join(["", "```{toctree}", ":hidden:", "", "api/command_line", *written, "```", ""])
+    navigation = ["", "```{toctree}", ":hidden:", "", "api/command_line", *sorted(written), "```", ""]
+    return linked(front, set(known.values())) + "\n".join(navigation)
 
 
 def _commands() -> Iterator[str]:
@@ -61,8 +62,14 @@ def _commands() -> Iterator[str]:
         commands = [*((f"{name} {part}", each) for part, each in below), *commands]
 
 
-def linked(text: str) -> str:
-    """Return a page with links from the names of modules and functions in it to the reference."""
+def linked(text: str, documented: set[str]) -> str:
+    """Return a page with links from the names of modules and functions in it to the reference.
+
+    Raises
+    ------
+    ValueError
+        If a name has no entry.
+    """
     modules = {f".{path}" for path in names.MODULES.split()}
     text = text.replace("`tilewright --help`", "[`tilewright --help`](api/command_line.md)")
 
@@ -70,6 +77,8 @@ def linked(text: str) -> str:
         shown = f"`tilewright{match[1]}`"
         if match[1] in modules:
             return f"[{shown}](api/tilewright{match[1]}.md)"
+        if f"tilewright{match[1]}" not in documented:
+            raise ValueError(f"the API reference has no entry for {shown}")
         return f"{{py:obj}}{shown}"
 
     return _ROLE.sub(link, text)

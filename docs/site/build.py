@@ -60,7 +60,7 @@ def stage(folder: Path) -> None:
         if name == "notes/index.md":
             text += "\n```{toctree}\n:hidden:\n:glob:\n*\n```\n"
         if name == "api.md":
-            text = api_pages.linked(text) + api_pages.write(folder / "api")
+            text = api_pages.write(folder / "api", text)
         _write(folder / name, text)
     shutil.copy(Path(__file__).with_name("conf.py"), folder)
     (folder / "_static").mkdir(exist_ok=True)
