@@ -78,10 +78,7 @@ def sums_of(
         product.
     """
     rows, columns = (-(-count // whole) * whole for count, whole in zip(of.places, tile, strict=True))
-    seen_rows, seen_columns = (
-        (count - 1) * step + (taps - 1) * apart + 1
-        for count, step, taps, apart in zip((rows, columns), of.stride, of.kernel, of.dilation, strict=True)
-    )
+    seen_rows, seen_columns = of.seen(rows, columns)
     kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
     seen = seen_rows, seen_columns
     chunked = chunk and of.layout == "NCHW"

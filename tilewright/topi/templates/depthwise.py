@@ -65,9 +65,7 @@ def space(of: Depthwise) -> Space:
 
 def _registers(of: Depthwise, channels: int, rows: int, columns: int) -> int:
     """Registers, of four bytes, for the sums of a number of results and for their inputs."""
-    window = zip((rows, columns), of.stride, of.kernel, of.dilation, strict=True)
-    inputs = prod((count - 1) * step + (taps - 1) * apart + 1 for count, step, taps, apart in window)
-    values = channels * rows * columns + -(-channels // of.multiplier) * inputs
+    values = channels * rows * columns + -(-channels // of.multiplier) * prod(of.seen(rows, columns))
     return values * np.dtype(of.dtype).itemsize // 4
 
 

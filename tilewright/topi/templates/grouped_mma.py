@@ -71,7 +71,7 @@ class Block:
 
     def seen(self, of: Conv2d) -> tuple[int, int]:
         """Rows and columns of the padded image that it sees."""
-        return _seen(of, self.down * self.rows, self.across * self.eights)
+        return of.seen(self.down * self.rows, self.across * self.eights * _EIGHT)
 
     def shared(self, of: Conv2d) -> int:
         """Bytes of shared memory."""
@@ -105,12 +105,6 @@ class Block:
     def wanted(self) -> dict[str, Any]:
         """Return the choices of the knobs."""
         return {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights], "vector": 8, "resident": 1}
-
-
-def _seen(of: Conv2d, rows: int, eights: int) -> tuple[int, int]:
-    counts = zip((rows, eights * _EIGHT), of.stride, of.kernel, of.dilation, strict=True)
-    high, wide = ((count - 1) * step + (taps - 1) * apart + 1 for count, step, taps, apart in counts)
-    return high, wide
 
 
 def _eights(of: Conv2d) -> int:
@@ -170,7 +164,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Ten
         same = floordiv(f, group).equal(floordiv(c, group))
         return if_then_else(same, weights(p * _PACK + f, floormod(c, group), ry, rx), zero)
 
-    image = compute((images, packs, *_seen(of, rows, eights), _PACK), pixel, "image")
+    image = compute((images, packs, *of.seen(rows, eights * _EIGHT), _PACK), pixel, "image")
     taps = compute((packs, kh, kw, _PACK, _PACK), tap, "taps")
     ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (_PACK, "rc")))
 

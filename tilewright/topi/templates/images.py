@@ -41,9 +41,19 @@ class Images(Convolution):
         raise NotImplementedError
 
     @cached_property
+    def covered(self) -> tuple[int, ...]:
+        """Rows and columns from the first tap of the window to the last."""
+        return extents(self.kernel, self.dilation)
+
+    @cached_property
     def places(self) -> tuple[int, ...]:
         """Rows and columns of the result."""
-        return positions(self.shape[2:], extents(self.kernel, self.dilation), self.stride, self.padding)
+        return positions(self.shape[2:], self.covered, self.stride, self.padding)
+
+    def seen(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the rows and columns of the padded input that a tile of results reads."""
+        (sy, sx), (high, wide) = self.stride, self.covered
+        return (rows - 1) * sy + high, (columns - 1) * sx + wide
 
     @property
     def shared_filters(self) -> int:

@@ -39,11 +39,6 @@ _ROUNDS = ((1, 1, False), (1, 1, True), (2, 1, True), (2, 2, True), (4, 2, True)
 """Images, copies, and whether results leave together, of the blocks that are likely to cost least."""
 
 
-@lru_cache(maxsize=64)
-def _places(of: Depthwise) -> tuple[int, ...]:
-    return of.places
-
-
 @dataclass(frozen=True)
 class Block:
     """The work of a block: `planes` channels of `images` images one after another, with room for `copies` of them.
@@ -70,7 +65,7 @@ class Block:
 
     def tiles(self, of: Depthwise) -> tuple[int, int]:
         """Return how many tiles of threads a plane of results has, down and across."""
-        rows, columns = _places(of)
+        rows, columns = of.places
         return -(-rows // self.rows), -(-columns // self.columns)
 
     def threads(self, of: Depthwise) -> int:
@@ -83,7 +78,7 @@ class Block:
 
     def chunk(self, of: Depthwise) -> int:
         """Return how many neighbours a thread loads at once: its windows begin at a multiple of them."""
-        return widest(of) if self.columns >= _places(of)[1] else gcd(widest(of), self.columns * of.stride[1])
+        return widest(of) if self.columns >= of.places[1] else gcd(widest(of), self.columns * of.stride[1])
 
     def tile(self, of: Depthwise) -> Tile:
         """Return the tile of a thread."""
@@ -91,7 +86,7 @@ class Block:
 
     def results(self, of: Depthwise) -> int:
         """Return how many results of an image it has."""
-        return self.planes * of.multiplier * prod(_places(of))
+        return self.planes * of.multiplier * prod(of.places)
 
     def held(self, of: Depthwise) -> int:
         """Return how many elements the planes that it copies of an image have."""
@@ -206,7 +201,7 @@ class _Mine(NamedTuple):
 @lru_cache(maxsize=1024)
 def _mine(of: Depthwise, rows: int, columns: int, chunk: int, at: Quantities) -> _Mine:
     size, warp = BYTES[of.dtype], REFERENCE.hardware.warp
-    (height, width), places, area = of.shape[2:], _places(of), prod(of.kernel)
+    (height, width), places, area = of.shape[2:], of.places, prod(of.kernel)
     tile = Tile(1, 1, rows, columns, chunk, Window.SLIDING)
     loads, results, again = tile.loads(of), tile.results(), area if area > _HOISTED else 0
     converted = (loads * chunk + results + again) * (size == 2)
@@ -255,7 +250,7 @@ def possible(of: Depthwise) -> Iterator[Block]:
 def _bases(of: Depthwise) -> Iterator[Block]:
     """Return the possible blocks of one image that store their results straight: all others have the same tiles."""
     planes = [p for p in _PLANES if of.shape[1] % p == 0]
-    for p, rows, columns in product(planes, *map(_tiled, _places(of))):
+    for p, rows, columns in product(planes, *map(_tiled, of.places)):
         base = Block(p, 1, rows, columns, 1, False)
         if base.is_possible(of):
             yield base
@@ -290,7 +285,7 @@ def first(of: Depthwise, machine: Machine = REFERENCE) -> Block:
 def _likely(of: Depthwise) -> Iterator[Block]:
     """Return blocks of a warp or of some ten, of tiles that load vectors."""
     rounds = [each for each in _ROUNDS if of.shape[0] % each[0] == 0]
-    whole = _places(of)[1]
+    whole = of.places[1]
     for base in _bases(of):
         threads = base.threads(of)
         if (threads <= 64 or 192 <= threads <= 448) and (base.columns >= 4 or base.columns == whole):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.errors import UserError
-from ...core.windows import extents, transposed_positions
+from ...core.windows import transposed_positions
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, equal, floordiv, floormod, if_then_else
 from ...tensor.axis import reduce_axis
@@ -85,8 +85,7 @@ class Transposed(Images):
     @cached_property
     def places(self) -> tuple[int, ...]:
         """Rows and columns of the result."""
-        window = extents(self.kernel, self.dilation)
-        return transposed_positions(self.shape[2:], window, self.stride, self.padding, self.output_padding)
+        return transposed_positions(self.shape[2:], self.covered, self.stride, self.padding, self.output_padding)
 
     @property
     def weights_shape(self) -> tuple[int, ...]:

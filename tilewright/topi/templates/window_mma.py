@@ -104,7 +104,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor
         return value if filters == of.filters else if_then_else(f < of.filters, value, const(0, kind))
 
     top, left, _, _ = of.padding
-    seen = (height - 1) * sy + (kh - 1) * dy + 1, (width - 1) * sx + (kw - 1) * dx + 1
+    seen = of.seen(height, width)
 
     def pixel(n: Any, y: Any, x: Any, c: Any) -> Any:
         inside = [y >= top] if top else []

@@ -82,10 +82,7 @@ class WindowTile:
         Rows of results are padded as the constants were fitted to them; few filters take more, see `fits`.
         """
         word, (rows, columns, filters), channels = DType(of.element).bytes, self.block, of.shape[1]
-        seen = [
-            (extent - 1) * stride + (window - 1) * dilation + 1
-            for extent, stride, window, dilation in zip((rows, columns), of.stride, of.kernel, of.dilation, strict=True)
-        ]
+        seen = of.seen(rows, columns)
         line = word * channels + 16
         results = rows * columns * (filters + 8) * DType(of.result).bytes if self.staged else 0
         return filters * (prod(of.kernel) * channels * word + 16), prod(seen) * line, results
