@@ -60,3 +60,12 @@ def test_a_pickled_schedule_builds() -> None:
 def test_a_saved_module_is_refused() -> None:
     with refused("load_module", "written by Tilewright 0.2.0 in format 1", fix="build and save the module again"):
         tw.runtime.load_module(str(HERE / "module_of_0_2_0.tw"))
+
+
+def test_templates_keep_their_names() -> None:
+    from tilewright.topi import templates
+
+    for name in ("CONV1D", "CONV2D", "DEPTHWISE"):
+        assert getattr(templates, name).name == f"topi/{name.lower()}"
+    with pytest.raises(AttributeError, match="no attribute 'CONV9D'"):
+        _ = templates.CONV9D

@@ -1,5 +1,7 @@
 """Templates that come with the package: convolutions of any size, on GPUs and CPUs, ready to tune."""
 
+from typing import Any
+
 from .convolutions import Conv1d as Conv1d
 from .convolutions import Conv2d as Conv2d
 from .convolutions import Depthwise as Depthwise
@@ -17,3 +19,10 @@ from .template import strategies_by_name as strategies_by_name
 from .template import strategy_named as strategy_named
 from .transposed import Transposed as Transposed
 from .workload import Convolution as Convolution
+
+
+def __getattr__(name: str) -> Any:
+    """Return the templates by their names of version 0.2.0: `CONV1D` is `named("topi/conv1d")`."""
+    if name in ("CONV1D", "CONV2D", "DEPTHWISE"):
+        return named(f"topi/{name.lower()}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
