@@ -111,7 +111,8 @@ ROOM_FOR_EIGHT = (
     '{"input": ["cuda", "topi/depthwise.direct", [[1, 256, 96, 96], [5, 5], [1, 1], [2, 2, 2, 2], [1, 1], 1, '
     '"float32"], {}], "config": {"index": 72992547, "code_hash": null, "entity": [["tile_c", "sp", [-1, 1, 1]], '
     '["tile_f", "sp", [-1, 1]], ["tile_y", "sp", [-1, 4, 6]], ["tile_x", "sp", [-1, 48, 2]], ["chunk", "ot", 2], '
-    '["window", "ot", "all"], ["planes", "ot", "memory"], ["order", "ot", "rows"], ["resident", "ot", 8]]}, '
+    '["window", "ot", "all"], ["planes", "ot", "memory"], ["order", "ot", "rows"], ["resident", "ot", 8], '
+    '["whole_words", "ot", 0], ["bias", "ot", "first"]]}, '
     '"result": [[5.3e-06], 0, 0.0, 0.0], "version": 0.2}'
 )
 """A record of a layer with relu: room for 8 blocks leaves a thread 40 registers."""

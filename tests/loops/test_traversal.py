@@ -19,7 +19,7 @@ def test_a_field_of_unknown_kind_is_an_error_at_class_creation() -> None:
         body: Stmt
         parts: dict[str, Stmt]
 
-    with pytest.raises(TypeError, match=r"Strange has fields of which it is not known what nodes they hold: parts: "):
+    with pytest.raises(TypeError, match=r"Strange has fields with unknown kinds of nodes: parts: "):
         node()(Strange)
 
 

@@ -140,7 +140,7 @@ def test_tiles_of_one_group_of_ordinary_arithmetic_compute_it(
     """Tiles that leave their group are filled with rows of that group alone, here wherever there is room or not."""
     of = layer(filters, 32, dtype, layout, images=2)
     before = _program(of, wanted)
-    monkeypatch.setattr(contraction_simt, "_room", lambda hardware: 0)
+    monkeypatch.setattr(contraction_simt, "_overfills", lambda *_: True)
     after = _program(of, wanted)
     assert len({str(tw.lower(*program, simple_mode=True)) for program in (before, after)}) == 2
     inputs, right = problem(of, EPILOGUES[0])

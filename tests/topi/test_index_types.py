@@ -91,5 +91,5 @@ def test_a_function_of_a_choice_among_narrow_integers(target: str, dtype: str) -
         ]
 
     chosen = np.where(values < 3, values + np.array(3, dtype), values).astype(dtype)
-    zeros = np.array([bits - int(x).bit_length() if x >= 0 else 0 for x in chosen], dtype)
+    zeros = np.array([bits - int(x).bit_length() if x >= 0 else 0 for x in chosen], "int32")  # as in v0.19
     check([Case("choice", operator, [values], [np.maximum(chosen, 3).astype(dtype), zeros])], target)
