@@ -47,7 +47,7 @@ def held_out(name: str, layers: Sequence[Layer]) -> str:
                 problem, [one for one in known if one.problem.dtype == problem.dtype], by_rates
             )
             speed = theirs / ours
-            close = abs(log(found.ratio)) < rivals.UNSURE
+            close = rivals.is_unsure(found.ratio)
             runs_ours = found.ratio <= 1
             slow += runs_ours and speed < _SLOW
             left += runs_ours and speed < _SLOW and not close
