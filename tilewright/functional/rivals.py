@@ -32,8 +32,10 @@ _FAR = 5.0
 _FASTER = 1.03
 """The other library is preferred if it is faster by at least this factor: less is noise."""
 UNSURE = (-1.5, 1.0)
-"""Logarithms of an estimated ratio on a CPU between which a first call times both kernels. The range is wider below 0,
-where our kernel is compiled in any case: of 524 random layers, PyTorch was faster on four from -1.5 to -1."""
+"""Logarithms of an estimated ratio on a CPU between which a first call times both kernels.
+
+Below 0 our kernel is compiled in any case. PyTorch was faster on four of 524 random layers from -1.5 to -1.
+"""
 _CONFIRMED_SECONDS, _CONFIRMED_BYTES = 20e-3, 1 << 28
 """Longest kernel that a first call times, and bytes of the arrays that it makes for that."""
 _SHRINKING = 0.02
