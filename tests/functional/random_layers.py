@@ -53,13 +53,26 @@ def reference(layer: Layer, values: dict[str, Any]) -> Any:
     """The result in float64, of tensors in float64, in the layout of the call."""
     g = layer.group
     x = values["x"].movedim(-1, -g.rank - 1) if g.last else values["x"]
-    if g.name in POOLS:
+    if g.name == "max_pool2d":
+        made = _largest(x, **g.options)
+    elif g.name in POOLS:
         made = POOLS[g.name](x, **g.options)
     else:
         made = _convolved(g, x, values["weight"], values.get("bias"))
     made = made.movedim(-g.rank - 1, -1) if g.last else made
     made = made + values["residual"] if g.residual else made
     return ACTIVATIONS[g.activation](made) if g.activation else made
+
+
+def _largest(x: Any, padding: Any, **options: Any) -> Any:
+    """The largest values of images that are padded before.
+
+    PyTorch's gradient of a window that sees only padding is written outside of the tensor.
+    """
+    if options.get("ceil_mode"):
+        return functional.max_pool2d(x, padding=padding, **options)
+    rows, columns = (padding, padding) if isinstance(padding, int) else padding
+    return functional.max_pool2d(functional.pad(x, (columns, columns, rows, rows), value=-torch.inf), **options)
 
 
 def _convolved(g: Group, x: Any, weight: Any, bias: Any) -> Any:

@@ -170,12 +170,32 @@ def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     last = options.layout.endswith("C")
     images, back = (x.movedim(-1, -3), grad.movedim(-1, -3)) if last else (x, grad)
     if options.name == "max_pool2d":
-        window = options.kernel_size, options.stride, _even(options), options.dilation, options.ceil_mode
-        _, where = torch.ops.aten.max_pool2d_with_indices(images, *window)
-        made = torch.ops.aten.max_pool2d_with_indices_backward(back, images, *window, where)
+        made = _largest_gradient(options, images, back)
     else:
         made = _averages(options).gradient(back, images)
     return (made.movedim(-3, -1) if last else made), *[None] * len(options)
+
+
+def _largest_gradient(options: PoolOptions, images: Any, back: Any) -> Any:
+    """Compute the gradient of the largest values.
+
+    With a dilation, a window may see padding only. PyTorch 2.13 writes its gradient outside of the tensor on CPUs. So
+    the images are padded before, to the extent that all windows cover.
+    """
+    kernel, stride, dilation, before = options.kernel_size, options.stride, options.dilation, _even(options)
+    if all(apart == 1 for apart in dilation):
+        window = kernel, stride, before, dilation, options.ceil_mode
+        _, where = torch.ops.aten.max_pool2d_with_indices(images, *window)
+        return torch.ops.aten.max_pool2d_with_indices_backward(back, images, *window, where)
+    sides: list[Any] = []
+    for dim in (1, 0):  # columns first, as `pad` takes them
+        covered = (back.shape[dim - 2] - 1) * stride[dim] + (kernel[dim] - 1) * dilation[dim] + 1
+        sides += [before[dim], covered - images.shape[dim - 2] - before[dim]]
+    padded = torch.nn.functional.pad(images, sides, value=-torch.inf)
+    window = kernel, stride, [0, 0], dilation, False
+    _, where = torch.ops.aten.max_pool2d_with_indices(padded, *window)
+    made = torch.ops.aten.max_pool2d_with_indices_backward(back, padded, *window, where)
+    return torch.nn.functional.pad(made, [-side for side in sides])
 
 
 def _averages(options: PoolOptions) -> AveragePooling:

@@ -1,0 +1,34 @@
+"""Gradients of max pooling with windows that see padding only: PyTorch's own write outside of the tensor."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+import tilewright as tw  # noqa: E402
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("ceil", [False, True])
+def test_a_gradient_stays_inside_of_its_tensor(layout: str, ceil: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 20, 1, dtype=torch.float64)
+    sized = x.permute(0, 2, 3, 1).contiguous() if layout == "NHWC" else x.clone()
+    sized.requires_grad_()
+    made = tw.max_pool2d(sized, (1, 2), (1, 2), (0, 1), (2, 2), ceil_mode=ceil, layout=layout)
+    assert (made == -torch.inf).all(), "column 0 lies between the taps"
+    made.backward(torch.ones_like(made))
+    assert not sized.grad.any()
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+def test_gradients_of_dilated_windows_are_those_of_padded_images(ceil: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 13, 14, dtype=torch.float64, requires_grad=True)
+    made = tw.max_pool2d(x, 3, 2, 1, 2, ceil_mode=ceil)
+    wanted = F.max_pool2d(x, 3, 2, 1, 2, ceil_mode=ceil)  # each of these windows sees an element
+    assert torch.equal(made, wanted)
+    grad = torch.randn_like(made)
+    assert torch.equal(*(torch.autograd.grad(each, x, grad)[0] for each in (made, wanted)))
