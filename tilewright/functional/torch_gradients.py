@@ -14,6 +14,7 @@ from torch.library import register_autograd, register_vmap
 
 from ..core.errors import UserError
 from . import torch_native
+from .pooling import reach_beyond
 from .signature import OPERATORS, channels_last_order
 from .torch_arguments import functionalizes
 from .torch_averages import AveragePooling
@@ -177,25 +178,29 @@ def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
 
 
 def _largest_gradient(options: PoolOptions, images: Any, back: Any) -> Any:
-    """Compute the gradient of the largest values.
+    """Compute the gradient of the largest values."""
+    padded, window, sides = _largest_window(options, images)
+    _, where = torch.ops.aten.max_pool2d_with_indices(padded, *window)
+    made = torch.ops.aten.max_pool2d_with_indices_backward(back, padded, *window, where)
+    return torch.nn.functional.pad(made, [-side for side in sides]) if sides else made
+
+
+def _largest_window(options: PoolOptions, images: Any) -> tuple[Any, tuple[Any, ...], list[Any]]:
+    """Return images, the arguments of their pooling, and the added padding, so that the gradient stays inside.
 
     With a dilation, a window may see padding only. PyTorch 2.13 writes its gradient outside of the tensor on CPUs. So
     the images are padded before, to the extent that all windows cover.
     """
     kernel, stride, dilation, before = options.kernel_size, options.stride, options.dilation, _even(options)
     if all(apart == 1 for apart in dilation):
-        window = kernel, stride, before, dilation, options.ceil_mode
-        _, where = torch.ops.aten.max_pool2d_with_indices(images, *window)
-        return torch.ops.aten.max_pool2d_with_indices_backward(back, images, *window, where)
+        return images, (kernel, stride, before, dilation, options.ceil_mode), []
     sides: list[Any] = []
     for dim in (1, 0):  # columns first, as `pad` takes them
-        covered = (back.shape[dim - 2] - 1) * stride[dim] + (kernel[dim] - 1) * dilation[dim] + 1
-        sides += [before[dim], covered - images.shape[dim - 2] - before[dim]]
+        side, covered = before[dim], (kernel[dim] - 1) * dilation[dim] + 1
+        reach = reach_beyond(images.shape[dim - 2], side, side, covered, stride[dim]) if options.ceil_mode else 0
+        sides += [side, side + reach]
     padded = torch.nn.functional.pad(images, sides, value=-torch.inf)
-    window = kernel, stride, [0, 0], dilation, False
-    _, where = torch.ops.aten.max_pool2d_with_indices(padded, *window)
-    made = torch.ops.aten.max_pool2d_with_indices_backward(back, padded, *window, where)
-    return torch.nn.functional.pad(made, [-side for side in sides])
+    return padded, (kernel, stride, [0, 0], dilation, False), sides
 
 
 def _averages(options: PoolOptions) -> AveragePooling:
@@ -246,9 +251,8 @@ def pooled(x: Any, options: PoolOptions) -> Any:
     last = options.layout.endswith("C")
     images = x.movedim(-1, -3) if last else x
     if options.name == "max_pool2d":
-        made = torch.nn.functional.max_pool2d(
-            images, options.kernel_size, options.stride, _even(options), options.dilation, options.ceil_mode
-        )
+        padded, window, _ = _largest_window(options, images)
+        made = torch.nn.functional.max_pool2d(padded, *window)
     else:
         made = _averages(options).average(images)
     return made.movedim(-3, -1) if last else made
