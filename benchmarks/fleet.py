@@ -142,7 +142,7 @@ def started(stack: ExitStack, *command: str) -> int:
 
 
 def simulate(workers: int, trials: int, stretch: float, table: str) -> list[str]:
-    """Return a row of figures for that many workers, each of which has a number of trials."""
+    """Return a row of figures for a number of workers, with the same number of trials each."""
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     with ExitStack() as stack:

@@ -37,7 +37,7 @@ from tilewright.tune.task import Task
 class Measured:
     """One table: indices, measured seconds, the counts that the model has of each, and registers as compiled.
 
-    `own` returns the cycles by the model of a template that has its own; `row` is that of the shared model otherwise.
+    `own` returns the cycles by a template's own model. Without one, `row` names the row of the shared model.
     """
 
     name: str

@@ -107,7 +107,7 @@ def _page(path: str, known: dict[int, str]) -> Iterator[str]:
 
 
 def _described(name: str, value: Any) -> Iterator[str]:
-    """Yield the entry of a function or a class; of a class, those of its public methods too."""
+    """Yield the entry of a function or a class, then the entries of a class's public methods."""
     if not inspect.isclass(value):
         yield _directive("function", name + _signature(value), _body(value))
         return

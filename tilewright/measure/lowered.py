@@ -73,7 +73,7 @@ def packed(handle: Any, tensors: Sequence[Any], target: Target, bounds: Bounds, 
             nest = nest or build_function(handle.value, bounds, tensors)
         made = LoweredCandidate(nest, target, spec_of(handle, tensors), lines_of(handle))
         return pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
-    except Exception:
+    except Exception:  # the builder makes the candidate again, and records the error with its steps
         return b""
 
 

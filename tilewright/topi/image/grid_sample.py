@@ -100,20 +100,7 @@ def grid_sample(
     -----
     PyTorch's `grid_sample`, with the coordinates of the grid in dimension 1 instead of the last one.
     """
-    volume = one_of(layout, ("NCHW", "NCDHW"), "layout", "grid_sample") == "NCDHW"
-    rank = 3 if volume else 2
-    source = rank_of(tensor(data, "data", "grid_sample"), rank + 2, "data", "grid_sample", layout)
-    places = rank_of(tensor(grid, "grid", "grid_sample"), rank + 2, "grid", "grid_sample")
-    one_of(method, ("nearest", "bilinear") if volume else ("nearest", "bilinear", "bicubic"), "method", "grid_sample")
-    one_of(padding_mode, ("zeros", "border", "reflection"), "padding_mode", "grid_sample")
-    same(places.shape[1], rank, "coordinates of grid and dimensions of an image", "grid_sample")
-    same(places.shape[0], source.shape[0], "batches of grid and data", "grid_sample")
-    if not source.dtype.is_float or not places.dtype.is_float:
-        raise UserError(
-            f"data {source.name!r} is {source.dtype}, and grid {places.name!r} is {places.dtype}",
-            primitive="grid_sample",
-            fix='give floats: topi.cast(data, "float32")',
-        )
+    source, places, rank = _checked(data, grid, method, layout, padding_mode)
     corners = flag(align_corners, "align_corners", "grid_sample")
 
     def element(n: Any, c: Any, *at: Any) -> Expr:
@@ -132,6 +119,25 @@ def grid_sample(
     shape = (source.shape[0], source.shape[1], *places.shape[2:])
     made: Tensor = compute(shape, element, "grid_sample", "injective")
     return made
+
+
+def _checked(data: Any, grid: Any, method: str, layout: str, padding_mode: str) -> tuple[Tensor, Tensor, int]:
+    """Return the images, the grid, and the dimensions of an image; raises UserError for arguments that do not fit."""
+    volume = one_of(layout, ("NCHW", "NCDHW"), "layout", "grid_sample") == "NCDHW"
+    rank = 3 if volume else 2
+    source = rank_of(tensor(data, "data", "grid_sample"), rank + 2, "data", "grid_sample", layout)
+    places = rank_of(tensor(grid, "grid", "grid_sample"), rank + 2, "grid", "grid_sample")
+    one_of(method, ("nearest", "bilinear") if volume else ("nearest", "bilinear", "bicubic"), "method", "grid_sample")
+    one_of(padding_mode, ("zeros", "border", "reflection"), "padding_mode", "grid_sample")
+    same(places.shape[1], rank, "coordinates of grid and dimensions of an image", "grid_sample")
+    same(places.shape[0], source.shape[0], "batches of grid and data", "grid_sample")
+    if not source.dtype.is_float or not places.dtype.is_float:
+        raise UserError(
+            f"data {source.name!r} is {source.dtype}, and grid {places.name!r} is {places.dtype}",
+            primitive="grid_sample",
+            fix='give floats: topi.cast(data, "float32")',
+        )
+    return source, places, rank
 
 
 def _coordinate(given: Expr, extent: Any, corners: bool) -> Expr:

@@ -132,6 +132,11 @@ class Padded:
         return (self.columns // (4 * self.run), self.run // 2, 4, 2) if self.run else (self.columns,)
 
 
+def splits(of: Contraction) -> list[int]:
+    """Ways to divide the depth among blocks."""
+    return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
+
+
 def rounded(extent: int, unit: int) -> int:
     """Return the least multiple of `unit` that is not below `extent`."""
     return -(-extent // unit) * unit

@@ -22,7 +22,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .contraction import Contraction, Padded, Views, declare, rounded
+from .contraction import Contraction, Padded, Views, declare, rounded, splits
 from .contraction_schedule import (
     Begun,
     begin,
@@ -33,7 +33,7 @@ from .contraction_schedule import (
     store_vectors,
     width,
 )
-from .mma_tiles import DIRECT, Forms, MmaTile, depths, rank_tiles, splits, stages, tiles, warp_tiles
+from .mma_tiles import DIRECT, Forms, MmaTile, depths, rank_tiles, stages, tiles, warp_tiles
 from .needs import Needs
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors

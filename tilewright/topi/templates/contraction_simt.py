@@ -21,11 +21,11 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .contraction import Contraction, Padded, Views, declare, rounded
+from .contraction import Contraction, Padded, Views, declare, rounded, splits
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
 from .needs import Needs
 from .schedule_helpers import bind_all
-from .simt_tiles import SimtTile, depths, own_tiles, rank_tiles, splits
+from .simt_tiles import SimtTile, depths, own_tiles, rank_tiles
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
 from .tile_model import TileModel

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from ...tune.model.machine import Machine
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from .contraction import splits
 from .contraction_mma import Mma
-from .mma_tiles import MmaTile, splits, tiles
+from .mma_tiles import MmaTile, tiles
 from .wgmma_tiles import LEAST_COLUMNS, WgmmaTile, column_tiles, depth_of, rank_tiles, row_tiles, stages
 from .workload import Convolution
 

@@ -22,7 +22,7 @@ from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, shown_latency, slice_cycles, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
-from .contraction import Contraction, Operand, padded_row, rounded
+from .contraction import Contraction, Operand, padded_row, rounded, splits
 from .many import cheapest_first, joined, spread_over, taken
 
 DIRECT = "direct"
@@ -266,11 +266,6 @@ def depths(of: Contraction, atom: Atom) -> list[int]:
     if of.period > 1:
         found |= {n * of.period for n in (1, 2, 4, 8, 16) if n * of.period % atom.k == 0 and n * of.period <= 144}
     return sorted(found)
-
-
-def splits(of: Contraction) -> list[int]:
-    """Ways to divide the depth among blocks."""
-    return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
 
 
 def stages() -> list[int]:

@@ -21,7 +21,7 @@ from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, slice_cycles, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
-from .contraction import Contraction, Operand, rounded
+from .contraction import Contraction, Operand, rounded, splits
 from .many import cheapest_first, spread_over, taken
 
 Shape = tuple[Number, Number, Number]
@@ -178,11 +178,6 @@ def depths(of: Contraction) -> list[int]:
     whole = [n * of.period for n in (1, 2, 4, 8) if 4 <= n * of.period <= 40] if of.period > 1 else []
     plain = [n for n in (8, 16, 32) if n < 2 * of.depth]
     return sorted({*whole, *plain, min(of.depth, 8)})
-
-
-def splits(of: Contraction) -> list[int]:
-    """Ways to divide the depth among blocks."""
-    return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
 
 
 def candidates(of: Contraction, machine: Machine = REFERENCE) -> SimtTile:

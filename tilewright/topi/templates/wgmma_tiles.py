@@ -19,9 +19,9 @@ from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, shown_latency, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
-from .contraction import Contraction, Operand
+from .contraction import Contraction, Operand, splits
 from .many import cheapest_first
-from .mma_tiles import FULL, STORES, MmaTile, grid, splits, with_stationary
+from .mma_tiles import FULL, STORES, MmaTile, grid, with_stationary
 
 _OVERHEAD = 40
 """Registers for addresses and loops."""
