@@ -18,6 +18,7 @@ from .template import named as named
 from .template import strategies_by_name as strategies_by_name
 from .template import strategy_named as strategy_named
 from .transposed import Transposed as Transposed
+from .weight_gradient import WeightGradient as WeightGradient
 from .workload import Convolution as Convolution
 
 

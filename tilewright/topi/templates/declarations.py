@@ -82,7 +82,7 @@ def sums_of(
     kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
     seen = seen_rows, seen_columns
     chunked = chunk and of.layout == "NCHW"
-    element = _chunked(of, data, chunk, seen) if chunked else _padded(of, data, bool(chunk) or widened, seen)
+    element = chunked_view(of, data, chunk, seen) if chunked else padded_view(of, data, bool(chunk) or widened, seen)
     per_group, per_filters, kind = of.shape[1] // of.groups, of.filters // of.groups, sum_dtype(of.dtype)
     (sy, sx), (dy, dx) = of.stride, of.dilation
     channels = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
@@ -133,7 +133,7 @@ def _turned(of: Images, weights: Tensor) -> Any:
     return lambda f, rc, ry, rx: made(rc, ry, rx, f)
 
 
-def _padded(of: Images, data: Tensor, converted: bool, seen: tuple[int, int]) -> Any:
+def padded_view(of: Images, data: Tensor, converted: bool, seen: tuple[int, int]) -> Any:
     """Return how the padded input is read at (n, c, y, x), of which `seen` many rows and columns are."""
     _, _, height, width = of.shape
     top, left, bottom, right = _around(of, seen)
@@ -162,7 +162,7 @@ def _around(of: Images, seen: tuple[int, int]) -> tuple[int, int, int, int]:
     return top, left, max(bottom, below), max(right, beside)
 
 
-def _chunked(of: Images, data: Tensor, chunk: int, seen: tuple[int, int]) -> Any:
+def chunked_view(of: Images, data: Tensor, chunk: int, seen: tuple[int, int]) -> Any:
     """Return how the padded input is read at (n, c, y, x), from a tensor (n, c, y, chunk of a row, place in it)."""
     count, channels, height, width = of.shape
     top, left, bottom, right = _around(of, seen)

@@ -33,6 +33,8 @@ from . import (
     matmul,
     prepared_data,
     transposed_cpu,
+    weight_gradient_cpu,
+    weight_gradient_gpu,
     window_mma,
 )
 from .contraction import Contraction, Views
@@ -42,6 +44,7 @@ from .pooling import Pooling
 from .strategy import plain
 from .template import ALL, PackagedTemplate
 from .transposed import Transposed
+from .weight_gradient import WeightGradient
 
 _Sums = tuple[Callable[[Any], Contraction], Callable[[Any, Tensor, Tensor], Views]]
 _LAYERS: _Sums = implicit_gemm.contraction_of, implicit_gemm.views_of
@@ -165,6 +168,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         default_on=depthwise_planes.is_timed_on,
     ),
     PackagedTemplate(Transposed, gpu=elementwise.ON_GPU, cpu=transposed_cpu.ON_CPU),
+    PackagedTemplate(WeightGradient, gpu=weight_gradient_gpu.ON_GPU, cpu=weight_gradient_cpu.ON_CPU),
     PackagedTemplate(Pooling, gpu=elementwise.ON_GPU, cpu=elementwise.ON_CPU),
     *_products(Dense),
     *_products(BatchMatmul),

@@ -1,0 +1,166 @@
+"""Weight gradients of convolutions: the sums, over batch and space, of inputs times gradients of results.
+
+The gradient of the tap (ky, kx) of filter o sums the products of each gradient of a result and the input that the tap
+saw. So a few sums have many terms, while a convolution has many sums of a few terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, floordiv, if_then_else
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute, placeholder
+from .convolutions import window
+from .images import Images, counts_of
+from .layouts import LAYOUTS, as_images, in_layout, in_order, layout_of
+from .workload import dtype_of, shape_of, shortened, sum_dtype
+
+
+@dataclass(frozen=True)
+class WeightGradient(Images):
+    """The gradient of the weights of a layer with these options; the kernel reads the input and the gradient of the
+    result.
+
+    Both have the layer's layout. The gradient of the weights lies in PyTorch's order: filters, channels of a group,
+    rows, columns.
+    """
+
+    name: ClassVar[str] = "weight_gradient"
+
+    shape: tuple[int, ...]
+    filters: int
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    dtype: str
+    layout: str
+
+    @classmethod
+    def of(
+        cls,
+        shape: Any,
+        filters: int | None = None,
+        kernel: Any = 3,
+        stride: Any = 1,
+        padding: Any = None,
+        dilation: Any = 1,
+        groups: int = 1,
+        dtype: str = "float32",
+        layout: str = "NCHW",
+    ) -> WeightGradient:
+        """The workload of a layer with the options of `Conv2d.of`; `shape` is that of the layer's input."""
+        shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
+        images = shape_of(cls.name, shape, "NCHW")
+        count, parts = counts_of(cls.name, images[1], filters, groups)
+        return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
+                   dtype_of(cls.name, dtype), layout_of(cls.name, layout))  # fmt: skip
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found = {"shape": self.shape, "filters": self.filters, "kernel": self.kernel, "stride": self.stride}
+        found |= {"padding": shortened(self.padding)}
+        found |= {"dilation": self.dilation} if self.dilation != (1, 1) else {}
+        found |= {"groups": self.groups} if self.groups > 1 else {}
+        return {**found, "dtype": self.dtype, **({"layout": self.layout} if self.layout != LAYOUTS[0] else {})}
+
+    @property
+    def gradient_shape(self) -> tuple[int, ...]:
+        """The shape of the result's gradient, in the order of the layout."""
+        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
+
+    @property
+    def per_group(self) -> int:
+        """Channels of the input in a group."""
+        return self.shape[1] // self.groups
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Filters, channels of a group, rows, columns."""
+        return (self.filters, self.per_group, *self.kernel)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return self.weights_shape
+
+    @property
+    def channel_axis(self) -> int | None:
+        return 0
+
+    @property
+    def terms(self) -> int:
+        return self.shape[0] * prod(self.places)
+
+    def placeholders(self) -> tuple[Tensor, Tensor]:
+        data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
+        return data, placeholder(self.gradient_shape, self.dtype, "gradient")
+
+    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
+        """The sums, declared plainly; `weights` is the gradient of the result."""
+        sizes = (self.shape[0], *self.places)
+        rn, ry, rx = (reduce_axis((0, size), name=name) for size, name in zip(sizes, ("rn", "ry", "rx"), strict=True))
+        (top, left, _, _), (sy, sx), (dy, dx) = self.padding, self.stride, self.dilation
+        kind = sum_dtype(self.dtype)
+
+        def value(o: Any, i: Any, ky: Any, kx: Any) -> Any:
+            group = floordiv(o, self.shared_filters) if self.groups > 1 else 0
+            row, column = ry * sy + ky * dy - top, rx * sx + kx * dx - left
+            seen = data(*in_layout(self.layout, (rn, group * self.per_group + i, row, column)))
+            if any(self.padding):
+                inside = all_of(row >= 0, row < self.shape[2], column >= 0, column < self.shape[3])
+                seen = if_then_else(inside, seen, const(0.0, self.dtype))
+            given = weights(*in_layout(self.layout, (rn, o, ry, rx)))
+            return reduce_sum(cast(kind, seen) * cast(kind, given), [rn, ry, rx])
+
+        made: Tensor = compute(self.out_shape, value, "sums", "weight_gradient")
+        return made
+
+    def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        batch, channels, height, _ = self.shape
+        top, left, bottom, right = self.padding
+        images = np.pad(in_order(self.layout, data), ((0, 0), (0, 0), (top, bottom), (left, right)))
+        images = images.reshape(batch, self.groups, channels // self.groups, height + top + bottom, -1)
+        given = in_order(self.layout, weights).reshape(batch, self.groups, -1, *self.places)
+        out = np.empty((self.groups, self.shared_filters, self.per_group, *self.kernel), data.dtype)
+        for ky in range(self.kernel[0]):
+            for kx in range(self.kernel[1]):
+                rows, columns = (
+                    slice(k * apart, k * apart + (count - 1) * step + 1, step)
+                    for k, apart, step, count in zip((ky, kx), self.dilation, self.stride, self.places, strict=True)
+                )
+                seen = images[:, :, :, rows, columns]
+                out[..., ky, kx] = np.einsum("ngihw,ngohw->goi", seen, given, optimize=True)
+        return out.reshape(self.weights_shape)
+
+    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        from torch import channels_last, contiguous_format, ops
+        from torch.nn.functional import pad
+
+        top, left, bottom, right = self.padding
+        even = (top, left) == (bottom, right)
+        images, given = (t.permute(0, 3, 1, 2) if self.layout == "NHWC" else t for t in (data, weights))
+
+        def way(order: Any) -> Callable[[], Any]:
+            seen, above = images.contiguous(memory_format=order), given.contiguous(memory_format=order)
+            kernels = data.new_empty(self.weights_shape).contiguous(memory_format=order)
+
+            def call() -> Any:
+                padded = seen if even else pad(seen, (left, right, top, bottom))
+                zeros = [top, left] if even else [0, 0]
+                window = [*self.stride], zeros, [*self.dilation], False, [0, 0], self.groups
+                backward = ops.aten.convolution_backward
+                return backward(above, padded, kernels, None, *window, [False, True, False])[1]
+
+            return call
+
+        return [("convolution_backward", way(contiguous_format)),
+                ("convolution_backward, channels last", way(channels_last))]  # fmt: skip

@@ -1,0 +1,283 @@
+"""Weight gradients on GPUs: each thread sums the products of its share of batch and space in registers.
+
+A thread walks over tiles of the result's gradient. Each row of the input that a tile sees is loaded once, and serves
+all rows of taps. The sums of its taps stay in registers from the first tile to the last. In NCHW, neighbouring lanes
+have neighbouring tiles, and a warp adds up the sums of its lanes; in NHWC, lanes have neighbouring channels. A second
+kernel adds the partial sums of all warps in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+from math import ceil, gcd, prod
+from typing import Any
+
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, floordiv, floormod, if_then_else, minimum
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ...tune.model.machine import Machine
+from ...tune.space.config import Config
+from ...tune.space.knobs import value_knob
+from ...tune.space.space import Space
+from .declarations import chunked_view, padded_view
+from .layouts import LAYOUTS, in_layout
+from .needs import Needs
+from .schedule_helpers import bind_all
+from .strategy import ScheduleStrategy
+from .tensors import Tensors
+from .thread_tiles import ACCESS, BYTES
+from .weight_gradient import WeightGradient
+from .workload import DTYPES, sum_dtype
+
+_LANES = 32
+_ADDING_THREADS = 64
+
+
+@dataclass(frozen=True)
+class Share:
+    """The work of a thread and its block: fields are the knobs."""
+
+    rows: int
+    """Rows of a tile of the gradient."""
+    columns: int
+    filters: int
+    """Filters whose sums a thread holds."""
+    channels: int
+    """Channels of the input for each of them."""
+    tap_rows: int
+    """Rows of taps of the window."""
+    tap_columns: int
+    chunk: int
+    """Neighbours in a row (NCHW) that are loaded at once."""
+    warps: int
+    """Warps of a block that have tiles of their own for the same sums."""
+    jobs: int
+    """Warps of a block that have sums of their own for the same tiles."""
+    shares: int
+    """Parts of batch and space, each for other blocks."""
+
+    @staticmethod
+    def of(choices: Mapping[str, Any]) -> Share:
+        """Return the share that a configuration's choices name."""
+        return Share(*(choices[field.name].val for field in fields(Share)))
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the choices that name it."""
+        return dict(zip((field.name for field in fields(self)), astuple(self), strict=True))
+
+    def tiles(self, of: WeightGradient) -> tuple[int, int]:
+        """Return the rows and the columns of tiles of an image."""
+        return ceil(of.places[0] / self.rows), ceil(of.places[1] / self.columns)
+
+    def workers(self, of: WeightGradient) -> int:
+        """Return the threads of a block that have tiles of their own."""
+        return self.warps * (_LANES if of.layout == "NCHW" else 1)
+
+    def steps(self, of: WeightGradient) -> int:
+        """Return the tiles of a thread."""
+        return ceil(of.shape[0] * prod(self.tiles(of)) / (self.shares * self.workers(of)))
+
+    def taps(self, of: WeightGradient) -> tuple[int, int]:
+        """Return the rows and columns of taps, rounded up to whole parts."""
+        return tuple(ceil(k / own) * own for k, own in zip(of.kernel, (self.tap_rows, self.tap_columns), strict=True))  # type: ignore[return-value]
+
+
+def space(of: WeightGradient) -> Space:
+    """The knobs: the fields of `Share`."""
+    rows, columns = of.places
+    widest = ACCESS // BYTES[of.dtype]
+    first = of.layout == "NCHW"
+    tiles = of.shape[0] * rows * columns
+    values: dict[str, list[int]] = {
+        "rows": [n for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16) if n <= rows],
+        "columns": [n for n in (1, 2, 4, 7, 8, 12, 14, 16, 24, 32) if n < 2 * columns or n == 1],
+        "filters": [n for n in (1, 2, 4, 8) if of.shared_filters % n == 0 or (not first and of.filters % n == 0)],
+        "channels": [n for n in (1, 2, 4, 8) if of.per_group % n == 0],
+        "tap_rows": _parts(of.kernel[0]),
+        "tap_columns": _parts(of.kernel[1]),
+        "chunk": [n for n in (1, 2, 4, 8) if n <= widest and (n == 1 or (first and of.shape[3] % n == 0))],
+        "warps": [1, 2, 4, 8, 16],
+        "jobs": [1, 2, 4, 8, 16],
+        "shares": [n for n in _SHARES if n == 1 or n <= tiles],
+    }
+    return Space([value_knob(name, choices) for name, choices in values.items()])
+
+
+_SHARES = tuple(sorted({n * 2**e for n in (1, 3, 5, 7) for e in range(12) if n * 2**e <= 4096}))
+
+
+def _parts(taps: int) -> list[int]:
+    """Return the taps of a thread along one dimension: the window cut into equal parts."""
+    found = {-(-taps // parts) for parts in range(1, taps + 1)}
+    return sorted(n for n in found if n <= 64) or [64]
+
+
+def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the sums in three stages: of threads, of warps, and of all."""
+    share = Share.of(config)
+    kind, taps = sum_dtype(of.dtype), share.taps(of)
+    first = of.layout == "NCHW"
+    partial_sums = _of_threads(of, data, weights, share)
+    window = (of.filters, of.per_group, *taps)
+    if first:
+        lane = reduce_axis((0, _LANES), name="lane")
+        partial = compute(
+            (share.shares, share.warps, *window),
+            lambda p, w, o, i, ky, kx: reduce_sum(partial_sums(p, w, lane, o, i, ky, kx), [lane]),
+            "partial",
+        )
+    else:
+        partial = compute(
+            (share.shares, share.warps, *window[1:], of.filters),
+            lambda p, w, i, ky, kx, o: partial_sums(p, w, 0, o, i, ky, kx),
+            "partial",
+        )
+    rp, rw = reduce_axis((0, share.shares), name="rp"), reduce_axis((0, share.warps), name="rw")
+
+    def total(o: Any, i: Any, ky: Any, kx: Any) -> Any:
+        return reduce_sum(cast(kind, partial(rp, rw, *((o, i, ky, kx) if first else (i, ky, kx, o)))), [rp, rw])
+
+    made: Tensor = compute(of.out_shape, total, "sums", "weight_gradient")
+    return made
+
+
+def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share) -> Tensor:
+    """Declare the sums of each thread over its tiles."""
+    kind, taps, steps = sum_dtype(of.dtype), share.taps(of), share.steps(of)
+    (sy, sx), (dy, dx) = of.stride, of.dilation
+    down, across = share.tiles(of)
+    rows, columns = share.rows, share.columns
+    lanes = _LANES if of.layout == "NCHW" else 1
+    reached = (rows - 1) * sy + (share.tap_rows - 1) * dy + 1
+    seen = (
+        (down * rows - 1) * sy + (taps[0] - 1) * dy + 1,
+        (across * columns - 1) * sx + (taps[1] - 1) * dx + 1,
+    )
+    image = chunked_view(of, data, share.chunk, seen) if share.chunk > 1 else padded_view(of, data, True, seen)
+    given = _gradient_view(of, weights, share)
+    step, r, rx = (
+        reduce_axis((0, extent), name=name) for extent, name in ((steps, "step"), (reached, "r"), (columns, "rx"))
+    )
+
+    def value(p: Any, w: Any, lane: Any, o: Any, i: Any, ky: Any, kx: Any) -> Any:
+        tile = ((p * steps + step) * share.warps + w) * lanes + lane
+        n, place = floordiv(tile, down * across), floormod(tile, down * across)
+        ty, tx = floordiv(place, across), floormod(place, across)
+        group = floordiv(o, of.shared_filters) if of.groups > 1 else 0
+        ahead = r - floormod(ky, share.tap_rows) * dy
+        row = ty * (rows * sy) + floordiv(ky, share.tap_rows) * (share.tap_rows * dy) + r
+        inside = all_of(ahead >= 0, floordiv(ahead, sy) < rows, *([floormod(ahead, sy).equal(0)] if sy > 1 else []))
+        column = tx * columns + rx
+        seen_by = image(minimum(n, of.shape[0] - 1), group * of.per_group + i, row, column * sx + kx * dx)
+        product = cast(kind, seen_by) * given(n, o, ty * rows + floordiv(ahead, sy), column)
+        return reduce_sum(product, [step, r, rx], where=inside)
+
+    shape = (share.shares, share.warps, lanes, of.filters, of.per_group, *taps)
+    made: Tensor = compute(shape, value, "thread_sums", "weight_gradient")
+    return made
+
+
+def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
+    """Return how the gradient of the result is read at (n, o, y, x); it is zero beyond its end."""
+    kind, (rows, columns) = sum_dtype(of.dtype), of.places
+    down, across = share.tiles(of)
+    chunk = given_chunk(of, share)
+    images = ceil(share.shares * share.steps(of) * share.workers(of) / (down * across))
+
+    def value(n: Any, o: Any, y: Any, xo: Any, xi: Any) -> Any:
+        inside = [n < of.shape[0]] if images > of.shape[0] else []
+        inside += [y < rows] if down * share.rows > rows else []
+        inside += [xo * chunk < columns] if across * share.columns > columns else []
+        found = weights(*in_layout(of.layout, (n, o, y, xo * chunk + xi)))
+        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
+
+    shape = (images, of.filters, down * share.rows, across * share.columns // chunk, chunk)
+    if of.layout == "NCHW":
+        made = compute(shape, value, "given", "injective")
+        return lambda n, o, y, x: made(n, o, y, floordiv(x, chunk), floormod(x, chunk))
+    last = compute((shape[0], *shape[2:4], of.filters), lambda n, y, x, o: value(n, o, y, x, 0), "given", "injective")
+    return lambda n, o, y, x: last(n, y, x, o)
+
+
+def given_chunk(of: WeightGradient, share: Share) -> int:
+    """Return the neighbours in a row of the gradient that are loaded at once."""
+    return gcd(share.columns, of.places[1], ACCESS // BYTES[of.dtype]) if of.layout == "NCHW" else 1
+
+
+def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Sums in registers, added up by warps, then by a second kernel."""
+    share = Share.of(config)
+    (partial,) = t.sums.op.input_tensors
+    (sums,) = partial.op.input_tensors
+    given, image = sorted(sums.op.input_tensors, key=lambda tensor: tensor.op.name != "given")
+    lane = _place_partial(of, share, s, partial)
+    s[sums].set_scope("local")
+    s[sums].compute_at(s[partial], lane)
+    step, r, rx = sums.op.reduce_axis
+    *outer, o, i, ky, kx = sums.op.axis
+    s[sums].reorder(*outer, step, r, ky, rx, kx, o, i)
+    s[sums].unroll(r)
+    for tensor, at in ((given, step), (image, r)):
+        s[tensor].set_scope("local")
+        s[tensor].compute_at(s[sums], at)
+    if of.layout == "NCHW":
+        for tensor, width in ((given, given_chunk(of, share)), (image, share.chunk)):
+            if width > 1:
+                s[tensor].vectorize(tensor.op.axis[-1])
+    elif share.filters > 1:
+        s[given].vectorize(given.op.axis[-1])
+        if of.shared_filters == 1:
+            s[image].vectorize(image.op.axis[-1])
+    flat = s[t.out].fuse(*t.out.op.axis)
+    block, thread = s[t.out].split(flat, factor=_ADDING_THREADS)
+    bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
+    if t.sums is not t.out:
+        s[t.sums].set_scope("local")
+        s[t.sums].compute_at(s[t.out], thread)
+
+
+def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial: Tensor) -> Any:
+    """Split the sums over blocks and threads; returns the innermost loop over threads."""
+    first = of.layout == "NCHW"
+    p, w, *taps = partial.op.axis
+    o, i, ky, kx = taps if first else (taps[-1], *taps[:-1])
+    parts = (share.filters, share.channels, share.tap_rows, share.tap_columns)
+    (o, oi), (i, ii), (ky, kyi), (kx, kxi) = (
+        s[partial].split(axis, factor=part) for axis, part in zip((o, i, ky, kx), parts, strict=True)
+    )
+    if first:
+        (lane,) = partial.op.reduce_axis
+    else:
+        o, lane = s[partial].split(o, factor=min(_LANES, ceil(of.filters / share.filters)))
+    s[partial].reorder(p, o, i, ky, kx, w, lane, oi, ii, kyi, kxi)
+    jobs, job = s[partial].split(s[partial].fuse(o, i, ky, kx), factor=share.jobs)
+    s[partial].reorder(p, jobs, job, w, lane)
+    block = s[partial].fuse(p, jobs)
+    bind_all(s, partial, (block, job, w, lane), ("blockIdx.x", "threadIdx.z", "threadIdx.y", "threadIdx.x"))
+    return lane
+
+
+def usual(of: WeightGradient, machine: Machine) -> dict[str, Any]:
+    """Return the default share."""
+    first = of.layout == "NCHW"
+    rows, columns = of.places
+    widest = ACCESS // BYTES[of.dtype]
+    chunk = gcd(of.shape[3], widest) if first else 1
+    tap_columns = min(of.kernel[1], 32)
+    tap_rows = max(1, min(of.kernel[0], 64 // tap_columns))
+    tap_rows = ceil(of.kernel[0] / ceil(of.kernel[0] / tap_rows))
+    tap_columns = ceil(of.kernel[1] / ceil(of.kernel[1] / tap_columns))
+    share = Share(min(8, rows), 4 if columns > 2 else 1, 1, 1, tap_rows, tap_columns, chunk, 4, 1, 1)
+    grid = of.filters * of.per_group * ceil(of.kernel[0] / tap_rows) * ceil(of.kernel[1] / tap_columns)
+    grid = grid if first else ceil(grid / _LANES)
+    wanted = max(1, 4 * machine.multiprocessors // grid)
+    most = max(1, of.shape[0] * prod(share.tiles(of)) // share.workers(of))
+    shares = max(n for n in _SHARES if n <= min(wanted, most))
+    return {**share.wanted(), "shares": shares}
+
+
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, Needs(types=DTYPES, layouts=LAYOUTS), declare)
