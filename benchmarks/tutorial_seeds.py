@@ -30,8 +30,8 @@ from tilewright.measure.outcome import Measured, Outcome, RunFailed
 from tilewright.measure.session import MeasureSession
 from tilewright.runtime.driver import DeviceAttributes
 from tilewright.tune.search.guided import automatic
+from tilewright.tune.session.layer import Entrant, LayerSearch
 from tilewright.tune.session.options import SearchOptions
-from tilewright.tune.session.run import Run
 from tilewright.tune.session.trials import Trial
 from tilewright.tune.task import Task, freeze
 
@@ -48,7 +48,6 @@ class Shared:
         self.path = path
         self.until = until
         self.known: dict[int, Outcome] = {}
-        self.run: Run | None = None
         self.live = 0
         for line in path.read_text().splitlines() if path.exists() else ():
             index, costs = json.loads(line)
@@ -69,30 +68,33 @@ class Shared:
         return self.session.measure(jobs)
 
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
-        """Measure batches; known results are reported to the run at once."""
-        for job, outcome in self.session.measure_all(self._unknown(batches)):
-            self.live += 1
-            self.known[job.key] = outcome
-            costs = outcome.costs if isinstance(outcome, Measured) else ()
-            with self.path.open("a") as table:
-                table.write(json.dumps([job.key, costs]) + "\n")
-            yield job, outcome
-
-    def _unknown(self, batches: Iterable[Sequence[Job]]) -> Iterator[list[Job]]:
-        assert self.run is not None
+        """Measure the unknown jobs of each batch; the outcomes of the others are known at once."""
         late: list[Job] = []
         for jobs in batches:
             if time.monotonic() > self.until:
-                raise KeyboardInterrupt  # the run ends, and keeps its results
-            known = [job for job in jobs if job.key in self.known]
+                raise KeyboardInterrupt  # the search ends, and keeps its results
+            known = [job for job in jobs if _index(job) in self.known]
+            unknown = [job for job in jobs if _index(job) not in self.known]
             kept = len(known) // _UNKNOWN
-            for job in (*late, *known[: len(known) - kept]):
-                self.run.hear(job.key, self.known[job.key])
+            yield from ((job, self.known[_index(job)]) for job in (*late, *known[: len(known) - kept]))
             late = known[len(known) - kept :]
-            if len(known) < len(jobs):
-                yield [job for job in jobs if job.key not in self.known]
-        for job in late:
-            self.run.hear(job.key, self.known[job.key])
+            for job, outcome in self.session.measure(unknown):
+                self._note(_index(job), outcome)
+                yield job, outcome
+        yield from ((job, self.known[_index(job)]) for job in late)
+
+    def _note(self, index: int, outcome: Outcome) -> None:
+        """Add a measurement to the table."""
+        self.live += 1
+        self.known[index] = outcome
+        costs = outcome.costs if isinstance(outcome, Measured) else ()
+        with self.path.open("a") as table:
+            table.write(json.dumps([index, costs]) + "\n")
+
+
+def _index(job: Job) -> int:
+    """Return the index of a job's configuration; a campaign's keys are (run, index)."""
+    return int(job.key[1])
 
 
 def searched(seed: int, trials: int, task: Task, shared: Shared) -> list[float]:
@@ -104,8 +106,7 @@ def searched(seed: int, trials: int, task: Task, shared: Shared) -> list[float]:
             rates.append(trial.flops / 1e9)
 
     options = SearchOptions(trials=trials, confirm=0, processes=LocalBuilder().processes)
-    shared.run = Run(task, automatic(task, seed), shared, options, [heard])
-    shared.run.go()
+    LayerSearch([Entrant(task, automatic(task, seed))], shared, options, [heard]).go()
     return np.maximum.accumulate(rates).tolist()
 
 

@@ -27,8 +27,8 @@ from tilewright.cli import log as command
 from tilewright.core.errors import UserError
 from tilewright.tune.records.format import Notes
 from tilewright.tune.search.simple import RandomSearch
+from tilewright.tune.session.layer import Entrant, LayerSearch
 from tilewright.tune.session.options import SearchOptions
-from tilewright.tune.session.run import Run
 
 _CODE = "__import__('os').system('touch executed')"
 _VALUES = (
@@ -162,9 +162,10 @@ def _apply(path: str) -> None:
 
 def _resume(path: str) -> None:
     task = fakes.add_task()
-    run = Run(task, RandomSearch(task.config_space, 0), fakes.FakeMeasurer(lambda i: 1e-3 * (i + 1)), SearchOptions(3))
-    run.resume(load_from_file(path))
-    run.go()
+    entrant, measurer = Entrant(task, RandomSearch(task.config_space, 0)), fakes.FakeMeasurer(lambda i: 1e-3 * (i + 1))
+    search = LayerSearch([entrant], measurer, SearchOptions(3))
+    search.resume(load_from_file(path))
+    search.go()
     autotvm.tuner.RandomTuner(task).load_history(load_from_file(path))
 
 

@@ -17,6 +17,7 @@ from tilewright.tune.records.format import Pair, decode, encode
 from tilewright.tune.records.history import History
 from tilewright.tune.search.simple import GridSearch
 from tilewright.tune.session.confirmation import LEAST_ROUNDS, MOST_ROUNDS, confirm
+from tilewright.tune.session.layer import Entrant, LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.run import Run
 from tilewright.tune.session.trials import Trial
@@ -35,10 +36,9 @@ def searched(judge: Callable[[int], float | Outcome], **options: Any) -> tuple[R
     heard: list[Trial] = []
     measurer = fakes.FakeMeasurer(judge)
     limits = SearchOptions(**{"trials": 24, **options})
-    run = Run(TASK, GridSearch(TASK.config_space), measurer, limits, [heard.append])
-    run.begin_with([DEFAULT])
-    run.go()
-    return run, heard, measurer
+    search = LayerSearch([Entrant(TASK, GridSearch(TASK.config_space), [DEFAULT])], measurer, limits, [heard.append])
+    search.go()
+    return search.runs[0], heard, measurer
 
 
 def logged(heard: Sequence[Trial]) -> list[Pair]:
@@ -158,10 +158,9 @@ def test_every_tuner_of_a_packaged_template_begins_with_its_default() -> None:
     assert task.default == default
     for strategy in strategies(task):
         measurer = fakes.FakeMeasurer(lambda index: 1e-6 * (1 + index), target="llvm")
-        run = Run(task, strategy, measurer, SearchOptions(8, confirm=2))
-        run.go()
+        tally = LayerSearch([Entrant(task, strategy)], measurer, SearchOptions(8, confirm=2)).go()
         assert default in measurer.asked[:8], strategy
-        assert run.tally.done == 8
+        assert tally.done == 8
 
 
 def test_a_packaged_template_under_a_legacy_name_has_the_same_default() -> None:

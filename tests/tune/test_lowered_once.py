@@ -23,8 +23,8 @@ from tilewright.measure.session import MeasureSession
 from tilewright.passes.context import PassContext
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.search.by_name import SEARCHES
+from tilewright.tune.session.layer import Entrant, LayerSearch
 from tilewright.tune.session.options import SearchOptions
-from tilewright.tune.session.run import Run
 from tilewright.tune.space.config import Config
 from tilewright.tune.space.space import Space
 from tilewright.tune.task import Candidate, PureTemplate, Task
@@ -62,13 +62,14 @@ def test_a_search_lowers_each_candidate_once(search: str, confirm: int, counted:
     runner = LocalRunner(timeout=600, number=1, repeat=1, cooldown_interval=0)
     counted.write_text("")  # a task counts its operations
     with MeasureSession("llvm", LocalBuilder(timeout=600), runner) as session:
-        run = Run(task, SEARCHES[search](task, 0, 0.0), session, SearchOptions(8, confirm=confirm, processes=2))
-        tally = run.go()
+        found = Entrant(task, SEARCHES[search](task, 0, 0.0))
+        layer = LayerSearch([found], session, SearchOptions(8, confirm=confirm, processes=2))
+        tally = layer.go()
     assert tally.done == 8
     assert tally.best is not None
     assert tally.best.input.notes.confirmed == bool(confirm), "measured again, and not lowered again"
     times = Counter(counted.read_text().splitlines())
-    measured = {trial.input.config.index for trial in run.good.values()}
+    measured = {trial.input.config.index for trial in layer.runs[0].good.values()}
     assert measured
     assert {times[f"{what} {index}"] for index in measured for what in ("instantiated", "lowered")} == {1}
     assert max(times.values()) == 1, "the others, which were looked at, neither"

@@ -25,8 +25,8 @@ from tilewright.tune.records.history import History
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.simple import GridSearch, RandomSearch
 from tilewright.tune.session.confirmation import LEAST_ROUNDS
+from tilewright.tune.session.layer import Entrant, LayerSearch
 from tilewright.tune.session.options import SearchOptions
-from tilewright.tune.session.run import Run
 from tilewright.tune.session.show import peak_flops, readable, scale_of
 from tilewright.tune.session.trials import kind_of
 
@@ -43,12 +43,11 @@ def tune(judge=cost, strategy=None, known=(), device="Fake 1", **options):
     """A run, and the trials that its listener heard of."""
     heard = []
     measurer = fakes.FakeMeasurer(judge, device)
-    run = Run(
-        TASK, strategy or RandomSearch(SPACE, 0), measurer, SearchOptions(**{"trials": 30, **options}), [heard.append]
-    )
-    run.resume(known)
-    run.go()
-    return run, heard, measurer
+    limits = SearchOptions(**{"trials": 30, **options})
+    search = LayerSearch([Entrant(TASK, strategy or RandomSearch(SPACE, 0))], measurer, limits, [heard.append])
+    search.resume(known)
+    search.go()
+    return search.runs[0], heard, measurer
 
 
 def pairs(heard):
@@ -305,10 +304,11 @@ def _tune_slowly(log, asked):
         return cost(index)
 
     callback = autotvm.callback.log_to_file(str(log))
-    run = Run(TASK, RandomSearch(SPACE, 0), fakes.FakeMeasurer(judge), SearchOptions(150, confirm=0))
-    run.results.listeners = [lambda trial: callback(None, [trial.input], [trial.result])]
-    run.resume(callback.known())
-    run.go()
+    limits = SearchOptions(150, confirm=0)
+    search = LayerSearch([Entrant(TASK, RandomSearch(SPACE, 0))], fakes.FakeMeasurer(judge), limits)
+    search.listeners.append(lambda trial: callback(None, [trial.input], [trial.result]))
+    search.resume(callback.known())
+    search.go()
 
 
 # Interruption
@@ -321,10 +321,10 @@ def test_an_interrupted_run_keeps_the_best_so_far(caplog):
         return cost(index)
 
     measurer = fakes.FakeMeasurer(judge)
-    run = Run(TASK, RandomSearch(SPACE, 0), measurer, SearchOptions(100))
+    search = LayerSearch([Entrant(TASK, RandomSearch(SPACE, 0))], measurer, SearchOptions(100))
     with caplog.at_level(logging.INFO, "autotvm"):
-        tally = run.go()
-    assert run.interrupted
+        tally = search.go()
+    assert search.interrupted
     assert tally.done == 11
     assert tally.best.input.config.index == min(measurer.asked[:11], key=cost)
     assert "Interrupted after 11 trials" in caplog.text
@@ -501,7 +501,7 @@ def test_tuners_report_to_callbacks(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     log, bar = autotvm.callback.log_to_file(tmp_path / "a.log"), autotvm.callback.progress_bar(60)
     more = autotvm.tuner.GridSearchTuner(TASK)
-    more.tune(60, autotvm.measure_option(), early_stopping=1, callbacks=[log, bar])
+    more.tune(41, autotvm.measure_option(), callbacks=[log, bar])
     shown = capsys.readouterr().out
     assert "Progress: (41/60)" in shown, "the trials read from the log count"
     assert shown.endswith(" Done.\n"), "the line ends where the search stops early"
@@ -586,12 +586,13 @@ def test_what_was_best_for_another_shape_is_tried_first() -> None:
         inp = MeasureInput(Target("opencl"), small, small.config_space.get(index)).noted(Notes("Fake 1", flop=1024.0))
         pairs.append((inp, MeasureResult((seconds,), 0, 0.1, 0.0)))
     measurer = fakes.FakeMeasurer(lambda index: 1e-6)
-    run = Run(large, RandomSearch(large.config_space, 0), measurer, SearchOptions(trials=8, confirm=0))
-    run.resume(pairs)
-    run.go()
+    limits = SearchOptions(trials=8, confirm=0)
+    search = LayerSearch([Entrant(large, RandomSearch(large.config_space, 0))], measurer, limits)
+    search.resume(pairs)
+    search.go()
     first = [large.config_space.get(index)["x"].size[1:] for index in measurer.asked[:8]]
     assert [128, 2] in first
-    assert run.tally.resumed == 0
+    assert search.tally.resumed == 0
 
 
 def test_a_search_ends_where_the_compiler_refuses_everything(monkeypatch, caplog):
@@ -600,3 +601,34 @@ def test_a_search_ends_where_the_compiler_refuses_everything(monkeypatch, caplog
     assert run.tally.done == 0
     assert 40 <= len(measurer.asked) < 80
     assert "the compiler refuses 40 configurations in a row: the search ends here" in caplog.text
+
+
+def test_a_resumed_search_without_patience_left_measures_nothing_more():
+    _, heard, _ = tune(strategy=GridSearch(SPACE), trials=40, confirm=0)
+    counted = [trial for trial in heard if trial.number]
+    best = max(counted, key=lambda trial: trial.flops).number
+    for patience in (40 - best, 40 - best + 1):
+        limits = {"trials": 100, "early_stopping": patience, "confirm": 0}
+        _, _, measurer = tune(lambda index: 1.0, GridSearch(SPACE), pairs(counted), **limits)
+        assert bool(measurer.asked) == (patience > 40 - best)
+
+
+def test_trials_that_the_compiler_refuses_are_made_up_for():
+    """A refusal is no trial: the search continues until the trials are used up."""
+    run, _, measurer = tune(lambda i: Refused(reason="no") if i % 3 else cost(i), trials=20, confirm=0)
+    assert run.tally.done == 20 < len(measurer.asked)
+
+
+def test_a_search_of_one_task_doubles_its_batches():
+    measurer = fakes.FakeMeasurer(cost)
+    sizes = []
+    measure_all = measurer.measure_all
+
+    def watched(batches):
+        for jobs in batches:
+            sizes.append(len(jobs))
+            yield from measure_all([jobs])
+
+    measurer.measure_all = watched
+    LayerSearch([Entrant(TASK, RandomSearch(SPACE, 0))], measurer, SearchOptions(90, confirm=0)).go()
+    assert sizes == [8, 16, 32, 32, 2]

@@ -1,6 +1,6 @@
 """One call of `measure`: a loop that hands work to whoever is free and sleeps otherwise.
 
-`session.py` starts it; each job and its outcome go to the caller, which for a search is `tune/session/run.py`.
+`session.py` starts it; each job and its outcome go to the caller, which for a search is `tune/session/campaign.py`.
 """
 
 from __future__ import annotations

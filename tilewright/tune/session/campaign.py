@@ -1,4 +1,8 @@
-"""Tune many tasks in one session: each slice of the budget goes to the task with the largest expected gain."""
+"""The loop of tuning, for one task or for many. Read it from `Campaign.go`.
+
+Each slice of the budget goes to the task with the largest expected gain (`allotment.py`). Its run returns jobs, the
+measurer builds and runs them, and the run hears their outcomes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Protocol
 
 from ...core.log import logger
 from ...measure.job import Job
-from ...measure.outcome import Outcome
+from ...measure.outcome import Outcome, Refused
 from .allotment import SLICE, TaskShare, choose
 from .confirmation import confirm
 from .measurers import Measurer
@@ -79,7 +83,7 @@ class Campaign:
                 share.given = run.tally.resumed
         self.interrupted = False
         self._stale = {layer: _Staleness(self._runs_of(layer)) for layer in self.layers}
-        self._given = 0
+        self._has_begun = False
         self._began = time.monotonic()
         self._prefilters: list[Prefilter] = []
 
@@ -92,18 +96,26 @@ class Campaign:
             for run in self.runs:
                 self._prefilters.append(open_ones.enter_context(run.prefilter()))
             try:
-                if self._room > 0:
-                    for job, outcome in self.measurer.measure_all(self._batches()):
-                        self._hear(job, outcome)
-                        display.update()
+                self._search(display)
                 for layer in dict.fromkeys(self.layers):
                     rivals = self._runs_of(layer)
                     confirm(rivals, rivals[0].options.confirm)
             except KeyboardInterrupt:
                 self.interrupted = True
-                for run in self.runs:
-                    run.interrupted = True
                 logger.warning("Interrupted after %d trials; the best so far is kept", self.done)
+
+    def _search(self, display: CampaignDisplay) -> None:
+        """Measure slices; the next one is chosen while one is measured."""
+        has_room = True
+        while has_room and self._room > 0 and not self._late:
+            has_room = False
+            for job, outcome in self.measurer.measure_all(self._batches()):
+                self._hear(job, outcome)
+                display.update()
+                has_room |= isinstance(outcome, Refused)  # by the compiler, which is no trial
+            for run, share in zip(self.runs, self.shares, strict=True):
+                run.learn()
+                share.over = False
 
     def conclude(self) -> None:
         """Log a line for each task, and a warning if nothing new was measured."""
@@ -129,8 +141,10 @@ class Campaign:
             number = choose(self.shares)
             if number is None:
                 return
+            if last is not None and last != number:
+                self._prefilters[last].rest()
             # A task that is chosen again gets a larger slice, which keeps more processes building.
-            size = min(2 * size, self._most_together(number)) if number == last else SLICE
+            size = min(2 * size, self._largest_slice(number)) if number == last else SLICE
             last = number
             self.runs[number].learn()
             jobs = self._slice(number, size)
@@ -139,8 +153,9 @@ class Campaign:
             else:
                 self.shares[number].over = True
 
-    def _most_together(self, number: int) -> int:
-        return max(SLICE, min(2 * self.runs[number].options.processes, _LARGEST_SLICE))
+    def _largest_slice(self, number: int) -> int:
+        alone = len(self.runs) == 1
+        return _LARGEST_SLICE if alone else max(SLICE, min(2 * self.runs[number].options.processes, _LARGEST_SLICE))
 
     def _opening(self) -> list[Job]:
         """The default configuration of each strategy that has rivals."""
@@ -149,31 +164,36 @@ class Campaign:
             fresh = not self.shares[number].given and run.default is not None
             if fresh and len(self._runs_of(self.layers[number])) > 1 and self._room > 0:
                 jobs += self._slice(number, 1)
+                self._prefilters[number].rest()
         return jobs
 
     def _slice(self, number: int, count: int) -> list[Job]:
         """Return up to `count` configurations of a run to measure next."""
         jobs = self.runs[number].next_jobs(self._prefilters[number], min(count, self._room))
-        self._prefilters[number].rest()
         self.shares[number].given += len(jobs)
-        self._given += len(jobs)
+        self._has_begun |= bool(jobs)
         return [replace(job, key=(number, job.key)) for job in jobs]
 
     def _end_stale_layers(self) -> None:
         """Give no more trials to layers that had as many without a better one as their runs have patience."""
         for run, share, layer in zip(self.runs, self.shares, self.layers, strict=True):
             patience = run.options.early_stopping
-            share.over |= patience is not None and self._stale[layer].trials >= patience
+            if patience is not None and self._stale[layer].trials >= patience and not share.over:
+                share.over = True
+                logger.debug("Early stopped. Best iter: %d.", run.results.best_iter)
 
     @property
     def _late(self) -> bool:
-        if self.seconds is None or not self._given:
+        if self.seconds is None or not self._has_begun:
             return False
         return time.monotonic() - self._began >= self.seconds
 
     @property
     def _room(self) -> int:
-        return _LARGEST_SLICE if self.trials is None else self.trials - self._given
+        """How many more configurations may be measured."""
+        if self.trials is None:
+            return _LARGEST_SLICE
+        return self.trials - self.done - sum(run.under_way for run in self.runs)
 
     def _hear(self, job: Job, outcome: Outcome) -> None:
         number, key = job.key
@@ -181,21 +201,32 @@ class Campaign:
         if trial is not None:
             cost = _seconds(trial)
             self.shares[number].heard(cost, outcome.build_seconds + outcome.run_seconds)
-            self._stale[self.layers[number]].heard(trial)
+            self._stale[self.layers[number]].update()
 
 
 class _Staleness:
     """The number of trials of a layer since its best one."""
 
     def __init__(self, rivals: Sequence[Run]) -> None:
+        self._rivals = rivals
         leader = max(rivals, key=lambda run: run.tally.best_flops)
-        self.best = leader.tally.best_flops
-        self.trials = leader.tally.done - leader.results.best_iter
+        self._best = leader.tally.best_flops
+        self._done_at_best = self._done - (leader.tally.done - leader.results.best_iter)
 
-    def heard(self, trial: Trial) -> None:
-        """Count a trial."""
-        self.trials = 0 if trial.flops > self.best else self.trials + 1
-        self.best = max(self.best, trial.flops)
+    @property
+    def _done(self) -> int:
+        return sum(run.tally.done for run in self._rivals)
+
+    @property
+    def trials(self) -> int:
+        """Trials since the best one."""
+        return self._done - self._done_at_best
+
+    def update(self) -> None:
+        """Compare the best with the best of the last call."""
+        best = max(run.tally.best_flops for run in self._rivals)
+        if best > self._best:
+            self._best, self._done_at_best = best, self._done
 
 
 def _seconds(trial: Trial) -> float | None:

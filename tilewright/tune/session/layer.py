@@ -1,4 +1,4 @@
-"""Search all strategies of one layer with one budget.
+"""Search all strategies of one layer with one budget; the search of a single task is a layer with one strategy.
 
 The default configuration of each strategy is measured first. The other trials go to the strategies that are expected to
 lower the layer's time most (`allotment.py`), and the best of all are confirmed beside the default (`confirmation.py`).
@@ -7,8 +7,7 @@ lower the layer's time most (`allotment.py`), and the best of all are confirmed 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...core.errors import InternalError
@@ -66,7 +65,8 @@ class LayerSearch:
         self.tally = Tally(options.trials)
         self.interrupted = False
         self.listeners = list(listeners)
-        each = replace(options, trials=UNLIMITED_TRIALS)
+        # The trials of rivals are counted together.
+        each = options if len(entrants) == 1 else replace(options, trials=UNLIMITED_TRIALS)
         self.runs = [Run(entrant.task, entrant.search, measurer, each, [self._hear]) for entrant in entrants]
         for run, entrant in zip(self.runs, entrants, strict=True):
             if entrant.first is not None:
@@ -86,18 +86,23 @@ class LayerSearch:
         if self.tally.resumed < self.options.trials:
             campaign = Campaign(
                 self.runs, self.measurer, [1.0] * len(self.runs), self.options.trials - self.tally.resumed,
-                self.options.seconds, [0] * len(self.runs), _LayerDisplay(self),
+                self.options.seconds, [0] * len(self.runs), self._display(),
             )  # fmt: skip
             campaign.go()
             self.interrupted = campaign.interrupted
             self.tally.measuring_seconds = sum(run.tally.measuring_seconds for run in self.runs)
         self.tally.best = self._best()
-        winner = (self.winner or self.runs[0]).task
+        winner = self.winner or self.runs[0]
         seconds = time.monotonic() - began
-        attributes = self.measurer.attributes if self.has_measured else None
-        name = winner.name if len(self.runs) > 1 else ""
-        say(summary(self.tally, winner.config_space, attributes, self.options.si_prefix, seconds, name))
+        space, name = winner.task.config_space, winner.task.name if len(self.runs) > 1 else ""
+        say(summary(self.tally, space, winner.results.device, self.options.si_prefix, seconds, name))
         return self.tally
+
+    def _display(self) -> Display:
+        """The live line for all strategies."""
+        name = self.runs[0].task.name
+        shown = name if len(self.runs) == 1 else name.partition(".")[0]
+        return Display(self.tally, self.options.si_prefix, shown, self.options.seconds)
 
     @property
     def has_measured(self) -> bool:
@@ -138,22 +143,3 @@ class LayerSearch:
 
 def _rank(run: Run) -> tuple[bool, float]:
     return run.tally.best.rank if run.tally.best is not None else (False, 0.0)
-
-
-class _LayerDisplay:
-    """One live line for all strategies of a layer."""
-
-    def __init__(self, search: LayerSearch) -> None:
-        self._search = search
-        options, first = search.options, search.runs[0].task
-        self._display = Display(options.si_prefix, first.name.partition(".")[0], options.seconds)
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show the line within the block."""
-        with self._display.shown(self._search.tally):
-            yield
-
-    def update(self) -> None:
-        """Show the state of the search."""
-        self._display.update(self._search.tally)

@@ -25,7 +25,7 @@ from ..records.format import COMPILER, MeasureInput, Notes
 from ..task import Task
 from .measurers import Measurer
 from .options import SearchOptions
-from .show import Display, trial_line
+from .show import trial_line
 from .trials import Tally, Trial, flops_of
 
 Listener = Callable[[Trial], None]
@@ -44,7 +44,6 @@ class Results:
         """The number of the best trial."""
         self.good: dict[int, Trial] = {}
         """The last successful trial of each configuration."""
-        self.display = Display(options.si_prefix, task.name, options.seconds)
         self.device: DeviceAttributes | None = None
         """The attributes of the device, once they were asked for."""
         self._decisive: list[Trial] = []
@@ -58,7 +57,7 @@ class Results:
         return self.device
 
     def take(self, index: int, outcome: Outcome, predicted: float, is_default: bool, repeated: bool = False) -> Trial:
-        """Make a trial of the outcome of a configuration: count and show it, and tell the listeners.
+        """Make a trial of the outcome of a configuration: count it, and tell the listeners.
 
         `predicted` are the seconds that the search expected, 0 if it expected none. A rejected configuration is a trial
         only with `count_invalid`, and a repeated measurement is none.
@@ -79,7 +78,6 @@ class Results:
         self._decide(index, trial)
         if trial.number:
             logger.debug("%s", trial_line(trial, self.tally.best_flops, self.options.si_prefix))
-        self.display.update(self.tally)
         for listener in self.listeners:
             listener(trial)
         return trial

@@ -1,12 +1,13 @@
-"""One run of tuning. Read it from the top: a search proposes, a prefilter inspects, a session measures, results follow.
+"""The search of one task: a strategy proposes candidates, a prefilter inspects them, and their outcomes are recorded.
 
 strategy.propose ──► prefilter.inspect ──► Job ──► measurer ──► Outcome ──► results.take ──► listeners, log
+
+The loop that asks for jobs and measures them is `campaign.py::Campaign.go`, for one run as for many.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,16 +20,12 @@ from ..records.history import applies
 from ..search.strategy import Seen, Strategy
 from ..space.moves import nearest
 from ..task import Candidate, Task
-from .confirmation import confirm
 from .measurers import Measurer, unrecorded
 from .options import SearchOptions
 from .prefilter import Prefilter
 from .results import Listener, Results
-from .show import say, summary
 from .trials import Tally, Trial, flops_of
 
-_FIRST_BATCH = 8
-_LARGEST_BATCH = 32
 _TRANSFERRED = 4
 """Configurations of other workloads that are tried first."""
 _HOPELESS = 2000
@@ -36,7 +33,7 @@ _HOPELESS = 2000
 
 
 class Run:
-    """One run of tuning. The listeners of its `results` get every result as it comes."""
+    """The search of one task. The listeners of its `results` get every result as it comes."""
 
     def __init__(
         self,
@@ -51,58 +48,17 @@ class Run:
         self.measurer = measurer
         self.options = options
         self.results = Results(task, measurer, options, listeners)
-        self.interrupted = False
         self.first: Sequence[int] | None = None
         self._outstanding: list[int] = []
         """Configurations to measure before the strategy is asked."""
         self._inspected: dict[int, Inspection] = {}
         """The inspections of the configurations that are measured."""
-        self._under_way = 0
+        self.under_way = 0
+        """The number of jobs that were handed out and have no outcome yet."""
         self._unlearned: list[Seen] = []
         self._refused_by_compiler = 0  # in a row
-        self._stopped = False
-        self._deadline = float("inf")
 
-    def go(self) -> Tally:
-        """Tune until the trials are used up, nothing is left to try, or the user interrupts."""
-        began = time.monotonic()
-        if self.options.seconds is not None:
-            self._deadline = began + self.options.seconds
-        with self.results.display.shown(self.tally), self.prefilter() as prefilter:
-            try:
-                self._search(prefilter)
-                confirm([self], self.options.confirm)
-            except KeyboardInterrupt:
-                self.interrupted = True
-                logger.warning("Interrupted after %d trials; the best so far is kept", self.tally.done)
-        seconds = time.monotonic() - began
-        say(summary(self.tally, self.task.config_space, self.results.device, self.options.si_prefix, seconds))
-        return self.tally
-
-    def _search(self, prefilter: Prefilter) -> None:
-        """Measure the strategy's proposals; it proposes the next batch while one is measured."""
-        while self._room > 0 and not self._stopped and not self._late:
-            proposed = len(self._inspected)
-            for job, outcome in self.measurer.measure_all(self._batches(prefilter)):
-                self.hear(job.key, outcome)
-            self.learn()
-            if len(self._inspected) == proposed:
-                return
-
-    def _batches(self, prefilter: Prefilter) -> Iterator[list[Job]]:
-        """Each batch, with the results of earlier batches as far as known."""
-        size = max(_FIRST_BATCH, min(self.options.processes, _LARGEST_BATCH))
-        while self._room > 0 and not self._late:
-            jobs = self.next_jobs(prefilter, size)
-            if not jobs:
-                return
-            yield jobs
-            self.learn()
-            if self._stops_early():
-                return
-            size = min(2 * size, _LARGEST_BATCH)
-
-    # Candidates. A campaign of several runs calls these parts, too.
+    # Candidates
 
     def prefilter(self) -> Prefilter:
         """Return the prefilter, which inspects candidates before they are built; a context manager."""
@@ -118,9 +74,9 @@ class Run:
             return []
         batch, self._outstanding = self._outstanding, []
         self._inspected.update(prefilter.inspect(batch))
-        self._under_way += len(batch)
+        self.under_way += len(batch)
         more = self._candidates(prefilter, min(count - len(batch), self._room)) if count > len(batch) else []
-        self._under_way += len(more)
+        self.under_way += len(more)
         return [self.job(i) for i in (*batch, *more)]
 
     def _begin(self) -> None:
@@ -167,7 +123,7 @@ class Run:
 
     def hear(self, index: int, outcome: Outcome) -> Trial | None:
         """Record the outcome of a configuration; returns its trial, None if it does not count as one."""
-        self._under_way -= 1
+        self.under_way -= 1
         if isinstance(outcome, Refused):
             self._refused_by_compiler += 1
             self._refuse(index, outcome)
@@ -211,24 +167,10 @@ class Run:
         """The last successful trial of each configuration."""
         return self.results.good
 
-    # Limits
-
     @property
     def _room(self) -> int:
         """How many more configurations may be measured."""
-        return self.options.trials - self.tally.done - self._under_way
-
-    @property
-    def _late(self) -> bool:
-        """Whether the budget of seconds is used up; the first batch is measured in any case."""
-        return bool(self._inspected) and time.monotonic() >= self._deadline
-
-    def _stops_early(self) -> bool:
-        patience = self.options.early_stopping
-        if patience is not None and self.tally.done >= self.results.best_iter + patience:
-            logger.debug("Early stopped. Best iter: %d.", self.results.best_iter)
-            self._stopped = True
-        return self._stopped
+        return self.options.trials - self.tally.done - self.under_way
 
     # The start of a search
 

@@ -62,7 +62,8 @@ class Display:
     one: the bar then shows time.
     """
 
-    def __init__(self, si_prefix: str, name: str, seconds: float | None = None) -> None:
+    def __init__(self, tally: Tally, si_prefix: str, name: str, seconds: float | None = None) -> None:
+        self._tally = tally
         self._prefix = si_prefix
         self._seconds = seconds
         self._best: Trial | None = None
@@ -72,10 +73,10 @@ class Display:
         self._began = time.monotonic()
 
     @contextmanager
-    def shown(self, tally: Tally) -> Iterator[Display]:
+    def shown(self) -> Iterator[None]:
         """Show the line within the block."""
         if not is_terminal(sys.stderr) or logger.isEnabledFor(logging.DEBUG):
-            yield self
+            yield
             return
         from rich import progress
         from rich.console import Console
@@ -93,21 +94,23 @@ class Display:
         )
         shown = progress.Progress(*columns, console=console, transient=True, redirect_stdout=False, expand=True)
         with shown as bar:
-            self._bar = bar
+            self._bar, tally = bar, self._tally
             total = max(tally.wanted, tally.done) if self._seconds is None else self._seconds
             self._best = tally.best
-            self._task = bar.add_task(self._text(tally), total=total, name=self._name)
-            bar.update(self._task, completed=self._passed(tally))
-            yield self
+            self._task = bar.add_task(self._text(), total=total, name=self._name)
+            bar.update(self._task, completed=self._passed)
+            yield
 
-    def _passed(self, tally: Tally) -> float:
+    @property
+    def _passed(self) -> float:
         """The progress of the run: in trials, or in seconds of its budget."""
-        return tally.done if self._seconds is None else min(time.monotonic() - self._began, self._seconds)
+        return self._tally.done if self._seconds is None else min(time.monotonic() - self._began, self._seconds)
 
-    def update(self, tally: Tally) -> None:
+    def update(self) -> None:
         """Show the state of the run."""
         if self._bar is None:
             return
+        tally = self._tally
         if tally.best is not self._best and tally.best is not None and tally.best.number:
             best = tally.best
             name = one_line(best.input.task.name)
@@ -115,10 +118,10 @@ class Display:
             line = short_line(best.number, best.input, best.result, remark, self._prefix)
             self._bar.console.print(line, markup=False, highlight=False)
         self._best = tally.best
-        self._bar.update(self._task, completed=self._passed(tally), description=self._text(tally))
+        self._bar.update(self._task, completed=self._passed, description=self._text())
 
-    def _text(self, tally: Tally) -> str:
-        scale, unit = scale_of(self._prefix), f"{self._prefix}FLOPS"
+    def _text(self) -> str:
+        tally, scale, unit = self._tally, scale_of(self._prefix), f"{self._prefix}FLOPS"
         if tally.best is None and not tally.failures:
             return "waiting for the first result"
         text = f"best {tally.best_flops / scale:,.1f} now {tally.current / scale:,.1f} {unit}"

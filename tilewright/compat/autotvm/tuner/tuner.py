@@ -15,6 +15,7 @@ from ....measure.outcome import MeasureResult
 from ....tune.records.format import MeasureInput, Pair, pairs_of
 from ....tune.search.strategy import Seen, Strategy
 from ....tune.search.subclass import SubclassSearch
+from ....tune.session.layer import Entrant, LayerSearch
 from ....tune.session.measurers import Session, open_session
 from ....tune.session.options import SearchOptions
 from ....tune.session.run import Run
@@ -104,25 +105,26 @@ class Tuner:
             )
             # A subclass of a tuner that has a strategy may override `next_batch`, too.
             strategy = SubclassSearch(self) if self._has_own_search else self.strategy
-            run = Run(self.task, strategy, session, options)
-            run.results.listeners = [lambda trial: self.report(run, trial, called)]
+            search = LayerSearch([Entrant(self.task, strategy)], session, options)
+            (run,) = search.runs
+            search.listeners.append(lambda trial: self.report(run, trial, called))
             logger.info("Get devices for measurement successfully!")
             bars = [c for c in called if isinstance(c, callback.ProgressBar)]
             if resume:
-                run.resume(known_to(called))
+                search.resume(known_to(called))
                 self.follow(run)
                 for bar in bars:
                     bar.count += run.tally.resumed
             GLOBAL_SCOPE.in_tuning = True
             try:
-                run.go()
+                search.go()
             finally:
                 GLOBAL_SCOPE.in_tuning = False
                 for bar in bars:
                     bar.close()
-            self.interrupted, self.measuring_seconds = run.interrupted, run.tally.measuring_seconds
+            self.interrupted, self.measuring_seconds = search.interrupted, run.tally.measuring_seconds
             self.follow(run)
-        if not run.interrupted:
+        if not self.interrupted:
             warn_of_nothing(run.tally, self.task.name)
             warn_of_nothing_new(run.tally)
         elif _interrupted_again():
