@@ -18,6 +18,7 @@ from tilewright.core.errors import UserError
 from tilewright.functional import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("expecttest", reason="expecttest is not installed, which PyTorch's samples need")
 
 from tests.functional.opinfo import (  # noqa: E402
     FLOATS,
