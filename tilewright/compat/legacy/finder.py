@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ...core.other_paths import PACKAGE, KeepingModule, OtherPath, path_in_scripts
+from ...core.other_paths import PACKAGE, KeepingModule, OtherPath, path_in_scripts, spec
 from .missing import GRAPHS, LEGACY, OPERATORS, MissingAttribute, MissingModule, legacy_name, misspelt
 from .spellings import MODULES, module_of
 
@@ -57,7 +57,7 @@ class _Alias(MetaPathFinder):
         ours = _NAMES[head]
         # Below a real tvm, which was imported before or goes first, its own modules are meant.
         theirs = sys.modules.get(head) is not sys.modules.get(ours) if dot else self._is_installed(head)
-        return None if theirs else ModuleSpec(fullname, _SameModule(f"{ours}{dot}{rest}"))
+        return None if theirs else spec(fullname, _SameModule(f"{ours}{dot}{rest}"))
 
     def _is_installed(self, name: str) -> bool:
         others = (finder for finder in sys.meta_path if not isinstance(finder, (_Alias, _Absent)))
@@ -81,7 +81,7 @@ class _SameModule(OtherPath):
 def folded_module(fullname: str) -> ModuleSpec | None:
     """Return the spec of a module of the legacy package whose names stand in another module here, by its name here."""
     path = path_in_scripts(fullname)
-    return ModuleSpec(fullname, _SameModule(path)) if path.partition(".")[2] in MODULES else None
+    return spec(fullname, _SameModule(path)) if path.partition(".")[2] in MODULES else None
 
 
 class _Absent(MetaPathFinder):
