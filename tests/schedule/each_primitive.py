@@ -293,6 +293,27 @@ def _transform_layout(used: bool, on_grid: bool) -> Program:
     return s, [A, C], lambda a: 2 * (a + 1)
 
 
+def _round_up(used: bool, on_grid: bool) -> Program:
+    A = te.placeholder((10, 6), name="A")
+    B = te.compute((10, 6), lambda i, k: A[i, k] + 1, name="B")
+    k = te.reduce_axis((0, 6), name="k")
+    C = te.compute((10,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    D = te.compute((10,), lambda i: C[i] * 2, name="D")
+    s = te.create_schedule(D.op)
+    if used:
+        s[C].round_up((C.op.axis[0], 4), (k, 4))
+    s[B].compute_inline()
+    tiles, rows = s[D].split(D.op.axis[0], factor=4)
+    s[C].compute_at(s[D], tiles)
+    s[C].split(s[C].op.reduce_axis[0], factor=4)
+    if on_grid:
+        s[C].set_scope("shared")
+        s[D].bind(tiles, te.thread_axis("blockIdx.x"))
+        for T, axis in ((C, s[C].op.axis[0]), (D, rows)):
+            s[T].bind(axis, te.thread_axis("threadIdx.x"))
+    return s, [A, D], lambda a: 2 * (a + 1).sum(1)
+
+
 def _rolling_buffer(used: bool, on_grid: bool) -> Program:
     s, A, B, C = stencil()
     y, x = C.op.axis
@@ -412,6 +433,7 @@ ENTRIES: dict[str, Entry] = {
     "transform_layout": Entry(
         _transform_layout, _of(chain, lambda s, A, B, C: s[B].transform_layout(lambda i: [i // 5, i % 5])), "'B'"
     ),
+    "round_up": Entry(_round_up, _of(chain, lambda s, A, B, C: s[B].round_up((B.op.axis[0], 5))), "'A'"),
     "rolling_buffer": Entry(_rolling_buffer, _of(stencil, lambda s, A, B, C: s[B].rolling_buffer()), "'B'"),
     "env_threads": Entry(_env_threads, _of(matrix, lambda s, A, B: s[B].env_threads([])), "'B'", "grid"),
     "set_store_predicate": Entry(

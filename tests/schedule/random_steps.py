@@ -27,7 +27,7 @@ def draw_schedule(program: RandomProgram, steps: int = 8, gpu: bool | None = Non
             if stage.is_output or isinstance(stage.op, ScanOp):
                 bind_output(program, i, threads)
     actions += [fetch, fetch, crossed] if on_gpu else []
-    actions += [padded, staged, root, factored, grouped, rolled, prefetched, transformed]
+    actions += [padded, staged, root, factored, grouped, rolled, prefetched, transformed, rounded_up]
     for _ in range(program.between(0, steps)):
         action = program.pick(actions)
         if action in (fetch, crossed):
@@ -224,6 +224,16 @@ def transformed(program: RandomProgram) -> None:
         tiled = [f"x[{at}] // {tile}", *(f"x[{d}]" for d in range(len(axes)) if d != at), f"x[{at}] % {tile}"]
         turned = [f"x[{d}]" for d in reversed(range(len(axes)))]
         program.do(f"s.stages[{i}].transform_layout(lambda *x: [{', '.join(program.pick([tiled, turned]))}])")
+
+
+def rounded_up(program: RandomProgram) -> None:
+    """Some axes in whole tiles; many stages read inputs, which cannot grow."""
+    i = some_stage(program)
+    axes = [f"s.stages[{i}].op.axis[{k}]" for k in range(len(getattr(program.schedule.stages[i].op, "axis", ())))]
+    axes += [f"s.stages[{i}].op.reduce_axis[{k}]" for k in range(len(program.schedule.stages[i].op.reduce_axis))]
+    if axes and not program.schedule.stages[i].is_output:
+        chosen = program.permuted(axes)[: program.pick([1, 2])]
+        program.do(f"s.stages[{i}].round_up({', '.join(f'({axis}, {program.pick([4, 3, 8])})' for axis in chosen)})")
 
 
 def virtual(program: RandomProgram) -> None:

@@ -93,6 +93,13 @@ def to_block(s: te.Schedule, T: te.Tensor, x: Any) -> None:
     s[T].bind(inner, te.thread_axis("threadIdx.x"))
 
 
+def rounded(s: te.Schedule, B: te.Tensor, C: te.Tensor) -> None:
+    """Round B up to tiles of three, over a copy of its input that is zero beyond it."""
+    s.cache_read(s[B].op.input_tensors[0], "global", [B])
+    s[B].round_up(*((axis, 3) for axis in s[B].op.axis))
+    within(s, B, C)
+
+
 ANY: dict[str, Callable[[te.Schedule, te.Tensor, Any], Any]] = {
     "split": lambda s, T, x: s[T].split(x, factor=2),
     "split nparts": lambda s, T, x: s[T].split(x, nparts=3),
@@ -120,6 +127,7 @@ INNER: dict[str, Callable[[te.Schedule, te.Tensor, te.Tensor], Any]] = {
     "compute_at and vectorize": lambda s, B, C: (within(s, B, C), s[B].vectorize(loop(s, B))),
     "cache_read and compute_at": lambda s, B, C: within(s, s.cache_read(B, "local", [C]), C),
     "transform_layout": lambda s, B, C: s[B].transform_layout(lambda *i: [*i[::-1], 0]),
+    "round_up": lambda s, B, C: rounded(s, B, C),
     "cache_write and compute_at": lambda s, B, C: within(s, s.cache_write(C, "local"), C),
 }
 

@@ -4,7 +4,7 @@ names."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..core.errors import UserAttributeError, UserError, UserTypeError, caller_location
@@ -16,56 +16,13 @@ from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
 from .explained import Explained
 from .groups import StageGroup, between
-from .primitives import annotate, pipeline, place, storage
-from .primitives.bind import bind, env_threads
-from .primitives.cache_read import cache_read
-from .primitives.cache_write import cache_write
-from .primitives.fuse import fuse
-from .primitives.prefetch import prefetch
-from .primitives.reorder import reorder
-from .primitives.rfactor import rfactor
-from .primitives.rolling_buffer import rolling_buffer
-from .primitives.split import split
-from .primitives.tensorize import tensorize
-from .primitives.tile import tile
-from .primitives.transform_layout import indices_of, transform_layout
+from .primitives.registry import PRIMITIVES as PRIMITIVES
+from .primitives.transform_layout import indices_of
 from .stage_view import StageView
 from .steps import RecordedNumber, References, Step
 from .steps_file import KeptSteps
 from .tensor_intrin import MatrixIntrin
 from .value import Placement, Schedule, Stage, create
-
-PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
-    f.__name__: f
-    for f in (
-        split,
-        fuse,
-        reorder,
-        tile,
-        bind,
-        env_threads,
-        cache_read,
-        cache_write,
-        rfactor,
-        annotate.unroll,
-        annotate.vectorize,
-        annotate.parallel,
-        annotate.pragma,
-        place.compute_at,
-        place.compute_inline,
-        place.compute_root,
-        place.set_scope,
-        storage.storage_align,
-        storage.storage_swizzle,
-        pipeline.pipeline,
-        pipeline.double_buffer,
-        storage.set_store_predicate,
-        tensorize,
-        prefetch,
-        rolling_buffer,
-        transform_layout,
-    )
-}
 
 _SIGNATURES = {name: inspect.signature(primitive) for name, primitive in PRIMITIVES.items()}
 
@@ -419,6 +376,11 @@ class StageHandle(StageView):
     def transform_layout(self, mapping_function: Any) -> list[IterVar]:
         """Give the stage other dimensions, `lambda i, j: [j // 4, i, j % 4]`; returns their axes."""
         return list(self._apply("transform_layout", indices_of(self.schedule.value, self.value, mapping_function)))
+
+    def round_up(self, *multiples: tuple[IterVar, int]) -> list[IterVar]:
+        """Round extents up to multiples, `(i, 16), (k, 8)`, with zeros beyond the tensors that are read; returns the
+        axes."""
+        return list(self._apply("round_up", multiples))
 
     def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:
         """Compute a loop and all loops inside it by a matrix instruction, or by an intrinsic of one's own."""

@@ -31,7 +31,7 @@ AXIS_SEPARATOR = "axis_separator"
 
 def indices_of(schedule: Schedule, stage: Stage, mapping: Any) -> tuple[Expr, ...]:
     """The indices that the caller's function makes of the axes of a stage, in the order of the new dimensions."""
-    _check(schedule, stage)
+    plain_compute(schedule, stage, "transform_layout")
     if not callable(mapping):
         raise UserError(
             f"the mapping of stage {stage.name!r} is {mapping!r}",
@@ -61,7 +61,7 @@ def transform_layout(schedule: Schedule, stage: Stage, indices: Sequence[Expr]) 
     or an output, whose memory is the caller's, for a stage whose data axes have been split, and if the indices do not
     give each element one place and each place one element.
     """
-    _check(schedule, stage)
+    plain_compute(schedule, stage, "transform_layout")
     old, indices = stage.op.axis, [as_expr(e) for e in indices]
     iters = {axis.var: axis.dom for axis in old}
     found = detect_iter_map(indices, iters, True, IterMapLevel.Bijective)
@@ -94,29 +94,30 @@ def transform_layout(schedule: Schedule, stage: Stage, indices: Sequence[Expr]) 
     return schedule, axes
 
 
-def _check(schedule: Schedule, stage: Stage) -> None:
-    has_loops(stage, "transform_layout")
-    no_output(schedule, stage, "transform_layout", "is laid out by its caller", "transform a stage that it reads")
+def plain_compute(schedule: Schedule, stage: Stage, primitive: str) -> None:
+    """Check that a stage can get other dimensions: no input or output, of constant extents, and with untouched axes."""
+    has_loops(stage, primitive)
+    no_output(schedule, stage, primitive, "is laid out by its caller", "take a stage that it reads")
     if not isinstance(stage.op, ComputeOp) or stage.declared or stage.tensorized or _has_more(stage):
         raise UserError(
             f"stage {stage.name!r} is not a plain te.compute",
-            primitive="transform_layout",
-            fix="transform the layout before tensorize, storage_align, prefetch and set_store_predicate",
+            primitive=primitive,
+            fix=f"call {primitive} before tensorize, storage_align, prefetch and set_store_predicate",
         )
-    of_fixed_range(stage, "transform_layout")
+    of_fixed_range(stage, primitive)
     changed = next((r for r in stage.relations if any(a.kind is not AxisKind.REDUCE for a in r.above)), None)
     if changed is not None:
         raise UserError(
             f"the data axes {names(changed.above)} of stage {stage.name!r} are split or fused already",
-            primitive="transform_layout",
-            fix="transform the layout first, then split the axes that it returns",
+            primitive=primitive,
+            fix=f"call {primitive} first, then split the axes that it returns",
         )
     inside = next((s for axis in stage.op.axis for s in attached_to(schedule, stage, axis)), None)
     if inside is not None:
         raise UserError(
             f"stage {inside.name!r} is computed at a data axis of stage {stage.name!r}, which the new ones replace",
-            primitive="transform_layout",
-            fix=f"transform the layout first, then s[{inside.name}].compute_at(...)",
+            primitive=primitive,
+            fix=f"call {primitive} first, then s[{inside.name}].compute_at(...)",
         )
     strange = next((r for r in schedule.readers(stage.id) if not isinstance(r.op, ComputeOp)), None)
     if strange is not None or any(not isinstance(axis.dom and axis.dom.extent, IntImm) for axis in stage.op.axis):
@@ -124,7 +125,7 @@ def _check(schedule: Schedule, stage: Stage) -> None:
             f"stage {stage.name!r} is read by {strange.name!r}, a statement or a scan, which knows its dimensions"
             if strange is not None
             else f"stage {stage.name!r} has extents that are not constant",
-            primitive="transform_layout",
+            primitive=primitive,
             fix="declare the tensor with the dimensions that it should have",
         )
 

@@ -191,13 +191,10 @@ def _width(of: Depthwise, eights: int) -> int:
 
 
 def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the bands, the padded input, and the products over whole tiles; they start at a bias, if any."""
+    """Declare the bands, the padded input, and the products, which start at a bias, if any."""
     (images, channels, height, width), (kh, kw) = of.shape, of.kernel
     top, left = of.padding[0], _ahead(of, _fetch(of))
-    before, depth = left - of.padding[1], _depth(of)
-    tall, wide = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
-    rows = -(-of.places[0] // tall) * tall
-    eights = -(-_eights(of) // wide) * wide
+    before, depth, rows, eights = left - of.padding[1], _depth(of), of.places[0], _eights(of)
     zero = const(0.0, of.dtype)
 
     def bordered(n: Any, c: Any, y: Any, x: Any) -> Any:
@@ -231,6 +228,8 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     out = t.out
     (products,) = t.sums.op.input_tensors
     padded, band = (next(t for t in products.op.input_tensors if t.op.name == name) for name in ("padded", "band"))
+    *_, row, o, _ = products.op.axis
+    s[products].round_up((row, prod(config["tile_y"].size[1:])), (o, prod(config["tile_x"].size[1:])))
     s[products].set_scope("local")
     n, c, y, x = out.op.axis
     n, image = s[out].split(n, factor=config["images"].val)
@@ -246,15 +245,15 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     bind_all(s, out, (images, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
     bind_all(s, out, (plane, warp), ("threadIdx.z", "threadIdx.y"))
     s[products].compute_at(s[out], warp)
-    *_, row, o, j = products.op.axis
-    ry, k = products.op.reduce_axis
+    *_, row, o, j = s[products].op.axis
+    ry, k = s[products].op.reduce_axis
     s[products].reorder(ry, row, o, j, k)
     for tile, scope_at in ((padded, image), (band, tiles)):
         s[tile].set_scope("shared")
         s[tile].compute_at(s[out], scope_at)
     fetch = _fetch(of)
     if fetch > 1:
-        s[padded].vectorize(s[padded].split(s[padded].fuse(*padded.op.axis), factor=fetch)[1])
+        s[padded].vectorize(s[padded].split(s[padded].fuse(*s[padded].op.axis), factor=fetch)[1])
     s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
     if when(config) == HELD:
         read_once(s, t, (out,), (out, warp))

@@ -148,13 +148,11 @@ def _block_of(choices: Mapping[str, Any]) -> Block:
 
 
 def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the packed weights, the padded image, and the products over whole tiles, which start at a bias."""
+    """Declare the packed weights, the padded image, and the products, which start at a bias."""
     (images, channels, height, width), (kh, kw) = of.shape, of.kernel
     (sy, sx), (dy, dx) = of.stride, of.dilation
     (top, left, _, _), group = of.padding, channels // of.groups
-    block, packs, zero = _block_of(config), channels // _PACK, const(0.0, of.dtype)
-    tall, wide = block.down * block.rows, block.across * block.eights
-    rows, eights = -(-of.places[0] // tall) * tall, -(-_eights(of) // wide) * wide
+    packs, rows, eights, zero = channels // _PACK, of.places[0], _eights(of), const(0.0, of.dtype)
 
     def pixel(n: Any, p: Any, y: Any, x: Any, c: Any) -> Any:
         inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
@@ -197,6 +195,8 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     out = t.out
     (products,) = t.sums.op.input_tensors
     taps, image = (next(t for t in products.op.input_tensors if t.op.name == name) for name in ("taps", "image"))
+    _, _, row, o, *_ = products.op.axis
+    s[products].round_up((row, prod(config["tile_y"].size[1:])), (o, prod(config["tile_x"].size[1:])))
     s[products].set_scope("local")
     n, f, y, x = from_layout(of.layout, tuple(out.op.axis))
     pack, f = s[out].split(f, factor=_PACK)
@@ -212,13 +212,13 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     bind_all(s, out, (warp,), ("threadIdx.y",))
     s[out].pragma(warp, "resident_blocks", config["resident"].val)
     s[products].compute_at(s[out], warp)
-    *_, row, o, left, right = products.op.axis
-    ry, rx, rc = products.op.reduce_axis
+    *_, row, o, left, right = s[products].op.axis
+    ry, rx, rc = s[products].op.reduce_axis
     s[products].reorder(ry, rx, row, o, left, right, rc)
     for tile in (taps, image):
         s[tile].set_scope("shared")
         s[tile].compute_at(s[out], tiles)
-    s[image].vectorize(s[image].split(s[image].fuse(*image.op.axis), factor=config["vector"].val)[1])
+    s[image].vectorize(s[image].split(s[image].fuse(*s[image].op.axis), factor=config["vector"].val)[1])
     s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
 
 

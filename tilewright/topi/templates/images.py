@@ -41,6 +41,12 @@ class Images(Convolution):
         raise NotImplementedError
 
     @cached_property
+    def bordered(self) -> tuple[int, ...]:
+        """Rows and columns of the input with its zeros."""
+        (height, width), (top, left, below, beside) = self.shape[2:], self.padding
+        return height + top + below, width + left + beside
+
+    @cached_property
     def covered(self) -> tuple[int, ...]:
         """Rows and columns from the first tap of the window to the last."""
         return extents(self.kernel, self.dilation)

@@ -24,7 +24,6 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .contraction import rounded
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
 from .implicit_gemm import turned
@@ -91,35 +90,22 @@ def space(of: Conv2d) -> Space:
 
 
 def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the convolution over whole tiles of a configuration; elements beyond the results are not stored."""
-    tile = WindowTile.of(config)
-    (height, width), (kh, kw) = of.places, of.kernel
-    (sy, sx), (dy, dx) = of.stride, of.dilation
-    height, width = rounded(height, tile.block[0]), rounded(width, tile.block[1])
-    filters, channels, kind = rounded(of.filters, tile.block[2]), of.shape[1], of.dtype
+    """Declare the padded image, the weights with their channels last, and the convolution of both."""
+    (kh, kw), (sy, sx), (dy, dx) = of.kernel, of.stride, of.dilation
+    channels, kind = of.shape[1], of.dtype
     kept = weights if of.weights == "OHWI" else turned(of, weights)
-
-    def weight(f: Any, ry: Any, rx: Any, c: Any) -> Any:
-        value = kept(f, ry, rx, c)
-        return value if filters == of.filters else if_then_else(f < of.filters, value, const(0, kind))
-
     top, left, _, _ = of.padding
-    seen = of.seen(height, width)
 
     def pixel(n: Any, y: Any, x: Any, c: Any) -> Any:
-        inside = [y >= top] if top else []
-        inside += [y < of.shape[2] + top] if seen[0] > of.shape[2] + top else []
-        inside += [x >= left] if left else []
-        inside += [x < of.shape[3] + left] if seen[1] > of.shape[3] + left else []
-        value = data(n, y - top, x - left, c)
-        return if_then_else(all_of(*inside), value, const(0, kind)) if inside else value
+        inside = all_of(y >= top, y < of.shape[2] + top, x >= left, x < of.shape[3] + left)
+        return if_then_else(inside, data(n, y - top, x - left, c), const(0, kind))
 
-    image = compute((of.shape[0], *seen, channels), pixel, "image")
-    taps = compute((filters, kh, kw, channels), weight, "taps")
+    image = compute((of.shape[0], *of.bordered, channels), pixel, "image")
+    taps = compute((of.filters, kh, kw, channels), lambda *at: kept(*at), "taps")
     ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (channels, "rc")))
     total = sum_dtype(kind)
     products = compute(
-        (of.shape[0], height, width, filters),
+        (of.shape[0], *of.places, of.filters),
         lambda n, y, x, f: reduce_sum(
             cast(total, image(n, y * sy + ry * dy, x * sx + rx * dx, rc)) * cast(total, taps(f, ry, rx, rc)),
             [ry, rx, rc],
@@ -135,6 +121,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     tile, out = WindowTile.of(config), t.out
     products = t.sums if t.sums.op.reduce_axis else t.sums.op.input_tensors[0]
     image, taps = products.op.input_tensors
+    s[products].round_up(*zip(products.op.axis[1:], tile.block, strict=True))
     repack(s, taps)
     s[products].set_scope("local")
     s[image].set_scope("shared")
@@ -161,7 +148,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[image].compute_at(s[out], each)
     s[taps].compute_at(s[out], block)
     for operand in (image, taps):
-        flat = s[operand].fuse(*operand.op.axis)
+        flat = s[operand].fuse(*s[operand].op.axis)
         s[operand].vectorize(s[operand].split(flat, factor=gcd(of.shape[1], 16 // DType(of.element).bytes))[1])
     if tile.stages > 1:
         s[image].pipeline(tile.stages)
