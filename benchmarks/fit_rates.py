@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ship_records import write_rivals
-from tilewright.functional import rates, rivals
+from tilewright.functional import cpu_rates, rivals
+from tilewright.functional.cpu_rates_fit import Layer, fit
 from tilewright.functional.problem import Problem
-from tilewright.functional.rates_fit import Layer, fit
 
 _PARTS = 4
 _SLOW = 0.9
@@ -39,9 +39,9 @@ def held_out(name: str, layers: Sequence[Layer]) -> str:
     speeds = []
     for part in range(_PARTS):
         others = [layer for at, layer in enumerate(layers) if at % _PARTS != part]
-        fitted: rates.Table = {name: fit(others)}
+        fitted: cpu_rates.Table = {name: fit(others)}
         known = [rivals.Measured(problem, rivals.cpu_device(name), ours, theirs) for problem, ours, theirs in others]
-        by_rates = cache(partial(rates.expected_ratio, instructions=name, table=fitted))
+        by_rates = cache(partial(cpu_rates.expected_ratio, instructions=name, table=fitted))
         for problem, ours, theirs in layers[part::_PARTS]:
             found = rivals.estimate_on_cpu(
                 problem, [one for one in known if one.problem.dtype == problem.dtype], by_rates
@@ -89,9 +89,9 @@ def main() -> None:
             times = {"ours": float(f"{ours:.4g}"), "theirs": float(f"{theirs:.4g}")}
             shipped.rows.append({"problem": problem.described(), "device": rivals.cpu_device(name), **times})
     if not given.judge:
-        known = json.loads(rates.SHIPPED.read_text(encoding="utf-8")) if rates.SHIPPED.exists() else {}
+        known = json.loads(cpu_rates.SHIPPED.read_text(encoding="utf-8")) if cpu_rates.SHIPPED.exists() else {}
         text = json.dumps({**known, **shipped.table}, indent=1)
-        rates.SHIPPED.write_text(f"{text}\n", encoding="utf-8")
+        cpu_rates.SHIPPED.write_text(f"{text}\n", encoding="utf-8")
         write_rivals(rivals.CPU_TABLE, shipped.rows)
 
 

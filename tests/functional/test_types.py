@@ -11,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from tilewright.core.precision import PRECISIONS
 from tilewright.functional import signature
 
 ROOT = Path(__file__).parents[2]
@@ -57,4 +58,4 @@ def test_a_program_of_a_user_under_mypy(tmp_path: Path) -> None:
 def test_the_literals_are_the_accepted_values() -> None:
     annotations = pytest.importorskip("tilewright.functional.annotations", reason="typing_extensions is not installed")
     assert get_args(annotations.ActivationName) == signature.ACTIVATIONS
-    assert get_args(annotations.Precision) == signature.PRECISIONS
+    assert get_args(annotations.Precision) == PRECISIONS

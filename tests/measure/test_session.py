@@ -32,7 +32,6 @@ from tilewright.measure.outcome import (
     to_result,
 )
 from tilewright.measure.protocol import DeviceLost, RunFinished, Submit
-from tilewright.measure.replay import Recorder, ReplaySession
 from tilewright.measure.session import Job, MeasureSession
 
 QUICK = LocalRunner(timeout=600, number=1, repeat=2, cooldown_interval=0)
@@ -371,15 +370,3 @@ def test_options() -> None:
     ):
         with pytest.raises(UserError):
             wrong()
-
-
-def test_a_replay_answers_from_records() -> None:
-    with session() as measuring:
-        recorder = Recorder(measuring, key=lambda candidate: candidate.number)
-        measured = {job.key.number: outcome for job, outcome in recorder.measure(good(3))}
-    with ReplaySession(recorder.records, key=lambda candidate: candidate.number) as replay:
-        found = {job.key.number: outcome for job, outcome in replay.measure(good(4))}
-    assert isinstance(found.pop(3), Refused)
-    assert found == measured
-    assert replay.asked == 4
-    assert replay.seconds == pytest.approx(sum(o.build_seconds + o.run_seconds for o in measured.values()))

@@ -8,10 +8,10 @@ from contextlib import suppress
 from importlib import import_module
 
 from ..core.errors import UserError
+from ..functional.cpu_rates import Table
+from ..functional.cpu_rates_fit import Layer, table
 from ..functional.plans import plan_for
 from ..functional.problem import Problem
-from ..functional.rates import Table
-from ..functional.rates_fit import Layer, table
 from ..runtime.device import cpu
 from ..topi.templates.processor import instruction_set
 from .sample_layers import draw

@@ -77,7 +77,7 @@ def calibrated() -> int:
 
 
 def _calibrated_cpu() -> None:
-    from ..functional.rates import keep
+    from ..functional.cpu_rates import keep
     from .cpu_calibration import EACH, TYPES, calibrate, described
 
     with progress(EACH * len(TYPES)) as (say, step):

@@ -25,15 +25,24 @@ Start = Callable[..., int]
 MISALIGNED, UNSUITABLE = -1, -2
 """An address is not the multiple that the code relies on; an array is not contiguous, or cannot be written."""
 _MOST = 16
+"""A record has room for this many arguments, the result and scratch memory included."""
 _RECORD = "QQ7iI" + f"{_MOST}Q{_MOST}I3Q"
-"""Code, driver's launch, grid, block, shared bytes, number of arguments, alignment masks, wanted array flags; a context
-and the driver's functions that push and pop one."""
+"""The layout of a record, in the notation of `struct`, as `_record` packs it and the LLVM code below reads it.
+
+Q: the address of the kernel. Q: the address of `cuLaunchKernel`. 7i: grid, block, bytes of dynamic shared memory.
+I: the number of arguments. Then for each argument, Q: its alignment less one, and I: the NumPy flags that it needs.
+3Q: the CUDA context, and the addresses of `cuCtxPushCurrent` and `cuCtxPopCurrent`.
+"""
 _CONTEXT_AT = struct.calcsize(f"={_RECORD.removesuffix('3Q')}")
+"""The offset of the context in a record, in bytes."""
 NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another GPU's."""
 _BYTES_HEADER = bytes.__basicsize__ - 1
+"""Bytes of a `bytes` object in front of its contents, which are the record."""
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+"""NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED and NPY_ARRAY_WRITEABLE: flags of NumPy's arrays."""
 _FASTCALL = 0x80
+"""METH_FASTCALL: Python calls the function with an array of its positional arguments."""
 
 _HELPERS = """
 declare i64 @PyLong_AsUnsignedLongLong(ptr)
@@ -203,7 +212,8 @@ def _definitions() -> dict[str, _Definition]:
     """Return the entries, compiled and linked into this process."""
     held, found = link(compiled_for_host(_assembly()), [*_ENTRIES], {})
     made = {name: _Definition(name.encode(), found[name], _FASTCALL, None) for name in _ENTRIES}
-    keep_for_ever((held, made))  # of threads that come here at once, each has its own, to which its functions point
+    # Threads that come here at the same time each link a copy, and functions keep pointing into it: none is freed.
+    keep_for_ever((held, made))
     return made
 
 

@@ -1,6 +1,6 @@
 """Decide whether a library's own kernel is faster: an estimate from layers on which both were measured.
 
-On a CPU, the rates of its instruction set (`rates.py`) are the estimate, and known layers correct it.
+On a CPU, the rates of its instruction set (`cpu_rates.py`) are the estimate, and known layers correct it.
 
 `records/rivals.jsonl` has the times of both sides, as `python -m benchmarks.one_call layers` writes them. The estimate
 for a layer is the geometric mean of the ratios of known layers, each weighted by its similarity. Similarity compares
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..topi.templates.processor import instruction_set
-from . import rates
+from . import cpu_rates
 from .problem import CONV, Problem
 
 if TYPE_CHECKING:
@@ -27,30 +27,32 @@ if TYPE_CHECKING:
 
 TABLE = Path(__file__).parent / "records" / "rivals.jsonl"
 CPU_TABLE = TABLE.with_name("rivals_cpu.jsonl")
-_FAR = 5.0
-"""Largest distance of a layer that counts."""
-_FASTER = 1.03
-"""The other library is preferred if it is faster by at least this factor: less is noise."""
+_FARTHEST = 5.0
+"""The largest `distance` at which a measured layer contributes to an estimate."""
+_LEAST_GAIN = 1.03
+"""The other library is preferred if it is faster by at least this factor: smaller differences are noise."""
 UNSURE = (-1.5, 1.0)
-"""Logarithms of an estimated ratio on a CPU between which a first call times both kernels.
+"""The range of log(estimated ratio) on a CPU in which a first call times both kernels.
 
 Below 0 our kernel is compiled in any case. PyTorch was faster on four of 524 random layers from -1.5 to -1.
 """
-_CONFIRMED_SECONDS, _CONFIRMED_BYTES = 20e-3, 1 << 28
-"""Longest kernel that a first call times, and bytes of the arrays that it makes for that."""
-_SHRINKING = 0.02
-"""The weight of the rates by themselves beside known layers that are alike."""
+_MOST_SECONDS, _MOST_BYTES = 20e-3, 1 << 28
+"""The limits of such a timing: the seconds that the slower kernel is expected to take, and the bytes of the arrays that
+the timing allocates."""
+_WEIGHT_OF_RATES = 0.02
+"""The weight of the estimate by rates alone; a known layer has a weight of up to 1."""
 _WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
-"""How much each feature counts, as `_features` lists them: whether there is one row, whether the window has one; the
-window, the step, a dilation; the multiplier, and whether there is one; channels of a group, and whether their number is
-odd; channels, places, images; results."""
+"""The distance that one unit of each feature adds, in the order of `_features`.
+
+Chosen by hand; `python -m benchmarks.decisions` decides each layer of the table by the others, and counts the mistakes.
+"""
 _OTHER_TYPE, _OTHER_HALF = 2.0, 0.7
-"""Distance between float32 and a 16-bit type, and between the two 16-bit types."""
-_SHARPNESS = 1.5
-"""How quickly the weight of a layer falls with its distance."""
+"""The distance that the type adds: between float32 and a 16-bit type, and between float16 and bfloat16."""
+_DECAY = 1.5
+"""The weight of a layer at distance d is exp(-_DECAY * d)."""
 _DENSE_TERMS, _DENSE_CHANNELS = 64, 16
-"""Sums of at least this many products and channels per group are matrix products, which libraries compute with matrix
-units."""
+"""The least products per sum, and channels per group, of a layer that libraries compute by matrix instructions. If no
+similar layer was measured, the library is preferred for such a layer."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ def is_close(problem: Problem, on: Device) -> bool:
     found = _here(problem)
     if not found.away or not is_unsure(found.ratio):
         return False
-    size, seconds = rates.work(problem, rates.OURS)[1], rates.expected_seconds(problem, instruction_set())
-    return size <= _CONFIRMED_BYTES and seconds <= _CONFIRMED_SECONDS
+    size, seconds = cpu_rates.work(problem, cpu_rates.OURS)[1], cpu_rates.expected_seconds(problem, instruction_set())
+    return size <= _MOST_BYTES and seconds <= _MOST_SECONDS
 
 
 def is_unsure(ratio: float) -> bool:
@@ -137,7 +139,7 @@ def _here(problem: Problem) -> Estimate:
 def _verdict_on_cpu(problem: Problem, found: Estimate) -> str:
     """Return why the library's own kernel is the choice on a CPU; "" if ours is."""
     if not found.away:
-        return f"measured {found.ratio:.2f} times as fast as ours for this layer" if found.ratio > _FASTER else ""
+        return f"measured {found.ratio:.2f} times as fast as ours for this layer" if found.ratio > _LEAST_GAIN else ""
     if found.ratio <= 1:
         return ""
     return f"expected to be {found.ratio:.2f} times as fast as ours, by rates of {instruction_set()}"
@@ -145,19 +147,19 @@ def _verdict_on_cpu(problem: Problem, found: Estimate) -> str:
 
 def estimate_on_cpu(problem: Problem, known: Sequence[Measured], by_rates: Callable[[Problem], float]) -> Estimate:
     """Estimate a problem by the rates of an instruction set, corrected by their error for similar known layers."""
-    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FAR]
+    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FARTHEST]
     away, nearest = min(near, key=lambda pair: pair[0], default=(inf, None))
     if nearest is not None and not away:
         return Estimate(nearest.ratio, nearest, away)
-    missed = [(exp(-_SHARPNESS * d), log(one.ratio / by_rates(one.problem))) for d, one in near]
-    correction = _mean([(_SHRINKING, 0.0), *missed])
+    missed = [(exp(-_DECAY * d), log(one.ratio / by_rates(one.problem))) for d, one in near]
+    correction = _mean([(_WEIGHT_OF_RATES, 0.0), *missed])
     return Estimate(by_rates(problem) * exp(correction), nearest, away)
 
 
 @lru_cache(maxsize=8192)
 def _by_rates(problem: Problem, instructions: str) -> float:
     """The expected ratio by rates alone."""
-    return rates.expected_ratio(problem, instructions)
+    return cpu_rates.expected_ratio(problem, instructions)
 
 
 def known_on_cpu(dtype: str, instructions: str) -> list[Measured]:
@@ -178,7 +180,7 @@ def verdict(problem: Problem, known: Iterable[Measured]) -> str:
     """Return the same on a GPU, judged by the layers of `known`."""
     found = estimate(problem, known)
     if found is not None and found.nearest is not None:
-        if found.ratio <= _FASTER:
+        if found.ratio <= _LEAST_GAIN:
             return ""
         if not found.away:
             return f"measured {found.ratio:.2f} times as fast as ours for this layer"
@@ -191,13 +193,13 @@ def verdict(problem: Problem, known: Iterable[Measured]) -> str:
 
 def estimate(problem: Problem, known: Iterable[Measured]) -> Estimate | None:
     """Estimate a problem from the layers of `known` that are not too far away; None if there are none."""
-    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FAR]
+    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FARTHEST]
     if not near:
         return None
     away, nearest = min(near, key=lambda pair: pair[0])
     if not away:
         return Estimate(nearest.ratio, nearest, away)
-    return Estimate(exp(_mean([(exp(-_SHARPNESS * d), log(one.ratio)) for d, one in near])), nearest, away)
+    return Estimate(exp(_mean([(exp(-_DECAY * d), log(one.ratio)) for d, one in near])), nearest, away)
 
 
 def _mean(weighted: Sequence[tuple[float, float]]) -> float:
@@ -222,7 +224,7 @@ def _kind(of: Problem) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=4096)
 def _features(of: Problem) -> tuple[float, ...]:
-    """The features that `_WEIGHTS` weigh: extents in doublings, and flags."""
+    """Return the features that `_WEIGHTS` weigh: flags, and sizes in doublings."""
     batch, channels, height, _ = of.shape
     rows, columns = of.places
     return (

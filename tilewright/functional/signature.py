@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..core.errors import UserError
 from ..core.padding import PYTORCH_WORDS, is_int, padding_of
+from ..core.precision import PRECISIONS
 from ..core.text import quantity
 from ..core.windows import extents, padded
 from ..runtime.argument_checks import flag
@@ -17,7 +18,6 @@ from .pooling import is_left_out, reach_beyond
 from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-PRECISIONS = ("fp32", "ieee", "tf32")
 ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish")
 
 
@@ -45,7 +45,7 @@ OPERATORS = {
 
 
 _WIDEST_PADDING = 2**30
-"""Zeros on a side that sizes of 32 bits have room for."""
+"""The most zeros on a side: kernels compute sizes as 32-bit integers."""
 
 
 class Described(NamedTuple):
@@ -154,7 +154,7 @@ class _Reader:
                 f"give it {rank + 2} dimensions, in the order {self.order}",
             )
         shape = self._canonical(x.shape if batched else (1, *x.shape))
-        if any(size < 1 for size in shape[1:]):  # not the least of them: in a trace, that compares sizes for good
+        if any(size < 1 for size in shape[1:]):  # not `min(...) < 1`: a trace would record which size is the smallest
             raise self.wrong(
                 f"x has the shape {x.shape}; only the batch may be empty",
                 "give every other dimension at least one element",

@@ -33,8 +33,10 @@ from .protocol import Accepted, Completed, CooledDown, DeviceReady, FirstRunOver
 
 _REQUESTS_EACH = 1000
 """Requests after which a process is replaced: drivers keep some memory for every kernel that they loaded."""
-_IDLE_SECONDS, _WARM_SECONDS = 0.3, 0.05
-"""A GPU that has been idle so long has slowed its clock; so long it is kept busy before it counts again."""
+_IDLE_SECONDS = 0.3
+"""A GPU that was idle for at least this time is assumed to have lowered its clock."""
+_WARM_SECONDS = 0.05
+"""Such a GPU first runs a kernel for this time, unmeasured, so that its clock rises again."""
 
 
 class _WrongError(Exception):

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, Generic
 
 from ...core.errors import UserError
+from ...core.precision import PRECISIONS
 from ...core.target import Target
 from ...schedule.handle import create_schedule
 from ...tensor.tensor import Tensor
@@ -24,9 +25,6 @@ from .tensors import Tensors
 
 GENERAL = "general"
 """The name of the strategy that an operator has first."""
-PRECISIONS = ("ieee", "fp32", "tf32")
-"""How products of float32 are computed: by float32 instructions, about as exactly by several smaller ones, or rounded
-to 11 bits."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .cpu_rates import OURS, THEIRS, Table, kind, work
 from .problem import Problem
-from .rates import OURS, THEIRS, Table, kind, work
 
 Layer = tuple[Problem, float, float]
 """A layer, and the seconds of our kernel and PyTorch's."""

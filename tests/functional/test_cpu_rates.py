@@ -10,10 +10,10 @@ import pytest
 
 from tilewright.cli import cpu_calibration
 from tilewright.cli.sample_layers import draw
-from tilewright.functional import compiler, rates, rivals, tuning
+from tilewright.functional import compiler, cpu_rates, rivals, tuning
+from tilewright.functional.cpu_rates_fit import fit
 from tilewright.functional.plans import OURS, THEIRS, Decision
 from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.rates_fit import fit
 from tilewright.runtime.device import cpu
 
 LONG = Problem(CONV, (1, 16, 1, 16000), 16, (1, 100), (1, 1), (0, 0, 0, 0), (1, 1), 16, "float32", "NCHW")
@@ -23,27 +23,28 @@ SETS = ("AVX2", "AVX-512", "AMX")
 def simulated(problem: Problem) -> tuple[float, float]:
     """A machine on which PyTorch's dense kernels have four times our FLOP/s, and its others a long overhead."""
     times = []
-    for side, flop, overhead in ((rates.OURS, 50e9, 2e-6), (rates.THEIRS, 200e9, 80e-6)):
-        work, size = rates.work(problem, side)
-        times.append(rates.LayerRates(overhead, flop if problem.groups == 1 else 50e9, 20e9).seconds(work, size))
+    for side, flop, overhead in ((cpu_rates.OURS, 50e9, 2e-6), (cpu_rates.THEIRS, 200e9, 80e-6)):
+        work, size = cpu_rates.work(problem, side)
+        times.append(cpu_rates.LayerRates(overhead, flop if problem.groups == 1 else 50e9, 20e9).seconds(work, size))
     return times[0], times[1]
 
 
 def test_fitted_rates_predict_the_machine_that_they_were_measured_on() -> None:
     rng = random.Random(3)
     layers = [(problem, *simulated(problem)) for problem in (draw(rng, "float32") for _ in range(300))]
-    table: rates.Table = {"AMX": fit(layers)}
+    table: cpu_rates.Table = {"AMX": fit(layers)}
     for problem, ours, theirs in layers[::10]:
-        assert rates.expected_ratio(problem, "AMX", table) == pytest.approx(ours / theirs, rel=0.5)
+        assert cpu_rates.expected_ratio(problem, "AMX", table) == pytest.approx(ours / theirs, rel=0.5)
     whole = table["AMX"]["float32"]
     assert set(whole["any"]) == {"ours", "theirs"}
-    assert rates.rates("AMX", "float32", "no kind of layer", table)["ours"] == rates.LayerRates(*whole["any"]["ours"])
+    found = cpu_rates.rates("AMX", "float32", "no kind of layer", table)["ours"]
+    assert found == cpu_rates.LayerRates(*whole["any"]["ours"])
 
 
 @pytest.mark.parametrize("instructions", SETS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
 def test_rates_ship_for_each_type_and_instruction_set(instructions: str, dtype: str) -> None:
-    found = rates.rates(instructions, dtype, rates.kind(LONG))
+    found = cpu_rates.rates(instructions, dtype, cpu_rates.kind(LONG))
     for one in found.values():
         assert 1e-7 < one.overhead < 1e-2
         assert 1e8 < one.flop_per_second < 1e13
@@ -53,29 +54,29 @@ def test_rates_ship_for_each_type_and_instruction_set(instructions: str, dtype: 
 def test_bfloat16_is_pytorchs_with_matrix_instructions_and_long_windows_are_not() -> None:
     """Layers of no table, which a CPU with AMX computes at many times the speed of vectors."""
     dense = Problem(CONV, (1, 200, 30, 30), 200, (7, 7), (1, 1), (3, 3, 3, 3), (1, 1), 1, "bfloat16", "NCHW")
-    assert rates.expected_ratio(dense, "AMX") > 2
-    assert rates.expected_ratio(dense._replace(dtype="float32"), "AMX") < rates.expected_ratio(dense, "AMX")
-    assert rates.expected_ratio(LONG, "AVX-512") < 1
+    assert cpu_rates.expected_ratio(dense, "AMX") > 2
+    assert cpu_rates.expected_ratio(dense._replace(dtype="float32"), "AMX") < cpu_rates.expected_ratio(dense, "AMX")
+    assert cpu_rates.expected_ratio(LONG, "AVX-512") < 1
 
 
 def test_calibration_is_kept_and_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     monkeypatch.setattr(cpu_calibration, "instruction_set", lambda: "AMX")
-    rates.calibrated.cache_clear()
+    cpu_rates.calibrated.cache_clear()
     steps: list[None] = []
     found = cpu_calibration.calibrate(simulated, lambda: steps.append(None), each=6)
     assert len(steps) == 24
     assert {row[1] for row in cpu_calibration.described(found)} == set(cpu_calibration.TYPES)
-    before = rates.expected_ratio(LONG, "AMX")
-    path = rates.keep(found)
+    before = cpu_rates.expected_ratio(LONG, "AMX")
+    path = cpu_rates.keep(found)
     assert path is not None
     assert json.loads(path.read_text()) == found
-    assert rates.expected_ratio(LONG, "AMX") == pytest.approx(rates.expected_ratio(LONG, "AMX", found))
-    assert rates.expected_ratio(LONG, "AMX") != before
+    assert cpu_rates.expected_ratio(LONG, "AMX") == pytest.approx(cpu_rates.expected_ratio(LONG, "AMX", found))
+    assert cpu_rates.expected_ratio(LONG, "AMX") != before
     path.write_text("{")
-    rates.calibrated.cache_clear()
-    assert rates.expected_ratio(LONG, "AMX") == before, "a damaged file counts as none"
-    rates.calibrated.cache_clear()
+    cpu_rates.calibrated.cache_clear()
+    assert cpu_rates.expected_ratio(LONG, "AMX") == before, "a damaged file counts as none"
+    cpu_rates.calibrated.cache_clear()
 
 
 @pytest.mark.parametrize(("ratio", "times", "how"), [
@@ -85,7 +86,7 @@ def test_a_first_call_times_both_kernels_only_if_the_estimate_leaves_it_open(
     ratio: float, times: tuple[float, float] | None, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rivals._here.cache_clear()
-    monkeypatch.setattr(rates, "expected_ratio", lambda *_: ratio)
+    monkeypatch.setattr(cpu_rates, "expected_ratio", lambda *_: ratio)
     monkeypatch.setattr(rivals, "known_on_cpu", lambda *_: [])
     rivals._by_rates.cache_clear()
     asked: list[Problem] = []
