@@ -47,6 +47,7 @@ _MODULES = (
     "transform",
     "arith",
     "contrib",
+    "driver",
 )
 _HOMES = {
     "driver": ("lower", "build"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -93,6 +94,27 @@ def test_accesses_by_a_pointer_as_of_v08() -> None:
         tir.PrimFunc([], store)
     with refused("Store", "is not a pointer", fix='te.var("p", "handle")'):
         tir.Store(te.var("n"), 1.0, 0)
+
+
+def test_accesses_at_the_address_of_a_buffer_as_of_v08() -> None:
+    n, i = te.size_var("n"), te.var("i")
+    A = tir.decl_buffer((n,), "int64", name="A")
+    step = tir.Store(A.data, tir.Load("int64", A.data, i) + 1, i + 1)
+    assert isinstance(step, tir.BufferStore)
+    assert step.buffer_var is A.data
+    loop = tir.For(i, 0, n - 1, tir.ForKind.SERIAL, step)
+    module = tw.build(tw.IRModule.from_expr(tir.PrimFunc([A], loop).with_attr("global_symbol", "main")), target="llvm")
+    a = tw.nd.array(np.zeros(10, "int64"))
+    module(a)
+    assert a.numpy().tolist() == list(range(10))
+    lanes, backwards = tir.Ramp(0, 1, 4), tir.Shuffle([tir.Ramp(0, 1, 4)], [3, 2, 1, 0])
+    every = tir.const(1, "int32x4")
+    turn = tir.Store(A.data, tir.Load("int64x4", A.data, backwards, every), lanes, every)
+    module = tw.build(tw.IRModule.from_expr(tir.PrimFunc([A], turn).with_attr("global_symbol", "main")), target="llvm")
+    module(a)
+    assert a.numpy().tolist() == [3, 2, 1, 0, 4, 5, 6, 7, 8, 9]
+    with refused("Load", "elements of type float32 at the address of 'A'", fix="tir.BufferLoad"):
+        tir.Load("float32", A.data, 0)
 
 
 def test_the_region_of_a_prefetch() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +18,12 @@ from tilewright.contrib import utils
 def test_a_buffer_says_its_scope_by_call() -> None:
     assert tir.decl_buffer((4,), scope="shared").scope() == "shared"
     assert tir.decl_buffer((4,)).scope() == "global"
+
+
+def test_the_driver_is_an_attribute_of_the_package() -> None:
+    script = "import tilewright; print(tilewright.driver.build is tilewright.build)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 def test_variables_of_a_program_have_names() -> None:

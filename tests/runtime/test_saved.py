@@ -191,6 +191,22 @@ def test_an_archive_that_was_edited_is_refused(tmp_path: Path) -> None:
             load_module(path)
 
 
+def test_llvm_ir_that_was_saved_is_a_module(tmp_path: Path) -> None:
+    path = tmp_path / "m.ll"
+    axpy("llvm").save(path)
+    x, y = array(np.arange(8, dtype=np.float32)), empty((8,))
+    load_module(path)(2.0, x, y)
+    assert np.array_equal(y.numpy(), 2 * np.arange(8) + 1)
+    text = path.read_bytes()
+    for content, why in (
+        (text.replace(b"fadd", b"fsub", 1), "it was edited or damaged"),
+        (text.rpartition(b"\n; ")[0], "LLVM IR without a module"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=why):
+            load_module(path)
+
+
 def test_an_archive_that_counts_more_files_than_it_holds_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m"
     axpy("llvm").save(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
@@ -23,6 +23,9 @@ from .rearrange import rearrange, weight
 from .simplify import prove, prove_equal, simplify
 from .truncated import as_written
 
+Simplifier = Callable[[Expr], Expr]
+WHOLE: dict[type, Callable[[Any, Analyzer, Simplifier], Expr]] = {}
+"""How to simplify expressions of higher floors with variables of their own; by the type, and filled there."""
 _INFINITY = 2**63 - 1
 _NEGATIVE_INFINITY = -(2**63)
 
@@ -166,15 +169,20 @@ class Analyzer:
 
     def simplify(self, expr: Any, steps: int = 2) -> Expr:
         """Return the shortest expression found of the same value; `steps` is accepted for old scripts."""
-        known = _divisible(self._known(expr))
-        return as_written(rearrange(self._simplest(known), self._facts), known, self._facts)
+        return self._whole(expr, lambda known: rearrange(self._simplest(known), self._facts))
 
     rewrite_simplify = simplify
 
     def canonical_simplify(self, expr: Any, steps: int = 2) -> Expr:
         """Return an expression of the same value in the form that lowering gives it: sums, multiplied out."""
+        return self._whole(expr, self._simplest)
+
+    def _whole(self, expr: Any, simplest: Simplifier) -> Expr:
         known = _divisible(self._known(expr))
-        return as_written(self._simplest(known), known, self._facts)
+        rewrite = WHOLE.get(type(known))
+        if rewrite is not None:
+            return rewrite(known, self, lambda part: self._whole(part, simplest))
+        return as_written(simplest(known), known, self._facts)
 
     def _simplest(self, known: Expr) -> Expr:
         found = simplify(known, self._facts)

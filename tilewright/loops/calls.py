@@ -40,6 +40,7 @@ from ..expr.operators import (
 from ..expr.printer import PRINTED, PRINTED_CALLS, ExprPrinter
 from ..expr.returns import ret
 from ..expr.traverse import post_order
+from .inspected import GlobalVar
 from .nodes import Barrier, Evaluate, Stmt
 from .storage import AddressOf, Buffer
 
@@ -342,7 +343,7 @@ def for_effect(e: Expr) -> Stmt:
 
 
 def call(dtype: Any, op: Any, args: Any, span: Any = None) -> Expr:
-    """Make a call of an intrinsic, as `call_intrin` does, of a list of arguments.
+    """Make a call of an intrinsic, as `call_intrin` does, of a list of arguments; of a `GlobalVar`, as `call_extern`.
 
     Raises
     ------
@@ -353,7 +354,7 @@ def call(dtype: Any, op: Any, args: Any, span: Any = None) -> Expr:
         raise UserError(
             f"the arguments are {args!r}", primitive="Call", fix='give a list: tir.Call("float32", "tir.exp", [x])'
         )
-    return call_intrin(dtype, op, *args)
+    return (call_extern if isinstance(op, GlobalVar) else call_intrin)(dtype, op, *args)
 
 
 def _typed(call: Expr, dtype: Any) -> Expr:

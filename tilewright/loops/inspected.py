@@ -24,6 +24,17 @@ class Attribute(Stmt):
     body: Stmt
 
 
+class GlobalVar(str):
+    """The name of a function in a program."""
+
+    __slots__ = ()
+
+    @property
+    def name_hint(self) -> str:
+        """The name."""
+        return str(self)
+
+
 class PointerBuffer(Buffer):
     """The elements at a pointer, from the first one on."""
 

@@ -19,7 +19,7 @@ from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.tensor import Tensor
 from .assertions import assertion_of
 from .functions import with_attr, without_attr
-from .inspected import PointerBuffer
+from .inspected import GlobalVar, PointerBuffer
 from .nodes import AddressOf, Allocate, Assertion, Buffer, Evaluate, For, Function, If, Program, Seq, Stmt, Store
 from .prefetching import prefetched_region
 from .printer import show_function, show_program, show_statement
@@ -55,10 +55,12 @@ def _producer(stmt: Store | Allocate) -> Tensor:
 
 
 def _pointer(source: Any) -> Any:
-    """The pointer of an access by a pointer; AttributeError for any other."""
+    """The pointer of an access by a pointer, the address of a buffer; AttributeError for a tensor."""
     if isinstance(source, PointerBuffer):
         return source.pointer
-    raise AttributeError(f"an access to {source.name} has no buffer_var: ask for .buffer")
+    if isinstance(source, Buffer):
+        return source.data
+    raise AttributeError(f"an access to {source.name} has no buffer_var: ask for .producer")
 
 
 def _asserted(branch: If) -> Assertion:
@@ -146,17 +148,6 @@ _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
         "get_global_vars": lambda program: lambda: [GlobalVar(f.name) for f in program.functions],
     },
 }
-
-
-class GlobalVar(str):
-    """The name of a function in a program."""
-
-    __slots__ = ()
-
-    @property
-    def name_hint(self) -> str:
-        """The name."""
-        return str(self)
 
 
 def _is_it(self: Any, other: object) -> bool:

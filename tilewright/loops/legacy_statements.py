@@ -8,17 +8,24 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.text import quantity
 from ..expr.constructors import constructor
-from ..expr.nodes import Expr, IntImm, Load
+from ..expr.nodes import Broadcast, Expr, IntImm, Load
 from ..expr.operators import as_expr
 from ..expr.operators import condition as test_of
 from ..tensor.axis import Range
 from ..tensor.tensor import Tensor
 from .constructors import statement_of
 from .inspected import PointerBuffer, elements_at
-from .nodes import Allocate, Buffer, Stmt, Store
+from .nodes import AddressOf, Allocate, Buffer, Stmt, Store
+
+
+def _is_number(e: Expr, value: int) -> bool:
+    return isinstance(e, IntImm) and e.value == value
 
 
 def _always(predicate: Any, primitive: str) -> None:
+    if isinstance(predicate, Broadcast):  # of a vector access: every lane, and 1 for true
+        predicate = predicate.value
+        predicate = predicate.value == 1 if isinstance(predicate, IntImm) else predicate
     if predicate is not None:
         holds = test_of(predicate, primitive)
         if not (isinstance(holds, IntImm) and holds.value):
@@ -33,13 +40,30 @@ def make_pointer_store(buffer_var: Any, value: Any, index: Any, predicate: Any =
     """`buffer_var[index] = value`, an access by a pointer."""
     _always(predicate, "Store")
     e = as_expr(value)
-    return Store(elements_at(buffer_var, e.dtype.scalar, "Store"), (as_expr(index),), e)
+    return Store(*_element(buffer_var, e.dtype.scalar, index, "Store"), e)
 
 
 def make_pointer_load(dtype: Any, buffer_var: Any, index: Any, predicate: Any = None, span: Any = None) -> Expr:
     """`buffer_var[index]`, an access by a pointer."""
     _always(predicate, "Load")
-    return Load(elements_at(buffer_var, DType(dtype), "Load"), (as_expr(index),))
+    return Load(*_element(buffer_var, DType(dtype).scalar, index, "Load"))
+
+
+def _element(pointer: Any, dtype: DType, index: Any, primitive: str) -> tuple[Buffer, tuple[Expr, ...]]:
+    """The buffer and the indices of an element at a pointer, or at the address of an element of a buffer."""
+    if not isinstance(pointer, AddressOf):
+        return elements_at(pointer, dtype, primitive), (as_expr(index),)
+    buffer, place = pointer.buffer, pointer.place
+    assert isinstance(place, Load)
+    if buffer.dtype != dtype or not (place.indices and _is_number(buffer.strides[-1], 1)):
+        raise UserError(
+            f"elements of type {dtype} at the address of {buffer.name!r}, a buffer of {buffer.dtype} and the strides "
+            f"{list(buffer.strides)}",
+            primitive=primitive,
+            fix="access the buffer itself: tir.BufferLoad(buffer, [i])",
+        )
+    last = place.indices[-1]
+    return buffer, (*place.indices[:-1], as_expr(index) if _is_number(last, 0) else last + as_expr(index))
 
 
 def _producer(given: Any, indices: Any, primitive: str) -> tuple[Tensor, tuple[Any, ...]]:

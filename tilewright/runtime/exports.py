@@ -13,7 +13,7 @@ from ..codegen.llvm.forms import show
 from ..core.errors import UserError
 from ..core.paths import file_path
 from ..core.target import Target
-from .saved import archive_of
+from .saved import archive_of, llvm_ir_of
 
 if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram
@@ -71,7 +71,9 @@ def _format(path: Path, fmt: Any, kind: str, primitive: str) -> str:
 def _content(program: CompiledProgram, exporter: Any, fmt: str, kind: str, primitive: str) -> bytes:
     if fmt == ARCHIVE:
         return archive_of(program)
-    if fmt in ("ll", "cu", "cl") or (fmt == "c" and kind == "c"):
+    if fmt == "ll":
+        return llvm_ir_of(program)
+    if fmt in ("cu", "cl") or (fmt == "c" and kind == "c"):
         return program.source.encode()
     if fmt == "s":
         return show(program, "asm").encode()

@@ -7,6 +7,7 @@ trust. Its digest finds damage and edits by accident; it is not a signature.
 
 from __future__ import annotations
 
+import base64
 import errno
 import hashlib
 import io
@@ -46,6 +47,8 @@ _SOURCES = {"c": "kernels.c", "cuda": "kernels.cu", "opencl": "kernels.cl", "llv
 _BINARIES = {"c": "kernels.o", "cuda": "kernels.cubin", "llvm": "kernels.o"}
 _OBJECT = "imported."
 """The prefix of the names of object files that came with the program."""
+_IN_TEXT = b"\n; For load_module: "
+"""The beginning of the comment that holds the archive, at the end of a file of LLVM IR."""
 _MOST_BYTES = 256 * 2**20
 """Bytes of one member: a small archive may unpack to any size."""
 _LONGEST_REASON = 300
@@ -67,6 +70,11 @@ def archive_of(program: CompiledProgram) -> bytes:
         for name, content in members.items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
     return made.getvalue()
+
+
+def llvm_ir_of(program: CompiledProgram) -> bytes:
+    """A program for the CPU as LLVM IR; its archive stands in a comment."""
+    return program.source.encode() + _IN_TEXT + base64.b64encode(archive_of(program)) + b"\n"
 
 
 def digest(described: Mapping[str, Any], members: Mapping[str, bytes]) -> str:
@@ -161,6 +169,8 @@ def _archive_in(path: Path) -> Any:
         head = file.read(4)
         if head == elf.MAGIC:
             return io.BytesIO(_section(head + file.read()))
+    if path.suffix.lower() == ".ll":
+        return _in_llvm_ir(path.read_bytes())
     if tarfile.is_tarfile(path):
         with tarfile.open(path) as whole:
             member = whole.extractfile("lib.o")
@@ -168,6 +178,17 @@ def _archive_in(path: Path) -> Any:
                 raise ValueError("it holds no lib.o")
             return io.BytesIO(_section(member.read()))
     return path
+
+
+def _in_llvm_ir(content: bytes) -> io.BytesIO:
+    source, mark, held = content.rpartition(_IN_TEXT)
+    if not mark:
+        raise ValueError("it is LLVM IR without a module of Tilewright's")
+    found = io.BytesIO(base64.b64decode(held))
+    with zipfile.ZipFile(found) as archive:
+        if _member(archive, _SOURCES["llvm"]) != source:
+            raise ValueError("its LLVM IR is not that of the module: it was edited or damaged")
+    return found
 
 
 def _section(content: bytes) -> bytes:

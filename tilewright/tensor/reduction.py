@@ -17,7 +17,7 @@ from ..core.refusals import not_made
 from ..core.text import one_line, quantity
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
-from ..expr.operators import add, as_expr, condition, const, match_types, maximum, minimum, multiply
+from ..expr.operators import add, as_expr, condition, const, if_then_else, match_types, maximum, minimum, multiply
 from ..expr.traverse import loads, substitute, uses_any
 from .axis import AxisKind, IterVar, Range
 
@@ -146,6 +146,8 @@ def comm_reducer(
         keep = n.TRUE if where is None else condition(where, name)
         start = () if init is None else _start(init, sources, axes, name)
         chosen = combiner(tuple(s.dtype for s in sources))
+        if not axes:
+            return _of_one(chosen, sources, keep, start)
         ends = ends_of(axes)
         made = tuple(Reduce(chosen, sources, axes, keep, i, start, ends) for i in range(len(sources)))
         return made if len(made) > 1 else made[0]
@@ -156,6 +158,17 @@ def comm_reducer(
         f"With values instead of axes: {name}(a, b), {name}(a, b, c)."
     )
     return reduction
+
+
+def _of_one(
+    combiner: CommReducer, sources: tuple[Expr, ...], keep: Expr, start: tuple[Expr, ...]
+) -> Expr | tuple[Expr, ...]:
+    """A reduction over no axes: of one tuple of values, if `keep` holds."""
+    reached = combiner.combine(start, sources) if start else sources
+    if keep is not n.TRUE:
+        before = start or combiner.identity
+        reached = tuple(if_then_else(keep, value, other) for value, other in zip(reached, before, strict=True))
+    return reached if len(reached) > 1 else reached[0]
 
 
 def _combiner(
@@ -271,7 +284,7 @@ def _check_axes(axes: tuple[Any, ...], name: str) -> None:
                 primitive=name,
                 fix='make one with k = te.reduce_axis((0, n), name="k") and pass axis=k',
             )
-    if not axes or len(set(axes)) != len(axes):
+    if len(set(axes)) != len(axes):
         raise UserError(
             f"needs different reduction axes, but got {[a.name for a in axes]}",
             primitive=name,

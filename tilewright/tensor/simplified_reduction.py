@@ -1,0 +1,62 @@
+"""Simplification of reductions by `Analyzer.simplify`: ranges of the axes, combiners, and components without a use."""
+
+from __future__ import annotations
+
+from ..arith.analyzer import WHOLE, Analyzer, Simplifier
+from ..expr.effects import acts
+from ..expr.nodes import Expr
+from ..expr.traverse import variables
+from .reduction import CommReducer, Reduce
+
+
+def simplified(reduction: Reduce, analyzer: Analyzer, simplest: Simplifier) -> Expr:
+    """A reduction with simple parts, and with the components that its result depends on.
+
+    The analyzer knows the ranges of the reduction's axes from then on.
+    """
+    if reduction.ends:
+        return reduction
+    for axis in reduction.axes:
+        if axis.dom is not None:
+            analyzer.bind(axis.var, axis.dom)
+    combiner = _simple(reduction.combiner, simplest)
+    kept = _needed(reduction, combiner)
+
+    def of(parts: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(simplest(parts[i]) for i in kept) if parts else ()
+
+    return Reduce(
+        CommReducer(
+            combiner.name,
+            tuple(combiner.lhs[i] for i in kept),
+            tuple(combiner.rhs[i] for i in kept),
+            tuple(combiner.result[i] for i in kept),
+            tuple(combiner.identity[i] for i in kept),
+        ),
+        of(reduction.source),
+        reduction.axes,
+        simplest(reduction.condition),
+        kept.index(reduction.value_index),
+        of(reduction.init),
+        (),
+    )
+
+
+def _simple(combiner: CommReducer, simplest: Simplifier) -> CommReducer:
+    result, identity = (tuple(map(simplest, parts)) for parts in (combiner.result, combiner.identity))
+    return CommReducer(combiner.name, combiner.lhs, combiner.rhs, result, identity)
+
+
+def _needed(reduction: Reduce, combiner: CommReducer) -> list[int]:
+    """The components that the result depends on, and those whose values are computed by calls with effects."""
+    places = {var: i for vars in (combiner.lhs, combiner.rhs) for i, var in enumerate(vars)}
+    acting = [i for i, source in enumerate(reduction.source) if acts(source)]
+    found, open_ = set(), {reduction.value_index, *acting}
+    while open_:
+        at = open_.pop()
+        found.add(at)
+        open_ |= {places[var] for var in variables(combiner.result[at]) if var in places} - found
+    return sorted(found)
+
+
+WHOLE[Reduce] = simplified
