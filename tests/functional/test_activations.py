@@ -36,10 +36,45 @@ def test_special_values(name: str, dtype: Any) -> None:
         wanted = torch.where(x.isinf(), x.clamp(min=0), wanted)
     rtol = 1e-2 if dtype.itemsize == 2 else 1e-5
     torch.testing.assert_close(found, wanted, rtol=rtol, atol=1e-6, equal_nan=True)
-    ours, theirs = (x.clone().requires_grad_() for _ in range(2))
+    ours, theirs = x.clone().requires_grad_(), x.double().requires_grad_()
     tw.conv1d(ours.reshape(1, 1, -1), w, activation=name).sum().backward()
     ACTIVATIONS[name](theirs).sum().backward()
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=rtol, atol=1e-6, equal_nan=True)
+    first = 1 if name in ("relu6", "hardswish") else 0  # PyTorch's kernels disagree about the gradient at NaN
+    torch.testing.assert_close(
+        ours.grad[first:], theirs.grad[first:], rtol=rtol, atol=1e-6, equal_nan=True, check_dtype=False
+    )
+
+
+@pytest.mark.parametrize(("name", "layout"), [*((name, "NCW") for name in ACTIVATIONS), ("silu", "NWC")])
+def test_gradients_through_fused_activations(name: str, layout: str) -> None:
+    """Against PyTorch in float64: the sums before the activation are computed again, with their bias and residual."""
+    torch.manual_seed(0)
+    x, w, b = torch.randn(2, 6, 11).double(), torch.randn(6, 1, 3).double(), torch.randn(6).double()
+    residual, dy = torch.randn(2, 2, 6, 9).double()
+    for added in (None, residual):
+        given = [a for a in (x, w, b, added) if a is not None]
+        wanted = torch.autograd.functional.vjp(
+            lambda x, w, b, r=None: ACTIVATIONS[name](F.conv1d(x, w, b, groups=6) + (0 if r is None else r)),
+            tuple(given), dy,
+        )[1]  # fmt: skip
+        mine = [a.clone().requires_grad_() for a in given]
+        turned = [a.movedim(1, -1) if layout == "NWC" and a.dim() == 3 and a.shape[1] == 6 and i != 1 else a
+                  for i, a in enumerate(mine)]  # fmt: skip
+        extra = turned[3] if added is not None else None
+        made = tw.conv1d(*turned[:3], groups=6, activation=name, residual=extra, layout=layout)
+        found = torch.autograd.grad(made, mine, dy.movedim(1, -1) if layout == "NWC" else dy)
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+        mine[0].grad = None
+        assert torch.autograd.gradcheck(
+            lambda x: tw.conv1d(x, w[..., :1], b, groups=6, activation=name).sum(), (x[:1, :, :2].requires_grad_(),)
+        )
+
+
+def test_a_backward_step_needs_the_gradient() -> None:
+    x, w = torch.ones(1, 2, 5), torch.ones(2, 1, 3)
+    with pytest.raises(tw.UserError, match="silu_gradient needs a residual"):
+        tw.conv1d(x, w, groups=2, activation="silu_gradient")
 
 
 def sigmoid(v: float) -> float:

@@ -19,6 +19,8 @@ from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish")
+GRADIENT = "_gradient"
+"""The end of an activation's name if its backward step is meant, with the gradient in the place of the residual."""
 
 
 class Operator(NamedTuple):
@@ -171,6 +173,8 @@ class _Reader:
         out = out if batched else out[1:]
         if self.arrays.residual is not None:
             self._same(self.arrays.residual, "residual", out)
+        elif self.activation.endswith(GRADIENT):
+            raise self.wrong(f"{self.activation} needs a residual", "give the gradient of the result as the residual")
         if self.arrays.out is not None:
             self._same(self.arrays.out, "out", out)
         turned = x.channels_last and not self.order.endswith("C")
@@ -409,7 +413,7 @@ def activation_name(name: str, activation: Any) -> str:
     """The activation of a call by name, "" for none; raises UserError for anything but a name or a function."""
     if activation is None:
         return ""
-    if isinstance(activation, str) and activation in ACTIVATIONS:
+    if isinstance(activation, str) and activation.removesuffix(GRADIENT) in ACTIVATIONS:
         return activation
     raise UserError(
         f"activation is {activation!r}, which is not known",

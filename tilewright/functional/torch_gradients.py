@@ -15,7 +15,7 @@ from torch.library import register_autograd, register_vmap
 from ..core.errors import UserError
 from . import torch_native
 from .pooling import reach_beyond
-from .signature import OPERATORS, channels_last_order
+from .signature import GRADIENT, OPERATORS, channels_last_order
 from .torch_arguments import functionalizes
 from .torch_averages import AveragePooling
 from .torch_options import ConvolutionOptions, PoolOptions
@@ -31,18 +31,26 @@ def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    x, weight, bias, residual = ctx.saved_tensors
+    x, weight, *_ = ctx.saved_tensors
     options: ConvolutionOptions = ctx.options
     if options.activation:
         _check_differentiable(options)
-        before = convolved(x, weight, bias, residual, *options._replace(activation=""))
-        grad = torch_native.ACTIVATION_GRADIENTS[options.activation](grad, before)
+        grad = _before_activation(ctx.saved_tensors, options, grad)
     window = _Window(options, x, weight)
     of_x = window.data_gradient(grad) if ctx.needs_input_grad[0] else None
     of_weight = window.weight_gradient(grad) if ctx.needs_input_grad[1] else None
     of_bias = window.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
     of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
     return of_x, of_weight, of_bias, of_residual, *[None] * len(options)
+
+
+def _before_activation(tensors: tuple[Any, ...], options: ConvolutionOptions, grad: Any) -> Any:
+    """Return the gradient by the sums, from that by the result: one kernel, which computes the sums again."""
+    x, weight, bias, residual = tensors
+    if residual is None and not torch.is_grad_enabled() and not _differentiates():
+        return convolved(x, weight, bias, grad, *options._replace(activation=options.activation + GRADIENT))
+    before = convolved(x, weight, bias, residual, *options._replace(activation=""))
+    return torch_native.ACTIVATION_GRADIENTS[options.activation](grad, before)
 
 
 def _check_differentiable(options: ConvolutionOptions) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.nn.functional import pad
 
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
-from .signature import OPERATORS
+from .signature import GRADIENT, OPERATORS
 
 
 def _hardswish(v: Any) -> Any:
@@ -62,6 +62,7 @@ def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu:
     rank = OPERATORS[name].rank
     last = layout is not None and layout.endswith("C")
     act = ACTIVATIONS.get(problem.activation)
+    backward = ACTIVATION_GRADIENTS.get(problem.activation.removesuffix(GRADIENT)) if act is None else None
     viewed = problem.layout == "NHWC" and (last or dims < 4)
     core = _core(problem, one_row=rank == 1 and not viewed)
     core = _in_precision(problem, core) if on_gpu else core
@@ -73,6 +74,8 @@ def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu:
         if w is not None and shape is not None:  # (channels, multiplier, ...) lie in memory as (filters, 1, ...) do
             w = w.reshape(shape)
         made = from_image(core(as_image(x, rank, last), w, bias), dims, rank, last) if viewed else core(x, w, bias)
+        if backward is not None:
+            return backward(residual, made)
         made = made if residual is None else made + residual
         return made if act is None else act(made)
 

@@ -12,12 +12,14 @@ from ...core.errors import UserError
 from ...expr.convert import as_expr, cast, const
 from ...expr.intrinsics import TABLE, absolute
 from ...expr.nodes import Expr
-from ...expr.operators import maximum, minimum
+from ...expr.operators import maximum, minimum, select
 from ...expr.traverse import substitute
 from ...tensor.tensor import Tensor, compute, placeholder
 
 Expression = Callable[..., Any]
-_erf, _exp2, _saturate, _sigmoid = (TABLE[name] for name in ("erf", "exp2_normal", "saturate", "sigmoid"))
+_erf, _exp, _exp2, _saturate, _sigmoid = (
+    TABLE[name] for name in ("erf", "exp", "exp2_normal", "saturate", "sigmoid")
+)
 
 
 def _gelu(v: Any) -> Any:
@@ -84,9 +86,64 @@ NARROW: Mapping[str, Expression] = {"gelu": _gelu_narrow}
 """Activations with a cheaper form for float32 sums that are stored in 16 bits."""
 
 
+def _within(grad: Any, v: Any, low: float, high: float) -> Any:
+    """The gradient between two bounds, and zero at them and beyond."""
+    return select(v <= const(low, v.dtype), const(0.0, v.dtype), _up_to(grad, v, high))
+
+
+def _up_to(grad: Any, v: Any, high: float) -> Any:
+    return select(v >= const(high, v.dtype), const(0.0, v.dtype), grad)
+
+
+def _silu_gradient(grad: Any, v: Any) -> Any:
+    part, one = _sigmoid(v), const(1.0, v.dtype)
+    return grad * part * (one + v * (one - part))
+
+
+def _gelu_gradient(grad: Any, v: Any) -> Any:
+    """The normal distribution at v, and v times its density."""
+    below = const(0.5, v.dtype) * (const(1.0, v.dtype) + _erf(v * const(math.sqrt(0.5), v.dtype)))
+    density = _exp(v * v * const(-0.5, v.dtype)) * const(1 / math.sqrt(2 * math.pi), v.dtype)
+    return grad * (below + v * density)
+
+
+def _gelu_tanh_gradient(grad: Any, v: Any) -> Any:
+    """The derivative of v * sigmoid(u), with u = slope * (v + 0.044715 v³)."""
+    slope = 2 * math.sqrt(2 / math.pi)
+    square = v * v
+    part = _sigmoid(v * (const(slope * 0.044715, v.dtype) * square + const(slope, v.dtype)))
+    steep = const(3 * slope * 0.044715, v.dtype) * square + const(slope, v.dtype)
+    return grad * part * (const(1.0, v.dtype) + v * (const(1.0, v.dtype) - part) * steep)
+
+
+def _sigmoid_gradient(grad: Any, v: Any) -> Any:
+    part = _sigmoid(v)
+    return grad * part * (const(1.0, v.dtype) - part)
+
+
+def _hardswish_gradient(grad: Any, v: Any) -> Any:
+    sloped = grad * (v * const(1 / 3, v.dtype) + const(0.5, v.dtype))
+    above = select(v >= const(3.0, v.dtype), grad, sloped)
+    return select(v <= const(-3.0, v.dtype), const(0.0, v.dtype), above)
+
+
+GRADIENTS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "relu_gradient": lambda grad, v: select(v <= const(0.0, v.dtype), const(0.0, v.dtype), grad),
+    "relu6_gradient": lambda grad, v: _within(grad, v, 0.0, 6.0),
+    "silu_gradient": _silu_gradient,
+    "gelu_gradient": _gelu_gradient,
+    "gelu_tanh_gradient": _gelu_tanh_gradient,
+    "sigmoid_gradient": _sigmoid_gradient,
+    "hardswish_gradient": _hardswish_gradient,
+}
+"""Backward steps of `ACTIVATIONS`: the gradient of a result, and the sum before the activation, to the gradient of that
+sum. The gradient takes the place of the residual. Bounds and their sides are PyTorch's.
+"""
+
+
 @dataclass(frozen=True)
 class Epilogue:
-    """The operation on each sum: `activation(sum + bias + residual)`.
+    """The operation on each sum: `activation(sum + bias + residual)`, or `gradient(residual, sum + bias)`.
 
     Attributes
     ----------
@@ -95,7 +152,8 @@ class Epilogue:
     residual : bool
         Adds a tensor of the output's shape.
     activation : str or callable, optional
-        A name among `ACTIVATIONS`, or a function from an expression to an expression.
+        A name among `ACTIVATIONS`, or a function from an expression to an expression; or a name among `GRADIENTS`,
+        which needs a residual.
     """
 
     bias: bool = False
@@ -103,7 +161,9 @@ class Epilogue:
     activation: str | Expression | None = None
 
     def __post_init__(self) -> None:
-        if self.activation is not None and not callable(self.activation) and self.activation not in ACTIVATIONS:
+        backward = self.residual and self.activation in GRADIENTS
+        known = self.activation is None or callable(self.activation) or self.activation in ACTIVATIONS
+        if not known and not backward:
             raise UserError(
                 f"activation {self.activation!r} is unknown",
                 primitive="epilogue",
@@ -126,9 +186,11 @@ class Epilogue:
             left = list(extras)
             if self.bias:
                 v = v + cast(v.dtype, left.pop(0)(0 if channel is None else indices[channel]))
+            name = self.activation
+            if isinstance(name, str) and name in GRADIENTS:
+                return GRADIENTS[name](cast(v.dtype, left.pop(0)(*indices)), v)
             if self.residual:
                 v = v + cast(v.dtype, left.pop(0)(*indices))
-            name = self.activation
             if name is None:
                 return v
             if not isinstance(name, str):
