@@ -1,8 +1,7 @@
 """Training steps of single layers on a GPU, beside PyTorch's: python -m benchmarks.training [--only TEXT] [--out FILE]
 
 A step is the forward call and the gradients by the input and by the weights, recorded in one CUDA graph. Both sides run
-in turns on the same tensors, in both memory orders; PyTorch's time is that of its faster order for the whole step, and
-so is ours. A copy reads the input and writes as many bytes. Results are checked against float64 before they are timed.
+in turns on the same tensors, in both memory orders. The faster order for the whole step counts, of each side. A copy reads the input and writes as many bytes. Results are checked against float64 before they are timed.
 
 The directions of ours are differences of graphs: with the gradient of one tensor, less the forward call.
 """
@@ -27,7 +26,7 @@ from tilewright.report.table import Column, table
 
 LIMITS = {"float32": 2e-6, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-14}
 ROUNDS, WINDOW = 7, 400e-6
-"""Rounds of which the median counts, and the seconds that a graph takes at least."""
+"""Rounds for a median, and the least seconds of a graph."""
 SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 Call = Callable[..., Any]
 Arrays = tuple[Any, ...]
@@ -249,7 +248,7 @@ def written(lines: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Measure the layers, each in the types that it is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="layers whose name contains this text")
+    parser.add_argument("--only", default="", help="layers with this text in their name")
     parser.add_argument("--types", nargs="*", default=list(SHORT), help="element types")
     parser.add_argument("--out", type=Path, help="write a line of JSON per layer and type")
     given = parser.parse_args()

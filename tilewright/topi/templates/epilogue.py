@@ -17,9 +17,7 @@ from ...expr.traverse import substitute
 from ...tensor.tensor import Tensor, compute, placeholder
 
 Expression = Callable[..., Any]
-_erf, _exp, _exp2, _saturate, _sigmoid = (
-    TABLE[name] for name in ("erf", "exp", "exp2_normal", "saturate", "sigmoid")
-)
+_erf, _exp, _exp2, _saturate, _sigmoid = (TABLE[name] for name in ("erf", "exp", "exp2_normal", "saturate", "sigmoid"))
 
 
 def _gelu(v: Any) -> Any:
