@@ -1,7 +1,8 @@
 """Training steps of single layers on a GPU, beside PyTorch's: python -m benchmarks.training [--only TEXT] [--out FILE]
 
 A step is the forward call and the gradients by the input and by the weights, recorded in one CUDA graph. Both sides run
-in turns on the same tensors, in both memory orders. The faster order for the whole step counts, of each side. A copy reads the input and writes as many bytes. Results are checked against float64 before they are timed.
+in turns on the same tensors, in both memory orders. The faster order for the whole step counts, of each side. A copy
+reads the input and writes as many bytes. Results are checked against float64 before they are timed.
 
 The directions of ours are differences of graphs: with the gradient of one tensor, less the forward call.
 """
