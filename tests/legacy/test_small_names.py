@@ -95,3 +95,12 @@ def test_registered_functions_by_their_old_names() -> None:
         tw.ir.EnvFunc.get("test.small_names.none")
     with refused("EnvFunc", "is not made of", fix="EnvFunc.get"):
         tw.ir.EnvFunc("test.small_names.one")
+
+
+def test_targets_by_the_names_of_their_devices() -> None:
+    assert tw.target.mali().keys == ("mali", "opencl", "gpu")
+    assert tw.target.intel_graphics("gen9").keys == ("intel_graphics", "opencl", "gpu")
+    assert tw.target.arm_cpu("rasp3b", "-mattr=+neon").keys == ("arm_cpu", "cpu")
+    assert str(tw.target.arm_cpu("rasp3b", ["-mattr=+neon"])).endswith("-model=rasp3b -mattr=+neon")
+    with refused("mali", "options=[3]", fix="give texts"):
+        tw.target.mali(options=[3])

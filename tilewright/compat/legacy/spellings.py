@@ -150,6 +150,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "target": {
         "target": "current_target=Target.current",
+        "legacy.targets": "arm_cpu intel_graphics mali",
         "compat.generic_function": "GenericFunc generic_func get_native_generic_func override_native_generic_func",
     },
     "te": {"te": "divide=div", "tensor.reduction": "prod"},
