@@ -14,9 +14,9 @@ from math import ceil, gcd, prod
 from typing import Any
 
 from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else, minimum
+from ...expr.operators import all_of, floordiv, floormod, if_then_else, maximum, minimum
 from ...schedule.handle import ScheduleHandle
-from ...tensor.axis import reduce_axis
+from ...tensor.axis import reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
@@ -34,7 +34,8 @@ from .weight_gradient import WeightGradient
 from .workload import DTYPES, sum_dtype
 
 _LANES = 32
-_ADDING_THREADS = 64
+_MOST_LANES = 64
+_ADDING_WARPS = 8
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,8 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
         inside = all_of(ahead >= 0, floordiv(ahead, sy) < rows, *([floormod(ahead, sy).equal(0)] if sy > 1 else []))
         column = tx * columns + rx
         seen_by = image(minimum(n, of.shape[0] - 1), group * of.per_group + i, row, column * sx + kx * dx)
-        product = cast(kind, seen_by) * given(n, o, ty * rows + floordiv(ahead, sy), column)
+        held = maximum(minimum(floordiv(ahead, sy), rows - 1), 0)  # the others do not count
+        product = cast(kind, seen_by) * given(n, o, ty * rows + held, column)
         return reduce_sum(product, [step, r, rx], where=inside)
 
     shape = (share.shares, share.warps, lanes, of.filters, of.per_group, *taps)
@@ -208,6 +210,12 @@ def given_chunk(of: WeightGradient, share: Share) -> int:
     return gcd(share.columns, of.places[1], ACCESS // BYTES[of.dtype]) if of.layout == "NCHW" else 1
 
 
+def lanes_of(of: WeightGradient, share: Share) -> int:
+    """Return the threads of a block over neighbouring filters (NHWC): a part of all that leaves none over, if any."""
+    threads = ceil(of.filters / share.filters)
+    return next((n for n in range(_MOST_LANES, _LANES // 2 - 1, -1) if threads % n == 0), min(threads, _LANES))
+
+
 def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Sums in registers, added up by warps, then by a second kernel."""
     share = Share.of(config)
@@ -232,12 +240,29 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
         s[given].vectorize(given.op.axis[-1])
         if of.shared_filters == 1:
             s[image].vectorize(image.op.axis[-1])
-    flat = s[t.out].fuse(*t.out.op.axis)
-    block, thread = s[t.out].split(flat, factor=_ADDING_THREADS)
+    _add_partial_sums(of, share, s, t)
+
+
+def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Tensors) -> None:
+    """Have several threads of a block add the partial sums of each weight."""
+    o, *taps = t.out.op.axis
+    order = (o, *taps) if of.layout == "NCHW" else (*taps, o)  # as in memory
+    s[t.out].reorder(*order)
+    block, thread = s[t.out].split(s[t.out].fuse(*order), factor=_LANES)
     bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
+    count = share.shares * share.warps
+    parts = min(_ADDING_WARPS, 1 << (count - 1).bit_length())
+    beside = thread_axis("threadIdx.y")
+    if parts > 1:
+        rest, part = s[t.sums].split(s[t.sums].fuse(*t.sums.op.reduce_axis), factor=parts)
+        s[t.sums].reorder(part, rest)
+        s[t.sums].bind(part, beside)
+        s[t.sums].pragma(rest, "auto_unroll_max_step", 8)
     if t.sums is not t.out:
         s[t.sums].set_scope("local")
         s[t.sums].compute_at(s[t.out], thread)
+        if parts > 1:
+            s[t.out].set_store_predicate(beside.var.equal(0))
 
 
 def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial: Tensor) -> Any:
@@ -252,7 +277,7 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
     if first:
         (lane,) = partial.op.reduce_axis
     else:
-        o, lane = s[partial].split(o, factor=min(_LANES, ceil(of.filters / share.filters)))
+        o, lane = s[partial].split(o, factor=lanes_of(of, share))
     s[partial].reorder(p, o, i, ky, kx, w, lane, oi, ii, kyi, kxi)
     jobs, job = s[partial].split(s[partial].fuse(o, i, ky, kx), factor=share.jobs)
     s[partial].reorder(p, jobs, job, w, lane)
