@@ -97,6 +97,30 @@ def test_every_configuration_computes_it(name: str) -> None:
         check(LAYERS[name], CUDA, emulated, drawn(LAYERS[name]))
 
 
+SMALL = {
+    "whole planes": (WeightGradient.of((4, 32, 7, 7), 32, 3, groups=32), {"rows": 7, "columns": 7, "warps": 1}),
+    "parts of planes": (
+        WeightGradient.of((4, 40, 14, 14), 40, 5, groups=40, dtype="float16"),
+        {"rows": 7, "columns": 14, "warps": 2, "chunk": 2, "shares": 2, "jobs": 2, "tap_rows": 3},
+    ),
+    "strides": (
+        WeightGradient.of((3, 20, 9, 7), 20, (3, 5), 2, groups=20, dtype="bfloat16"),
+        {"rows": 5, "columns": 4, "warps": 1, "shares": 3},
+    ),
+}
+
+
+@emulates
+@pytest.mark.parametrize(("name", "copies"), [("whole planes", 3), ("parts of planes", 2), ("strides", 1)])
+def test_blocks_copy_small_planes(name: str, copies: int) -> None:
+    of, wanted = SMALL[name]
+    wanted = {**TEMPLATE.gpu.usual(of), "shares": 1, **wanted, "copies": copies}
+    config = TEMPLATE.gpu.nearest(of, wanted)
+    assert {key: config[key].val for key in wanted} == wanted
+    with emulation():
+        check(of, CUDA, emulated, config)
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", LAYERS)
 def test_gpus_compute_it(name: str) -> None:

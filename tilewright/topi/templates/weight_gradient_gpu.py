@@ -13,10 +13,11 @@ from dataclasses import astuple, dataclass, fields
 from math import ceil, gcd, prod
 from typing import Any
 
+from ...core.hardware import MemoryScope
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else, maximum, minimum
 from ...schedule.handle import ScheduleHandle
-from ...tensor.axis import reduce_axis, thread_axis
+from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
@@ -26,7 +27,7 @@ from ...tune.space.space import Space
 from .declarations import chunked_view, padded_view
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
-from .schedule_helpers import bind_all
+from .schedule_helpers import GPU, bind_all
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
@@ -35,6 +36,8 @@ from .workload import DTYPES, sum_dtype
 
 _LANES = 32
 _MOST_LANES = 64
+_SMALL_PLANE = 256
+_LINE, _BANK = 128, 4
 _ADDING_WARPS = 8
 
 
@@ -60,6 +63,8 @@ class Share:
     """Warps of a block that have sums of their own for the same tiles."""
     shares: int
     """Parts of batch and space, each for other blocks."""
+    copies: int
+    """Images of a block's channels for which shared memory has room; 0 if threads load from global memory."""
 
     @staticmethod
     def of(choices: Mapping[str, Any]) -> Share:
@@ -74,9 +79,46 @@ class Share:
         """Return the rows and the columns of tiles of an image."""
         return ceil(of.places[0] / self.rows), ceil(of.places[1] / self.columns)
 
+    def lanes_have_tiles(self, of: WeightGradient) -> bool:
+        """Return whether the lanes of a warp have tiles of one channel, not neighbouring channels."""
+        return of.layout == "NCHW" and not self.copies
+
     def workers(self, of: WeightGradient) -> int:
         """Return the threads of a block that have tiles of their own."""
-        return self.warps * (_LANES if of.layout == "NCHW" else 1)
+        return self.warps * (_LANES if self.lanes_have_tiles(of) else 1)
+
+    def images(self, of: WeightGradient) -> int:
+        """Return the images of all tiles, which may be more than there are."""
+        return ceil(self.shares * self.steps(of) * self.workers(of) / prod(self.tiles(of)))
+
+    def copies_fit(self, of: WeightGradient) -> bool:
+        """Return whether a step is one image, shared memory has room for its planes, and no image is left over."""
+        whole = self.warps == prod(self.tiles(of)) and of.shape[0] % self.shares == 0
+        held = self.copies * sum(self.apart(of, sizes) for sizes in (of.shape[2:], of.places)) * BYTES[of.dtype]
+        return whole and held <= GPU.memory(MemoryScope.SHARED).most // 2
+
+    def plane(self, of: WeightGradient, sizes: tuple[int, ...]) -> tuple[int, int]:
+        """Return how many elements planes begin apart in shared memory, and the elements of a copy.
+
+        Lanes that read the same place of neighbouring planes find it in different banks.
+        """
+        count, widest = prod(sizes), ACCESS // BYTES[of.dtype]
+        pair = max(2, 2 * _BANK // BYTES[of.dtype])
+        if count % pair == 0:
+            return count + (pair - count % (2 * pair)) % (2 * pair), pair
+        return count, gcd(count * lanes_of(of, self), count * of.filters, widest)
+
+    def apart(self, of: WeightGradient, sizes: tuple[int, ...]) -> int:
+        """Return how many elements two copies of a block's planes begin apart.
+
+        The room between them shows by addresses alone that a copy in flight does not touch the planes in use: addresses
+        of a window reach into the border, and addresses of a last round of copies beyond the planes.
+        """
+        each, width = self.plane(of, sizes)
+        lanes, line = lanes_of(of, self), _LINE // BYTES[of.dtype]
+        border = (max(of.padding) + max(of.covered) + 1) * (sizes[1] + max(of.padding) + self.columns * of.stride[1])
+        room = max(border, lanes * self.warps * self.jobs * width) if self.copies > 1 else 0
+        return -(-(lanes * each + room) // line) * line
 
     def steps(self, of: WeightGradient) -> int:
         """Return the tiles of a thread."""
@@ -101,11 +143,23 @@ def space(of: WeightGradient) -> Space:
         "tap_rows": _parts(of.kernel[0]),
         "tap_columns": _parts(of.kernel[1]),
         "chunk": [n for n in (1, 2, 4, 8) if n <= widest and (n == 1 or (first and of.shape[3] % n == 0))],
-        "warps": [1, 2, 4, 8, 16],
+        "warps": [1, 2, 3, 4, 5, 6, 7, 8, 16],
         "jobs": [1, 2, 4, 8, 16],
         "shares": [n for n in _SHARES if n == 1 or n <= tiles],
+        "copies": [0, 1, 2, 3] if _has_small_planes(of) else [0],
     }
-    return Space([value_knob(name, choices) for name, choices in values.items()])
+
+    def fit(choices: Mapping[str, Any]) -> bool:
+        share = Share.of(choices)
+        return not share.copies or share.copies_fit(of)
+
+    found = Space([value_knob(name, choices) for name, choices in values.items()])
+    return found.where(fit, tuple(values), "whole images in shared memory")
+
+
+def _has_small_planes(of: WeightGradient) -> bool:
+    """Return whether a block can hold planes of many channels in shared memory."""
+    return of.layout == "NCHW" and of.groups == of.shape[1] == of.filters and prod(of.shape[2:]) <= _SMALL_PLANE
 
 
 _SHARES = tuple(sorted({n * 2**e for n in (1, 3, 5, 7) for e in range(12) if n * 2**e <= 4096}))
@@ -121,7 +175,7 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
     """Declare the sums in three stages: of threads, of warps, and of all."""
     share = Share.of(config)
     kind, taps = sum_dtype(of.dtype), share.taps(of)
-    first = of.layout == "NCHW"
+    first = share.lanes_have_tiles(of)
     partial_sums = _of_threads(of, data, weights, share)
     window = (of.filters, of.per_group, *taps)
     if first:
@@ -152,7 +206,8 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
     (sy, sx), (dy, dx) = of.stride, of.dilation
     down, across = share.tiles(of)
     rows, columns = share.rows, share.columns
-    lanes = _LANES if of.layout == "NCHW" else 1
+    lanes = _LANES if share.lanes_have_tiles(of) else 1
+    uneven = share.images(of) > of.shape[0]
     reached = (rows - 1) * sy + (share.tap_rows - 1) * dy + 1
     seen = (
         (down * rows - 1) * sy + (taps[0] - 1) * dy + 1,
@@ -173,7 +228,9 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
         row = ty * (rows * sy) + floordiv(ky, share.tap_rows) * (share.tap_rows * dy) + r
         inside = all_of(ahead >= 0, floordiv(ahead, sy) < rows, *([floormod(ahead, sy).equal(0)] if sy > 1 else []))
         column = tx * columns + rx
-        seen_by = image(minimum(n, of.shape[0] - 1), group * of.per_group + i, row, column * sx + kx * dx)
+        seen_by = image(
+            minimum(n, of.shape[0] - 1) if uneven else n, group * of.per_group + i, row, column * sx + kx * dx
+        )
         held = maximum(minimum(floordiv(ahead, sy), rows - 1), 0)  # the others do not count
         product = cast(kind, seen_by) * given(n, o, ty * rows + held, column)
         return reduce_sum(product, [step, r, rx], where=inside)
@@ -188,7 +245,7 @@ def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
     kind, (rows, columns) = sum_dtype(of.dtype), of.places
     down, across = share.tiles(of)
     chunk = given_chunk(of, share)
-    images = ceil(share.shares * share.steps(of) * share.workers(of) / (down * across))
+    images = share.images(of)
 
     def value(n: Any, o: Any, y: Any, xo: Any, xi: Any) -> Any:
         inside = [n < of.shape[0]] if images > of.shape[0] else []
@@ -211,9 +268,10 @@ def given_chunk(of: WeightGradient, share: Share) -> int:
 
 
 def lanes_of(of: WeightGradient, share: Share) -> int:
-    """Return the threads of a block over neighbouring filters (NHWC): a part of all that leaves none over, if any."""
+    """Return the threads of a block over neighbouring filters: a part of all that leaves none over, if any."""
     threads = ceil(of.filters / share.filters)
-    return next((n for n in range(_MOST_LANES, _LANES // 2 - 1, -1) if threads % n == 0), min(threads, _LANES))
+    most = _LANES if share.copies else _MOST_LANES
+    return next((n for n in range(most, _LANES // 2 - 1, -1) if threads % n == 0), min(threads, _LANES))
 
 
 def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -232,6 +290,10 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
     for tensor, at in ((given, step), (image, r)):
         s[tensor].set_scope("local")
         s[tensor].compute_at(s[sums], at)
+    if share.copies:
+        s[image].unroll(image.op.axis[3])
+        for source, reader, sizes in ((t.data, image, of.shape[2:]), (t.weights, given, of.places)):
+            _copy_planes(of, share, s, s.cache_read(source, "shared", [reader]), sizes, (sums, step))
     if of.layout == "NCHW":
         for tensor, width in ((given, given_chunk(of, share)), (image, share.chunk)):
             if width > 1:
@@ -246,7 +308,7 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
 def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Tensors) -> None:
     """Have several threads of a block add the partial sums of each weight."""
     o, *taps = t.out.op.axis
-    order = (o, *taps) if of.layout == "NCHW" else (*taps, o)  # as in memory
+    order = (o, *taps) if share.lanes_have_tiles(of) else (*taps, o)  # as in memory
     s[t.out].reorder(*order)
     block, thread = s[t.out].split(s[t.out].fuse(*order), factor=_LANES)
     bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
@@ -265,9 +327,36 @@ def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Te
             s[t.out].set_store_predicate(beside.var.equal(0))
 
 
+def _copy_planes(
+    of: WeightGradient,
+    share: Share,
+    s: ScheduleHandle,
+    planes: Tensor,
+    sizes: tuple[int, ...],
+    place: tuple[Tensor, IterVar],
+) -> None:
+    """Have a block copy planes to shared memory, in which lanes find theirs in different banks."""
+    s[planes].compute_at(s[place[0]], place[1])
+    each, width = share.plane(of, sizes)
+    if each > prod(sizes):
+        s[planes].storage_align(planes.op.axis[1], 2 * width, width)
+    s[planes].storage_align(planes.op.axis[0], share.apart(of, sizes), 0)
+    flat, lanes = s[planes].split(s[planes].fuse(*planes.op.axis), factor=width)
+    if width > 1:
+        s[planes].vectorize(lanes)
+    counts = share.jobs, share.warps, lanes_of(of, share)
+    rounds, flat = s[planes].split(flat, factor=prod(counts))
+    s[planes].pragma(rounds, "auto_unroll_max_step", 0)
+    flat, x = s[planes].split(flat, factor=counts[2])
+    z, y = s[planes].split(flat, factor=counts[1])
+    bind_all(s, planes, (z, y, x), ("threadIdx.z", "threadIdx.y", "threadIdx.x"))
+    if share.copies > 1:
+        s[planes].pipeline(share.copies)
+
+
 def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial: Tensor) -> Any:
     """Split the sums over blocks and threads; returns the innermost loop over threads."""
-    first = of.layout == "NCHW"
+    first = share.lanes_have_tiles(of)
     p, w, *taps = partial.op.axis
     o, i, ky, kx = taps if first else (taps[-1], *taps[:-1])
     parts = (share.filters, share.channels, share.tap_rows, share.tap_columns)
@@ -296,7 +385,7 @@ def usual(of: WeightGradient, machine: Machine) -> dict[str, Any]:
     tap_rows = max(1, min(of.kernel[0], 64 // tap_columns))
     tap_rows = ceil(of.kernel[0] / ceil(of.kernel[0] / tap_rows))
     tap_columns = ceil(of.kernel[1] / ceil(of.kernel[1] / tap_columns))
-    share = Share(min(8, rows), 4 if columns > 2 else 1, 1, 1, tap_rows, tap_columns, chunk, 4, 1, 1)
+    share = Share(min(8, rows), 4 if columns > 2 else 1, 1, 1, tap_rows, tap_columns, chunk, 4, 1, 1, 0)
     grid = of.filters * of.per_group * ceil(of.kernel[0] / tap_rows) * ceil(of.kernel[1] / tap_columns)
     grid = grid if first else ceil(grid / _LANES)
     wanted = max(1, 4 * machine.multiprocessors // grid)
