@@ -9,11 +9,10 @@ kernel adds the partial sums of all warps in a fixed order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields
-from math import ceil, gcd, prod
+from functools import lru_cache
+from math import prod
 from typing import Any
 
-from ...core.hardware import MemoryScope
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else, maximum, minimum
 from ...schedule.handle import ScheduleHandle
@@ -24,109 +23,20 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
+from ...tune.task import Expectation
 from .declarations import chunked_view, padded_view
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
-from .schedule_helpers import GPU, bind_all
+from .schedule_helpers import bind_all
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
+from .tile_model import TileModel
 from .weight_gradient import WeightGradient
+from .weight_gradient_shares import ACROSS, DOWN, LANES, SHARES, Share, candidates, has_small_planes, parts
 from .workload import DTYPES, sum_dtype
 
-_LANES = 32
-_MOST_LANES = 64
-_SMALL_PLANE = 256
-_LINE, _BANK = 128, 4
 _ADDING_WARPS = 8
-
-
-@dataclass(frozen=True)
-class Share:
-    """The work of a thread and its block: fields are the knobs."""
-
-    rows: int
-    """Rows of a tile of the gradient."""
-    columns: int
-    filters: int
-    """Filters whose sums a thread holds."""
-    channels: int
-    """Channels of the input for each of them."""
-    tap_rows: int
-    """Rows of taps of the window."""
-    tap_columns: int
-    chunk: int
-    """Neighbours in a row (NCHW) that are loaded at once."""
-    warps: int
-    """Warps of a block that have tiles of their own for the same sums."""
-    jobs: int
-    """Warps of a block that have sums of their own for the same tiles."""
-    shares: int
-    """Parts of batch and space, each for other blocks."""
-    copies: int
-    """Images of a block's channels for which shared memory has room; 0 if threads load from global memory."""
-
-    @staticmethod
-    def of(choices: Mapping[str, Any]) -> Share:
-        """Return the share that a configuration's choices name."""
-        return Share(*(choices[field.name].val for field in fields(Share)))
-
-    def wanted(self) -> dict[str, Any]:
-        """Return the choices that name it."""
-        return dict(zip((field.name for field in fields(self)), astuple(self), strict=True))
-
-    def tiles(self, of: WeightGradient) -> tuple[int, int]:
-        """Return the rows and the columns of tiles of an image."""
-        return ceil(of.places[0] / self.rows), ceil(of.places[1] / self.columns)
-
-    def lanes_have_tiles(self, of: WeightGradient) -> bool:
-        """Return whether the lanes of a warp have tiles of one channel, not neighbouring channels."""
-        return of.layout == "NCHW" and not self.copies
-
-    def workers(self, of: WeightGradient) -> int:
-        """Return the threads of a block that have tiles of their own."""
-        return self.warps * (_LANES if self.lanes_have_tiles(of) else 1)
-
-    def images(self, of: WeightGradient) -> int:
-        """Return the images of all tiles, which may be more than there are."""
-        return ceil(self.shares * self.steps(of) * self.workers(of) / prod(self.tiles(of)))
-
-    def copies_fit(self, of: WeightGradient) -> bool:
-        """Return whether a step is one image, shared memory has room for its planes, and no image is left over."""
-        whole = self.warps == prod(self.tiles(of)) and of.shape[0] % self.shares == 0
-        held = self.copies * sum(self.apart(of, sizes) for sizes in (of.shape[2:], of.places)) * BYTES[of.dtype]
-        return whole and held <= GPU.memory(MemoryScope.SHARED).most // 2
-
-    def plane(self, of: WeightGradient, sizes: tuple[int, ...]) -> tuple[int, int]:
-        """Return how many elements planes begin apart in shared memory, and the elements of a copy.
-
-        Lanes that read the same place of neighbouring planes find it in different banks.
-        """
-        count, widest = prod(sizes), ACCESS // BYTES[of.dtype]
-        pair = max(2, 2 * _BANK // BYTES[of.dtype])
-        if count % pair == 0:
-            return count + (pair - count % (2 * pair)) % (2 * pair), pair
-        return count, gcd(count * lanes_of(of, self), count * of.filters, widest)
-
-    def apart(self, of: WeightGradient, sizes: tuple[int, ...]) -> int:
-        """Return how many elements two copies of a block's planes begin apart.
-
-        The room between them shows by addresses alone that a copy in flight does not touch the planes in use: addresses
-        of a window reach into the border, and addresses of a last round of copies beyond the planes.
-        """
-        each, width = self.plane(of, sizes)
-        lanes, line = lanes_of(of, self), _LINE // BYTES[of.dtype]
-        border = (max(of.padding) + max(of.covered) + 1) * (sizes[1] + max(of.padding) + self.columns * of.stride[1])
-        room = max(border, lanes * self.warps * self.jobs * width) if self.copies > 1 else 0
-        return -(-(lanes * each + room) // line) * line
-
-    def steps(self, of: WeightGradient) -> int:
-        """Return the tiles of a thread."""
-        return ceil(of.shape[0] * prod(self.tiles(of)) / (self.shares * self.workers(of)))
-
-    def taps(self, of: WeightGradient) -> tuple[int, int]:
-        """Return the rows and columns of taps, rounded up to whole parts."""
-        return tuple(ceil(k / own) * own for k, own in zip(of.kernel, (self.tap_rows, self.tap_columns), strict=True))  # type: ignore[return-value]
 
 
 def space(of: WeightGradient) -> Space:
@@ -136,39 +46,24 @@ def space(of: WeightGradient) -> Space:
     first = of.layout == "NCHW"
     tiles = of.shape[0] * rows * columns
     values: dict[str, list[int]] = {
-        "rows": [n for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16) if n <= rows],
-        "columns": [n for n in (1, 2, 4, 7, 8, 12, 14, 16, 24, 32) if n < 2 * columns or n == 1],
+        "rows": [n for n in DOWN if n <= rows],
+        "columns": [n for n in ACROSS if n < 2 * columns or n == 1],
         "filters": [n for n in (1, 2, 4, 8) if of.shared_filters % n == 0 or (not first and of.filters % n == 0)],
         "channels": [n for n in (1, 2, 4, 8) if of.per_group % n == 0],
-        "tap_rows": _parts(of.kernel[0]),
-        "tap_columns": _parts(of.kernel[1]),
+        "tap_rows": parts(of.kernel[0]),
+        "tap_columns": parts(of.kernel[1]),
         "chunk": [n for n in (1, 2, 4, 8) if n <= widest and (n == 1 or (first and of.shape[3] % n == 0))],
         "warps": [1, 2, 3, 4, 5, 6, 7, 8, 16],
         "jobs": [1, 2, 4, 8, 16],
-        "shares": [n for n in _SHARES if n == 1 or n <= tiles],
-        "copies": [0, 1, 2, 3] if _has_small_planes(of) else [0],
+        "shares": [n for n in SHARES if n == 1 or n <= tiles],
+        "copies": [0, 1, 2, 3] if has_small_planes(of) else [0],
     }
 
     def fit(choices: Mapping[str, Any]) -> bool:
-        share = Share.of(choices)
-        return not share.copies or share.copies_fit(of)
+        return Share.of(choices).is_possible(of)
 
     found = Space([value_knob(name, choices) for name, choices in values.items()])
-    return found.where(fit, tuple(values), "whole images in shared memory")
-
-
-def _has_small_planes(of: WeightGradient) -> bool:
-    """Return whether a block can hold planes of many channels in shared memory."""
-    return of.layout == "NCHW" and of.groups == of.shape[1] == of.filters and prod(of.shape[2:]) <= _SMALL_PLANE
-
-
-_SHARES = tuple(sorted({n * 2**e for n in (1, 3, 5, 7) for e in range(12) if n * 2**e <= 4096}))
-
-
-def _parts(taps: int) -> list[int]:
-    """Return the taps of a thread along one dimension: the window cut into equal parts."""
-    found = {-(-taps // parts) for parts in range(1, taps + 1)}
-    return sorted(n for n in found if n <= 64) or [64]
+    return found.where(fit, tuple(values), "chunks at the same place of each tile, and whole images in shared memory")
 
 
 def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -> Tensor:
@@ -179,7 +74,7 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
     partial_sums = _of_threads(of, data, weights, share)
     window = (of.filters, of.per_group, *taps)
     if first:
-        lane = reduce_axis((0, _LANES), name="lane")
+        lane = reduce_axis((0, LANES), name="lane")
         partial = compute(
             (share.shares, share.warps, *window),
             lambda p, w, o, i, ky, kx: reduce_sum(partial_sums(p, w, lane, o, i, ky, kx), [lane]),
@@ -206,7 +101,7 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
     (sy, sx), (dy, dx) = of.stride, of.dilation
     down, across = share.tiles(of)
     rows, columns = share.rows, share.columns
-    lanes = _LANES if share.lanes_have_tiles(of) else 1
+    lanes = LANES if share.lanes_have_tiles(of) else 1
     uneven = share.images(of) > of.shape[0]
     reached = (rows - 1) * sy + (share.tap_rows - 1) * dy + 1
     seen = (
@@ -244,7 +139,7 @@ def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
     """Return how the gradient of the result is read at (n, o, y, x); it is zero beyond its end."""
     kind, (rows, columns) = sum_dtype(of.dtype), of.places
     down, across = share.tiles(of)
-    chunk = given_chunk(of, share)
+    chunk = share.gradient_chunk(of)
     images = share.images(of)
 
     def value(n: Any, o: Any, y: Any, xo: Any, xi: Any) -> Any:
@@ -260,18 +155,6 @@ def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
         return lambda n, o, y, x: made(n, o, y, floordiv(x, chunk), floormod(x, chunk))
     last = compute((shape[0], *shape[2:4], of.filters), lambda n, y, x, o: value(n, o, y, x, 0), "given", "injective")
     return lambda n, o, y, x: last(n, y, x, o)
-
-
-def given_chunk(of: WeightGradient, share: Share) -> int:
-    """Return the neighbours in a row of the gradient that are loaded at once."""
-    return gcd(share.columns, of.places[1], ACCESS // BYTES[of.dtype]) if of.layout == "NCHW" else 1
-
-
-def lanes_of(of: WeightGradient, share: Share) -> int:
-    """Return the threads of a block over neighbouring filters: a part of all that leaves none over, if any."""
-    threads = ceil(of.filters / share.filters)
-    most = _LANES if share.copies else _MOST_LANES
-    return next((n for n in range(most, _LANES // 2 - 1, -1) if threads % n == 0), min(threads, _LANES))
 
 
 def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -295,7 +178,7 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
         for source, reader, sizes in ((t.data, image, of.shape[2:]), (t.weights, given, of.places)):
             _copy_planes(of, share, s, s.cache_read(source, "shared", [reader]), sizes, (sums, step))
     if of.layout == "NCHW":
-        for tensor, width in ((given, given_chunk(of, share)), (image, share.chunk)):
+        for tensor, width in ((given, share.gradient_chunk(of)), (image, share.chunk)):
             if width > 1:
                 s[tensor].vectorize(tensor.op.axis[-1])
     elif share.filters > 1:
@@ -310,7 +193,7 @@ def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Te
     o, *taps = t.out.op.axis
     order = (o, *taps) if share.lanes_have_tiles(of) else (*taps, o)  # as in memory
     s[t.out].reorder(*order)
-    block, thread = s[t.out].split(s[t.out].fuse(*order), factor=_LANES)
+    block, thread = s[t.out].split(s[t.out].fuse(*order), factor=LANES)
     bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
     count = share.shares * share.warps
     parts = min(_ADDING_WARPS, 1 << (count - 1).bit_length())
@@ -344,7 +227,7 @@ def _copy_planes(
     flat, lanes = s[planes].split(s[planes].fuse(*planes.op.axis), factor=width)
     if width > 1:
         s[planes].vectorize(lanes)
-    counts = share.jobs, share.warps, lanes_of(of, share)
+    counts = share.jobs, share.warps, share.lanes(of)
     rounds, flat = s[planes].split(flat, factor=prod(counts))
     s[planes].pragma(rounds, "auto_unroll_max_step", 0)
     flat, x = s[planes].split(flat, factor=counts[2])
@@ -366,7 +249,7 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
     if first:
         (lane,) = partial.op.reduce_axis
     else:
-        o, lane = s[partial].split(o, factor=lanes_of(of, share))
+        o, lane = s[partial].split(o, factor=share.lanes(of))
     s[partial].reorder(p, o, i, ky, kx, w, lane, oi, ii, kyi, kxi)
     jobs, job = s[partial].split(s[partial].fuse(o, i, ky, kx), factor=share.jobs)
     s[partial].reorder(p, jobs, job, w, lane)
@@ -375,23 +258,18 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
     return lane
 
 
-def usual(of: WeightGradient, machine: Machine) -> dict[str, Any]:
-    """Return the default share."""
-    first = of.layout == "NCHW"
-    rows, columns = of.places
-    widest = ACCESS // BYTES[of.dtype]
-    chunk = gcd(of.shape[3], widest) if first else 1
-    tap_columns = min(of.kernel[1], 32)
-    tap_rows = max(1, min(of.kernel[0], 64 // tap_columns))
-    tap_rows = ceil(of.kernel[0] / ceil(of.kernel[0] / tap_rows))
-    tap_columns = ceil(of.kernel[1] / ceil(of.kernel[1] / tap_columns))
-    share = Share(min(8, rows), 4 if columns > 2 else 1, 1, 1, tap_rows, tap_columns, chunk, 4, 1, 1, 0)
-    grid = of.filters * of.per_group * ceil(of.kernel[0] / tap_rows) * ceil(of.kernel[1] / tap_columns)
-    grid = grid if first else ceil(grid / _LANES)
-    wanted = max(1, 4 * machine.multiprocessors // grid)
-    most = max(1, of.shape[0] * prod(share.tiles(of)) // share.workers(of))
-    shares = max(n for n in _SHARES if n <= min(wanted, most))
-    return {**share.wanted(), "shares": shares}
+def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectation:
+    """Return the cycles, threads and blocks of a share."""
+    return Expectation(share.cycles(of, machine), share.threads(of), share.blocks(of))
 
 
-ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, Needs(types=DTYPES, layouts=LAYOUTS), declare)
+@lru_cache(maxsize=64)
+def _ranked(of: WeightGradient, machine: Machine) -> tuple[Share, ...]:
+    """Return all shares worth ranking, the fastest first."""
+    return tuple(sorted(candidates(of, machine), key=lambda share: share.cycles(of, machine)))
+
+
+_MODEL: TileModel[WeightGradient] = TileModel(_ranked, Share.of, expectation)
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
+    space, schedule, _MODEL.default, Needs(types=DTYPES, layouts=LAYOUTS), declare, model=_MODEL.model
+)

@@ -1,0 +1,312 @@
+"""The work of a thread that sums weight gradients, and a model of its cycles.
+
+The model counts the cycles in which a multiprocessor issues instructions and moves data through its L1 cache, and the
+bytes that all of them move. A kernel takes the longest of them, and the time to add up the partial sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass, fields, replace
+from functools import lru_cache
+from math import ceil, gcd, prod
+from typing import Any
+
+from ...core.hardware import Hardware, MemoryScope
+from ...core.occupancy import occupancy
+from ...tune.model.kernel_time import overlapped
+from ...tune.model.machine import Machine
+from .schedule_helpers import GPU
+from .thread_tiles import ACCESS, BYTES
+from .weight_gradient import WeightGradient
+
+LANES = 32
+_MOST_LANES = 64
+_SMALL_PLANE = 256
+_LINE, _BANK = 128, 4
+
+
+@dataclass(frozen=True)
+class Share:
+    """The work of a thread and its block: fields are the knobs."""
+
+    rows: int
+    """Rows of a tile of the gradient."""
+    columns: int
+    filters: int
+    """Filters whose sums a thread holds."""
+    channels: int
+    """Channels of the input for each of them."""
+    tap_rows: int
+    """Rows of taps of the window."""
+    tap_columns: int
+    chunk: int
+    """Neighbours in a row (NCHW) that are loaded at once."""
+    warps: int
+    """Warps of a block that have tiles of their own for the same sums."""
+    jobs: int
+    """Warps of a block that have sums of their own for the same tiles."""
+    shares: int
+    """Parts of batch and space, each for other blocks."""
+    copies: int
+    """Images of a block's channels for which shared memory has room; 0 if threads load from global memory."""
+
+    @staticmethod
+    def of(choices: Mapping[str, Any]) -> Share:
+        """Return the share that a configuration's choices name."""
+        return Share(*(choices[field.name].val for field in fields(Share)))
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the choices that name it."""
+        return dict(zip((field.name for field in fields(self)), astuple(self), strict=True))
+
+    def tiles(self, of: WeightGradient) -> tuple[int, int]:
+        """Return the rows and the columns of tiles of an image."""
+        return ceil(of.places[0] / self.rows), ceil(of.places[1] / self.columns)
+
+    def lanes_have_tiles(self, of: WeightGradient) -> bool:
+        """Return whether the lanes of a warp have tiles of one channel, not neighbouring channels."""
+        return of.layout == "NCHW" and not self.copies
+
+    def workers(self, of: WeightGradient) -> int:
+        """Return the threads of a block that have tiles of their own."""
+        return self.warps * (LANES if self.lanes_have_tiles(of) else 1)
+
+    def images(self, of: WeightGradient) -> int:
+        """Return the images of all tiles, which may be more than there are."""
+        return ceil(self.shares * self.steps(of) * self.workers(of) / prod(self.tiles(of)))
+
+    def lanes(self, of: WeightGradient) -> int:
+        """Return the threads of a block along threadIdx.x; of neighbouring filters, a part that leaves none over."""
+        if self.lanes_have_tiles(of):
+            return LANES
+        threads = ceil(of.filters / self.filters)
+        most = LANES if self.copies else _MOST_LANES
+        return next((n for n in range(most, LANES // 2 - 1, -1) if threads % n == 0), min(threads, LANES))
+
+    def gradient_chunk(self, of: WeightGradient) -> int:
+        """Return the neighbours in a row of the gradient that are loaded at once."""
+        return gcd(self.columns, of.places[1], ACCESS // BYTES[of.dtype]) if of.layout == "NCHW" else 1
+
+    def copies_fit(self, of: WeightGradient) -> bool:
+        """Return whether a step is one image, shared memory has room for its planes, and no image is left over."""
+        whole = self.warps == prod(self.tiles(of)) and of.shape[0] % self.shares == 0
+        return whole and self.shared_bytes(of) <= GPU.memory(MemoryScope.SHARED).most // 2
+
+    def plane(self, of: WeightGradient, sizes: tuple[int, ...]) -> tuple[int, int]:
+        """Return how many elements planes begin apart in shared memory, and the elements of a copy.
+
+        Lanes that read the same place of neighbouring planes find it in different banks.
+        """
+        count, widest = prod(sizes), ACCESS // BYTES[of.dtype]
+        pair = max(2, 2 * _BANK // BYTES[of.dtype])
+        if count % pair == 0:
+            return count + (pair - count % (2 * pair)) % (2 * pair), pair
+        return count, gcd(count * self.lanes(of), count * of.filters, widest)
+
+    def apart(self, of: WeightGradient, sizes: tuple[int, ...]) -> int:
+        """Return how many elements two copies of a block's planes begin apart.
+
+        The room between them shows by addresses alone that a copy in flight does not touch the planes in use: addresses
+        of a window reach into the border, and addresses of a last round of copies beyond the planes.
+        """
+        each, width = self.plane(of, sizes)
+        lanes, line = self.lanes(of), _LINE // BYTES[of.dtype]
+        border = (max(of.padding) + max(of.covered) + 1) * (sizes[1] + max(of.padding) + self.columns * of.stride[1])
+        room = max(border, lanes * self.warps * self.jobs * width) if self.copies > 1 else 0
+        return -(-(lanes * each + room) // line) * line
+
+    def steps(self, of: WeightGradient) -> int:
+        """Return the tiles of a thread."""
+        return ceil(of.shape[0] * prod(self.tiles(of)) / (self.shares * self.workers(of)))
+
+    def taps(self, of: WeightGradient) -> tuple[int, int]:
+        """Return the rows and columns of taps, rounded up to whole parts."""
+        return tuple(ceil(k / own) * own for k, own in zip(of.kernel, (self.tap_rows, self.tap_columns), strict=True))  # type: ignore[return-value]
+
+    def jobs_of_group(self, of: WeightGradient) -> int:
+        """Return the threads that share the sums of a group's filters, or of one filter if lanes have filters."""
+        parts = prod(ceil(k / own) for k, own in zip(of.kernel, (self.tap_rows, self.tap_columns), strict=True))
+        filters = of.shared_filters // self.filters if self.lanes_have_tiles(of) else 1
+        return filters * (of.per_group // self.channels) * parts
+
+    def blocks(self, of: WeightGradient) -> int:
+        """Return the blocks of the grid."""
+        groups = of.groups if self.lanes_have_tiles(of) else ceil(ceil(of.filters / self.filters) / self.lanes(of))
+        return self.shares * ceil(groups * self.jobs_of_group(of) / self.jobs)
+
+    def threads(self, of: WeightGradient) -> int:
+        """Return the threads of a block."""
+        return self.lanes(of) * self.warps * self.jobs
+
+    def sums(self) -> int:
+        """Return the sums of a thread."""
+        return self.filters * self.channels * self.tap_rows * self.tap_columns
+
+    def products(self) -> int:
+        """Return the products of a thread for a tile: its code writes out all of them."""
+        return self.rows * self.columns * self.sums()
+
+    def seen(self, of: WeightGradient) -> tuple[int, int]:
+        """Return the rows and columns of the input that a thread sees with a tile."""
+        (sy, sx), (dy, dx) = of.stride, of.dilation
+        rows = (self.rows - 1) * sy + (self.tap_rows - 1) * dy + 1
+        return rows, (self.columns - 1) * sx + (self.tap_columns - 1) * dx + 1
+
+    def loaded(self, of: WeightGradient) -> int:
+        """Return the columns of the input that a thread loads, whole chunks of them."""
+        columns, shift = self.seen(of)[1], -of.padding[1] % self.chunk
+        return ((shift + columns - 1) // self.chunk + 1) * self.chunk
+
+    def registers(self, of: WeightGradient) -> int:
+        """Return an estimate of the registers of a thread."""
+        held = self.sums() + self.rows * self.columns * self.filters + self.loaded(of) * self.channels
+        return int(_REGISTERS[0] + _REGISTERS[1] * held * (2 if of.dtype == "float64" else 1))
+
+    def shared_bytes(self, of: WeightGradient) -> int:
+        """Return the bytes of shared memory of a block."""
+        return self.copies * sum(self.apart(of, sizes) for sizes in (of.shape[2:], of.places)) * BYTES[of.dtype]
+
+    def is_possible(self, of: WeightGradient) -> bool:
+        """Return whether chunks begin at the same place of each tile, and planes fit shared memory."""
+        whole = self.columns * of.stride[1] % self.chunk == 0
+        whole &= self.tap_columns >= of.kernel[1] or self.tap_columns * of.dilation[1] % self.chunk == 0
+        return whole and self.threads(of) <= _MOST_THREADS and (not self.copies or self.copies_fit(of))
+
+    def cycles(self, of: WeightGradient, machine: Machine) -> float:
+        """Return the cycles of both kernels."""
+        size, rates, on = BYTES[of.dtype], machine.rates, machine.hardware
+        rows, columns = self.seen(of)
+        loads = rows * self.loaded(of) // self.chunk * self.channels
+        given = self.rows * self.columns // self.gradient_chunk(of) * self.filters
+        converted = (rows * columns * self.channels + self.rows * self.columns * self.filters) * (size == 2)
+        products = self.products() * (2 if size == 8 else 1)
+        issued = products + _LOAD_SLOTS * (loads + given) + converted + _STEP_SLOTS
+        if self.lanes_have_tiles(of):
+            step = min(self.columns * size, LANES) * LANES / _LINE
+            moved = loads * min(LANES, step * of.stride[1]) + given * step
+        else:
+            vector = self.chunk if self.copies else self.filters
+            moved = (loads + given) * max(1.0, vector * size * LANES / _LINE)
+        warps, blocks = ceil(self.threads(of) / on.warp), self.blocks(of)
+        resident = _resident(on, warps, -(-self.registers(of) // 8) * 8, self.shared_bytes(of))
+        each = ceil(blocks / machine.multiprocessors)
+        at_once = min(each, resident) * warps / machine.schedulers
+        alone = _ALONE / min(_ENOUGH_WARPS, at_once) + 1 - _ALONE / _ENOUGH_WARPS
+        end = self.sums() * (_EXCHANGE_SLOTS if self.lanes_have_tiles(of) else 2) + _BLOCK_SLOTS
+        work = each * warps * (self.steps(of) * issued + end) / machine.schedulers * alone
+        through = each * warps * self.steps(of) * moved
+        total = size * of.shape[0] * (of.shape[1] * prod(of.shape[2:]) + of.filters * prod(of.places))
+        far = 1 / rates.memory_bytes_per_cycle if total > rates.l2_capacity_bytes else 1 / rates.l2_bytes_per_cycle
+        asked = at_once * machine.schedulers * on.warp * (loads * self.chunk + given * self.gradient_chunk(of)) * size
+        memory = total * far / machine.multiprocessors / min(1.0, asked / _BYTES_IN_FLIGHT)
+        again = self.jobs_of_group(of) / self.jobs
+        again = total * max(1.0, again) / rates.l2_bytes_per_cycle / machine.multiprocessors
+        partial = self.shares * self.warps * prod(of.out_shape) * 4 / rates.l2_bytes_per_cycle / machine.multiprocessors
+        launch = rates.launch_seconds * rates.clock_hertz
+        return float(overlapped((work, through, memory, again), _SHARPNESS) + 2 * partial + 2 * launch)
+
+
+_REGISTERS = 40, 1.2
+_LOAD_SLOTS, _STEP_SLOTS, _EXCHANGE_SLOTS, _BLOCK_SLOTS = 1.5, 60.0, 13.0, 300.0
+_ALONE, _ENOUGH_WARPS = 1.0, 3.0
+_BYTES_IN_FLIGHT = 16e3
+_SHARPNESS = 3.0
+_MOST_THREADS = 512
+_MOST_REGISTERS = 232
+_MOST_PRODUCTS = 3200
+SHARES = tuple(sorted({n * 2**e for n in (1, 3, 5, 7) for e in range(12) if n * 2**e <= 4096}))
+
+
+@lru_cache(maxsize=4096)
+def _resident(on: Hardware, warps: int, registers: int, shared_bytes: int) -> int:
+    """Return the blocks that a multiprocessor runs at a time."""
+    found = occupancy(on, warps * on.warp, min(registers, on.registers_per_thread), shared_bytes)
+    return max(1, int(found.blocks))
+
+
+def has_small_planes(of: WeightGradient) -> bool:
+    """Return whether a block can hold planes of many channels in shared memory."""
+    return of.layout == "NCHW" and of.groups == of.shape[1] == of.filters and prod(of.shape[2:]) <= _SMALL_PLANE
+
+
+def parts(taps: int) -> list[int]:
+    """Return the taps of a thread along one dimension: the window cut into equal parts."""
+    found = {-(-taps // count) for count in range(1, taps + 1)}
+    return sorted(n for n in found if n <= 64) or [64]
+
+
+def candidates(of: WeightGradient, machine: Machine) -> Iterator[Share]:
+    """Shares worth ranking."""
+    for base in _tiles(of):
+        if base.registers(of) > _MOST_REGISTERS or base.products() > _MOST_PRODUCTS:
+            continue
+        for warps, jobs, copies in _blocks(of, base):
+            share = replace(base, warps=warps, jobs=jobs, copies=copies)
+            if share.is_possible(of):
+                yield from _shared_out(of, share, machine)
+
+
+def _tiles(of: WeightGradient) -> Iterator[Share]:
+    """The tiles of a thread and its taps, in blocks of a warp."""
+    rows, columns = of.places
+    first = of.layout == "NCHW"
+    chunks = [n for n in (1, 2, 4, 8) if n <= ACCESS // BYTES[of.dtype] and of.shape[3] % n == 0] if first else [1]
+    downs = [n for n in DOWN if n <= rows and ceil(rows / n) * n <= _WASTE * rows]
+    for chunk in chunks[-2 if of.groups == of.shape[1] else -1 :]:
+        across = [n for n in ACROSS if n * of.stride[1] % chunk == 0 and (n == 1 or n < 2 * columns)]
+        least = min(ceil(columns / n) * n for n in across)
+        across = [n for n in across if ceil(columns / n) * n <= max(least, _WASTE * columns)]
+        for filters, channels in own(of):
+            for tap_rows, tap_columns in _taps(of, filters * channels):
+                for down in downs:
+                    for beside in across:
+                        yield Share(down, beside, filters, channels, tap_rows, tap_columns, chunk, 1, 1, 1, 0)
+
+
+def own(of: WeightGradient) -> list[tuple[int, int]]:
+    """Return the filters of a thread, and its channels for each: several, if a group has several."""
+    shared, first = of.shared_filters, of.layout == "NCHW"
+    inputs = [n for n in (1, 2, 4, 8) if of.per_group % n == 0]
+    filters = [n for n in (1, 2, 4, 8) if (shared if first else of.filters) % n == 0]
+    if not first:
+        filters = filters[:2] if shared == of.per_group == 1 else [1]
+    pairs = [(o, i) for o in filters for i in inputs if o * i <= _MOST_PAIRS]
+    several = [(o, i) for o, i in pairs if o * i >= _FEW_PAIRS]
+    return several or pairs
+
+
+def _taps(of: WeightGradient, pairs: int) -> Iterator[tuple[int, int]]:
+    """The rows and columns of taps of a thread: as many as registers hold, and the next fewer."""
+    rows, columns = of.kernel
+    wide = max((n for n in parts(columns) if n * pairs <= _MOST_SUMS), default=1)
+    fit = [n for n in parts(rows) if n * wide * pairs <= _MOST_SUMS]
+    yield from ((n, wide) for n in fit[-2:] or [1])
+
+
+def _blocks(of: WeightGradient, base: Share) -> Iterator[tuple[int, int, int]]:
+    """The warps of a block with tiles of their own, those with sums of their own, and copies of planes."""
+    parts_of_window = prod(ceil(k / n) for k, n in zip(of.kernel, (base.tap_rows, base.tap_columns), strict=True))
+    several = parts_of_window * (of.per_group // base.channels) * (of.shared_filters // base.filters)
+    for jobs in (1, 2, 4) if several > 1 else (1,):
+        yield from ((warps, jobs, 0) for warps in (1, 2, 4) if 2 <= warps * jobs <= 4)
+        if has_small_planes(of):
+            yield from ((prod(base.tiles(of)), jobs, copies) for copies in (1, 2))
+
+
+def _shared_out(of: WeightGradient, share: Share, machine: Machine) -> Iterator[Share]:
+    """The share with batch and space in as many parts as fill the multiprocessors once, or a few times."""
+    most = of.shape[0] * prod(share.tiles(of)) // share.workers(of)
+    wanted = machine.multiprocessors / share.blocks(of)
+    found = set()
+    for times in (2, 4, 6, 12):
+        fit = [n for n in SHARES if n <= max(1, min(most, wanted * times)) and not (share.copies and of.shape[0] % n)]
+        found.add(fit[-1])
+    yield from (replace(share, shares=n) for n in sorted(found))
+
+
+DOWN = 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
+ACROSS = 1, 2, 4, 7, 8, 12, 14, 16, 24, 32
+_WASTE = 1.35
+_FEW_PAIRS, _MOST_PAIRS = 4, 16
+_MOST_SUMS = 100
