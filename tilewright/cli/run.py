@@ -81,7 +81,7 @@ def _put_first(folder: Path) -> None:
 def _report(error: BaseException) -> None:
     """Print an exception that ended the script."""
     if isinstance(error, AbsentDeviceError):  # no line of the script is to blame
-        print(f"{error.where}: {error.message}; {error.fix}", file=sys.stderr)
+        print(error.line, file=sys.stderr)
         return
     explained = legacy.explain(error)
     if explained is not None:

@@ -9,7 +9,8 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
-from typing import NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple
 
 from .text import printable
 
@@ -148,7 +149,25 @@ class UserAttributeError(UserError, AttributeError):
 
 
 class AbsentDeviceError(UserError):
-    """A device was asked for that this machine lacks."""
+    """A device was asked for that this machine lacks. A script that it ends prints one line, and no traceback."""
+
+    def __init__(self, message: str, **more: Any) -> None:
+        super().__init__(message, **more)
+        if sys.excepthook is sys.__excepthook__:  # nobody else's
+            sys.excepthook = _one_line
+
+    @property
+    def line(self) -> str:
+        """The error in one line."""
+        return "; ".join(part for part in (f"{self.where}: {self.message}".removeprefix(": "), self.fix) if part)
+
+
+def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Report the exception that ends the process: of an absent device, no line of the script is to blame."""
+    if isinstance(error, AbsentDeviceError):
+        print(error.line, file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 def _remake(
