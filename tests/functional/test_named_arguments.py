@@ -12,7 +12,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.core.errors import UserError
-from tilewright.functional.signature import OPERATORS
+from tilewright.functional.signature import PUBLIC
 
 X, W = np.arange(98.0, dtype="float32").reshape(1, 2, 7, 7), np.ones((2, 1, 3, 3), "float32")
 LINE = {"1d": (X[:, :, 0], W[:, :, 0]), "2d": (X, W)}
@@ -32,7 +32,7 @@ def arguments(name: str) -> list[Any]:
     return [x, 3] if "pool" in name else [x, w]
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", PUBLIC)
 def test_x_may_be_called_input(name: str) -> None:
     call, (x, second) = getattr(tw, name), arguments(name)
     named = {"kernel_size" if "pool" in name else "weight": second}
@@ -44,7 +44,7 @@ def test_x_may_be_called_input(name: str) -> None:
         call(x, input=x, **named)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", PUBLIC)
 def test_a_wrong_name_is_told_the_right_one(name: str) -> None:
     call, given = getattr(tw, name), arguments(name)
     with pytest.raises(UserError, match=rf"{name}: there is no argument 'strid'(?s:.*)fix: did you mean stride\?"):

@@ -24,7 +24,7 @@ from ..tune.space.choices import SplitChoice
 from . import rivals, shipped
 from .executable import Executable, executable
 from .plans import OURS, THEIRS, Decision
-from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSES, WEIGHT_GRADIENT, Problem
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -229,7 +229,9 @@ def workload_of(problem: Problem) -> Convolution:
         if problem.weights != "OIHW":
             options["weights"] = problem.weights
         return templates.Conv2d.of(problem.shape, **options)
-    if problem.op == TRANSPOSED:
+    if problem.op == WEIGHT_GRADIENT:
+        return templates.WeightGradient.of(problem.shape, problem.filters, groups=problem.groups, **window)
+    if problem.op in TRANSPOSES:
         options = {
             "filters": problem.filters,
             "groups": problem.groups,

@@ -92,6 +92,13 @@ def rates(instructions: str, dtype: str, of: str, table: Table | None = None) ->
     raise InternalError(f"no rates are known of {dtype}")
 
 
+def knows(instructions: str, problem: Problem) -> bool:
+    """Whether layers of this kind and type were measured with an instruction set or a near one."""
+    sets = _NEAREST.get(instructions, tuple(_NEAREST))
+    known = [calibrated().get(sets[0], {}), *(_shipped().get(name, {}) for name in sets)]
+    return any(kind(problem) in each.get(problem.dtype, {}) for each in known)
+
+
 def keep(table: Table) -> Path | None:
     """Keep the rates of this machine, and return the file; None if the cache is off."""
     path = calibration.keep(CALIBRATION, table)

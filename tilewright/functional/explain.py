@@ -19,7 +19,7 @@ from .arrays import described as described_array
 from .arrays import shared
 from .named_arguments import named_input
 from .plans import THEIRS, Plan, plan_for
-from .signature import OPERATORS, Arrays, CallOptions, Signature, options_tuple, signature
+from .signature import PUBLIC, Arrays, CallOptions, Signature, options_tuple, signature
 from .store import store
 
 _TF32 = {
@@ -51,13 +51,13 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
         If the call itself would raise it, or if the function is not one of the operators.
     """
     name = function if isinstance(function, str) else getattr(function, "__name__", "")
-    if name not in OPERATORS:
+    if name not in PUBLIC:
         named_or_called = isinstance(function, str) or callable(function)
         shown = repr(function) if named_or_called else f"the first argument, of type {type(function).__name__},"
         raise UserError(
             f"{shown} is not one of the operators",
             primitive="explain_call",
-            fix=f"give one of {', '.join(OPERATORS)} first, then the arguments of the call",
+            fix=f"give one of {', '.join(PUBLIC)} first, then the arguments of the call",
         )
     public_function = getattr(public, name)
     try:

@@ -1,6 +1,8 @@
 """The computation of one call: sizes, options and types as a value, independent of arrays, frameworks and schedules.
 
-One-dimensional data are images of one row, so that every operator has two spatial dimensions here.
+One-dimensional data are images of one row, so that every operator has two spatial dimensions here. A weight gradient
+has the sizes and options of its layer. A data gradient is the transposed convolution of the gradient of the layer's
+result.
 """
 
 from __future__ import annotations
@@ -11,6 +13,11 @@ from typing import Any, NamedTuple
 from ..core.windows import extents, positions, transposed_positions
 
 CONV, TRANSPOSED, MAX_POOL, AVG_POOL = "conv", "conv_transpose", "max_pool", "avg_pool"
+DATA_GRADIENT, WEIGHT_GRADIENT = "data_gradient", "weight_gradient"
+GRADIENTS = (DATA_GRADIENT, WEIGHT_GRADIENT)
+TRANSPOSES = (TRANSPOSED, DATA_GRADIENT)
+"""Transposed convolutions: of users, and as the data gradients of convolutions. A library may have other kernels for
+these."""
 POOLS = (MAX_POOL, AVG_POOL)
 _TERMS, _FILTERS = 16, 8
 """Terms of a sum, and filters, from which on tiles of matrix products take weights in the order OHWI."""
@@ -24,7 +31,7 @@ class Problem(NamedTuple):
     Attributes
     ----------
     op : str
-        "conv", "conv_transpose", "max_pool" or "avg_pool".
+        "conv", "conv_transpose", "max_pool", "avg_pool", "data_gradient" or "weight_gradient".
     shape : tuple of int
         Batch, channels, height and width of the input, in any layout.
     filters : int
@@ -72,7 +79,7 @@ class Problem(NamedTuple):
     @property
     def has_weights(self) -> bool:
         """Whether a kernel of weights slides over the input."""
-        return self.op in (CONV, TRANSPOSED)
+        return self.op not in POOLS
 
     @property
     def covered(self) -> Pair:
@@ -84,21 +91,31 @@ class Problem(NamedTuple):
     def places(self) -> Pair:
         """Height and width of the result."""
         window = self.shape[2:], self.covered, self.stride, self.padding
-        transposed = self.op == TRANSPOSED
-        height, width = transposed_positions(*window, self.output_padding) if transposed else positions(*window)
+        spreads = self.op in TRANSPOSES
+        height, width = transposed_positions(*window, self.output_padding) if spreads else positions(*window)
         return height, width
 
     @property
     def out_shape(self) -> Four:
-        """Batch, channels, height and width of the result."""
+        """Batch, channels, height and width of the layer's result."""
         return (self.shape[0], self.filters, *self.places)
 
     @property
     def weights_shape(self) -> Four:
         """PyTorch's: (filters, channels of a group, ...); of a transposed one (channels, filters of a group, ...)."""
-        if self.op == TRANSPOSED:
+        if self.op in TRANSPOSES:
             return (self.shape[1], self.filters // self.groups, *self.kernel)
         return (self.filters, self.shape[1] // self.groups, *self.kernel)
+
+    @property
+    def second_shape(self) -> Four:
+        """The shape of the argument beside the input: weights; for their gradient, the gradient of the result."""
+        return self.out_shape if self.op == WEIGHT_GRADIENT else self.weights_shape
+
+    @property
+    def made_shape(self) -> Four:
+        """The shape of the array that a kernel computes: the result, or the gradient of the weights."""
+        return self.weights_shape if self.op == WEIGHT_GRADIENT else self.out_shape
 
     @property
     def depthwise(self) -> bool:
@@ -114,7 +131,7 @@ class Problem(NamedTuple):
     @property
     def flop(self) -> float:
         """Floating-point operations of one run."""
-        if self.op == TRANSPOSED:
+        if self.op in TRANSPOSES:
             return 2.0 * prod(self.shape) * (self.filters // self.groups) * prod(self.kernel)
         return 2.0 * self.terms * prod(self.out_shape)
 

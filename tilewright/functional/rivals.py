@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..topi.templates.processor import instruction_set
 from . import cpu_rates
-from .problem import CONV, Problem
+from .problem import CONV, DATA_GRADIENT, TRANSPOSED, WEIGHT_GRADIENT, Problem
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -118,7 +118,7 @@ def is_close(problem: Problem, on: Device) -> bool:
     if on.kind != "cpu":
         return False
     found = _here(problem)
-    if not found.away or not is_unsure(found.ratio):
+    if not found.away or not (is_unsure(found.ratio) or _is_unknown(problem)):
         return False
     size, seconds = cpu_rates.work(problem, cpu_rates.OURS)[1], cpu_rates.expected_seconds(problem, instruction_set())
     return size <= _MOST_BYTES and seconds <= _MOST_SECONDS
@@ -129,10 +129,16 @@ def is_unsure(ratio: float) -> bool:
     return UNSURE[0] < log(ratio) < UNSURE[1]
 
 
+def _is_unknown(problem: Problem) -> bool:
+    """Whether no weight gradients of this kind of layer were measured on CPUs."""
+    return problem.op == WEIGHT_GRADIENT and not cpu_rates.knows(instruction_set(), problem)
+
+
 @lru_cache(maxsize=64)
 def _here(problem: Problem) -> Estimate:
-    """The estimate for a problem on this machine's processor."""
+    """The estimate for a problem on this machine's processor; data gradients count as transposed convolutions."""
     instructions = instruction_set()
+    problem = problem._replace(op=TRANSPOSED) if problem.op == DATA_GRADIENT else problem
     return estimate_on_cpu(problem, known_on_cpu(problem.dtype, instructions), lambda one: _by_rates(one, instructions))
 
 
@@ -140,6 +146,8 @@ def _verdict_on_cpu(problem: Problem, found: Estimate) -> str:
     """Return why the library's own kernel is the choice on a CPU; "" if ours is."""
     if not found.away:
         return f"measured {found.ratio:.2f} times as fast as ours for this layer" if found.ratio > _LEAST_GAIN else ""
+    if _is_unknown(problem):
+        return "no record says that ours is faster for such layers, and timing both would take long"
     if found.ratio <= 1:
         return ""
     return f"expected to be {found.ratio:.2f} times as fast as ours, by rates of {instruction_set()}"
@@ -186,6 +194,9 @@ def verdict(problem: Problem, known: Iterable[Measured]) -> str:
             return f"measured {found.ratio:.2f} times as fast as ours for this layer"
         return f"expected to be {found.ratio:.2f} times as fast as ours, by {found.nearest.problem} and its like"
     per_group = problem.shape[1] // problem.groups
+    large = per_group >= _DENSE_CHANNELS or problem.groups == 1
+    if (problem.op == WEIGHT_GRADIENT and large) or (problem.op == DATA_GRADIENT and not problem.depthwise):
+        return "groups are large for our kernels of gradients, and no record says that ours is faster"
     if problem.op == CONV and per_group >= _DENSE_CHANNELS and problem.terms >= _DENSE_TERMS:
         return f"a sum over {problem.terms} products is a matrix product, and no record says that ours is faster"
     return ""

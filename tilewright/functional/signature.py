@@ -15,7 +15,7 @@ from ..core.text import quantity
 from ..core.windows import extents, padded
 from ..runtime.argument_checks import flag
 from .pooling import is_left_out, reach_beyond
-from .problem import AVG_POOL, CONV, MAX_POOL, POOLS, TRANSPOSED, Problem
+from .problem import AVG_POOL, CONV, GRADIENTS, MAX_POOL, POOLS, TRANSPOSED, TRANSPOSES, WEIGHT_GRADIENT, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish")
@@ -24,7 +24,7 @@ GRADIENT = "_gradient"
 
 
 class Operator(NamedTuple):
-    """One public function: its operation, its number of spatial dimensions, and its options."""
+    """One public function, or the gradient of one: its operation, and its number of spatial dimensions."""
 
     name: str
     op: str
@@ -42,9 +42,11 @@ OPERATORS = {
         Operator("conv_transpose2d", TRANSPOSED, 2),
         Operator("max_pool2d", MAX_POOL, 2),
         Operator("avg_pool2d", AVG_POOL, 2),
+        *(Operator(f"{op}{rank}d", op, rank) for op in GRADIENTS for rank in (1, 2)),
     )
 }
-
+PUBLIC = tuple(name for name, operator in OPERATORS.items() if operator.op not in GRADIENTS)
+"""The names of the functions of users."""
 
 _WIDEST_PADDING = 2**30
 """The most zeros on a side: kernels compute sizes as 32-bit integers."""
@@ -84,7 +86,10 @@ class CallOptions(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """The arrays of a call, described; None if one is not given."""
+    """The arrays of a call, described; None if one is not given.
+
+    The call of a weight gradient has the gradient of the layer's result in the place of the weight.
+    """
 
     x: Described
     weight: Described | None = None
@@ -99,7 +104,9 @@ class Signature(NamedTuple):
     problem: Problem
     shape: tuple[int, ...]
     order: tuple[int, ...]
-    """Dimensions of input, residual and result as they lie in memory, outermost first; () if as in the shape."""
+    """Dimensions of the result as they lie in memory, outermost first; () if as in the shape."""
+    images: tuple[int, ...]
+    """The same of the input, of a residual, and of the gradient of a layer's result."""
 
 
 def channels_last_order(dims: int, rank: int) -> tuple[int, ...]:
@@ -171,14 +178,20 @@ class _Reader:
             )
         out = self._in_order(problem.out_shape)
         out = out if batched else out[1:]
+        turned = x.channels_last and not self.order.endswith("C")
+        images = channels_last_order(len(out), rank) if turned else ()
+        if self.operator.op == WEIGHT_GRADIENT:
+            assert self.arrays.weight is not None
+            self._same(self.arrays.weight, "the gradient of the result", out)
+            filters, per_group, *taps = problem.weights_shape
+            return Signature(problem, (filters, per_group, *taps[-rank:]), (), images)
         if self.arrays.residual is not None:
             self._same(self.arrays.residual, "residual", out)
         elif self.activation.endswith(GRADIENT):
             raise self.wrong(f"{self.activation} needs a residual", "give the gradient of the result as the residual")
         if self.arrays.out is not None:
             self._same(self.arrays.out, "out", out)
-        turned = x.channels_last and not self.order.endswith("C")
-        return Signature(problem, out, channels_last_order(len(out), rank) if turned else ())
+        return Signature(problem, out, images, images)
 
     # Layouts
 
@@ -205,13 +218,14 @@ class _Reader:
 
     def _problem(self, shape: tuple[int, int, int, int]) -> Problem:
         given, operator = self.options, self.operator
-        filters, kernel, groups = self._window(shape[1]) if operator.op in POOLS else self._weights(shape[1])
+        by_size = operator.op in POOLS or operator.op == WEIGHT_GRADIENT
+        filters, kernel, groups = self._window(shape[1]) if by_size else self._weights(shape[1])
         stride = self._pair("stride", kernel if operator.op in POOLS and is_left_out(given.stride) else given.stride, 1)
         dilation = self._pair("dilation", given.dilation, 1)
         covered = extents(kernel, dilation)
         padding = self._padding(covered, stride)
         reach = self._reach(shape, kernel, covered, stride, padding) if operator.op in POOLS else (0, 0)
-        more = self._pair("output_padding", given.output_padding, 0) if operator.op == TRANSPOSED else (0, 0)
+        more = self._pair("output_padding", given.output_padding, 0) if operator.op in TRANSPOSES else (0, 0)
         if any(m >= max(s, d) for m, s, d in zip(more, stride, dilation, strict=True)):
             raise self.wrong(
                 f"output_padding {_by(more)} reaches the stride {_by(stride)} and the dilation {_by(dilation)}",
@@ -258,7 +272,7 @@ class _Reader:
         if any(size < 1 for size in weight.shape):
             raise self.wrong(f"the weight has the shape {weight.shape}", "give at least one element in each dimension")
         groups = self._groups(channels)
-        if self.operator.op == TRANSPOSED:
+        if self.operator.op in TRANSPOSES:
             filters, fits = second * groups, first == channels and channels % groups == 0
             want = f"({channels}, filters{'' if groups == 1 else f' / {groups}'}, {sides})"
         elif self.operator.depthwise:
@@ -312,7 +326,13 @@ class _Reader:
         if self.options.kernel_size is None:
             raise self.wrong("there is no kernel_size", "give one, such as 2")
         check_no_indices(self.name, self.options)
-        return channels, self._pair("kernel_size", self.options.kernel_size, 1), channels
+        kernel = self._pair("kernel_size", self.options.kernel_size, 1)
+        if self.operator.op in POOLS:
+            return channels, kernel, channels
+        grad = self.arrays.weight
+        assert grad is not None
+        batched = len(grad.shape) == len(self.order)
+        return self._canonical(grad.shape if batched else (1, *grad.shape))[1], kernel, self._groups(channels)
 
     def _padding(self, covered: tuple[int, ...], stride: tuple[int, int]) -> tuple[int, int, int, int]:
         given, rank = self.options.padding, self.operator.rank
@@ -380,7 +400,8 @@ class _Reader:
 _WINDOW = ("stride", "padding", "dilation", "groups", "activation", "layout", "tune")
 _FIELDS = {
     CONV: (*_WINDOW, "precision"),
-    TRANSPOSED: (*_WINDOW, "output_padding"),
+    **dict.fromkeys(TRANSPOSES, (*_WINDOW, "output_padding")),
+    WEIGHT_GRADIENT: ("kernel_size", "stride", "padding", "dilation", "groups", "layout", "precision"),
     MAX_POOL: ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices", "layout", "tune"),
     AVG_POOL: (
         *("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override", "layout", "tune"),

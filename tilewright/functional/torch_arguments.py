@@ -9,6 +9,7 @@ from operator import index
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.compiler import assume_constant_result
 
 from ..core.errors import UserError, warn_caller
@@ -17,7 +18,7 @@ from .activations import custom
 from .plans import Tune
 from .problem import CONV
 from .signature import OPERATORS, activation_name
-from .torch_tensors import NAMES, Extra, autocasts, check_places, check_types, signed, tracing
+from .torch_tensors import NAMES, Extra, autocasts, check_places, check_types, signed, tracing, transforms
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
@@ -42,6 +43,11 @@ def functionalizes() -> bool:
     """Whether the innermost transform is `torch.func.functionalize`, which does not take an `autograd.Function`."""
     functorch = torch._C._functorch
     return bool(functorch.peek_interpreter_stack().key() == functorch.TransformType.Functionalize)
+
+
+def differentiates() -> bool:
+    """Whether a transform of `torch.func` or a forward gradient is active: they do not differentiate our operators."""
+    return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
 
 
 def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:

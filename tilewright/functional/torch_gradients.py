@@ -1,6 +1,7 @@
-"""Gradients of the operators registered with PyTorch.
+"""Gradients of the convolutions registered with PyTorch.
 
-Our transposed convolution computes the data gradient of depthwise layers; PyTorch computes all other gradients.
+Operators of ours compute both gradients of depthwise layers and of layers with small groups. Their plans decide for
+each direction, type, layout and size whether our kernel or PyTorch's runs. PyTorch computes all other gradients.
 """
 
 from __future__ import annotations
@@ -9,25 +10,33 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 from torch.library import register_autograd, register_vmap
 
 from ..core.errors import UserError
 from . import torch_native
-from .pooling import reach_beyond
+from .problem import TRANSPOSES
 from .signature import GRADIENT, OPERATORS, channels_last_order
-from .torch_arguments import functionalizes
-from .torch_averages import AveragePooling
-from .torch_options import ConvolutionOptions, PoolOptions
-from .torch_tensors import channels_last, in_order, transforms
+from .torch_arguments import differentiates
+from .torch_options import ConvolutionOptions, WeightGradientOptions
+from .torch_pools import pool_gradient, save_pool
+from .torch_tensors import channels_last, in_order
 from .torch_threads import by_pytorch
+
+_LARGE = 16
+"""Channels of a group from which on PyTorch computes the gradients, as matrix products."""
 
 
 def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, residual, *options = inputs
     ctx.options = ConvolutionOptions(*options)
-    ctx.save_for_backward(x, weight, bias, residual if ctx.options.activation else None)
+    ctx.layer = _Layer.of(ctx.options, x, weight)
     ctx.biased, ctx.added = bias is not None, residual is not None
+    if ctx.options.activation:  # whose argument is computed again
+        ctx.save_for_backward(x, weight, bias, residual)
+    else:
+        of_x, of_weight = ctx.needs_input_grad[:2]
+        reads_x = of_weight or (of_x and not ctx.layer.spreads)
+        ctx.save_for_backward(x if reads_x else None, weight if of_x or of_weight else None, None, None)
 
 
 def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
@@ -36,18 +45,20 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     if options.activation:
         _check_differentiable(options)
         grad = _before_activation(ctx.saved_tensors, options, grad)
-    window = _Window(options, x, weight)
-    of_x = window.data_gradient(grad) if ctx.needs_input_grad[0] else None
-    of_weight = window.weight_gradient(grad) if ctx.needs_input_grad[1] else None
-    of_bias = window.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
+    layer: _Layer = ctx.layer
     of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
+    if any(ctx.needs_input_grad[:2]):
+        grad = layer.arranged(grad)
+    of_x = layer.data_gradient(grad, x, weight) if ctx.needs_input_grad[0] else None
+    of_weight = layer.weight_gradient(grad, x, weight) if ctx.needs_input_grad[1] else None
+    of_bias = layer.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
     return of_x, of_weight, of_bias, of_residual, *[None] * len(options)
 
 
 def _before_activation(tensors: tuple[Any, ...], options: ConvolutionOptions, grad: Any) -> Any:
     """Return the gradient by the sums, from that by the result: one kernel, which computes the sums again."""
     x, weight, bias, residual = tensors
-    if residual is None and not torch.is_grad_enabled() and not _differentiates():
+    if residual is None and not torch.is_grad_enabled() and not differentiates():
         return convolved(x, weight, bias, grad, *options._replace(activation=options.activation + GRADIENT))
     before = convolved(x, weight, bias, residual, *options._replace(activation=""))
     return torch_native.ACTIVATION_GRADIENTS[options.activation](grad, before)
@@ -62,19 +73,31 @@ def _check_differentiable(options: ConvolutionOptions) -> None:
         )
 
 
-class _Window:
-    """The sliding window of a call, for its gradients: on images with a batch, channels first, evenly padded."""
+class _Layer:
+    """The options and sizes of a convolution, for its gradients."""
 
-    def __init__(self, options: ConvolutionOptions, x: Any, weight: Any) -> None:
-        self.options, self.rank, self.x, self.weight = options, OPERATORS[options.name].rank, x, weight
-        self.transposed = "transpose" in options.name
-        self.stride, self.dilation = list(options.stride), list(options.dilation)
+    def __init__(self, options: ConvolutionOptions, shape: Any, weight_shape: Any, turned: bool) -> None:
+        self.options, self.rank, self.shape, self.turned = options, OPERATORS[options.name].rank, shape, turned
+        self.transposed = OPERATORS[options.name].op in TRANSPOSES
+        self.stride, self.dilation, self.taps = list(options.stride), list(options.dilation), weight_shape[2:]
         self.before, self.after = list(options.padding[: self.rank]), list(options.padding[self.rank :])
-        self.batched = x.dim() == self.rank + 2
+        self.batched = len(shape) == self.rank + 2
         self.last = options.layout.endswith("C")
-        self.channels = x.shape[-1] if self.last else x.shape[-self.rank - 1]
         self.depthwise = options.name == "depthwise_conv2d"
-        self.groups = self.channels if self.depthwise else options.groups
+        self.groups = shape[-1 if self.last else -self.rank - 1] if self.depthwise else options.groups
+        # A window that reaches beyond the last input of a transposed convolution is no window of the convolution of its
+        # result.
+        fits = not self.transposed or all(m < s for m, s in zip(options.output_padding, self.stride, strict=True))
+        self.small = fits and (self.depthwise or weight_shape[1] < _LARGE)
+        """Whether groups are so small that operators of ours compute the gradients."""
+        self.spreads = self.small and (self.transposed or self.groups != 1)
+        """Whether an operator of ours computes the data gradient, without reading the input."""
+
+    @classmethod
+    def of(cls, options: ConvolutionOptions, x: Any, weight: Any) -> _Layer:
+        """The layer of a call."""
+        turned = not options.layout.endswith("C") and channels_last(x, OPERATORS[options.name].rank)
+        return cls(options, x.shape, weight.shape, turned)
 
     def _first(self, a: Any) -> Any:
         """A tensor of the call's layout with a batch and the channels in front."""
@@ -85,137 +108,113 @@ class _Window:
         a = a.movedim(1, -1) if self.last else a
         return a if self.batched else a[0]
 
-    @property
-    def _flat_weight(self) -> Any:
+    def _flat(self, weight: Any) -> Any:
         """The weight in PyTorch's shape."""
-        if not self.depthwise:
-            return self.weight
-        return self.weight.reshape(-1, 1, *self.weight.shape[2:])
+        return weight.reshape(-1, 1, *self.taps) if self.depthwise else weight
 
-    def data_gradient(self, grad: Any) -> Any:
-        """Compute the data gradient: by our transposed convolution if the layer is depthwise, else by PyTorch."""
-        if self.transposed or self.groups != self.channels:
-            return self._by_torch(grad, (True, False))[0]
-        spatial, places = ((a.shape[:-1] if self.last else a.shape)[-self.rank :] for a in (self.x, grad))
-        taps = self.weight.shape[2:]
+    def arranged(self, grad: Any) -> Any:
+        """The gradient of the result in the memory order of the input, if operators of ours read it."""
+        if not self.small:
+            return grad
+        return in_order(grad, channels_last_order(grad.dim(), self.rank) if self.turned else ())
+
+    def data_gradient(self, grad: Any, x: Any, weight: Any) -> Any:
+        """Compute the gradient of the input: the transposed convolution, or of such a one the convolution."""
+        if not self.spreads:
+            return self._by_torch(grad, x, weight, (True, False))[0]
+        spatial, places = ((a[:-1] if self.last else a)[-self.rank :] for a in (self.shape, grad.shape))
         more = [
             size - ((place - 1) * s - b - a + d * (k - 1) + 1)
             for size, place, s, b, a, d, k in zip(
-                spatial, places, self.stride, self.before, self.after, self.dilation, taps, strict=True
+                spatial, places, self.stride, self.before, self.after, self.dilation, self.taps, strict=True
             )
         ]
-        last = not self.last and channels_last(self.x, self.rank)
-        order = channels_last_order(grad.dim(), self.rank) if last else ()
-        return convolved(
-            in_order(grad, order), self._flat_weight, None, None,
-            *self.options._replace(
-                name=f"conv_transpose{self.rank}d", groups=self.groups, activation="", output_padding=more,
-                precision="fp32",
-            ),
+        inverse = self.options._replace(
+            name=f"conv{self.rank}d" if self.transposed else f"data_gradient{self.rank}d", groups=self.groups,
+            activation="", output_padding=[0] * self.rank if self.transposed else more, precision="fp32",
         )  # fmt: skip
+        return convolved(grad, self._flat(weight), None, None, *inverse)
 
-    def weight_gradient(self, grad: Any) -> Any:
-        """By PyTorch."""
-        return self._by_torch(grad, (False, True))[1]
+    def weight_gradient(self, grad: Any, x: Any, weight: Any) -> Any:
+        """Compute the gradient of the weight; that of a transposed convolution is of the convolution of its result."""
+        if not self.small:
+            return self.weight_gradient_by_torch(grad, x, weight)
+        options = WeightGradientOptions(
+            f"weight_gradient{self.rank}d", list(self.taps), self.stride, self.options.padding, self.dilation,
+            self.groups, self.options.layout, self.options.precision,
+        )  # fmt: skip
+        images = (grad, x) if self.transposed else (x, grad)
+        return weight_gradient(*images, *options).reshape(weight.shape)
 
     def bias_gradient(self, grad: Any) -> Any:
         """Sum over all dimensions but the channels."""
         grad = self._first(grad)
         return grad.sum([0, *range(2, grad.dim())])
 
-    def _by_torch(self, grad: Any, wanted: tuple[bool, bool]) -> tuple[Any, Any]:
-        x, grad, weight = self._first(self.x), self._first(grad), self._flat_weight
-        if weight.device.type == "cpu":  # PyTorch 2.13 refuses some other orders, and computes wrong gradients of some
-            weight = weight.contiguous()
+    def _by_torch(self, grad: Any, x: Any, weight: Any, wanted: tuple[bool, bool]) -> tuple[Any, Any]:
+        x, grad, flat = self._first(x), self._first(grad), self._flat(weight)
+        if flat.device.type == "cpu":  # PyTorch 2.13 refuses some other orders, and computes wrong gradients of some
+            flat = flat.contiguous()
         even = self.before == self.after
-        around = [p for b, a in zip(reversed(self.before), reversed(self.after), strict=True) for p in (b, a)]
+        around = torch_native.sides(self.before, self.after)
         padding = self.before if even else [0] * self.rank
         if not even and self.transposed:  # the crop that made the result is undone
             grad = torch.nn.functional.pad(grad, around)
         elif not even:
             x = torch.nn.functional.pad(x, around)
         of_x, of_weight, _ = torch.ops.aten.convolution_backward(
-            grad, x, weight, None, self.stride, padding, self.dilation, self.transposed,
+            grad, x, flat, None, self.stride, padding, self.dilation, self.transposed,
             list(self.options.output_padding) if self.transposed else [0] * self.rank, self.groups, [*wanted, False],
         )  # fmt: skip
         if of_x is not None:
             if not even and not self.transposed:
                 of_x = torch.nn.functional.pad(of_x, [-p for p in around])
             of_x = self._back(of_x)
-        if of_weight is not None and weight.device.type == "cpu":
-            data, windows = (grad, x) if self.transposed else (x, grad)
-            of_weight = self._without_unreached(of_weight, data.shape[2:], windows.shape[2:], padding)
-        return of_x, None if of_weight is None else of_weight.reshape(self.weight.shape)
+        if of_weight is not None and flat.device.type == "cpu":
+            images = (grad, x) if self.transposed else (x, grad)
+            of_weight = torch_native.without_unreached(of_weight, *images, self.stride, padding, self.dilation)
+        return of_x, None if of_weight is None else of_weight.reshape(weight.shape)
 
-    def _without_unreached(self, of_weight: Any, sizes: Any, places: Any, padding: Any) -> Any:
-        """Zero the gradients of taps that lie in the padding of every window: oneDNN leaves them unset in 16 bits."""
-        if of_weight.element_size() != 2 or not all(type(size) is int for size in (*sizes, *places)):
-            return of_weight
-        taps = of_weight.shape[2:]
-        each = zip(sizes, places, taps, self.stride, padding, self.dilation, strict=True)
-        for axis, (size, place, count, step, before, apart) in enumerate(each, 2):
-            unreached = [tap for tap in range(count) if not _is_reached(tap * apart - before, size, place, step)]
-            if unreached:
-                of_weight = of_weight.index_fill(axis, torch.tensor(unreached), 0)
-        return of_weight
+    def weight_gradient_by_torch(self, grad: Any, x: Any, weight: Any) -> Any:
+        """Compute the gradient of the weight by PyTorch."""
+        return self._by_torch(grad, x, weight, (False, True))[1]
 
 
-def _is_reached(first: int, size: int, places: int, step: int) -> bool:
-    """Whether one of the indices `first + i * step`, with i below `places`, lies in 0 .. size - 1."""
-    i = max(0, -(first // step))
-    return i < places and first + i * step < size
+def _save_weight_gradient(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, grad, *options = inputs
+    ctx.options = WeightGradientOptions(*options)
+    ctx.save_for_backward(x, grad)
 
 
-def _save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, *options = inputs
-    ctx.save_for_backward(x)
-    ctx.options = PoolOptions(*options)
+def _gradient_of_weight_gradient(ctx: Any, along: Any) -> tuple[Any, ...]:
+    """Differentiate a weight gradient, which is linear in both tensors."""
+    x, grad = ctx.saved_tensors
+    options = _convolution_of(ctx.options)
+    layer = _Layer.of(options, x, along)
+    of_x = layer.data_gradient(layer.arranged(grad), x, along) if ctx.needs_input_grad[0] else None
+    of_grad = convolved(x, along, None, None, *options) if ctx.needs_input_grad[1] else None
+    return of_x, of_grad, *[None] * len(ctx.options)
 
 
-def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    """Compute the pooling again by PyTorch, and differentiate that."""
-    (x,) = ctx.saved_tensors
-    options: PoolOptions = ctx.options
-    last = options.layout.endswith("C")
-    images, back = (x.movedim(-1, -3), grad.movedim(-1, -3)) if last else (x, grad)
-    if options.name == "max_pool2d":
-        made = _largest_gradient(options, images, back)
-    else:
-        made = _averages(options).gradient(back, images)
-    return (made.movedim(-3, -1) if last else made), *[None] * len(options)
-
-
-def _largest_gradient(options: PoolOptions, images: Any, back: Any) -> Any:
-    """Compute the gradient of the largest values."""
-    padded, window, sides = _largest_window(options, images)
-    _, where = torch.ops.aten.max_pool2d_with_indices(padded, *window)
-    made = torch.ops.aten.max_pool2d_with_indices_backward(back, padded, *window, where)
-    return torch.nn.functional.pad(made, [-side for side in sides]) if sides else made
-
-
-def _largest_window(options: PoolOptions, images: Any) -> tuple[Any, tuple[Any, ...], list[Any]]:
-    """Return images, the arguments of their pooling, and the added padding, so that the gradient stays inside.
-
-    With a dilation, a window may see padding only. PyTorch 2.13 writes its gradient outside of the tensor on CPUs. So
-    the images are padded before, to the extent that all windows cover.
-    """
-    kernel, stride, dilation, before = options.kernel_size, options.stride, options.dilation, _even(options)
-    if all(apart == 1 for apart in dilation):
-        return images, (kernel, stride, before, dilation, options.ceil_mode), []
-    sides: list[Any] = []
-    for dim in (1, 0):  # columns first, as `pad` takes them
-        side, covered = before[dim], (kernel[dim] - 1) * dilation[dim] + 1
-        reach = reach_beyond(images.shape[dim - 2], side, side, covered, stride[dim]) if options.ceil_mode else 0
-        sides += [side, side + reach]
-    padded = torch.nn.functional.pad(images, sides, value=-torch.inf)
-    return padded, (kernel, stride, [0, 0], dilation, False), sides
-
-
-def _averages(options: PoolOptions) -> AveragePooling:
-    return AveragePooling(
-        options.kernel_size, options.stride, _even(options), options.ceil_mode, options.count_include_pad,
-        options.divisor_override,
+def _convolution_of(options: WeightGradientOptions) -> ConvolutionOptions:
+    """The options of the layer."""
+    rank = OPERATORS[options.name].rank
+    return ConvolutionOptions(
+        f"conv{rank}d", options.stride, options.padding, options.dilation, options.groups, "", options.layout,
+        [0] * rank, options.precision,
     )  # fmt: skip
+
+
+def _batched_weight_gradient(info: Any, in_dims: Any, x: Any, grad: Any, *given: Any) -> Any:
+    """Compute many weight gradients at once, as `jacrev` and batched gradients ask for, by PyTorch."""
+    options = WeightGradientOptions(*given)
+
+    def one(x: Any, grad: Any) -> Any:
+        channel = -1 if options.layout.endswith("C") else -OPERATORS[options.name].rank - 1
+        weight = x.new_empty((grad.shape[channel], x.shape[channel] // options.groups, *options.kernel_size))
+        return _Layer.of(_convolution_of(options), x, weight).weight_gradient_by_torch(grad, x, weight)
+
+    return torch.vmap(one, in_dims[:2])(x, grad), 0
 
 
 def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
@@ -240,45 +239,27 @@ def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any, **named: Any) -> Any:
 def register() -> None:
     """Register the gradients with PyTorch, of operators that are defined; and that `vmap` is refused."""
     register_autograd("tilewright::convolution", _wherever(_convolution_gradient), setup_context=_save_convolution)
-    register_autograd("tilewright::pool", _wherever(_pool_gradient), setup_context=_save_pool)
+    register_autograd(
+        "tilewright::weight_gradient", _wherever(_gradient_of_weight_gradient), setup_context=_save_weight_gradient
+    )
+    register_autograd("tilewright::pool", _wherever(pool_gradient), setup_context=save_pool)
     register_vmap("tilewright::convolution", _refuse_vmap)
+    register_vmap("tilewright::weight_gradient", _batched_weight_gradient)
     register_vmap("tilewright::pool", _refuse_vmap)
 
 
 def convolved(*arguments: Any) -> Any:
     """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
-    if _differentiates():
+    if differentiates():
         return _Transformed.apply(*arguments)
     return torch.ops.tilewright.convolution(*arguments)
 
 
-def pooled(x: Any, options: PoolOptions) -> Any:
-    """Call the operator; PyTorch's own for the transforms of `torch.func` and forward gradients, which know that."""
-    if not _differentiates():
-        return torch.ops.tilewright.pool(x, *options)
-    last = options.layout.endswith("C")
-    images = x.movedim(-1, -3) if last else x
-    if options.name == "max_pool2d":
-        padded, window, _ = _largest_window(options, images)
-        made = torch.nn.functional.max_pool2d(padded, *window)
-    else:
-        made = _averages(options).average(images)
-    return made.movedim(-3, -1) if last else made
-
-
-def _differentiates() -> bool:
-    """Whether a transform of `torch.func` or a forward gradient is active: they do not differentiate our operators."""
-    return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
-
-
-def _even(options: PoolOptions) -> list[int]:
-    """The padding of a pooling on one side, if that on the other is the same."""
-    before, after = list(options.padding[:2]), list(options.padding[2:]) or list(options.padding[:2])
-    if before != after:
-        raise UserError(
-            "uneven padding of a pooling has no gradient", primitive=options.name, fix="pad the input before"
-        )
-    return before
+def weight_gradient(*arguments: Any) -> Any:
+    """Call the operator of weight gradients in that form."""
+    if differentiates():
+        return _TransformedWeightGradient.apply(*arguments)
+    return torch.ops.tilewright.weight_gradient(*arguments)
 
 
 class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed
@@ -323,3 +304,36 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
         """Refuse it."""
         return _refuse_vmap(info, in_dims, *arguments)
+
+
+class _TransformedWeightGradient(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed
+    """The same of weight gradients."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> Any:
+        """Compute it."""
+        return torch.ops.tilewright.weight_gradient(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save the tensors that the gradients need."""
+        _save_weight_gradient(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, *along: Any) -> Any:
+        """Return the gradient."""
+        return _gradient_of_weight_gradient(ctx, *along)
+
+    @staticmethod
+    def jvp(ctx: Any, of_x: Any, of_grad: Any, *rest: Any) -> Any:
+        """Return how it moves with its tensors."""
+        x, grad = ctx.saved_tensors
+        parts = [] if of_x is None else [weight_gradient(of_x, grad, *ctx.options)]
+        parts += [] if of_grad is None else [weight_gradient(x, of_grad, *ctx.options)]
+        return sum(parts[1:], parts[0])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        """Compute many at once."""
+        return _batched_weight_gradient(info, in_dims, *arguments)

@@ -10,7 +10,8 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.nn.functional import pad
 
-from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from ..core.windows import around
+from .problem import AVG_POOL, CONV, DATA_GRADIENT, MAX_POOL, POOLS, TRANSPOSED, WEIGHT_GRADIENT, Problem
 from .signature import GRADIENT, OPERATORS
 
 
@@ -61,9 +62,11 @@ def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu:
     """
     rank = OPERATORS[name].rank
     last = layout is not None and layout.endswith("C")
+    if problem.op == WEIGHT_GRADIENT:
+        return _weight_gradient(problem, rank, last, on_gpu)
     act = ACTIVATIONS.get(problem.activation)
     backward = ACTIVATION_GRADIENTS.get(problem.activation.removesuffix(GRADIENT)) if act is None else None
-    viewed = problem.layout == "NHWC" and (last or dims < 4)
+    viewed = (problem.layout == "NHWC" and (last or dims < 4)) or problem.op == DATA_GRADIENT
     core = _core(problem, one_row=rank == 1 and not viewed)
     core = _in_precision(problem, core) if on_gpu else core
     shape = problem.weights_shape if viewed or name == "depthwise_conv2d" else None
@@ -100,7 +103,7 @@ def from_image(made: Any, dims: int, rank: int, last: bool) -> Any:
 
 def _in_precision(problem: Problem, core: Core) -> Core:
     """On a GPU, run the operator in the requested precision, regardless of PyTorch's own settings."""
-    if problem.op != CONV or problem.dtype != "float32":
+    if problem.op in (TRANSPOSED, *POOLS) or problem.dtype != "float32":
         return core
     wanted, cudnn = problem.precision == "tf32", torch.backends.cudnn
 
@@ -131,6 +134,8 @@ def _core(problem: Problem, one_row: bool) -> Core:
         if even:
             return lambda x, w, bias, residual=None: conv(x, w, bias, stride, before, dilation, groups)
         return lambda x, w, bias, residual=None: conv(pad(x, around), w, bias, stride, 0, dilation, groups)
+    if problem.op == DATA_GRADIENT:
+        return _data_gradient(problem)
     if problem.op == TRANSPOSED:
         transposed = functional.conv_transpose1d if one_row else functional.conv_transpose2d
         more = problem.output_padding[first:]
@@ -151,6 +156,83 @@ def _core(problem: Problem, one_row: bool) -> Core:
             x, problem.kernel, stride, before, count_include_pad=inside, divisor_override=divisor
         )
     return _uneven_average(problem, around)
+
+
+def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> Compute:
+    """A function of an input and the gradient of the layer's result, in the layout of the call."""
+    filters, per_group, *taps = problem.weights_shape
+    before, after = list(problem.padding[:2]), list(problem.padding[2:])
+    window = list(problem.stride), before, after, list(problem.dilation), problem.groups
+
+    def core(x: Any, grad: Any, bias: Any, residual: Any = None) -> Any:
+        return weight_gradient(x, grad, problem.weights_shape, *window)
+
+    core = _in_precision(problem, core) if on_gpu else core
+    return lambda x, grad, bias, residual: core(as_image(x, rank, last), as_image(grad, rank, last), None).reshape(
+        filters, per_group, *taps[-rank:]
+    )
+
+
+def weight_gradient(
+    x: Any, grad: Any, shape: Any, stride: Any, before: Any, after: Any, dilation: Any, groups: Any
+) -> Any:
+    """Compute a weight gradient of that shape from a batch with the channels in front, and the gradient of its
+    result."""
+    padding = before
+    if before != after:
+        padding = [0] * len(before)
+        x = pad(x, sides(before, after))
+    made = _aten.convolution_backward(
+        grad, x, x.new_empty(shape), None, stride, padding, dilation, False, [0] * len(before), groups,
+        [False, True, False],
+    )[1]  # fmt: skip
+    return made if made.device.type != "cpu" else without_unreached(made, x, grad, stride, padding, dilation)
+
+
+def without_unreached(made: Any, x: Any, grad: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """Zero the gradients of taps that lie in the padding of every window: oneDNN leaves them unset in 16 bits."""
+    sizes, places = x.shape[2:], grad.shape[2:]
+    if made.element_size() != 2 or not all(type(size) is int for size in (*sizes, *places)):
+        return made
+    each = zip(sizes, places, made.shape[2:], stride, padding, dilation, strict=True)
+    for axis, (size, place, count, step, before, apart) in enumerate(each, 2):
+        unreached = [tap for tap in range(count) if not _is_reached(tap * apart - before, size, place, step)]
+        if unreached:
+            made = made.index_fill(axis, torch.tensor(unreached), 0)
+    return made
+
+
+def _is_reached(first: int, size: int, places: int, step: int) -> bool:
+    """Whether one of the indices `first + i * step`, with i below `places`, lies in 0 .. size - 1."""
+    i = max(0, -(first // step))
+    return i < places and first + i * step < size
+
+
+def sides(before: Any, after: Any) -> list[Any]:
+    """Zeros on each side as `pad` takes them: before and after the last dimension first."""
+    return [p for pair in zip(reversed(before), reversed(after), strict=True) for p in pair]
+
+
+def _data_gradient(problem: Problem) -> Core:
+    """A function of the gradient of a layer's result, and its weights."""
+    before, after = list(problem.padding[:2]), list(problem.padding[2:])
+    even = before == after
+    padding, more = (before, (0, 0)) if even else ([0, 0], around(problem.padding))
+    shape = [*problem.out_shape[:2], *(size + zeros for size, zeros in zip(problem.places, more, strict=True))]
+    crop = [-side for side in sides(before, after)]
+
+    def run(grad: Any, w: Any, bias: Any, residual: Any = None) -> Any:
+        # PyTorch takes the size and the memory order of the input from a tensor, which it does not read.
+        like = grad.new_empty(1).expand(shape)
+        if problem.layout == "NHWC":
+            like = grad.new_empty(shape).to(memory_format=torch.channels_last)
+        made = _aten.convolution_backward(
+            grad, like, w, None, problem.stride, padding, problem.dilation, False, [0, 0], problem.groups,
+            [True, False, False],
+        )[0]  # fmt: skip
+        return made if even else pad(made, crop)
+
+    return run
 
 
 def _uneven_average(problem: Problem, around: tuple[int, ...]) -> Callable[[Any, Any, Any], Any]:

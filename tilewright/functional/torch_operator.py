@@ -1,7 +1,7 @@
-"""The operators registered with PyTorch: `torch.ops.tilewright.convolution` and `.pool`.
+"""The operators registered with PyTorch: `torch.ops.tilewright.convolution`, `.weight_gradient` and `.pool`.
 
-With their shape inference, `torch.compile` needs no graph break; with their gradients, which are in `torch_gradients`,
-models train.
+With their shape inference, `torch.compile` needs no graph break; with their gradients, which are in `torch_gradients`
+and `torch_pools`, models train.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.utils.flop_counter import register_flop_formula
 from ..core.windows import extents
 from .plans import Tune
 from .pooling import is_left_out
+from .problem import TRANSPOSES
 from .signature import (
     OPERATORS,
     Arrays,
@@ -40,9 +41,10 @@ from .torch_arguments import (
     written,
 )
 from .torch_arguments import padding as padding_in_full
-from .torch_gradients import convolved, pooled
+from .torch_gradients import convolved
 from .torch_gradients import register as register_gradients
-from .torch_options import ConvolutionOptions, PoolOptions, call_options
+from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions, call_options
+from .torch_pools import pooled
 from .torch_tensors import NAMES, Extra, channels_last, in_order, prepared
 
 _library = Library("tilewright", "DEF")
@@ -51,11 +53,15 @@ _CONVOLUTION = (
     "SymInt[] dilation, SymInt groups, str activation, str layout, SymInt[] output_padding, "
     "str precision='fp32') -> Tensor"
 )
+_WEIGHT_GRADIENT = (
+    "weight_gradient(Tensor x, Tensor grad, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, "
+    "SymInt[] dilation, SymInt groups, str layout, str precision='fp32') -> Tensor"
+)
 _POOL = (
     "pool(Tensor x, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
     "bool ceil_mode, bool count_include_pad, str layout, SymInt? divisor_override=None) -> Tensor"
 )
-for _schema in (_CONVOLUTION, _POOL):
+for _schema in (_CONVOLUTION, _WEIGHT_GRADIENT, _POOL):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 
 
@@ -140,6 +146,11 @@ def _convolution(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> 
     return _computed(options.name, x, (weight, bias, residual, None), options_tuple(options.name, call))
 
 
+def _weight_gradient(x: Any, grad: Any, *given: Any) -> Any:
+    options = WeightGradientOptions(*given)
+    return _computed(options.name, x, (grad, None, None, None), options_tuple(options.name, call_options(options)))
+
+
 def _pool(x: Any, *given: Any) -> Any:
     options = PoolOptions(*given)
     call = call_options(options, tune=_asked.tune)
@@ -155,6 +166,7 @@ def _computed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
 
 for _key in ("CPU", "CUDA"):
     _library.impl("convolution", _convolution, _key)
+    _library.impl("weight_gradient", _weight_gradient, _key)
     _library.impl("pool", _pool, _key)
 
 
@@ -177,12 +189,18 @@ def _convolution_shape(x: Any, weight: Any, bias: Any, residual: Any, *given: An
     return _shaped(options.name, (x, weight, bias, residual), call_options(options))
 
 
+def _weight_gradient_shape(x: Any, grad: Any, *given: Any) -> Any:
+    options = WeightGradientOptions(*given)
+    return _shaped(options.name, (x, grad), call_options(options))
+
+
 def _pool_shape(x: Any, *given: Any) -> Any:
     options = PoolOptions(*given)
     return _shaped(options.name, (x,), call_options(options))
 
 
 register_fake("tilewright::convolution", _convolution_shape)
+register_fake("tilewright::weight_gradient", _weight_gradient_shape)
 register_fake("tilewright::pool", _pool_shape)
 
 
@@ -191,8 +209,15 @@ def _operations(
     x: Any, weight: Any, bias: Any, residual: Any, name: str, *options: Any, out_shape: Any, **_: Any
 ) -> int:
     """Return the additions and multiplications, from the shapes: PyTorch's counter asks for them."""
-    seen = x if "transpose" in name else out_shape
+    seen = x if OPERATORS[name].op in TRANSPOSES else out_shape
     products: int = prod(seen) * prod(weight[2:] if name == "depthwise_conv2d" else weight[1:])
+    return 2 * products
+
+
+@register_flop_formula(torch.ops.tilewright.weight_gradient)  # type: ignore[untyped-decorator]  # likewise
+def _operations_of_weight_gradient(x: Any, grad: Any, *options: Any, out_shape: Any, **_: Any) -> int:
+    """Return the same: each gradient of a result meets the weights of its filter."""
+    products: int = prod(grad) * prod(out_shape[1:])
     return 2 * products
 
 

@@ -21,6 +21,19 @@ class ConvolutionOptions(NamedTuple):
     precision: str = "fp32"
 
 
+class WeightGradientOptions(NamedTuple):
+    """The arguments of `torch.ops.tilewright.weight_gradient` after its two tensors, in the order of its schema."""
+
+    name: str
+    kernel_size: Any
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: Any
+    layout: str
+    precision: str = "fp32"
+
+
 class PoolOptions(NamedTuple):
     """The arguments of `torch.ops.tilewright.pool` after its tensor, in the order of its schema."""
 
@@ -35,7 +48,9 @@ class PoolOptions(NamedTuple):
     divisor_override: Any = None
 
 
-def call_options(options: ConvolutionOptions | PoolOptions, activation: Any = None, tune: Any = None) -> CallOptions:
+def call_options(
+    options: ConvolutionOptions | PoolOptions | WeightGradientOptions, activation: Any = None, tune: Any = None
+) -> CallOptions:
     """Return the options of the public function of that name. The operator's activation is a text: give the option."""
     given = options._asdict()
     del given["name"]

@@ -23,7 +23,7 @@ from .activations import custom
 from .launcher import MISALIGNED
 from .plans import THEIRS, Activation, plan_for
 from .prepared_calls import PreparedCalls
-from .problem import Problem
+from .problem import WEIGHT_GRADIENT
 from .running import CpuProgram, Program, failed
 from .signature import OPERATORS, Arrays, Described, Signature, channels_last_order, options_of, signature
 from .torch_allocation import allocator, in_shape, lies_in
@@ -219,24 +219,26 @@ def _run_of(
     problem = checked.problem
     on = place(name, x)
     fresh = allocator(checked, x)
-    if 0 in checked.shape:
-        return lambda x, w, bias, residual, out: fresh() if out is None else out
+    if 0 in problem.shape:
+        return lambda x, w, bias, residual, out: fresh().zero_() if out is None else out
     plan = plan_for(problem, on, RIVAL, function, options_of(name, given).tune)
     if plan.choice.how == THEIRS:
         return _native(name, checked, given, on)
     program = program_of(plan)
-    orders = [a is None or lies_in(a, checked.order) for a in (x, extras[2], extras[3])]
-    w, bias = extras[:2]
-    plain = all(orders) and (w is None or lies_in(w, _order_of(w, problem))) and (bias is None or bias.is_contiguous())
+    w, bias, residual, out = extras
+    images = [a is None or lies_in(a, checked.images) for a in (x, residual)]
+    plain = all(images) and (w is None or lies_in(w, _order_of(w, checked))) and (bias is None or bias.is_contiguous())
     general = _general(program, checked, fresh)
-    if not plain or extras[3] is not None:
+    if not plain or out is not None:
         return general
     return _direct(program, on, fresh, extras, general) or general
 
 
-def _order_of(w: Any, problem: Problem) -> tuple[int, ...]:
-    """The dimensions of a weight in the order in which the kernel of a problem reads them."""
-    return channels_last_order(w.dim(), w.dim() - 2) if problem.weights == "OHWI" else ()
+def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
+    """The dimensions of a weight, or of the argument in its place, in the order in which a kernel reads them."""
+    if checked.problem.op == WEIGHT_GRADIENT:
+        return checked.images
+    return channels_last_order(w.dim(), w.dim() - 2) if checked.problem.weights == "OHWI" else ()
 
 
 def _direct(program: Program, on: Device, fresh: Callable[[], Any], extras: Extra, general: Run) -> Run | None:
@@ -304,10 +306,10 @@ def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> 
     copying = by_pytorch if isinstance(program, CpuProgram) else nullcontext
 
     def ready(x: Any, w: Any, bias: Any, residual: Any) -> list[Any]:
-        images = [in_order(x, order)]
-        images += [] if w is None else [in_order(w, _order_of(w, checked.problem))]
+        images = [in_order(x, checked.images)]
+        images += [] if w is None else [in_order(w, _order_of(w, checked))]
         images += [] if bias is None else [bias.contiguous()]
-        images += [] if residual is None else [in_order(residual, order)]
+        images += [] if residual is None else [in_order(residual, checked.images)]
         return [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:

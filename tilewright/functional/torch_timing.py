@@ -13,7 +13,7 @@ import torch
 
 from . import cuda_kernels, torch_native
 from .plans import OURS, Decision, Plan
-from .problem import TRANSPOSED, Problem
+from .problem import WEIGHT_GRADIENT, Problem
 from .torch_graphs import GraphTimer
 from .torch_tensors import launch
 from .torch_threads import lost, program_of
@@ -45,16 +45,15 @@ def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, f
 def _both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
     x, weight, bias, residual = tensors(problem, on)
     program = program_of(Plan(problem, on, Decision(OURS), executable, "measured"))
-    last = problem.layout == "NHWC"
-    made = torch.empty(problem.out_shape, dtype=x.dtype, device=x.device)
+    last = problem.layout == "NHWC" and problem.op != WEIGHT_GRADIENT
+    made = torch.empty(problem.made_shape, dtype=x.dtype, device=x.device)
     made = made.to(memory_format=torch.channels_last) if last else made
     given = [a.data_ptr() for a in (x, weight, bias, residual, made) if a is not None]
 
     def ours() -> None:
         launch(program, given, x)
 
-    name = "conv_transpose2d" if problem.op == TRANSPOSED else "conv2d"
-    compute = torch_native.computed(problem, name, None, 4, on.kind == "cuda")
+    compute = torch_native.computed(problem, "conv2d", None, 4, on.kind == "cuda")
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):  # which would cast the arguments of PyTorch's
         works: list[Work] = [ours, lambda: compute(x, weight, bias, residual)]
         # Other programs on a CPU only make times longer, so the least one is nearest to the kernel's own.
@@ -63,7 +62,7 @@ def _both(problem: Problem, on: Device, executable: Executable) -> tuple[float, 
 
 
 def tensors(problem: Problem, on: Device) -> list[Any]:
-    """Return random x, weight, bias and residual of a problem; None for absent arguments."""
+    """Return random x, weight (or the argument in its place), bias and residual of a problem; None if absent."""
     place = f"cuda:{on.index}" if on.kind == "cuda" else "cpu"
     dtype = getattr(torch, problem.dtype)
     own = torch.Generator(place)  # a call that times kernels leaves the random numbers of its caller alone
@@ -74,10 +73,10 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
         return made.to(memory_format=torch.channels_last) if last else made
 
     images = problem.layout == "NHWC"
-
+    second = images if problem.op == WEIGHT_GRADIENT else problem.weights == "OHWI"
     return [
         random(problem.shape, images),
-        random(problem.weights_shape, problem.weights == "OHWI") if problem.has_weights else None,
+        random(problem.second_shape, second) if problem.has_weights else None,
         random((problem.filters,), False) if problem.bias else None,
         random(problem.out_shape, images) if problem.residual else None,
     ]

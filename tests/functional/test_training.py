@@ -1,0 +1,341 @@
+"""Training with calls of PyTorch's tensors: gradients by our kernels and by PyTorch's, and the tools around them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.functional import plans, rivals
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from tests.functional.drawn_layers import draw  # noqa: E402  # beside those that need PyTorch
+from tests.functional.random_layers import judged  # noqa: E402  # needs PyTorch
+
+F = torch.nn.functional
+nn = import_module("tilewright.nn")  # needs PyTorch
+OURS, PYTORCHS = "ours", "PyTorch's"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    number = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(number)
+
+
+@pytest.fixture(params=[OURS, PYTORCHS])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Have all calls run our kernels, or all run PyTorch's."""
+    yield from _kernels(request.param, monkeypatch)
+
+
+@pytest.fixture
+def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    yield from _kernels(OURS, monkeypatch)
+
+
+def _kernels(whose: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
+    monkeypatch.setattr(rivals, "is_faster", lambda *_: "" if whose == OURS else "a test says so")
+    monkeypatch.setattr(plans, "_plans", {})
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")  # which knows other decisions
+    plans.forget()
+    yield whose
+    plans.forget()
+
+
+def doubles(*shape: int) -> Any:
+    return torch.randn(*shape, dtype=torch.double, requires_grad=True)
+
+
+def close(found: Any, wanted: Any, tolerance: float = 1e-4) -> None:
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def decided(op: str) -> list[str]:
+    """Whose kernels the plans of an operation run."""
+    return [plan.choice.how for (problem, *_), plan in plans._plans.items() if problem.op == op]
+
+
+LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "depthwise": (tw.conv2d, (2, 4, 5, 6), (4, 1, 3, 3), {"padding": 1, "groups": 4}),
+    "strides": (tw.conv2d, (2, 3, 7, 6), (3, 1, 3, 2), {"padding": (2, 1), "groups": 3, "stride": (2, 3)}),
+    "uneven": (tw.conv2d, (1, 3, 5, 6), (3, 1, 2, 3), {"padding": ((0, 2), (3, 1)), "groups": 3, "dilation": (1, 2)}),
+    "multiplier": (tw.depthwise_conv2d, (1, 3, 5, 4), (3, 2, 3, 3), {"padding": "same"}),
+    "last": (tw.conv2d, (2, 5, 4, 3), (3, 1, 3, 3), {"padding": 1, "groups": 3, "layout": "NHWC"}),
+    "causal": (tw.conv1d, (2, 4, 9), (4, 1, 4), {"padding": (3, 0), "groups": 4}),
+    "causal, last": (tw.conv1d, (2, 9, 4), (4, 1, 4), {"padding": (3, 0), "groups": 4, "layout": "NWC"}),
+    "unbatched": (tw.conv1d, (4, 9), (8, 1, 3), {"groups": 4, "stride": 2}),
+    "grouped": (tw.conv2d, (2, 6, 4, 5), (4, 3, 3, 2), {"padding": 1, "groups": 2}),
+    "few channels": (tw.conv2d, (2, 2, 4, 5), (3, 2, 2, 2), {}),
+    "transposed": (tw.conv_transpose2d, (1, 4, 3, 4), (4, 1, 3, 2), {"groups": 4, "stride": 2, "output_padding": 1}),
+    "blind taps": (tw.conv2d, (1, 2, 1, 1), (2, 1, 5, 5), {"padding": 2, "groups": 2}),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_and_their_gradients(name: str, kernels: str) -> None:
+    layer, shape, weight, options = LAYERS[name]
+    given = doubles(*shape), doubles(*weight)
+    assert torch.autograd.gradcheck(lambda x, w: layer(x, w, **options), given)
+    assert torch.autograd.gradgradcheck(lambda x, w: layer(x, w, **options), given, fast_mode=True)
+    how = plans.OURS if kernels == OURS else plans.THEIRS
+    assert set(decided("weight_gradient")) == {how}
+
+
+@pytest.mark.parametrize("first", range(0, 600, 60))
+def test_random_training_layers(first: int, ours: str) -> None:
+    """All types, sizes, orders in memory and gradients of `tests/functional/random_layers.py`."""
+    drawn = [draw(35, number) for number in range(first, first + 60)]
+    for layer in [each for each in drawn if each.task == "gradients" and "conv" in each.group.name][:6]:
+        assert not judged(layer), layer
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_sums_are_of_float32(dtype: Any, ours: str) -> None:
+    """Sums of 16 bits would overflow, or lose all terms but the first."""
+    x = torch.full((8, 2, 64, 64), 8.0, dtype=dtype)
+    w = torch.ones(2, 1, 1, 1, dtype=dtype, requires_grad=True)
+    grad = torch.full_like(x, 2**-8)
+    tw.conv2d(x, w, groups=2).backward(grad)
+    close(w.grad, torch.full_like(w, 1024.0), 0)
+
+
+def test_an_empty_batch_has_gradients_of_zeros(kernels: str) -> None:
+    x, w = torch.randn(0, 4, 5, 5, requires_grad=True), torch.randn(4, 1, 3, 3, requires_grad=True)
+    b = torch.randn(4, requires_grad=True)
+    tw.conv2d(x, w, b, groups=4, activation="silu").sum().backward()
+    assert x.grad.shape == x.shape
+    assert not w.grad.any()
+    assert not b.grad.any()
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_only_the_gradients_that_are_asked_for_are_computed(last: bool, ours: str) -> None:
+    x, w, b = torch.randn(2, 4, 6, 5), torch.randn(4, 1, 3, 3), torch.randn(4)
+    x = x.to(memory_format=torch.channels_last) if last else x
+    for wanted, ops in ((w, {"convolution", "weight_gradient"}), (x, {"convolution"}), (b, {"convolution"})):
+        seen: list[str] = []
+
+        class Names(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not followed
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                seen.append(f"{func.namespace}.{func._opname}")  # noqa: B023  # called within this turn
+                return func(*args, **(kwargs or {}))
+
+        leaf = wanted.detach().requires_grad_()
+        arguments = [leaf if a is wanted else a for a in (x, w, b)]
+        with Names():
+            tw.conv2d(*arguments, padding=1, groups=4).sum().backward()
+        assert {name.partition(".")[2] for name in seen if name.startswith("tilewright")} == ops
+        assert seen.count("tilewright.convolution") == (2 if wanted is x else 1)
+        assert "aten.convolution_backward" not in seen
+
+
+def test_the_input_is_not_kept_for_frozen_weights(ours: str) -> None:
+    w = torch.randn(4, 1, 3, 3)
+    sizes: list[int] = []
+    for needs in (False, True):
+        kept: list[Any] = []
+        x = torch.randn(2, 4, 16, 16, requires_grad=True)
+        with torch.autograd.graph.saved_tensors_hooks(lambda a: kept.append(a) or a, lambda a: a):  # noqa: B023
+            tw.conv2d(x, w.detach().requires_grad_(needs), padding=1, groups=4)
+        sizes.append(sum(a.numel() for a in kept))
+    assert sizes == [w.numel(), w.numel() + 2 * 4 * 16 * 16]
+
+
+GRADS: dict[str, Callable[[Any], Any]] = {
+    "expanded": lambda y: torch.ones(1).expand(y.shape),
+    "turned": lambda y: torch.randn(y.shape[::-1]).permute(3, 2, 1, 0),
+    "every second": lambda y: torch.randn(*y.shape[:3], 2 * y.shape[3])[..., ::2],
+    "channels last": lambda y: torch.randn(y.shape).to(memory_format=torch.channels_last),
+    "negated": lambda y: torch._neg_view(torch.randn(y.shape)),
+}
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", GRADS)
+def test_gradients_lie_anyhow_in_memory(name: str, order: Any, ours: str) -> None:
+    x, w = torch.randn(2, 4, 6, 5).to(memory_format=order), torch.randn(8, 1, 3, 3)
+    found, wanted = [], []
+    for call, into in ((tw.conv2d, found), (F.conv2d, wanted)):
+        leaves = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = call(*leaves, padding=1, groups=4)
+        torch.manual_seed(1)
+        y.backward(GRADS[name](y))
+        into += [leaf.grad for leaf in leaves]
+    close(found, wanted)
+    assert found[0].is_contiguous(memory_format=order)
+
+
+class Net(torch.nn.Module):
+    """Two layers that train, of one library."""
+
+    def __init__(self, library: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = library.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.line = library.Conv1d(8, 16, 4, padding=3, groups=8)
+        self.norm = torch.nn.BatchNorm1d(16)
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(self.line(F.gelu(self.first(x)).flatten(2)))
+
+
+def _trained(model: Any, x: Any, steps: int = 3, run: Callable[[Any, Any], Any] | None = None) -> list[Any]:
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (model(x) if run is None else run(model, x)).square().mean().backward()
+        optimizer.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def _offloaded(model: Any, x: Any) -> Any:
+    with torch.autograd.graph.save_on_cpu():
+        return model(x)
+
+
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "plain": lambda model, x: model(x),
+    "checkpoint": lambda model, x: torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False),
+    "reentrant checkpoint": lambda model, x: torch.utils.checkpoint.checkpoint(
+        model, x.requires_grad_(), use_reentrant=True
+    ),
+    "offloaded": lambda model, x: _offloaded(model, x),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_steps_of_training_are_pytorchs(way: str, kernels: str) -> None:
+    x = torch.randn(4, 8, 5, 6)
+    close(_trained(Net(nn), x, run=WAYS[way]), _trained(Net(torch.nn), x))
+
+
+def test_training_is_deterministic(ours: str) -> None:
+    x = torch.randn(4, 8, 5, 6)
+    torch.use_deterministic_algorithms(True)
+    try:
+        first, second = (_trained(Net(nn), x) for _ in range(2))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_a_compiled_step_is_one_graph(ours: str) -> None:
+    x = torch.randn(4, 8, 5, 6)
+    torch._dynamo.reset()
+    model, other = Net(nn), Net(nn)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
+    for number in (4, 3):
+        for each in (compiled, other):
+            each(x[:1].expand(number, -1, -1, -1)).square().mean().backward()
+    close([p.grad for p in model.parameters()], [p.grad for p in other.parameters()])
+
+
+def test_shapes_of_weight_gradients_are_inferred() -> None:
+    x, grad = doubles(2, 6, 9, 10), doubles(2, 12, 9, 10)
+    given = (x, grad, "weight_gradient2d", [3, 3], [1, 1], [1, 1, 1, 1], [1, 1], 6, "NCHW")
+    torch.library.opcheck(torch.ops.tilewright.weight_gradient, given)
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        found = torch.ops.tilewright.weight_gradient(*given)
+    assert found.shape == (12, 1, 3, 3)
+    assert counter.get_total_flops() == 2 * 2 * 12 * 9 * 10 * 9
+
+
+def test_mixed_precision(ours: str) -> None:
+    x = torch.randn(4, 8, 5, 6)
+    results = []
+    for library in (nn, torch.nn):
+        model = Net(library)
+        optimizer, scaler = torch.optim.SGD(model.parameters(), 0.05), torch.amp.GradScaler("cpu", init_scale=64.0)
+        for _ in range(2):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = model(x).float().square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        assert all(p.grad.dtype == torch.float32 for p in model.parameters())
+        results.append([p.detach() for p in model.parameters()])
+    close(*results, 3e-2)
+
+
+def test_transforms_of_weight_gradients(ours: str) -> None:
+    x, w, along = torch.randn(2, 4, 6, 5).double(), torch.randn(4, 1, 3, 3).double(), torch.randn(4, 1, 3, 3).double()
+
+    def of(conv: Callable[..., Any]) -> list[Any]:
+        def loss(w: Any) -> Any:
+            return F.gelu(conv(x, w, padding=1, groups=4)).pow(2).sum()
+
+        def result(w: Any) -> Any:
+            return conv(x, w, padding=1, groups=4).mean((0, 2, 3))
+
+        return [
+            torch.func.jvp(torch.func.grad(loss), (w,), (along,))[1],
+            torch.func.grad(lambda w: torch.func.grad(loss)(w).pow(3).sum())(w),
+            torch.func.jacrev(result)(w),
+        ]
+
+    close(of(tw.conv2d), of(F.conv2d), 1e-9)
+
+
+def test_batched_gradients(ours: str) -> None:
+    x, w = torch.randn(2, 4, 6, 5), torch.randn(4, 1, 3, 3, requires_grad=True)
+    many = torch.randn(3, 2, 4, 6, 5)
+    found, wanted = (
+        torch.autograd.grad(conv(x, w, padding=1, groups=4), w, many, is_grads_batched=True)[0]
+        for conv in (tw.conv2d, F.conv2d)
+    )
+    close(found, wanted)
+
+
+def test_threads_train_at_once(ours: str) -> None:
+    x = torch.randn(4, 8, 5, 6)
+    wanted = _trained(Net(torch.nn), x)
+    models = [Net(nn) for _ in range(4)]
+    found: list[list[Any]] = []
+    threads = [threading.Thread(target=lambda m=model: found.append(_trained(m, x))) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for each in found:
+        close(each, wanted)
+
+
+DISTRIBUTED = """
+import os, sys, torch, tilewright as tw
+from tests.functional.test_training import Net, nn, _trained
+from torch.nn.parallel import DistributedDataParallel
+
+def work(rank, file):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+    torch.manual_seed(1)
+    x = torch.randn(2, 8, 5, 6)
+    found, wanted = (_trained(DistributedDataParallel(Net(each)), x + rank) for each in (nn, torch.nn))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    every = [torch.empty_like(found[0]) for _ in range(2)]
+    torch.distributed.all_gather(every, found[0])
+    assert torch.equal(*every)
+    torch.distributed.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.start_processes(work, (sys.argv[1],), 2, start_method="fork")
+"""
+
+
+def test_two_processes_train_together(tmp_path: Any) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", DISTRIBUTED, str(tmp_path / "meeting")], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
