@@ -8,10 +8,23 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from ..core.errors import UserError
-from .signature import activation_name
+from .signature import ACTIVATIONS, GRADIENT
 
 _FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
 """Packages whose functions compute on arrays."""
+
+
+def activation_name(name: str, activation: Any) -> str:
+    """The activation of a call by name, "" for none; raises UserError for anything but a name or a function."""
+    if activation is None:
+        return ""
+    if isinstance(activation, str) and activation.removesuffix(GRADIENT) in ACTIVATIONS:
+        return activation
+    raise UserError(
+        f"activation is {activation!r}, which is not known",
+        primitive=name,
+        fix=f"give {', '.join(ACTIVATIONS)}, or a function of an expression: lambda v: te.max(v, 0)",
+    )
 
 
 def custom(name: str, activation: Any, dtype: str) -> tuple[Callable[[Any], Any] | None, str]:

@@ -430,19 +430,6 @@ def options_tuple(name: str, options: CallOptions) -> tuple[Any, ...]:
     return tuple(getattr(options, field) for field in _FIELDS[OPERATORS[name].op])
 
 
-def activation_name(name: str, activation: Any) -> str:
-    """The activation of a call by name, "" for none; raises UserError for anything but a name or a function."""
-    if activation is None:
-        return ""
-    if isinstance(activation, str) and activation.removesuffix(GRADIENT) in ACTIVATIONS:
-        return activation
-    raise UserError(
-        f"activation is {activation!r}, which is not known",
-        primitive=name,
-        fix=f"give {', '.join(ACTIVATIONS)}, or a function of an expression: lambda v: te.max(v, 0)",
-    )
-
-
 def _by(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
 

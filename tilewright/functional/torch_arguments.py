@@ -14,10 +14,10 @@ from torch.compiler import assume_constant_result
 
 from ..core.errors import UserError, warn_caller
 from ..core.padding import PYTORCH_WORDS, padding_of
-from .activations import custom
+from .activations import activation_name, custom
 from .plans import Tune
 from .problem import CONV
-from .signature import OPERATORS, activation_name
+from .signature import OPERATORS
 from .torch_tensors import NAMES, Extra, autocasts, check_places, check_types, signed, tracing, transforms
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import pad
 
 from ..functional import operators
-from ..functional.signature import activation_name
+from ..functional.activations import activation_name
 
 Base = Any
 
