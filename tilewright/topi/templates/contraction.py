@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...expr.convert import cast
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
@@ -94,44 +93,6 @@ class Views:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Padded:
-    """The extents of a contraction rounded up to whole tiles.
-
-    With a `slice`, factors have their terms in slices of that many, one behind the other: each slice is a matrix by
-    itself. With a `run`, columns of the product are in the order in which a lane of a matrix instruction holds `run`
-    neighbours of the result. Of each 4 * run columns, lane m holds `run` columns from m * run on, two in each piece of
-    8.
-    """
-
-    rows: int
-    columns: int
-    depth: int
-    run: int = 0
-    slice: int = 0
-
-    def column(self, place: Any) -> Any:
-        """The column of the result at a place among the columns of the product."""
-        if not self.run:
-            return place
-        group, within = floordiv(place, 4 * self.run), floormod(place, 4 * self.run)
-        piece, own = floordiv(within, 8), floormod(place, 8)
-        return group * (4 * self.run) + floordiv(own, 2) * self.run + piece * 2 + floormod(own, 2)
-
-    def digits(self, column: Any) -> tuple[Any, ...]:
-        """The indices of a column of the result among the columns of the product."""
-        if not self.run:
-            return (column,)
-        within = floormod(column, 4 * self.run)
-        lane, at = floordiv(within, self.run), floormod(column, self.run)
-        return floordiv(column, 4 * self.run), floordiv(at, 2), lane, floormod(column, 2)
-
-    @property
-    def column_shape(self) -> tuple[int, ...]:
-        """The extents of the dimensions that count columns of the product."""
-        return (self.columns // (4 * self.run), self.run // 2, 4, 2) if self.run else (self.columns,)
-
-
 def splits(of: Contraction) -> list[int]:
     """Ways to divide the depth among blocks."""
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
@@ -156,81 +117,45 @@ def padded_row(columns: Any, word: int) -> Any:
     return columns + (offset - columns) % factor
 
 
-def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
-    """Declare a contraction over views with whole tiles, and its result in its place.
+def declare(of: Contraction, views: Views, kind: str) -> Tensor:
+    """Declare a contraction over views with elements of the type `kind`, and its result in its place.
 
-    Parameters
-    ----------
-    padded : Padded
-        Extents of whole tiles. Elements beyond the contraction's own extents are zero.
-    kind : str
-        The type of the views' elements.
-
-    Returns
-    -------
-    Tensor
-        The result with the workload's shape, in the type of the sums. It reads the contraction, which reads the views.
+    The result has the workload's shape and the type of the sums. It reads the contraction, which reads the views.
     """
-    lhs, rhs = _factors(of, views, padded, kind)
+    lhs = _view("left", views.left, of, of.rows, kind)
+    rhs = _view("right", lambda b, j, k: views.right(b, k, j), of, of.columns, kind)
     batches = of.batch > 1
     before, b_name = ((of.batch,), ("b",)) if batches else ((), ())
-    k = reduce_axis((0, padded.slice or padded.depth), name="k")
-    terms = [reduce_axis((0, padded.depth // padded.slice), name="slice"), k] if padded.slice else [k]
+    k = reduce_axis((0, of.depth), name="k")
 
     def product(*indices: Any) -> Any:
-        b, i, places = indices[:batches], indices[batches], indices[batches + 1 :]
-        j = places[0]
-        for place, extent in zip(places[1:], padded.column_shape[1:], strict=True):
-            j = j * extent + place
-        a = lhs(*b, *terms[:-1], i, k) if of.rows.along_depth else lhs(*b, k, i)
-        c = rhs(*b, *terms[:-1], j, k) if of.columns.along_depth else rhs(*b, k, j)
-        return reduce_sum(cast(of.sum_dtype, a) * cast(of.sum_dtype, c), terms)
+        *b, i, j = indices
+        a = lhs(*b, i, k) if of.rows.along_depth else lhs(*b, k, i)
+        c = rhs(*b, j, k) if of.columns.along_depth else rhs(*b, k, j)
+        return reduce_sum(cast(of.sum_dtype, a) * cast(of.sum_dtype, c), [k])
 
-    letters = ("j", "piece", "lane", "neighbour")[: len(padded.column_shape)]
-    shape = (*before, padded.rows, *padded.column_shape)
-    products = compute(shape, product, "products", varargs_names=[*b_name, "i", *letters])
+    shape = (*before, of.rows.extent, of.columns.extent)
+    products = compute(shape, product, "products", varargs_names=[*b_name, "i", "j"])
 
     def placed(*indices: Any) -> Any:
         b, i, j = views.place(*indices)
-        return products(*([b] * batches), i, *padded.digits(j))
+        return products(*([b] * batches), i, j)
 
     made: Tensor = compute(views.shape, placed, "sums", "contraction", varargs_names=list(views.names))
     return made
 
 
-def _factors(of: Contraction, views: Views, padded: Padded, kind: str) -> tuple[Tensor, Tensor]:
-    """Declare the views of both factors as tensors of whole tiles."""
-
-    def within(value: Any, *limits: tuple[Any, int, int]) -> Any:
-        inside = [index < extent for index, extent, whole in limits if whole > extent]
-        value = cast(kind, value)
-        return if_then_else(all_of(*inside), value, const(0, kind)) if inside else value
-
-    def left(*indices: Any) -> Any:
-        *b, i, k = indices if of.rows.along_depth else (*indices[:-2], indices[-1], indices[-2])
-        return within(views.left(b[0] if b else 0, i, k), (i, of.rows.extent, padded.rows), (k, of.depth, padded.depth))
-
-    def right(*indices: Any) -> Any:
-        *b, k, j = (*indices[:-2], indices[-1], indices[-2]) if of.columns.along_depth else indices
-        j = padded.column(j)
-        return within(
-            views.right(b[0] if b else 0, k, j), (j, of.columns.extent, padded.columns), (k, of.depth, padded.depth)
-        )
-
+def _view(name: str, element: Element, of: Contraction, operand: Operand, kind: str) -> Tensor:
+    """Declare the view of a factor, with the dimension last along which neighbours lie together."""
+    letter, deep = "i" if operand is of.rows else "j", operand.along_depth
     before, b_name = ((of.batch,), ("b",)) if of.batch > 1 else ((), ())
 
-    def sliced(value: Element) -> Element:
-        return lambda *indices: value(*indices[:-3], indices[-2], indices[-3] * padded.slice + indices[-1])
+    def value(*indices: Any) -> Any:
+        *b, i, k = indices if deep else (*indices[:-2], indices[-1], indices[-2])
+        return cast(kind, element(b[0] if b else 0, i, k))
 
-    def view(name: str, value: Element, extent: int, letter: str, along_depth: bool) -> Tensor:
-        dims: tuple[int, ...] = (extent, padded.depth) if along_depth else (padded.depth, extent)
-        letters: tuple[str, ...] = (letter, "k") if along_depth else ("k", letter)
-        if padded.slice:
-            dims, letters = (padded.depth // padded.slice, extent, padded.slice), ("slice", letter, "k")
-            value = sliced(value)
-        made: Tensor = compute((*before, *dims), value, name, varargs_names=[*b_name, *letters])
-        return made
-
-    lhs = view("left", left, padded.rows, "i", of.rows.along_depth)
-    rhs = view("right", right, padded.columns, "j", of.columns.along_depth)
-    return lhs, rhs
+    dims, letters = (operand.extent, of.depth), (letter, "k")
+    if not deep:
+        dims, letters = dims[::-1], letters[::-1]
+    made: Tensor = compute((*before, *dims), value, name, varargs_names=[*b_name, *letters])
+    return made

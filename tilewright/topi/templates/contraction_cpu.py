@@ -15,7 +15,7 @@ from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from .contraction import Contraction, Padded, Views, declare, rounded
+from .contraction import Contraction, Views, declare
 from .contraction_schedule import contracted
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy
@@ -51,19 +51,18 @@ class Packed(Generic[W]):
         return {"lanes": 16, "rows": min(4, self.contraction_of(of).rows.extent), "chunks": 1}
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-        """Declare the contraction in whole tiles."""
+        """Declare the contraction, with a right factor whose columns are neighbours."""
         made = self.contraction_of(of)
-        padded = Padded(
-            rounded(made.rows.extent, config["rows"].val), rounded(made.columns.extent, config["lanes"].val), made.depth
-        )
         packed = replace(made, columns=replace(made.columns, along_depth=False))
-        return declare(packed, self.views_of(of, data, weights), padded, made.sum_dtype)
+        return declare(packed, self.views_of(of, data, weights), made.sum_dtype)
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Pack the columns of a block; rows of sums in registers."""
         made = self.contraction_of(of)
         products = contracted(t.sums)
         left, right = products.op.input_tensors
+        *_, own, across = products.op.axis
+        s[products].round_up((own, config["rows"].val), (across, config["lanes"].val))
         s[left].compute_inline()
         s[right].compute_inline()
         packed = s.cache_read(right, "global", [products])

@@ -22,7 +22,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .contraction import Contraction, Padded, Views, declare, rounded, splits
+from .contraction import Contraction, Views, declare, rounded, splits
 from .contraction_schedule import (
     Begun,
     begin,
@@ -148,44 +148,32 @@ class Mma(Generic[W]):
         return Expectation(cycles, tile.warps * machine.hardware.warp, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-        """Declare the contraction in whole tiles of a configuration, on elements as they are."""
+        """Declare the contraction of elements as they are."""
         tile = self.tile.of(config)
         made = self.form(of, tile)
         views_of = self.views_of if tile.data == DIRECT else self.prepared[tile.data].views_of
-        padded = Padded(
-            rounded(made.rows.extent, prod(tile.rows) * tile.tiles),
-            rounded(made.columns.extent, prod(tile.columns)),
-            rounded(made.depth, tile.depth * tile.split),
-            tile.run(made),
-            self.slice(tile),
-        )
-        return declare(made, views_of(of, data, weights), padded, of.element)
-
-    def slice(self, tile: MmaTile) -> int:
-        """The terms of a slice, if the factors are stored slice by slice; else 0."""
-        return tile.depth if self.warpgroups and tile.tiles > 1 else 0
+        return declare(made, views_of(of, data, weights), of.element)
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Apply a configuration."""
         tile = self.tile.of(config)
         made = self.form(of, tile)
-        begun = begin(made, s, t, tile.split)
+        run, size, several = tile.run(made), (prod(tile.rows), prod(tile.columns)), tile.tiles > 1
+        sliced = tile.depth if self.warpgroups and several else 0
+        begun = begin(made, s, t, (size[0] * tile.tiles, size[1], tile.depth), tile.split, run, sliced)
         axes, holder, warp = _bound(made, tile, s, begun, self.warpgroups)
         sums = begun.sums
         shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
         s[sums].compute_at(s[holder], warp)
-        slices, *terms = s[sums].op.reduce_axis
-        inner = terms[0] if terms else None
-        if inner is None:
-            slices, inner = s[sums].split(slices, factor=tile.depth)
+        slices, inner = s[sums].split(s[sums].op.reduce_axis[0], factor=tile.depth)
         data = s[sums].op.axis
         s[sums].reorder(slices, *data, inner)
-        whole, size = rounded(made.depth, tile.depth * tile.split), (prod(tile.rows), prod(tile.columns))
+        whole = rounded(made.depth, tile.depth * tile.split)
         for operand, each in zip((made.rows, made.columns), shared, strict=True):
-            stays = tile.tiles > 1 and operand is made.columns
+            stays = several and operand is made.columns
             if stays:
                 s[each].compute_at(s[begun.out], axes.block)
-            elif tile.tiles > 1 and (terms or tile.depth >= whole):
+            elif several and (sliced or tile.depth >= whole):
                 s[each].compute_at(s[begun.out], axes.tile)
             else:
                 s[each].compute_at(s[sums], slices)
@@ -195,7 +183,7 @@ class Mma(Generic[W]):
                 s[each].vectorize(s[each].split(flat, factor=together)[1])
             if tile.stages > 1 and not stays:
                 s[each].pipeline(tile.stages)
-        s[sums].tensorize(data[-5 if tile.run(made) else -2], self.atom(of))
+        s[sums].tensorize(data[-5 if run else -2], self.atom(of))
 
 
 class _Loops(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.atoms import LANES
 from ...core.dtype import DType
@@ -39,10 +39,23 @@ class Begun(NamedTuple):
     columns: IterVar
 
 
-def begin(of: Contraction, s: ScheduleHandle, t: Tensors, split: int) -> Begun:
-    """Inline the views, keep the sums in registers, and divide the depth among `split` blocks."""
+def begin(
+    of: Contraction, s: ScheduleHandle, t: Tensors, tile: tuple[int, int, int], split: int, run: int = 0, slice: int = 0
+) -> Begun:
+    """Round rows, columns and depth up to whole tiles, inline the views, and keep the sums in registers.
+
+    `split` blocks share the depth of a tile. With a `run`, columns are in the order of `_in_lanes`. With a `slice`,
+    factors have their terms in slices of that many, one behind the other: each slice is a matrix by itself.
+    """
     products = contracted(t.sums)
     views = list(products.op.input_tensors)
+    rows, columns, depth = tile
+    *_, i, j = products.op.axis
+    s[products].round_up((i, rows), (j, columns), (products.op.reduce_axis[0], depth * split))
+    if run:
+        _in_lanes(s, products, views[1], run)
+    for view in views if slice else []:
+        s[view].transform_layout(lambda i, k: [k // slice, i, k % slice])
     for view in views:
         s[view].compute_inline()
         repack(s, view)
@@ -50,6 +63,23 @@ def begin(of: Contraction, s: ScheduleHandle, t: Tensors, split: int) -> Begun:
         return _partial(s, t, products, views, split)
     s[products].set_scope("local")
     return Begun(t.out, products, views, *result_axes(of, s, t.out))
+
+
+def _in_lanes(s: ScheduleHandle, products: Tensor, right: Tensor, run: int) -> None:
+    """Put columns into the order in which a lane of a matrix instruction holds `run` neighbours of the result.
+
+    Of each 4 * run columns, lane m holds `run` columns from m * run on, two in each piece of 8.
+    """
+
+    def digits(j: Any) -> tuple[Any, ...]:
+        return j // (4 * run), j % run // 2, j % (4 * run) // run, j % 2
+
+    def place(j: Any) -> Any:
+        group, piece, lane, neighbour = digits(j)
+        return group * (4 * run) + piece * 8 + lane * 2 + neighbour
+
+    s[products].transform_layout(lambda *i: [*i[:-1], *digits(i[-1])])
+    s[right].transform_layout(lambda *i: [*i[:-2], place(i[-2]), i[-1]])
 
 
 def contracted(sums: Tensor) -> Tensor:
@@ -115,7 +145,7 @@ def _fused(s: ScheduleHandle, out: Tensor, axes: list[IterVar]) -> IterVar:
 
 def _partial(s: ScheduleHandle, t: Tensors, products: Tensor, views: list[Tensor], split: int) -> Begun:
     """Divide the depth among blocks: partial sums in memory, and a kernel that adds them in one order."""
-    part, _ = s[products].split(products.op.reduce_axis[0], nparts=split)
+    part, _ = s[products].split(s[products].op.reduce_axis[0], nparts=split)
     partial = s.rfactor(products, part)
     sums = s.cache_write(partial, "local")
     flat = s[t.out].fuse(*t.out.op.axis)

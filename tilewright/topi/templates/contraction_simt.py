@@ -21,7 +21,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .contraction import Contraction, Padded, Views, declare, rounded, splits
+from .contraction import Contraction, Views, declare, rounded, splits
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
 from .needs import Needs
 from .schedule_helpers import bind_all
@@ -70,10 +70,9 @@ class Simt(Generic[W]):
         return Expectation(tile.cycles(made, machine), tile.block, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-        """Declare the contraction in whole tiles of a configuration."""
-        made, tile = self.contraction_of(of), SimtTile.of(config)
-        kind = made.sum_dtype  # converted once, on the way into shared memory
-        return declare(made, self.views_of(of, data, weights), _padded(made, tile), kind)
+        """Declare the contraction of factors that are converted once, on their way into shared memory."""
+        made = self.contraction_of(of)
+        return declare(made, self.views_of(of, data, weights), made.sum_dtype)
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Apply a configuration."""
@@ -97,19 +96,11 @@ def space_of(of: Contraction) -> Space:
     return Space(knobs).where(block, names, "a block that the hardware can hold", many=True)
 
 
-def _padded(of: Contraction, tile: SimtTile) -> Padded:
-    """Extents of whole tiles."""
-    return Padded(
-        rounded(of.rows.extent, prod(tile.rows)),
-        rounded(of.columns.extent, prod(tile.columns)),
-        rounded(of.depth, tile.depth * tile.split),
-    )
-
-
 def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Tile the results over blocks and threads; factors in shared memory, sums in registers."""
     tile = SimtTile.of(config)
-    begun = begin(of, s, t, tile.split)
+    size = prod(tile.rows), prod(tile.columns)
+    begun = begin(of, s, t, (*size, tile.depth), tile.split)
     out, sums = begun.out, begun.sums
     shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
     held = [s.cache_read(each, "local", [sums]) for each in shared]
@@ -119,7 +110,6 @@ def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> 
         s[out].pragma(last, "guarded_reads", 1)
     s[sums].compute_at(s[out], thread)
     slices, step, product = _loops(of, tile, s, sums)
-    size = prod(tile.rows), prod(tile.columns)
     for operand, extent, each, mine in zip((of.rows, of.columns), size, shared, held, strict=True):
         s[each].compute_at(s[sums], slices)
         together = width(of, operand, size, tile.depth, rounded(of.depth, tile.depth * tile.split))
