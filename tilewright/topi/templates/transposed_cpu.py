@@ -20,6 +20,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import elementwise
+from .declarations import same_shape
 from .layouts import from_layout, in_layout
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, plain
@@ -80,8 +81,7 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
     if not has_phases(of):
         return plain(of, data, weights, config)
     step, per_group, kind = of.stride[1], of.shape[1] // of.groups, sum_dtype(of.dtype)
-    tile = config["columns"].val
-    columns = -(-of.places[1] // (tile * step)) * tile * step
+    columns = of.places[1] if of.layout == "NHWC" else -(-of.places[1] // step) * step
     seen, taps = _bordered(of, data, columns), _taps(of)
     window = _window(of, weights, taps)
     rc = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
@@ -137,8 +137,6 @@ def _border(of: Transposed, dim: int, count: int) -> tuple[int, int]:
 def _bordered(of: Transposed, data: Tensor, columns: int) -> Any:
     """Return how the input with its border is read at (n, c, y, x)."""
     (top, bottom), (left, right) = _border(of, 0, of.places[0]), _border(of, 1, columns)
-    if not any((top, bottom, left, right)):
-        return lambda *at: data(*in_layout(of.layout, at))
     batch, channels, height, width = of.shape
 
     def value(*position: Any) -> Any:
@@ -186,10 +184,12 @@ def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> N
 
 
 def _prepared(of: Transposed, s: ScheduleHandle, sums: Tensor, lanes: int) -> None:
-    """Write out the border and the window."""
+    """Write out the border, if there is one, and the window."""
     for tensor in sums.op.input_tensors:
-        if tensor.op.name == "bordered":
-            outer = list(tensor.op.axis)[:2]
+        if tensor.op.name == "bordered" and same_shape(s[tensor].op.output(0), in_layout(of.layout, of.shape)):
+            s[tensor].compute_inline()
+        elif tensor.op.name == "bordered":
+            outer = list(s[tensor].op.axis)[:2]
             s[tensor].parallel(s[tensor].fuse(*outer))
         elif tensor.op.name == "turned":
             *outer, inner = tensor.op.axis
@@ -200,24 +200,25 @@ def _prepared(of: Transposed, s: ScheduleHandle, sums: Tensor, lanes: int) -> No
 
 
 def _channels_last(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    lanes = config["tile_f"].size[-1]
-    _prepared(of, s, t.sums, lanes)
-    out, sums = t.out, t.in_registers(s)
+    out, sums, columns = t.out, t.in_registers(s), config["columns"].val * of.stride[1]
+    s[sums].round_up((s[sums].op.axis[2], columns))
+    _prepared(of, s, t.sums, config["tile_f"].size[-1])
     n, y, x, c = out.op.axis
-    xo, xi = s[out].split(x, factor=config["columns"].val * of.stride[1])
+    xo, xi = s[out].split(x, factor=columns)
     co, ci = config["tile_f"].apply(s, out, c)
     s[out].reorder(n, y, xo, co, xi, ci)
     s[out].vectorize(ci)
     s[out].parallel(s[out].fuse(n, y))
     s[sums].compute_at(s[out], co)
-    n, y, x, c = sums.op.axis
-    s[sums].reorder(*sums.op.reduce_axis, n, y, x, c)
+    n, y, x, c = s[sums].op.axis
+    s[sums].reorder(*s[sums].op.reduce_axis, n, y, x, c)
     s[sums].unroll(x)
     s[sums].vectorize(c)
 
 
 def _phases_apart(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     phases = t.sums.op.input_tensors[0]
+    s[phases].round_up((phases.op.axis[-1], config["columns"].val))
     _prepared(of, s, phases, 0)
     if t.sums is not t.out:
         s[t.sums].compute_inline()
@@ -230,8 +231,8 @@ def _phases_apart(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors)
     s[out].vectorize(xi)
     s[out].parallel(s[out].fuse(n, fo, y))
     s[phases].compute_at(s[out], xo)
-    n, f, y, phase, place = phases.op.axis
-    s[phases].reorder(*phases.op.reduce_axis, n, y, f, phase, place)
+    n, f, y, phase, place = s[phases].op.axis
+    s[phases].reorder(*s[phases].op.reduce_axis, n, y, f, phase, place)
     for axis in (f, phase):
         s[phases].unroll(axis)
     s[phases].vectorize(place)
