@@ -1,33 +1,319 @@
-"""Weight gradients on CPUs."""
+"""Weight gradients on a CPU: sums of a block of taps in vector registers, over shares of batch and rows.
+
+With channels last, vectors hold neighbouring filters. Otherwise they hold neighbouring columns, and halves of a vector
+are added until one sum is left. Each share of batch and rows has its own partial sums, which a second loop adds. The
+number of shares depends on the layer only, so results do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, floordiv, if_then_else, minimum
 from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import AxisKind, IterVar, reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
+from .layouts import from_layout, in_layout
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .weight_gradient import WeightGradient
+from .workload import sum_dtype
+
+_COPIED = 16
+"""Lanes of the vectors that write out rows of the input."""
+_CHUNK = 2048
+"""Most columns of a row in a share: processors divide long rows, and the written-out part of one fits a cache."""
+_LANES = (4, 8, 16, 32, 64)
+_TAPS = 16
+"""Most taps of a row, and rows of taps, of a block of sums."""
+_SHARES = tuple(1 << n for n in range(11))
+_TASKS, _TASK_FLOP = 64, 1 << 20
+"""Tasks from which on all processors have work, and floating-point operations of a task that is worth a thread's
+turn."""
 
 
 def space(of: WeightGradient) -> Space:
-    """No choice."""
-    return Space([value_knob("parallel", [1])])
+    """The knobs.
+
+    `lanes`: columns in a vector, or filters with channels last. `taps_y`, `taps_x`, `channels`, `filters`: the size of
+    a block of sums in registers. `rows`: rows of results in the body of the loop; with channels last, `columns`.
+    `store_padding`: whether the body reads copies of rows with their border. `shares`: parts of batch and space with
+    sums of their own.
+    """
+    own, (high, wide) = of.per_group, of.kernel
+    knobs = [
+        value_knob("taps_y", [*range(1, min(high, _TAPS) + 1)]),
+        value_knob("taps_x", [*range(1, min(wide, _TAPS) + 1)]),
+        value_knob("channels", [n for n in (1, 2, 4, 8) if own % n == 0]),
+        value_knob("shares", [n for n in _SHARES if n <= of.shape[0] * prod(of.places)]),
+    ]
+    if of.layout == "NHWC":
+        knobs += [value_knob("lanes", _lanes(of)), value_knob("columns", [1, 2, 3, 4, 7, 8, 14])]
+    else:
+        knobs += [
+            value_knob("lanes", [*_LANES]),
+            value_knob("rows", [*range(1, 9)]),
+            value_knob("filters", [n for n in (1, 2, 4) if of.shared_filters % n == 0]),
+            value_knob("store_padding", [False, True]),
+        ]
+    return Space(knobs)
+
+
+def _lanes(of: WeightGradient) -> list[int]:
+    """Filters of a vector: whole groups, or parts of one; any number of channels by themselves."""
+    own, most = of.shared_filters, min(of.filters, _LANES[-1])
+    if own == 1:
+        return [n for n in _LANES if n <= most] or [most]
+    return [n for n in range(1, most + 1) if of.filters % n == 0 and (own % n == 0 or n % own == 0)]
+
+
+def _parts(of: WeightGradient, tile: int) -> tuple[int, int]:
+    """The parts of a row, and the tiles of columns in each."""
+    tiles = -(-of.places[1] // tile)
+    parts = -(-tiles * tile // _CHUNK)
+    return parts, -(-tiles // parts)
+
+
+def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the sums over the padded input; with channels last by vectors of filters, else by vectors of columns.
+
+    Columns and rows then fill whole vectors and blocks; the gradient of the result is zero in the rest.
+    """
+    last, lanes = of.layout == "NHWC", config["lanes"].val
+    whole = (1, 1) if last else (config["rows"].val, prod(_parts(of, lanes)) * lanes)
+    rows, columns = (-(-n // many) * many for n, many in zip(of.places, whole, strict=True))
+    rn, ry, rx = (reduce_axis((0, n), name=m) for m, n in (("rn", of.shape[0]), ("ry", rows), ("rx", columns)))
+    (sy, sx), (dy, dx) = of.stride, of.dilation
+    padded, given = _padded(of, data, rows, columns), _given(of, weights, rows, columns)
+
+    def term(f: Any, i: Any, ky: Any, kx: Any) -> Any:
+        channel = (floordiv(f, of.shared_filters) if of.groups > 1 else 0) * of.per_group + i
+        seen = padded(*in_layout(of.layout, (rn, channel, ry * sy + ky * dy, rx * sx + kx * dx)))
+        return reduce_sum(seen * given(*in_layout(of.layout, (rn, f, ry, rx))), [rn, ry, rx])
+
+    if not last:
+        return compute(of.out_shape, term, "sums", "weight_gradient")  # type: ignore[no-any-return]
+
+    def first(block: Any) -> Any:  # the last vector overlaps the one before
+        return minimum(block * lanes, of.filters - lanes) if of.filters % lanes else block * lanes
+
+    shape = (-(-of.filters // lanes), *of.weights_shape[1:], lanes)
+    vectors = compute(shape, lambda b, i, ky, kx, lane: term(first(b) + lane, i, ky, kx), "vectors", "weight_gradient")
+
+    def element(f: Any, *place: Any) -> Any:
+        block = floordiv(f, lanes)
+        return vectors(block, *place, f - first(block))
+
+    return compute(of.out_shape, element, "sums", "weight_gradient")  # type: ignore[no-any-return]
+
+
+def _padded(of: WeightGradient, data: Tensor, rows: int, columns: int) -> Tensor:
+    """The input with its border, in the type of the sums; zero beyond the last window, too.
+
+    A value that no window sees then has no effect, even if it is infinite.
+    """
+    top, left, _, _ = of.padding
+    last = [before + size for before, size in zip((top, left), of.shape[2:], strict=True)]
+    ends = [min(pair) for pair in zip(last, of.seen(*of.places), strict=True)]
+    return _zero_outside(of, data, (top, left), ends, (*of.shape[:2], *of.seen(rows, columns)), "padded")
+
+
+def _given(of: WeightGradient, weights: Tensor, rows: int, columns: int) -> Tensor:
+    """The gradient of the result in the type of the sums, zero beyond its last row and column."""
+    return _zero_outside(of, weights, (0, 0), of.places, (of.shape[0], of.filters, rows, columns), "given")
+
+
+def _zero_outside(
+    of: WeightGradient, data: Tensor, first: Sequence[int], ends: Sequence[int], shape: tuple[int, ...], name: str
+) -> Tensor:
+    """Images of a shape: `data` in the rows and columns from `first` to `ends`, zeros elsewhere."""
+    kind = sum_dtype(of.dtype)
+
+    def value(*position: Any) -> Any:
+        n, c, *place = from_layout(of.layout, position)
+        inside = [at >= start for at, start in zip(place, first, strict=True) if start]
+        inside += [at < end for at, end, size in zip(place, ends, shape[2:], strict=True) if end < size]
+        y, x = (at - start for at, start in zip(place, first, strict=True))
+        found = data(*in_layout(of.layout, (n, c, y, x)))
+        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
+
+    names = in_layout(of.layout, ("n", "c", "y", "x"))
+    made: Tensor = compute(in_layout(of.layout, shape), value, name, "injective,pad", varargs_names=names)
+    return made
+
+
+def _reduction(s: ScheduleHandle, stage: Tensor) -> list[IterVar]:
+    return [axis for axis in s[stage].leaf_iter_vars if axis.kind is AxisKind.REDUCE]
 
 
 def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Filters on all processors."""
-    s[t.out].parallel(t.out.op.axis[0])
-    if t.sums is not t.out:
-        s[t.sums].compute_at(s[t.out], t.out.op.axis[-1])
+    """Partial sums of shares of batch and rows, then their sums."""
+    last, out, sums = of.layout == "NHWC", t.out, t.sums
+    if last:
+        (sums,) = t.sums.op.input_tensors
+        if t.sums is not out:
+            s[t.sums].compute_inline()
+    rn, ry, rx = sums.op.reduce_axis
+    yo, yi = s[sums].split(ry, factor=1 if last else config["rows"].val)
+    tile = config["columns" if last else "lanes"].val
+    xo, xi = s[sums].split(rx, factor=tile)
+    part, xo = s[sums].split(xo, factor=_parts(of, tile)[1])
+    s[sums].reorder(rn, yo, part, xo, yi, xi)
+    share, _ = s[sums].split(s[sums].fuse(rn, yo, part), nparts=config["shares"].val)
+    partial = s.rfactor(sums, share, 0)
+    (_channels_last if last else _channels_first)(config, s, partial)
+    s[out].parallel(out.op.axis[0])
+    if last:
+        first, *rest, lanes = sums.op.axis
+        s[sums].reorder(first, *rest, *_reduction(s, sums), lanes)
+        s[sums].vectorize(lanes)
+        s[sums].parallel(first)
+    elif sums is out:
+        first, *rest = sums.op.axis
+        s[sums].reorder(first, *_reduction(s, sums), *rest)
+    else:
+        s[sums].compute_at(s[out], out.op.axis[-1])
+
+
+def _blocks(
+    config: Config, s: ScheduleHandle, partial: Tensor, axes: dict[str, IterVar]
+) -> tuple[list[IterVar], list[IterVar]]:
+    """Split loops over sums; returns the loops over blocks, and the loops in a block."""
+    pairs = [s[partial].split(axis, factor=config[name].val) for name, axis in axes.items()]
+    outer, inner = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return outer, inner
+
+
+def _in_registers(s: ScheduleHandle, stage: Tensor, partial: Tensor, block: IterVar, unrolled: int) -> None:
+    """Compute a block of sums in vector registers: the last dimension in vectors, the others written out."""
+    s[stage].set_scope("local")
+    s[stage].compute_at(s[partial], block)
+    share, *sums, lanes = s[stage].op.axis
+    reduction = _reduction(s, stage)
+    s[stage].reorder(share, *reduction, *sums, lanes)
+    for axis in (*reduction[-unrolled:], *sums):
+        s[stage].unroll(axis)
+    s[stage].vectorize(lanes)
+
+
+def _channels_first(config: Config, s: ScheduleHandle, partial: Tensor) -> None:
+    """Compute a sum per lane of columns, then add halves of the vector until one sum is left."""
+    width = config["lanes"].val
+    stages = [s.rfactor(partial, _reduction(s, partial)[-1])]
+    while width > 2:
+        width //= 2
+        _, half = s[partial].split(_reduction(s, partial)[0], factor=width)
+        stages.append(s.rfactor(partial, half))
+    share, f, i, ky, kx = s[partial].op.axis
+    outer, inner = _blocks(config, s, partial, {"filters": f, "channels": i, "taps_y": ky, "taps_x": kx})
+    s[partial].reorder(share, *outer, *inner, *_reduction(s, partial))
+    s[partial].parallel(s[partial].fuse(share, outer[0]))
+    for axis in (*inner, *_reduction(s, partial)):
+        s[partial].unroll(axis)
+    for stage in stages:
+        s[stage].transform_layout(lambda lane, *rest: [*rest, lane])
+        _in_registers(s, stage, partial, outer[-1], 1)
+    sums = stages[0]
+    for tensor in sums.op.input_tensors:
+        if config["store_padding"].val:
+            s[tensor].set_scope("local")
+            s[tensor].compute_at(s[sums], _reduction(s, sums)[0])
+            s[tensor].vectorize(s[tensor].split(tensor.op.axis[-1], factor=_COPIED)[1])
+        else:
+            s[tensor].compute_inline()
+
+
+def _channels_last(config: Config, s: ScheduleHandle, partial: Tensor) -> None:
+    """Compute the sums of neighbouring filters in the lanes of a vector."""
+    for tensor in partial.op.input_tensors:
+        s[tensor].compute_inline()
+    registers = s.cache_write(partial, "local")
+    share, block, i, ky, kx, lanes = s[partial].op.axis
+    outer, inner = _blocks(config, s, partial, {"channels": i, "taps_y": ky, "taps_x": kx})
+    s[partial].reorder(share, block, *outer, *inner, lanes)
+    s[partial].parallel(s[partial].fuse(share, block))
+    s[partial].vectorize(lanes)
+    _in_registers(s, registers, partial, outer[-1], 2)
 
 
 def usual(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
-    return {"parallel": 1}
+    """A block of sums fills at most three quarters of the vector registers."""
+    choices = _usual_last(of, registers) if of.layout == "NHWC" else _usual_first(of, registers)
+    return {**choices, "shares": _shares(of, choices)}
 
 
-ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual)
+def _usual_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
+    """A vector fills a register, or several registers if there are few sums; a body has four rows, or a small image.
+
+    Copies of rows pay if columns lie apart or are converted. They also pay for large windows over long rows, because
+    each tap would test the border again.
+    """
+    (high, wide), (rows, columns) = of.kernel, of.places
+    room, lanes = registers.number * 3 // 4, registers.lanes(of.dtype)
+    taps = _even(wide, min(_TAPS, room))
+    small = columns <= lanes
+    if small:
+        lanes = max(_LANES[0], 1 << (columns - 1).bit_length())
+    elif high == 1:
+        while wide * lanes // registers.lanes(of.dtype) * 2 <= room * 2 // 3 and lanes * 2 <= min(columns, _LANES[-1]):
+            lanes *= 2
+    vectors = max(1, lanes // registers.lanes(of.dtype))
+    filters = 2 if of.shared_filters % 2 == 0 and taps * 2 * vectors <= room else 1
+    apart = of.stride[1] > 1
+    return {
+        "lanes": lanes,
+        "rows": rows if small and rows <= 8 and columns <= 8 else min(2 if apart else 4, rows),
+        "filters": filters,
+        "taps_y": _even(high, max(1, room // (taps * vectors * filters))),
+        "taps_x": taps,
+        "store_padding": apart or sum_dtype(of.dtype) != of.dtype or (not small and high > 1 and wide >= 5),
+    }
+
+
+def _usual_last(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
+    """A vector fills a register, or two for few sums; blocks of groups have several channels and one row of taps."""
+    (high, wide), lane, own = of.kernel, registers.lanes(of.dtype), of.per_group
+    room, fit = registers.number * 3 // 4, _lanes(of)
+    taps = _even(wide, min(_TAPS, room))
+    most = lane * 2 if taps * high * own <= 4 else lane
+    lanes = max((n for n in fit if n <= most), default=fit[0])
+    vectors, channels = -(-lanes // lane), 1
+    while own % (channels * 2) == 0 and channels < 8 and channels * 2 * taps * vectors <= room // 2:
+        channels *= 2
+    wanted = (7, 8, 4) if own > 1 else (4, 7, 8)
+    columns = of.places[1]
+    return {
+        "lanes": lanes,
+        "columns": min(wanted, key=lambda n: -(-columns // n) * n) if columns >= 4 else columns,
+        "channels": channels,
+        "taps_y": 1 if own > 1 else _even(high, max(1, room // (taps * vectors))),
+        "taps_x": taps,
+    }
+
+
+def _shares(of: WeightGradient, choices: dict[str, Any]) -> int:
+    """The number of shares, which does not depend on the number of threads."""
+    last = of.layout == "NHWC"
+    blocks = -(-of.filters // choices["lanes" if last else "filters"])
+    parts = of.shape[0] * -(-of.places[0] // choices.get("rows", 1))
+    parts *= _parts(of, choices["columns" if last else "lanes"])[0]
+    shares = 1
+    while shares * 2 <= parts and blocks * shares < _TASKS and of.flop / (blocks * shares) > _TASK_FLOP:
+        shares *= 2
+    return shares
+
+
+def _even(count: int, most: int) -> int:
+    """The size of equal parts of at most `most`."""
+    return -(-count // -(-count // most))
+
+
+ON_CPU: ScheduleStrategy[WeightGradient] = ScheduleStrategy(space, schedule, usual, declare=declare)
