@@ -1,8 +1,9 @@
 """The one-line call beside PyTorch: host time, kernel time, whole models: python -m benchmarks.one_call [PART ...]
 
 Parts: `host` (time per call of Python, output allocated), `layers` (kernel time of known layers, ours untuned and
-PyTorch's, which `--rivals FILE` puts into the package's table of decisions), `models` (`accelerate` on ConvNeXt-T and
-MobileNetV2). Without a GPU, sizes are small. All kernels are compiled before, by a process per core.
+PyTorch's, which `--rivals FILE` puts into the package's table of decisions), `gradients` (the same of gradients of
+layers), `models` (`accelerate` on ConvNeXt-T and MobileNetV2). Without a GPU, sizes are small. All kernels are compiled
+before, by a process per core.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchmarks.models import MODELS
 from benchmarks.ship_records import write_rivals
 from tilewright.functional import cuda_kernels, fingerprint, torch_tensors
 from tilewright.functional.plans import plan_for
-from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from tilewright.functional.problem import AVG_POOL, CONV, DATA_GRADIENT, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
 from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import both
 from tilewright.nn import acceleration
@@ -191,13 +192,51 @@ LINES = [((16, 3072, 202), 3, (1, 1)), ((1, 12288, 16384), 4, (3, 0)), ((8, 512,
 OTHERS = [((1, 128, 56, 56), 3, 128, 32), ((16, 256, 28, 28), 3, 256, 32), ((1, 256, 96, 96), 3, 512, 256),
           ((1, 256, 96, 96), 5, 512, 256), ((1, 64, 56, 56), 3, 64, 1), ((1, 256, 14, 14), 3, 256, 1)]  # fmt: skip
 UP = [((1, 128, 56, 56), 64, 2, 2, 0, 1), ((8, 128, 28, 28), 128, 4, 2, 1, 128), ((8, 96, 56, 56), 96, 7, 1, 3, 96)]
+TRAINED: list[tuple[Any, ...]] = [
+    ((128, 144, 56, 56), 144, 3, 1, 1, 144),
+    ((128, 96, 112, 112), 96, 3, 2, 1, 96),
+    ((128, 960, 7, 7), 960, 3, 1, 1, 960),
+    ((64, 480, 14, 14), 480, 5, 1, 2, 480),
+    ((128, 96, 56, 56), 96, 7, 1, 3, 96),
+    ((128, 384, 14, 14), 384, 7, 1, 3, 384),
+    ((8, 4096, 1, 2048), 4096, (1, 4), 1, (0, 3, 0, 0), 4096),
+    ((64, 768, 1, 1024), 768, (1, 7), 1, (0, 3, 0, 3), 768),
+    ((8, 512, 1, 4096), 512, (1, 31), 1, (0, 15, 0, 15), 512),
+    ((64, 256, 28, 28), 256, 3, 1, 1, 32),
+    ((64, 128, 56, 56), 128, 3, 1, 1, 32),
+    ((32, 240, 28, 28), 240, 5, 2, 2, 240),
+    ((16, 256, 56, 56), 256, 3, 2, 1, 32),
+    ((4, 64, 28, 28), 64, 3, 1, 1, 64),
+    ((2, 96, 64, 64), 192, 3, 1, 1, 96),
+]
+"""Shape, filters, kernel, stride, padding, groups."""
 POOLS = [(MAX_POOL, (32, 64, 112, 112), 3, 2, 1), (MAX_POOL, (1, 64, 112, 112), 3, 2, 1),
          (MAX_POOL, (8, 64, 256, 256), 2, 2, 0), (AVG_POOL, (32, 64, 56, 56), 2, 2, 0)]  # fmt: skip
 
 
-def layers(rivals: Path | None, seconds: float, only: str) -> list[str]:
+def gradients_of(layer: Problem) -> Iterator[Problem]:
+    """The gradients of a convolution by its weights and by its input."""
+    yield layer._replace(op=WEIGHT_GRADIENT)
+    taps = zip(
+        layer.shape[2:], layer.places, layer.covered, layer.stride, layer.padding, layer.padding[2:], strict=False
+    )
+    rows, columns = (size - ((place - 1) * step - b - a + covered) for size, place, covered, step, b, a in taps)
+    yield layer._replace(
+        op=DATA_GRADIENT, shape=layer.out_shape, filters=layer.shape[1], output_padding=(rows, columns)
+    )
+
+
+def known_gradients() -> Iterator[Problem]:
+    """The gradients of layers that train: of depthwise ones, of signals, and of small groups."""
+    kinds = [(dtype, layout) for dtype in ("float32", "float16", "bfloat16") for layout in ("NCHW", "NHWC")]
+    for dtype, layout in kinds if GPU else kinds[:1]:
+        for shape, filters, kernel, stride, padding, groups in TRAINED if GPU else TRAINED[2:3]:
+            yield from gradients_of(conv(shape, filters, kernel, stride, padding, groups, dtype, layout))
+
+
+def layers(layers_of: Iterator[Problem], rivals: Path | None, seconds: float, only: str) -> list[str]:
     """Time the layers that are called `only` so, ours untuned beside PyTorch's; the geometric mean of each kind."""
-    problems = [problem for problem in dict.fromkeys(known_layers()) if only in str(problem)]
+    problems = [problem for problem in dict.fromkeys(layers_of) if only in str(problem)]
     took = compile_all(problems, ("",))
     on = device("cuda") if GPU else device("cpu")
     rows, gains, ends = [], {}, time.monotonic() + seconds
@@ -212,7 +251,8 @@ def layers(rivals: Path | None, seconds: float, only: str) -> list[str]:
             print(f"{problem}: {error}")
             continue
         rows.append({"problem": problem.described(), "device": _device(on), "ours": ours, "theirs": theirs})
-        kind = f"{'depthwise' if problem.depthwise else problem.op} {problem.dtype} {problem.layout}"
+        op = "depthwise" if problem.depthwise and problem.op == CONV else problem.op
+        kind = f"{op} {problem.dtype} {problem.layout}"
         gains.setdefault(kind, []).append(theirs / ours)
         print(f"{theirs / ours:7.2f}  {ours * 1e6:9.2f} {theirs * 1e6:9.2f}  {problem}", flush=True)
     if rivals is not None:
@@ -321,7 +361,8 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     parts: dict[str, Callable[[], list[str]]] = {
         "host": host,
-        "layers": lambda: layers(given.rivals, given.seconds, given.only),
+        "layers": lambda: layers(known_layers(), given.rivals, given.seconds, given.only),
+        "gradients": lambda: layers(known_gradients(), given.rivals, given.seconds, given.only),
         "models": lambda: models(tuple(given.batches), given.verbose),
     }
     lines: list[str] = []

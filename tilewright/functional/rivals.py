@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..topi.templates.processor import instruction_set
 from . import cpu_rates
-from .problem import CONV, DATA_GRADIENT, TRANSPOSED, WEIGHT_GRADIENT, Problem
+from .problem import CONV, DATA_GRADIENT, GRADIENTS, TRANSPOSED, WEIGHT_GRADIENT, Problem
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -195,8 +195,9 @@ def verdict(problem: Problem, known: Iterable[Measured]) -> str:
         return f"expected to be {found.ratio:.2f} times as fast as ours, by {found.nearest.problem} and its like"
     per_group = problem.shape[1] // problem.groups
     large = per_group >= _DENSE_CHANNELS or problem.groups == 1
-    if (problem.op == WEIGHT_GRADIENT and large) or (problem.op == DATA_GRADIENT and not problem.depthwise):
-        return "groups are large for our kernels of gradients, and no record says that ours is faster"
+    steps = problem.op == DATA_GRADIENT and problem.stride != (1, 1)
+    if problem.op in GRADIENTS and not problem.depthwise and (large or steps):
+        return "no record says that our kernel of this gradient is faster"
     if problem.op == CONV and per_group >= _DENSE_CHANNELS and problem.terms >= _DENSE_TERMS:
         return f"a sum over {problem.terms} products is a matrix product, and no record says that ours is faster"
     return ""
