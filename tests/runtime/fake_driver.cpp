@@ -74,7 +74,10 @@ int fake_waits() { return waits; }
 int fake_wrong() { return wrong; }
 
 int cuInit(unsigned) { return OK; }
-int cuDriverGetVersion(int *version) { return *version = 13000, OK; }
+int cuDriverGetVersion(int *version) {
+    const char *given = getenv("FAKE_CUDA_VERSION");
+    return *version = given ? atoi(given) : 13000, OK;
+}
 int cuDeviceGetCount(int *count) { return *count = DEVICES, OK; }
 int cuDeviceGet(int *device, int index) { return *device = index, OK; }
 int cuDeviceGetName(char *name, int size, int) { return strncpy(name, "a GPU that computes nothing", size), OK; }

@@ -33,3 +33,13 @@ def test_the_current_gpu_stays(driver: Path) -> None:
     command = [sys.executable, "-m", "tests.runtime.on_fake_driver"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_driver_older_than_the_compiler_is_named(driver: Path) -> None:
+    """Its GPUs would refuse the machine code of a newer compiler."""
+    bindings = pytest.importorskip("cuda.bindings", reason="the extra cuda is not installed")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(driver), "FAKE_CUDA_VERSION": "11080"}
+    program = "import tilewright as tw; print(tw.cuda().exist, tw.cuda().driver.why_not())"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True)
+    own = bindings.__version__.partition(".")[0]
+    assert f"False the NVIDIA driver is of CUDA 11.8, and cuda-bindings of CUDA {own}: pip" in done.stdout, done.stderr

@@ -34,7 +34,8 @@ _PACKAGES = (
     ("pyopencl", "target opencl: the driver interface", "opencl"),
     ("pocl-binary-distribution", "target opencl: the CPU as a device", "opencl"),
     ("cuda-bindings", "target cuda: the driver and compiler interface", "cuda"),
-    ("nvidia-cuda-nvrtc", "target cuda: the compiler", "cuda"),
+    ("nvidia-cuda-nvrtc", "target cuda: the compiler of CUDA 13", "cuda"),
+    ("nvidia-cuda-nvrtc-cu12", "target cuda: the compiler of CUDA 12", "cuda12"),
     ("torch", "rows to compare with, shared arrays", "torch"),
     ("xgboost-cpu", "a cost model for tuning", "tune"),
     ("distributed", "tuning on the devices of other hosts", "fleet"),
@@ -54,6 +55,7 @@ def doctor() -> None:
     columns = [Column(title, right=False) for title in ("target", "builds", "runs", "device")]
     print_lines([*table(columns, [row for kind in TARGETS for row in _rows(kind, found[kind])]), ""])
     reasons = [line for kind in TARGETS for line in _reasons(kind, found[kind])]
+    reasons += [f"{kind}: {said}" for kind in TARGETS if (said := found[kind].get("compiler"))]
     print_lines([*reasons, ""] if reasons else [])
     print_lines([*_packages(), "", *_settings()])
 
@@ -127,9 +129,11 @@ def _reasons(kind: str, found: dict[str, Any]) -> list[str]:
 def _packages() -> list[str]:
     """Libraries: their versions, or how to get them."""
     known = versions(name for name, _, _ in _PACKAGES)
+    other = {"nvidia-cuda-nvrtc-cu12": "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc": "nvidia-cuda-nvrtc-cu12"}
     rows = [
         [name, known.get(name) or f"missing: pip install 'tilewright[{extra}]'", purpose]
         for name, purpose, extra in _PACKAGES
+        if name in known or (other.get(name) not in known and extra != "cuda12")  # one compiler of CUDA suffices
     ]
     return table([Column(title, right=False) for title in ("library", "version", "what for")], rows)
 
@@ -177,9 +181,18 @@ def probe(kind: str) -> None:
             found["devices"].append(_run(module, device(kind, index)))
         wrong = [str(device(kind, i)) for i, one in enumerate(found["devices"]) if not one["right"]]
         found["reason"] = on.driver.why_not() or (f"wrong results on {', '.join(wrong)}" if wrong else "")
+        found["compiler"] = _compiler() if kind == "cuda" else ""
     except TVMError as error:
         found["reason"] = str(error)
     print(json.dumps(found))
+
+
+def _compiler() -> str:
+    """The CUDA compiler in use, and the architectures that it knows."""
+    from ..codegen.nvrtc import architectures, version
+
+    known = architectures()
+    return f"NVRTC {'.'.join(map(str, version()))} compiles for {known[0]} to {known[-1]}"
 
 
 def _program(kind: str) -> Any:

@@ -36,7 +36,8 @@ def _nvrtc() -> Any:
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
         raise UserError(
-            f"the CUDA compiler NVRTC is not usable here: {error}", fix="pip install 'tilewright[cuda]'"
+            f"the CUDA compiler NVRTC is not usable here: {error}",
+            fix="pip install 'tilewright[cuda]', or 'tilewright[cuda12]' for drivers before 580",
         ) from error
     return nvrtc
 
@@ -78,7 +79,8 @@ def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource
     if re.sub("[af]$", "", arch) not in architectures():
         raise UserError(
             f"NVRTC {'.'.join(map(str, version()))} compiles for {', '.join(architectures())}, not {arch}",
-            fix="give one of these architectures, or install an NVRTC of the CUDA version that had it",
+            fix="give one of these architectures, or install an NVRTC that knows it: 'tilewright[cuda12]' has sm_50 to "
+            "sm_121, and 'tilewright[cuda13]' has sm_75 and later ones",
         )
     began = time.perf_counter()
     # Without NVRTC's own cache (which is in use if there is a driver): its hits come without the log of ptxas.

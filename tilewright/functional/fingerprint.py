@@ -24,7 +24,7 @@ FORMAT = 2
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DESCRIBED = "/proc/cpuinfo"
 _OF_ARM = ("Features", "CPU implementer", "CPU variant", "CPU part")
-_COMPILERS = {"cuda": "nvidia-cuda-nvrtc", "cpu": "llvmlite"}
+_COMPILERS = {"cuda": ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"), "cpu": ("llvmlite",)}
 
 
 @cache
@@ -64,10 +64,13 @@ def _sources() -> str:
 
 @cache
 def compiler(kind: str) -> str:
-    """The compiler for a kind of device, and its version."""
-    name = _COMPILERS[kind]
-    found = _version(name)
-    return f"{name} {found}" if found else name  # without a version: an NVRTC that came with something else
+    """The compiler for a kind of device, and its version; without one if it came with something else.
+
+    If NVRTC is here for both versions of CUDA, `cuda-bindings` decides which one is in use.
+    """
+    found = {name: version for name in _COMPILERS[kind] if (version := _version(name))}
+    of_bindings = _version("cuda-bindings") if len(found) > 1 else ""
+    return ", ".join(filter(None, [*map(" ".join, found.items()), of_bindings])) or _COMPILERS[kind][0]
 
 
 def _version(distribution: str) -> str:

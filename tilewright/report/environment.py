@@ -13,7 +13,7 @@ from pathlib import Path
 from ..runtime.device import Device
 
 _PACKAGES = {
-    "cuda": ("cuda-bindings", "nvidia-cuda-nvrtc"),
+    "cuda": ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
     "opencl": ("pyopencl", "pocl-binary-distribution"),
     "cpu": ("llvmlite",),
 }

@@ -18,6 +18,14 @@ def bindings() -> Any:
 
 
 @cache
+def bindings_version() -> tuple[int, ...]:
+    """The version of `cuda.bindings`, the first number of which is that of CUDA."""
+    from cuda import bindings
+
+    return tuple(int(part) for part in bindings.__version__.split(".")[:2])
+
+
+@cache
 def launch_function() -> Any:
     """`cuLaunchKernel` without argument types: its arguments are C objects already, or small whole numbers."""
     return ctypes.CDLL("libcuda.so.1").cuLaunchKernel

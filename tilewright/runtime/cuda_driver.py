@@ -19,7 +19,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
-from .cuda_calls import bindings, call, driver_error, launch_function, owner_of
+from .cuda_calls import bindings, bindings_version, call, driver_error, launch_function, owner_of
 from .cuda_graphs import GraphTimer
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere, scalar_type
 
@@ -102,10 +102,19 @@ class CudaDriver(Driver):
         try:
             call("cuInit", 0)
             number = int(call("cuDeviceGetCount"))
+            version = int(call("cuDriverGetVersion"))
         except ImportError:
-            return 0, "cuda.bindings not found: pip install 'tilewright[cuda]'"
+            return (
+                0,
+                "cuda.bindings not found: pip install 'tilewright[cuda]' (or [cuda12])",
+            )
         except DeviceError as error:
             return 0, f"the NVIDIA driver does not start: {error}"
+        if version // 1000 < bindings_version()[0]:  # it would refuse the machine code of a newer compiler
+            return 0, (
+                f"the NVIDIA driver is of CUDA {version // 1000}.{version % 1000 // 10}, and cuda-bindings of CUDA "
+                f"{bindings_version()[0]}: pip install 'tilewright[cuda12]', or a driver from 580 on"
+            )
         return number, "" if number else "the NVIDIA driver sees no GPU"
 
     def why_not(self) -> str:
