@@ -55,7 +55,7 @@ def _same_costs(of: Contraction, atom: Atom, machine: Machine) -> None:
 def test_single_tiles_of_warpgroups_cost_the_same(layer: Conv2d) -> None:
     owner: Any = CONV2D_WGMMA.gpu.model.rank.__self__.tiles.__self__
     of, atom = owner.contraction_of(layer), owner.atom(layer)
-    tiles = wgmma_tiles.candidates(of, atom, H200)
+    tiles = mma_tiles.candidates(of, atom, H200, wgmma_tiles.WgmmaTile)
     _same(tiles, lambda each: each.cycles(of, atom, H200))
     _same(tiles, lambda each: each.is_possible(of, atom, H200.hardware))
 

@@ -33,7 +33,7 @@ from .contraction_schedule import (
     store_vectors,
     width,
 )
-from .mma_tiles import DIRECT, Forms, MmaTile, depths, rank_tiles, stages, tiles, warp_tiles
+from .mma_tiles import DIRECT, Forms, MmaTile, rank_tiles, tiles
 from .needs import Needs
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
@@ -62,27 +62,25 @@ class Mma(Generic[W]):
     `prepared` are the forms that take a kernel before the product, by the choices of the knob `data`.
     """
 
-    warpgroups = False
-    """Whether the warps of a warpgroup compute neighbouring rows together."""
-    tile: type[MmaTile] = MmaTile
-
     def __init__(
         self,
         contraction_of: Callable[[W], Contraction],
         views_of: Callable[[W, Tensor, Tensor], Views],
         atoms: Mapping[str, str] = USUAL,
         prepared: Mapping[str, Form] = MappingProxyType({}),
+        tile: type[MmaTile] = MmaTile,
     ) -> None:
         self.contraction_of = contraction_of
         self.views_of = views_of
         self.atoms = atoms
         self.prepared = prepared
+        self.tile = tile
 
     def strategy(self, computes: Callable[[W, Machine], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
         """The strategy as templates take it, for those workloads for which `computes` holds."""
 
         def able(of: W, machine: Machine) -> bool:
-            return computes(of, machine) and self._fits(of)
+            return computes(of, machine) and self.tile.covers(self.contraction_of(of), self.atom(of))
 
         model: TileModel[W] = TileModel(self.tiles, self.tile.of, self.predict)
         needs = Needs(atoms=self.atoms, scope=scope)
@@ -96,11 +94,6 @@ class Mma(Generic[W]):
     def form(self, of: W, tile: MmaTile) -> Contraction:
         """The contraction of which a tile is a part."""
         return dict(self.forms(of))[tile.data]
-
-    def _fits(self, of: W) -> bool:
-        made, atom = self.contraction_of(of), self.atom(of)
-        deep = made.rows.along_depth and made.columns.along_depth
-        return made.rows.extent >= atom.m and made.columns.extent >= atom.n and (deep or atom.per_word < 4)
 
     def atom(self, of: W) -> Atom:
         """The instruction for a workload."""
@@ -125,12 +118,13 @@ class Mma(Generic[W]):
             return reduce(or_, ((tile.data == name) & tile.is_possible(each, atom) for name, each in forms.items()))
 
         names = ("rows", "columns", "depth", "split", "stages", "store", "tiles", "data")[: 7 + (len(forms) > 1)]
+        ways = self.tile.choices(made, atom)
         knobs = [
-            split_knob("rows", made.rows.extent, "candidate", candidate=warp_tiles(made.rows, atom.m)),
-            split_knob("columns", made.columns.extent, "candidate", candidate=warp_tiles(made.columns, atom.n)),
-            value_knob("depth", depths(made, atom)),
+            split_knob("rows", made.rows.extent, "candidate", candidate=ways["rows"]),
+            split_knob("columns", made.columns.extent, "candidate", candidate=ways["columns"]),
+            value_knob("depth", ways["depth"]),
             value_knob("split", splits(made)),
-            value_knob("stages", stages()),
+            value_knob("stages", ways["stages"]),
             value_knob("store", ["fragments", "shared", "vectors"]),
             value_knob("tiles", tiles(made)),
             value_knob("data", list(forms)),
@@ -139,7 +133,7 @@ class Mma(Generic[W]):
 
     def tiles(self, of: W, machine: Machine) -> Sequence[MmaTile]:
         """Return the tiles of a workload, the fastest first."""
-        return rank_tiles(self.forms(of), self.atom(of), machine)
+        return rank_tiles(self.forms(of), self.atom(of), machine, self.tile)  # type: ignore[arg-type]
 
     def predict(self, of: W, tile: MmaTile, machine: Machine) -> Expectation:
         """Return the cycles, threads and blocks of a tile."""
@@ -159,9 +153,9 @@ class Mma(Generic[W]):
         tile = self.tile.of(config)
         made = self.form(of, tile)
         run, size, several = tile.run(made), (prod(tile.rows), prod(tile.columns)), tile.tiles > 1
-        sliced = tile.depth if self.warpgroups and several else 0
+        sliced = tile.depth if tile.warpgroups and several else 0
         begun = begin(made, s, t, (size[0] * tile.tiles, size[1], tile.depth), tile.split, run, sliced)
-        axes, holder, warp = _bound(made, tile, s, begun, self.warpgroups)
+        axes, holder, warp = _bound(made, tile, s, begun)
         sums = begun.sums
         shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
         s[sums].compute_at(s[holder], warp)
@@ -196,9 +190,7 @@ class _Loops(NamedTuple):
     tile: IterVar
 
 
-def _bound(
-    of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun, warpgroups: bool = False
-) -> tuple[_Loops, Tensor, IterVar]:
+def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> tuple[_Loops, Tensor, IterVar]:
     """Bind blocks and warps; returns the loops of the result, the stage that reads the sums, and its warps' loop.
 
     The sums are read by the stage that stores results, or by its copy in shared memory, from which a block stores whole
@@ -212,13 +204,13 @@ def _bound(
         axes = result_axes(of, s, out)
     loops, i, j = _over_tiles(of, tile, s, out, *axes, bind=True)
     if tile.staged:
-        warps = (tile.rows[0] // WARPGROUP, WARPGROUP) if warpgroups else (tile.rows[0], tile.columns[0])
+        warps = (tile.rows[0] // WARPGROUP, WARPGROUP) if tile.warpgroups else (tile.rows[0], tile.columns[0])
         rows, columns = prod(tile.rows), prod(tile.columns)
         store_vectors(s, out, (i, j), warps, gcd(of.run, columns), rows * columns)
         s[holder].compute_at(s[out], loops.tile)
         pad_rows(s, holder)
         *_, i, j = s[holder].op.axis
-    if warpgroups:  # its four warps are neighbours along threadIdx.y
+    if tile.warpgroups:  # its four warps are neighbours along threadIdx.y
         group, i = s[holder].split(i, factor=WARPGROUP * tile.rows[1])
         iw, ii = s[holder].split(i, factor=tile.rows[1])
         s[holder].reorder(group, iw, ii, *_over_lanes(s, holder, j, tile.run(of)))

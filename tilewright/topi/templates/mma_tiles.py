@@ -63,6 +63,8 @@ class MmaTile:
     data: Any = DIRECT
     pooled: ClassVar[bool] = True
     """How occupancy was counted when the constants were fitted."""
+    warpgroups: ClassVar[bool] = False
+    """Whether the warps of a warpgroup compute neighbouring rows together."""
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> MmaTile:
@@ -72,6 +74,27 @@ class MmaTile:
         below, store = choices["tiles"].val, choices["store"].val
         data = choices["data"].val if "data" in choices else DIRECT
         return cls(rows, columns, depth, split, flying, store == "shared", below, store == "vectors", data)
+
+    @classmethod
+    def covers(cls, of: Contraction, atom: Atom) -> bool:
+        """Return whether a contraction fills an instruction, whose operands it can load."""
+        deep = of.rows.along_depth and of.columns.along_depth
+        return of.rows.extent >= atom.m and of.columns.extent >= atom.n and (deep or atom.per_word < 4)
+
+    @classmethod
+    def choices(cls, of: Contraction, atom: Atom) -> dict[str, list[Any]]:
+        """Return the choices of the knobs for rows, columns, depth and stages."""
+        rows, columns = _warp_tiles(of.rows, atom.m), _warp_tiles(of.columns, atom.n)
+        return {"rows": rows, "columns": columns, "depth": _depths(of, atom), "stages": [1, 2, 3, 4]}
+
+    @classmethod
+    def is_usual(cls, rows: tuple[int, int], columns: tuple[int, int]) -> bool:
+        """Return whether a block of these warps and tiles is worth ranking."""
+        return 1 <= rows[0] * columns[0] <= 8 and rows[1] * columns[1] <= 64 * 128
+
+    def may_stay(self, of: Contraction) -> Number:
+        """Whether the columns' factor may stay in shared memory for several tiles of rows."""
+        return (self.stages > 1) & (self.depth >= of.depth)
 
     def run(self, of: Contraction) -> int:
         """Return the results in a lane's vector of 16 bytes; 0 if columns keep their order."""
@@ -253,13 +276,13 @@ def _cycles_of(atom: Atom, at: Quantities) -> float:
     return at.instruction_cycles if atom.accumulator in ("float32", "float16") else at.integer_cycles
 
 
-def warp_tiles(operand: Operand, unit: int) -> list[list[int]]:
+def _warp_tiles(operand: Operand, unit: int) -> list[list[int]]:
     """Ways to split rows or columns over blocks, warps and the tile of a warp."""
     tiles = [n for n in (8, 16, 32, 48, 64, 96, 128) if n % unit == 0 and n <= max(unit, operand.extent)]
     return [[-1, warps, n] for n in tiles for warps in (1, 2, 4, 8) if warps <= ceil(operand.extent / n)]
 
 
-def depths(of: Contraction, atom: Atom) -> list[int]:
+def _depths(of: Contraction, atom: Atom) -> list[int]:
     """Steps in shared memory at a time."""
     whole = rounded(of.depth, atom.k)
     found = {atom.k * n for n in (1, 2, 4, 8) if atom.k * n <= min(128, whole)}
@@ -268,18 +291,13 @@ def depths(of: Contraction, atom: Atom) -> list[int]:
     return sorted(found)
 
 
-def stages() -> list[int]:
-    """Slices in flight."""
-    return [1, 2, 3, 4]
-
-
 def tiles(of: Contraction) -> list[int]:
     """Tiles below each other that one block computes."""
     few = (*range(1, 11), 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 49, 56, 64, 72, 80, 96, 98, 112, 128)
     return [n for n in few if n == 1 or n * _LEAST_ROWS <= of.rows.extent]
 
 
-def grid(
+def _grid(
     pairs: Sequence[tuple[Pair, Pair]],
     ways: tuple[Iterable[int], ...],
     stores: Iterable[tuple[bool, bool]],
@@ -293,25 +311,23 @@ def grid(
     return kind((rows[0], rows[1]), (columns[0], columns[1]), depth, split, flying, staged, vectors=vectors)
 
 
-def candidates(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> MmaTile:
+def candidates(of: Contraction, atom: Atom, machine: Machine = REFERENCE, kind: type[M] = MmaTile) -> M:  # type: ignore[assignment]
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
-    rows, columns = (
-        [(warps, n) for _, warps, n in warp_tiles(operand, unit)]
-        for operand, unit in ((of.rows, atom.m), (of.columns, atom.n))
-    )
-    pairs = [(r, c) for r in rows for c in columns if 1 <= r[0] * c[0] <= 8 and r[1] * c[1] <= 64 * 128]
+    ways = kind.choices(of, atom)
+    rows, columns = ([(warps, n) for _, warps, n in ways[name]] for name in ("rows", "columns"))
+    pairs = [(r, c) for r in rows for c in columns if kind.is_usual(r, c)]
     if of.prepared:  # in whole vectors along the depth, in flight
-        made = grid(pairs, ([n for n in depths(of, atom) if n >= 4 * atom.k], splits(of), (2, 4)), STORES[:1], MmaTile)
+        made = _grid(pairs, ([n for n in ways["depth"] if n >= 4 * atom.k], splits(of), (2, 4)), STORES[:1], kind)
     else:
-        made = grid(pairs, (depths(of, atom), splits(of), stages()), STORES, MmaTile)
+        made = _grid(pairs, (ways["depth"], splits(of), ways["stages"]), STORES, kind)
     count = made.blocks(of) // made.split
     usual = (made.split == 1) | (count * made.split <= FULL * machine.multiprocessors)
-    several = usual & (made.stages > 1) & (made.split == 1) & (made.depth >= of.depth) & (of.batch == 1)
-    resident = replace(made, tiles=2).resident(of, atom, machine.hardware)
-    return with_stationary(made, usual, several, of, atom, machine, resident)
+    several = usual & (made.split == 1) & made.may_stay(of) & (of.batch == 1)
+    resident = replace(made, tiles=most(2, made.stages)).resident(of, atom, machine.hardware)
+    return _with_stationary(made, usual, several, of, atom, machine, resident)
 
 
-def with_stationary(
+def _with_stationary(
     made: M, usual: Number, several: Number, of: Contraction, atom: Atom, machine: Machine, resident: Number
 ) -> M:
     """Return the usual tiles that the hardware can run, followed by variants in which a block computes several tiles.
@@ -334,11 +350,13 @@ def with_stationary(
 
 
 @lru_cache(maxsize=256)
-def rank_tiles(forms: Forms, atom: Atom, machine: Machine = REFERENCE) -> Sequence[MmaTile]:
+def rank_tiles(
+    forms: Forms, atom: Atom, machine: Machine = REFERENCE, kind: type[MmaTile] = MmaTile
+) -> Sequence[MmaTile]:
     """Return tiles, the fastest first."""
-    known, parts, costs = depths(forms[0][1], atom), [], []
+    known, parts, costs = kind.choices(forms[0][1], atom)["depth"], [], []
     for name, of in forms:
-        found = candidates(of, atom, machine)
+        found = candidates(of, atom, machine, kind)
         found = taken(found, np.flatnonzero(np.isin(found.depth, known)))
         parts.append(replace(found, data=np.full(len(found.depth), name)))
         costs.append(found.cycles(of, atom, machine))

@@ -17,7 +17,6 @@ from . import (
     contraction_cpu,
     contraction_mma,
     contraction_simt,
-    contraction_wgmma,
     conv1d,
     conv2d,
     cpu,
@@ -35,6 +34,7 @@ from . import (
     transposed_cpu,
     weight_gradient_cpu,
     weight_gradient_gpu,
+    wgmma_tiles,
     window_mma,
 )
 from .contraction import Contraction, Views
@@ -52,7 +52,11 @@ _PRODUCTS: _Sums = matmul.contraction_of, matmul.views_of
 
 
 def _mma(of: _Sums, atoms: Mapping[str, str] = contraction_mma.USUAL) -> contraction_mma.Mma[Any]:
-    return contraction_mma.Mma(*of, atoms=atoms, prepared=prepared_data.FORMS if of is _LAYERS else {})
+    return contraction_mma.Mma(*of, atoms, prepared_data.FORMS if of is _LAYERS else {})
+
+
+def _wgmma(of: _Sums, atoms: Mapping[str, str] = wgmma_tiles.USUAL) -> contraction_mma.Mma[Any]:
+    return contraction_mma.Mma(*of, atoms, tile=wgmma_tiles.WgmmaTile)
 
 
 def _products(kind: type[Any]) -> tuple[PackagedTemplate[Any], ...]:
@@ -75,7 +79,7 @@ def _products(kind: type[Any]) -> tuple[PackagedTemplate[Any], ...]:
         PackagedTemplate(
             kind,
             "wgmma",
-            gpu=contraction_wgmma.Wgmma(*_PRODUCTS, contraction_wgmma.USUAL).strategy(),
+            gpu=_wgmma(_PRODUCTS).strategy(),
             summary="Hopper's warpgroup instructions",
         ),
         PackagedTemplate(
@@ -88,7 +92,7 @@ def _products(kind: type[Any]) -> tuple[PackagedTemplate[Any], ...]:
         PackagedTemplate(
             kind,
             "wgmma_tf32",
-            gpu=contraction_wgmma.Wgmma(*_PRODUCTS, contraction_wgmma.ROUNDED).strategy(),
+            gpu=_wgmma(_PRODUCTS, wgmma_tiles.ROUNDED).strategy(),
             summary="warpgroup instructions that round float32",
             precision="tf32",
         ),
@@ -134,9 +138,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
     PackagedTemplate(
         Conv2d,
         "wgmma",
-        gpu=contraction_wgmma.Wgmma(*_LAYERS, contraction_wgmma.USUAL).strategy(
-            implicit_gemm.computes, "terms that are neighbours (NHWC)"
-        ),
+        gpu=_wgmma(_LAYERS).strategy(implicit_gemm.computes, "terms that are neighbours (NHWC)"),
         summary="products of tiles by Hopper's warpgroups",
     ),
     PackagedTemplate(
@@ -149,9 +151,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
     PackagedTemplate(
         Conv2d,
         "wgmma_tf32",
-        gpu=contraction_wgmma.Wgmma(*_LAYERS, contraction_wgmma.ROUNDED).strategy(
-            implicit_gemm.computes, "terms that are neighbours (NHWC)"
-        ),
+        gpu=_wgmma(_LAYERS, wgmma_tiles.ROUNDED).strategy(implicit_gemm.computes, "terms that are neighbours (NHWC)"),
         summary="products of tiles by warpgroups that round float32",
         precision="tf32",
     ),

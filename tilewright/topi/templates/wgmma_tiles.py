@@ -1,16 +1,16 @@
 """Tiles of a contraction by the matrix instructions of warpgroups, and their cycles.
 
-A slice has the 128 bytes of terms that the hardware reads of a row. The tensor cores compute it in four instructions
-for each warpgroup; meanwhile its warps copy a later slice. The time until a slice has arrived shows, unless another
-block of the multiprocessor multiplies then.
+Both factors lie in shared memory, swizzled. The hardware reads them there, so that warps load no fragments. A slice has
+the 128 bytes of terms that the hardware reads of a row. The tensor cores compute it in four instructions for each
+warpgroup; meanwhile its warps copy a later slice. The time until a slice has arrived shows, unless another block of the
+multiprocessor multiplies then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Mapping
 from math import inf, prod
+from typing import Any
 
 from ...core.atoms import LANES, WARPGROUP, Atom
 from ...core.dtype import DType
@@ -19,13 +19,16 @@ from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, shown_latency, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
-from .contraction import Contraction, Operand, splits
-from .many import cheapest_first
-from .mma_tiles import FULL, STORES, MmaTile, grid, with_stationary
+from .contraction import Contraction, Operand
+from .mma_tiles import MmaTile
 
+USUAL: Mapping[str, str] = {name: f"wgmma_{name}" for name in ("float16", "bfloat16", "int8", "uint8")}
+"""The atom for elements of a type, as exact as products and sums in float32."""
+ROUNDED: Mapping[str, str] = {"float32": "wgmma_tf32"}
+"""The atom for elements of a type whose operands may lose bits beyond 11."""
 _OVERHEAD = 40
 """Registers for addresses and loops."""
-LEAST_COLUMNS = 16
+_LEAST_COLUMNS = 16
 """Columns of the smallest tile."""
 _STATIONARY = 4
 """Slices of the columns' factor that may stay in shared memory for several tiles of rows."""
@@ -35,6 +38,30 @@ class WgmmaTile(MmaTile):
     """The work of a block of warpgroups: 16 rows a warp, and all columns of the block."""
 
     pooled = False
+    warpgroups = True
+
+    @classmethod
+    def covers(cls, of: Contraction, atom: Atom) -> bool:
+        """Return whether terms of both factors are neighbours, and rows fill more than half of a warpgroup's tile."""
+        deep, columns = of.rows.along_depth and of.columns.along_depth, of.columns.extent
+        # Columns fewer than those of the smallest tile are one tile, of whole instructions.
+        return deep and of.rows.extent > 32 and (columns >= _LEAST_COLUMNS or columns % atom.n == 0)
+
+    @classmethod
+    def choices(cls, of: Contraction, atom: Atom) -> dict[str, list[Any]]:
+        """Return one to four warpgroups of rows, columns of all warps together, and slices of 128 bytes."""
+        depth = SWIZZLE_LINE // DType(atom.operands).bytes
+        rows, columns = _row_tiles(of.rows), _column_tiles(of.columns, atom)
+        return {"rows": rows, "columns": columns, "depth": [depth], "stages": [1, 2, 3, 4, 5, 6]}
+
+    @classmethod
+    def is_usual(cls, rows: tuple[int, int], columns: tuple[int, int]) -> bool:
+        """Return True: all are."""
+        return True
+
+    def may_stay(self, of: Contraction) -> Number:
+        """Whether the columns' factor is a few slices."""
+        return self.slices(of) <= _STATIONARY
 
     def registers(self, atom: Atom) -> Number:
         """Registers for sums and for addresses."""
@@ -112,42 +139,14 @@ class WgmmaTile(MmaTile):
         return of.period > 1 and operand is of.rows
 
 
-def row_tiles(operand: Operand) -> list[list[int]]:
+def _row_tiles(operand: Operand) -> list[list[int]]:
     """Ways to split rows over blocks, warps and the 16 rows of one: one to four warpgroups."""
     return [[-1, WARPGROUP * n, 16] for n in (1, 2, 3, 4) if n == 1 or n * 64 <= operand.extent]
 
 
-def column_tiles(operand: Operand, atom: Atom) -> list[list[int]]:
+def _column_tiles(operand: Operand, atom: Atom) -> list[list[int]]:
     """Ways to split columns over blocks and the tile of all warps."""
     usual = [
-        n for n in (LEAST_COLUMNS, 32, 64, 96, 128, 160, 192, 224, 256) if n == LEAST_COLUMNS or n <= operand.extent
+        n for n in (_LEAST_COLUMNS, 32, 64, 96, 128, 160, 192, 224, 256) if n == _LEAST_COLUMNS or n <= operand.extent
     ]
     return [[-1, 1, n] for n in usual if atom.width(n)]
-
-
-def depth_of(atom: Atom) -> int:
-    """The terms of a slice."""
-    return SWIZZLE_LINE // DType(atom.operands).bytes
-
-
-def stages() -> list[int]:
-    """Slices in flight."""
-    return [1, 2, 3, 4, 5, 6]
-
-
-def candidates(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> WgmmaTile:
-    """Tiles worth ranking."""
-    pairs = [((r[1], r[2]), (c[1], c[2])) for r in row_tiles(of.rows) for c in column_tiles(of.columns, atom)]
-    made = grid(pairs, ([depth_of(atom)], splits(of), stages()), STORES, WgmmaTile)
-    count = made.blocks(of) // made.split
-    usual = (made.split == 1) | (count * made.split <= FULL * machine.multiprocessors)
-    several = usual & (made.split == 1) & (of.batch == 1) & (made.slices(of) <= _STATIONARY)
-    resident = replace(made, tiles=most(2, made.stages)).resident(of, atom, machine.hardware)
-    return with_stationary(made, usual, several, of, atom, machine, resident)
-
-
-@lru_cache(maxsize=256)
-def rank_tiles(of: Contraction, atom: Atom, machine: Machine = REFERENCE) -> Sequence[MmaTile]:
-    """Return tiles, the fastest first."""
-    found = candidates(of, atom, machine)
-    return cheapest_first(found, found.cycles(of, atom, machine))
