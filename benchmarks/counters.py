@@ -26,8 +26,8 @@ from benchmarks.steps import Program, transpose
 from examples import conv2d_hwcn
 from tilewright.core.hardware import MemoryScope
 from tilewright.explain.findings import KernelExplanation
-from tilewright.ladder.conv1d import Conv1d
-from tilewright.ladder.depthwise import Depthwise
+from tilewright.ladder.conv1d import Conv1dLadder
+from tilewright.ladder.depthwise import DepthwiseLadder
 from tilewright.ladder.rung import Ladder
 
 ALLOWED = 0.1
@@ -108,7 +108,7 @@ NUMBERS = (
 def programs() -> dict[str, Callable[[], Program]]:
     """The documents' kernels by name."""
     found: dict[str, Callable[[], Program]] = {}
-    for title, ladder in {"conv1d": Conv1d(), "depthwise": Depthwise()}.items():
+    for title, ladder in {"conv1d": Conv1dLadder(), "depthwise": DepthwiseLadder()}.items():
         for rung in ladder.rungs:
             found[f"{title} {rung.name}"] = lambda ladder=ladder, rung=rung: _of_rung(ladder, rung.name)  # type: ignore[misc]
     for step in conv2d_hwcn.STEPS:

@@ -25,7 +25,7 @@ from benchmarks.one_call import CONVNEXT, MOBILENET, conv
 from benchmarks.ship_records import write_rivals
 from benchmarks.untuned import LIMITS
 from tilewright.functional import torch_native, torch_tensors
-from tilewright.functional.plans import OURS, Decision, Plan, plan_for
+from tilewright.functional.plans import OURS, CallPlan, Decision, plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 from tilewright.functional.rivals import cpu_device, is_faster
 from tilewright.functional.torch_threads import program_of
@@ -88,7 +88,7 @@ def ours_alone(problem: Problem, *given: Any) -> Callable[[], Any]:
     """A function that runs our kernel on given or random tensors, even if a call would run another one."""
     arrays = list(given) or tensors(problem, cpu())
     plan = plan_for(problem, cpu(), "")
-    program = program_of(Plan(problem, cpu(), Decision(OURS), plan.executable, "measured"))
+    program = program_of(CallPlan(problem, cpu(), Decision(OURS), plan.executable, "measured"))
     last = torch.channels_last if problem.layout == "NHWC" else torch.contiguous_format
     addresses = [a.data_ptr() for a in arrays if a is not None]
 

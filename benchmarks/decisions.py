@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.rivals import Measured, table, verdict
+from tilewright.functional.rivals import MeasuredLayer, table, verdict
 from tilewright.report.table import Column
 from tilewright.report.table import table as shown
 
@@ -25,7 +25,7 @@ def held_out() -> list[tuple[str, float, bool]]:
     return [(_kind(one.problem), 1 / one.ratio, _ours(one.problem, _others(one, known))) for one in known]
 
 
-def _others(one: Measured, known: list[Measured]) -> Iterable[Measured]:
+def _others(one: MeasuredLayer, known: list[MeasuredLayer]) -> Iterable[MeasuredLayer]:
     return [other for other in known if other.problem != one.problem]
 
 
@@ -40,7 +40,7 @@ def of_file(path: Path) -> list[tuple[str, float, bool]]:
     ]
 
 
-def _ours(problem: Problem, known: Iterable[Measured]) -> bool:
+def _ours(problem: Problem, known: Iterable[MeasuredLayer]) -> bool:
     return not verdict(problem, known)
 
 

@@ -40,7 +40,9 @@ def held_out(name: str, layers: Sequence[Layer]) -> str:
     for part in range(_PARTS):
         others = [layer for at, layer in enumerate(layers) if at % _PARTS != part]
         fitted: cpu_rates.Table = {name: fit(others)}
-        known = [rivals.Measured(problem, rivals.cpu_device(name), ours, theirs) for problem, ours, theirs in others]
+        known = [
+            rivals.MeasuredLayer(problem, rivals.cpu_device(name), ours, theirs) for problem, ours, theirs in others
+        ]
         by_rates = cache(partial(cpu_rates.expected_ratio, instructions=name, table=fitted))
         for problem, ours, theirs in layers[part::_PARTS]:
             found = rivals.estimate_on_cpu(

@@ -25,8 +25,8 @@ import numpy as np
 import tilewright as tw
 from tilewright.cli.tune import OPERATORS
 from tilewright.core.target import Target
-from tilewright.ladder.conv1d import Conv1d
-from tilewright.ladder.depthwise import Depthwise
+from tilewright.ladder.conv1d import Conv1dLadder
+from tilewright.ladder.depthwise import DepthwiseLadder
 
 ROOT = Path(__file__).parents[1]
 ROWS = [
@@ -74,7 +74,7 @@ def first(name: str, target: Target) -> Program:
 def programs(target: Target) -> dict[str, Callable[[], Program]]:
     """The measured kernels by name."""
     rows = {f"{name} untuned": lambda name=name: first(name, target) for name in ROWS}
-    return {**ladder(Conv1d()), **ladder(Depthwise()), "document HWCN": document, **rows}
+    return {**ladder(Conv1dLadder()), **ladder(DepthwiseLadder()), "document HWCN": document, **rows}
 
 
 def timer(module: Any, args: list[Any], device: Any) -> Callable[[], list[float]]:

@@ -26,8 +26,8 @@ from tilewright.core.node import Node
 from tilewright.core.options import USUAL
 from tilewright.core.recursion import deep
 from tilewright.core.target import Target
-from tilewright.ladder.conv1d import Conv1d
-from tilewright.ladder.depthwise import Depthwise
+from tilewright.ladder.conv1d import Conv1dLadder
+from tilewright.ladder.depthwise import DepthwiseLadder
 from tilewright.loops.build import build_function
 from tilewright.passes.runner import finishing, lowering, run
 from tilewright.refine.pipeline import refine
@@ -48,7 +48,7 @@ Make = Callable[[], tuple[Any, list[Any]]]
 def programs() -> dict[str, Make]:
     """The documents' programs, each made anew at every call."""
     made: dict[str, Make] = {}
-    for ladder in (Conv1d(), Depthwise()):
+    for ladder in (Conv1dLadder(), DepthwiseLadder()):
         for rung in ladder.rungs:
             made[f"{ladder.title} {rung.name}"] = lambda ladder=ladder, rung=rung: _ladder(ladder, rung)
     made["conv2d HWCN"] = lambda: _example(conv2d_hwcn.vector(conv2d_hwcn.Problem()))

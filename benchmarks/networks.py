@@ -170,11 +170,11 @@ class Bench:
 
     def ours(self, executable: Executable) -> Callable[[], None]:
         """Return a function that runs one of our kernels."""
-        from tilewright.functional.plans import OURS, Decision, Plan
+        from tilewright.functional.plans import OURS, CallPlan, Decision
         from tilewright.functional.torch_tensors import launch
         from tilewright.functional.torch_threads import program_of
 
-        program = program_of(Plan(self.problem, self.on, Decision(OURS), executable, "measured"))
+        program = program_of(CallPlan(self.problem, self.on, Decision(OURS), executable, "measured"))
         given = [a.data_ptr() for a in (self.x, self.weight, self.out)]
         return lambda: launch(program, given, self.x)
 

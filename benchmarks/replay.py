@@ -25,14 +25,14 @@ from tilewright.core.target import Target
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.genetic import GeneticSearch
 from tilewright.tune.search.guided import GuidedSearch
+from tilewright.tune.search.search import Search, Seen
 from tilewright.tune.search.simple import RandomSearch
-from tilewright.tune.search.strategy import Seen, Strategy
 from tilewright.tune.space.config import Config
 from tilewright.tune.space.space import Space
 from tilewright.tune.task import Declared, Program, Task, Template
 
 MARKS = (1, 8, 16, 32, 64, 100, 200, 500)
-SEARCHES: dict[str, Callable[[Task, int], Strategy]] = {
+SEARCHES: dict[str, Callable[[Task, int], Search]] = {
     "guided": lambda task, seed: GuidedSearch(task, seed),
     "annealing": lambda task, seed: AnnealingSearch(task.config_space, "knob", seed, "numpy"),
     "genetic": lambda task, seed: GeneticSearch(task.config_space, 32, seed=seed),
@@ -92,7 +92,7 @@ def read(path: Path, target: Target) -> Table:
     return Table(task, dict(zip(cut.indices(places), measured.values(), strict=True)))
 
 
-def searched(table: Table, strategy: Strategy, trials: int) -> list[float]:
+def searched(table: Table, strategy: Search, trials: int) -> list[float]:
     """The best seconds after each trial of a search, batch by batch as in a run."""
     best, curve, size = np.inf, [], 8
     refused = 0

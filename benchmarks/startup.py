@@ -17,8 +17,8 @@ from typing import Any
 
 import tilewright as tw
 from tilewright import te
-from tilewright.ladder.conv1d import Conv1d
-from tilewright.ladder.depthwise import Depthwise
+from tilewright.ladder.conv1d import Conv1dLadder
+from tilewright.ladder.depthwise import DepthwiseLadder
 from tilewright.report.table import Column, table
 from tilewright.runtime.array import empty
 from tilewright.runtime.device import device
@@ -154,8 +154,8 @@ def rung(ladder: Any, name: str) -> Make:
 
 PROGRAMS: dict[str, Make] = {
     "C = A + B": addition,
-    "conv1d, v5": rung(Conv1d(), "v5"),
-    "depthwise, v4": rung(Depthwise(), "v4"),
+    "conv1d, v5": rung(Conv1dLadder(), "v5"),
+    "depthwise, v4": rung(DepthwiseLadder(), "v4"),
 }
 
 

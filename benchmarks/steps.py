@@ -21,7 +21,7 @@ import tune_conv2d  # noqa: F401  # defines the template
 
 import tilewright as tw
 from tilewright import autotvm, te
-from tilewright.ladder.conv1d import Conv1d, v1
+from tilewright.ladder.conv1d import Conv1dLadder, v1
 from tilewright.transform import PassContext
 
 LAYER = (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1))
@@ -65,7 +65,7 @@ def in_a_register(terms: int, m: int) -> Program:
 
     1 of them is its step 4, 8 and 32 are its step 7.
     """
-    program = v1(Conv1d(M=m, N=32))
+    program = v1(Conv1dLadder(M=m, N=32))
     s, B = program.schedule, program.args[-1]
     total = s.cache_write(B, "local")
     block, thread = s[B].split(B.op.axis[0], factor=32)
@@ -91,7 +91,7 @@ def programs(small: bool) -> dict[str, Program]:
     """The programs that fill shared memory in loops, by name; `small` for a CPU."""
     p = conv2d_hwcn.Problem(batch=64, in_channel=16, out_channel=64, size=4) if small else conv2d_hwcn.Problem()
     found: dict[str, Program] = {}
-    ladder = Conv1d(M=1024, N=32) if small else Conv1d()
+    ladder = Conv1dLadder(M=1024, N=32) if small else Conv1dLadder()
     for rung in ladder.rungs:
         if rung.name in ("v4", "v5"):
             made = rung.make(ladder)

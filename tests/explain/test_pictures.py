@@ -19,12 +19,12 @@ from tilewright.core.errors import UserError
 from tilewright.explain.pictures.banks import phases
 from tilewright.explain.pictures.fragments import draw_fragments, fragments
 from tilewright.explain.pictures.svg import Picture
-from tilewright.explain.pictures.tile import Tile, draw_tile, tiles
+from tilewright.explain.pictures.tile import BlockTile, draw_tile, tiles
 
 MEMORY = NVIDIA["sm_90"].warp_memory
 
 
-def tile(s: te.Schedule) -> Tile:
+def tile(s: te.Schedule) -> BlockTile:
     (found,) = tiles(s.value, infer_bounds(s.value))
     return found
 

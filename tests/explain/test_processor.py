@@ -11,7 +11,7 @@ import pytest
 
 from tilewright import te
 from tilewright.explain.footprint import Touched, bytes_of
-from tilewright.explain.processor import Pattern, ProcessorAccess, ProcessorUse
+from tilewright.explain.processor import AccessPattern, ProcessorAccess, ProcessorUse
 from tilewright.expr.operators import const
 from tilewright.loops.nodes import Buffer
 
@@ -60,9 +60,9 @@ def test_a_product_in_tiles() -> None:
     assert [loop.loop for loop in use.parallel] == ["i.outer"]
     for name, stores in (("B", False), ("C", True)):
         found = access(use, name, stores)
-        assert (found.lanes, found.element, found.pattern) == (16, 4, Pattern.CONTIGUOUS)
+        assert (found.lanes, found.element, found.pattern) == (16, 4, AccessPattern.CONTIGUOUS)
     scalar = access(use, "A")
-    assert (scalar.lanes, scalar.shared, scalar.pattern, scalar.loop) == (1, 16, Pattern.CONTIGUOUS, "k.inner")
+    assert (scalar.lanes, scalar.shared, scalar.pattern, scalar.loop) == (1, 16, AccessPattern.CONTIGUOUS, "k.inner")
     text = str(product().explain(AVX512))
     for part in (
         "a vector register has 64 bytes", "16 × float32, 64 bytes", "one float32 for 16 lanes", "L1 32,768 bytes",
@@ -82,14 +82,14 @@ def test_a_vector_wider_than_a_register_takes_several() -> None:
 @pytest.mark.parametrize(
     ("index", "pattern", "stride"),
     [
-        (lambda a, i, j: a[i, j], Pattern.CONTIGUOUS, 4),
-        (lambda a, i, j: a[j, i], Pattern.STRIDED, 64 * 4),
-        (lambda a, i, j: a[i, 63 - j], Pattern.STRIDED, 4),
-        (lambda a, i, j: a[i, j * 2 % 64], Pattern.STRIDED, 8),
-        (lambda a, i, j: a[i, i], Pattern.SAME, 0),
+        (lambda a, i, j: a[i, j], AccessPattern.CONTIGUOUS, 4),
+        (lambda a, i, j: a[j, i], AccessPattern.STRIDED, 64 * 4),
+        (lambda a, i, j: a[i, 63 - j], AccessPattern.STRIDED, 4),
+        (lambda a, i, j: a[i, j * 2 % 64], AccessPattern.STRIDED, 8),
+        (lambda a, i, j: a[i, i], AccessPattern.SAME, 0),
     ],
 )
-def test_orders_of_accesses(index: Any, pattern: Pattern, stride: int, vectorized: bool) -> None:
+def test_orders_of_accesses(index: Any, pattern: AccessPattern, stride: int, vectorized: bool) -> None:
     a = te.placeholder((64, 64), name="A")
     b = te.compute((64, 64), lambda i, j: index(a, i, j) + 1.0, name="B")
     s = te.create_schedule(b.op)
@@ -97,7 +97,7 @@ def test_orders_of_accesses(index: Any, pattern: Pattern, stride: int, vectorize
     if vectorized:
         s[b].vectorize(inner)
     found = access(use_of(s), "A")
-    if pattern is Pattern.SAME and vectorized:
+    if pattern is AccessPattern.SAME and vectorized:
         assert (found.lanes, found.shared) == (1, 8)
         return
     assert (found.pattern, found.stride) == (pattern, stride)
@@ -110,7 +110,7 @@ def test_positions_that_are_data() -> None:
     b = te.compute((1024,), lambda i: a[at[i]], name="B")
     s = te.create_schedule(b.op)
     use = use_of(s)
-    assert access(use, "A").pattern is Pattern.DATA
+    assert access(use, "A").pattern is AccessPattern.DATA
     assert use.loops[0].bytes == {"A": 4096 * 4, "at": 4096, "B": 4096}
     assert "by data, or uneven" in str(s.explain(AVX512))
 

@@ -18,10 +18,10 @@ from tilewright.core.cache_folder import distrust, private_folder
 from tilewright.core.errors import UserError
 from tilewright.functional import archive, host_objects
 from tilewright.functional import store as module
-from tilewright.functional.store import Entry, Store
+from tilewright.functional.store import KernelStore, StoredKernel
 from tilewright.tune.model import machine
 
-ENTRY = Entry({"what": "a kernel"}, b"code" * 100)
+ENTRY = StoredKernel({"what": "a kernel"}, b"code" * 100)
 SOMEBODY = 12345
 
 
@@ -42,7 +42,7 @@ def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     return give
 
 
-def ignores(held: Store, match: str) -> None:
+def ignores(held: KernelStore, match: str) -> None:
     """The store finds nothing, and says so once, with a fix."""
     with pytest.warns(RuntimeWarning, match=match) as caught:
         assert held.get("a1") is None
@@ -57,9 +57,9 @@ def ignores(held: Store, match: str) -> None:
 def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        held = Store(tmp_path / "cache" / "kernels")
+        held = KernelStore(tmp_path / "cache" / "kernels")
         assert held.put("a1", ENTRY)
-        assert Store(tmp_path / "cache" / "kernels" / "host", parent=held).put("b1", ENTRY)
+        assert KernelStore(tmp_path / "cache" / "kernels" / "host", parent=held).put("b1", ENTRY)
     finally:
         os.umask(before)
     folders = [tmp_path / "cache", tmp_path / "cache" / "kernels", tmp_path / "cache" / "kernels" / "host"]
@@ -79,19 +79,19 @@ def test_measured_rates_make_the_folder_alike(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_folder_that_everybody_can_write(tmp_path: Path) -> None:
-    Store(tmp_path / "a").put("a1", ENTRY)
+    KernelStore(tmp_path / "a").put("a1", ENTRY)
     os.chmod(tmp_path / "a", 0o777)
-    held = Store(tmp_path / "a")
+    held = KernelStore(tmp_path / "a")
     ignores(held, r"can be written by everybody \(mode 0777\): kept kernels are code.*chmod -R go-w")
     assert not held.put("a2", ENTRY)
     os.chmod(tmp_path / "a", 0o1777)  # as /tmp: everybody makes files there, and nobody replaces this user's
-    assert Store(tmp_path / "a").get("a1") == ENTRY
+    assert KernelStore(tmp_path / "a").get("a1") == ENTRY
     os.chmod(tmp_path / "a", 0o775)  # of a user with a group of its own
-    assert Store(tmp_path / "a").get("a1") == ENTRY
+    assert KernelStore(tmp_path / "a").get("a1") == ENTRY
 
 
 def test_a_file_that_everybody_can_write(tmp_path: Path) -> None:
-    held = Store(tmp_path)
+    held = KernelStore(tmp_path)
     held.put("a1", ENTRY)
     os.chmod(tmp_path / "a1.kernel", 0o666)
     ignores(held, "a1.kernel, which can be written by everybody")
@@ -102,7 +102,7 @@ def test_a_file_that_everybody_can_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["folder", "file", "link to the folder", "link to the file"])
 def test_what_belongs_to_somebody_else(tmp_path: Path, give_away: Callable[[Path], None], what: str) -> None:
     theirs = tmp_path / "theirs"
-    Store(theirs).put("a1", ENTRY)
+    KernelStore(theirs).put("a1", ENTRY)
     used = theirs
     if what == "link to the folder":
         used = tmp_path / "link"
@@ -113,7 +113,8 @@ def test_what_belongs_to_somebody_else(tmp_path: Path, give_away: Callable[[Path
         (used / "a1.kernel").symlink_to(theirs / "a1.kernel")
     give_away(theirs if "folder" in what else theirs / "a1.kernel")
     ignores(
-        Store(used), f"belongs to user .*this process runs as user {os.geteuid()}.*set TILEWRIGHT_CACHE to a folder"
+        KernelStore(used),
+        f"belongs to user .*this process runs as user {os.geteuid()}.*set TILEWRIGHT_CACHE to a folder",
     )
 
 
@@ -155,7 +156,7 @@ def member(
 
 def test_only_regular_files_named_as_entries_are_taken_in(tmp_path: Path) -> None:
     whole = ENTRY.packed()
-    deep = Entry({}, b"").packed()
+    deep = StoredKernel({}, b"").packed()
     with tarfile.open(tmp_path / "bad.tgz", "w:gz") as written:
         for info, data in (
             member("a1.kernel", whole),
@@ -173,7 +174,7 @@ def test_only_regular_files_named_as_entries_are_taken_in(tmp_path: Path) -> Non
             member("sub", kind=tarfile.DIRTYPE),
         ):
             written.addfile(info, BytesIO(data))
-    held = Store(tmp_path / "store")
+    held = KernelStore(tmp_path / "store")
     assert archive.load(held, tmp_path / "bad.tgz") == (1, 12)
     assert os.listdir(tmp_path / "store") == ["a1.kernel"]
     assert sorted(os.listdir(tmp_path)) == ["bad.tgz", "store"]
@@ -184,12 +185,12 @@ def test_an_archive_that_inflates_without_end_is_refused(tmp_path: Path) -> None
         info, data = member("a1.kernel", bytes(8 << 20))
         written.addfile(info, BytesIO(data))
     with pytest.raises(UserError, match="inflates to more than the cache may hold"):
-        archive.load(Store(tmp_path / "store", limit=1 << 20), tmp_path / "bomb.tgz")
+        archive.load(KernelStore(tmp_path / "store", limit=1 << 20), tmp_path / "bomb.tgz")
 
 
 def test_an_import_asks_first(tmp_path: Path) -> None:
     """On a terminal it asks; without one it needs --yes."""
-    held = Store(tmp_path / "from")
+    held = KernelStore(tmp_path / "from")
     held.put("a1", ENTRY)
     archive.export(held, tmp_path / "all.tgz")
     command = [sys.executable, "-m", "tilewright", "cache", "import", str(tmp_path / "all.tgz")]

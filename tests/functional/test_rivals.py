@@ -9,8 +9,8 @@ import pytest
 from tilewright.functional import rivals
 from tilewright.functional.problem import CONV, Problem
 from tilewright.functional.rivals import (
-    Estimate,
-    Measured,
+    MeasuredLayer,
+    RatioEstimate,
     cpu_device,
     cpu_table,
     distance,
@@ -25,18 +25,18 @@ from tilewright.functional.rivals import (
 from tilewright.runtime.device import cpu
 
 KNOWN = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC")
-SLOWER = Measured(KNOWN, "a GPU", 3e-6, 2e-6)
+SLOWER = MeasuredLayer(KNOWN, "a GPU", 3e-6, 2e-6)
 
 
 def test_a_measured_layer_is_decided_by_its_measurement() -> None:
-    others = [Measured(KNOWN._replace(shape=(8, 64, 28, n)), "a GPU", 1e-6, 9e-6) for n in (27, 29)]
+    others = [MeasuredLayer(KNOWN._replace(shape=(8, 64, 28, n)), "a GPU", 1e-6, 9e-6) for n in (27, 29)]
     assert "measured 1.50 times as fast as ours for this layer" in verdict(KNOWN, [SLOWER, *others])
     assert not verdict(KNOWN, [replace(SLOWER, ours=2.02e-6), *others])  # noise
 
 
 def test_layers_count_by_their_likeness() -> None:
     near, far = KNOWN._replace(shape=(8, 64, 30, 30)), KNOWN._replace(shape=(1, 64, 7, 7), kernel=(5, 5))
-    found = estimate(near, [SLOWER, Measured(far, "a GPU", 1e-6, 4e-6)])
+    found = estimate(near, [SLOWER, MeasuredLayer(far, "a GPU", 1e-6, 4e-6)])
     assert found is not None
     assert found.nearest is SLOWER
     assert 1.0 < found.ratio < 1.5
@@ -65,11 +65,11 @@ def test_products_of_matrices_are_the_librarys_without_a_record() -> None:
 
 def test_layers_with_weights_in_another_order_say_nothing_of_matrix_products() -> None:
     dense = KNOWN._replace(groups=1, weights="OHWI")
-    faster = Measured(dense, "a GPU", 1e-6, 2e-6)
+    faster = MeasuredLayer(dense, "a GPU", 1e-6, 2e-6)
     near = dense._replace(shape=(8, 64, 30, 30))
     assert not verdict(near, [faster])
     assert "is a matrix product, and no record" in verdict(near._replace(weights="OIHW"), [faster])
-    one_tap = Measured(dense._replace(kernel=(1, 1)), "a GPU", 1e-6, 2e-6)  # of one tap, both orders are the same
+    one_tap = MeasuredLayer(dense._replace(kernel=(1, 1)), "a GPU", 1e-6, 2e-6)  # of one tap, both orders are the same
     assert not verdict(near._replace(kernel=(1, 1), weights="OIHW"), [one_tap])
 
 
@@ -104,7 +104,9 @@ def test_rates_decide_a_layer_that_is_like_no_other_and_known_layers_correct_the
     assert estimate_on_cpu(one, [near], lambda _: 3.0).ratio == pytest.approx(0.5, rel=0.1)
     far = replace(near, problem=one._replace(shape=(1, 64, 7, 300), kernel=(1, 31)))
     assert 0.5 < estimate_on_cpu(one, [far], lambda _: 3.0).ratio < 3.0
-    assert estimate_on_cpu(near.problem, [near], lambda _: 3.0) == Estimate(0.5, near, 0.0), "it was measured itself"
+    assert estimate_on_cpu(near.problem, [near], lambda _: 3.0) == RatioEstimate(0.5, near, 0.0), (
+        "it was measured itself"
+    )
 
 
 def test_processors_with_the_same_instructions_decide_a_layer_on_a_cpu() -> None:

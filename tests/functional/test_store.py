@@ -17,21 +17,21 @@ import tilewright
 from tilewright.core.errors import UserError
 from tilewright.functional import archive, fingerprint
 from tilewright.functional import store as module
-from tilewright.functional.store import Entry, Store, usual_folder, usual_limit
+from tilewright.functional.store import KernelStore, StoredKernel, usual_folder, usual_limit
 from tilewright.runtime.device import cpu
 
-ENTRY = Entry({"what": "a kernel"}, b"code" * 100)
+ENTRY = StoredKernel({"what": "a kernel"}, b"code" * 100)
 
 
 def test_what_was_put_is_found(tmp_path: Path) -> None:
-    held = Store(tmp_path / "new")
+    held = KernelStore(tmp_path / "new")
     assert held.get("a1") is None
     assert held.put("a1", ENTRY)
     assert held.get("a1") == ENTRY
 
 
 def test_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
-    held = Store(tmp_path)
+    held = KernelStore(tmp_path)
     held.put("a1", ENTRY)
     path = tmp_path / "a1.kernel"
     whole = path.read_bytes()
@@ -44,19 +44,19 @@ def test_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
 
 def test_the_oldest_go_where_there_are_too_many(tmp_path: Path) -> None:
     size = len(ENTRY.packed())
-    held = Store(tmp_path, limit=3 * size)
+    held = KernelStore(tmp_path, limit=3 * size)
     for number in range(5):
         held.put(f"a{number}", ENTRY)
         os.utime(tmp_path / f"a{number}.kernel", (number, number))
         if number == 2:
             held.get("a0")  # used: not the oldest any more
     assert [os.path.basename(path) for path, _ in held.entries()] == ["a3.kernel", "a4.kernel", "a0.kernel"]
-    assert not Store(tmp_path, limit=size - 1).put("b", ENTRY)
+    assert not KernelStore(tmp_path, limit=size - 1).put("b", ENTRY)
 
 
 def test_a_folder_that_cannot_be_written_warns_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    held = Store(tmp_path / "file" / "folder")
+    held = KernelStore(tmp_path / "file" / "folder")
     with pytest.warns(RuntimeWarning, match="tilewright keeps no kernels in"):
         assert not held.put("a", ENTRY)
     with warnings.catch_warnings():
@@ -72,7 +72,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.warns(RuntimeWarning, match="No space left on device"):
-        assert not Store(tmp_path).put("a", ENTRY)
+        assert not KernelStore(tmp_path).put("a", ENTRY)
     assert not list(tmp_path.iterdir())
 
 
@@ -90,12 +90,12 @@ for i in range(60):
 """
     running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), str(i)]) for i in range(3)]
     assert [process.wait(900) for process in running] == [0, 0, 0]
-    assert len(list(Store(tmp_path).read_all())) == 7
+    assert len(list(KernelStore(tmp_path).read_all())) == 7
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
 def test_entries_travel(tmp_path: Path) -> None:
-    held, other = Store(tmp_path / "a"), Store(tmp_path / "b")
+    held, other = KernelStore(tmp_path / "a"), KernelStore(tmp_path / "b")
     held.put("a1", ENTRY)
     held.put("a2", ENTRY)
     assert archive.export(held, tmp_path / "all.tgz") == 2
@@ -106,7 +106,7 @@ def test_entries_travel(tmp_path: Path) -> None:
 
 
 def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
-    held = Store(tmp_path / "a")
+    held = KernelStore(tmp_path / "a")
     with tarfile.open(tmp_path / "bad.tgz", "w:gz") as written:
         (tmp_path / "x").write_bytes(ENTRY.packed())
         written.add(tmp_path / "x", "../../evil.kernel")
@@ -116,30 +116,30 @@ def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_was_cut_off_is_named(tmp_path: Path) -> None:
-    held = Store(tmp_path / "a")
+    held = KernelStore(tmp_path / "a")
     held.put("a1", ENTRY)
     archive.export(held, tmp_path / "all.tgz")
     whole = (tmp_path / "all.tgz").read_bytes()
     for length in (10, len(whole) // 2):
         (tmp_path / "cut.tgz").write_bytes(whole[:length])
         with pytest.raises(UserError, match="cannot read"):
-            archive.load(Store(tmp_path / "b"), tmp_path / "cut.tgz")
+            archive.load(KernelStore(tmp_path / "b"), tmp_path / "cut.tgz")
 
 
 def test_files_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(UserError, match="cannot read"):
-        archive.load(Store(tmp_path), tmp_path / "text")
+        archive.load(KernelStore(tmp_path), tmp_path / "text")
     with pytest.raises(UserError, match="cannot write"):
-        archive.export(Store(tmp_path), tmp_path / "no" / "folder")
+        archive.export(KernelStore(tmp_path), tmp_path / "no" / "folder")
 
 
 @pytest.mark.parametrize("action", [archive.export, archive.load])
-def test_a_pipe_is_refused(tmp_path: Path, action: Callable[[Store, Path], object]) -> None:
+def test_a_pipe_is_refused(tmp_path: Path, action: Callable[[KernelStore, Path], object]) -> None:
     """Opening it would wait for whoever is at its other end."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="not a regular file"):
-        action(Store(tmp_path / "store"), tmp_path / "pipe")
+        action(KernelStore(tmp_path / "store"), tmp_path / "pipe")
 
 
 def test_an_installed_package_is_known_by_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_a_graph_records_the_work_of_each_gpu(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch_graphs, "torch", SimpleNamespace(cuda=cuda.namespace()))
     for gpu in (1, 0, 1):
         cuda.gpu = gpu
-        timer = torch_graphs.GraphTimer(cuda.launch_on(gpu))
+        timer = torch_graphs.TorchGraphTimer(cuda.launch_on(gpu))
         for number in (1, 5):
             timer.graph(number)
         assert cuda.gpu == gpu

@@ -25,7 +25,7 @@ from tilewright.runtime.device import cuda
 from tilewright.runtime.driver import DeviceError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-GraphTimer = pytest.importorskip("tilewright.functional.torch_graphs").GraphTimer
+TorchGraphTimer = pytest.importorskip("tilewright.functional.torch_graphs").TorchGraphTimer
 F = torch.nn.functional
 pytestmark = [
     pytest.mark.cuda,
@@ -138,7 +138,7 @@ def test_times_are_those_of_the_work(on: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", elsewhere)
     x = torch.ones(1 << 26, device=on)
     with torch.cuda.device(on):
-        timer = GraphTimer(lambda: x.add_(1))
+        timer = TorchGraphTimer(lambda: x.add_(1))
         seconds = [timer(runs) for runs in (1, 50)]
     assert seconds[1] > 10 * seconds[0]  # 512 MiB are moved per run, next to which the start of a graph takes no time
 

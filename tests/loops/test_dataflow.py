@@ -35,7 +35,7 @@ from tilewright.loops.dataflow import (
 )
 from tilewright.loops.interpret import InterpretError, interpret
 from tilewright.loops.nodes import Barrier, For, Function, If, Let, Seq, Stmt, map_statements, seq
-from tilewright.loops.overlap import Meeting, Step, meeting
+from tilewright.loops.overlap import LoopDistance, Meeting, meeting
 from tilewright.passes.place_barriers import place_barriers
 
 SHARED = frozenset({MemoryScope.SHARED})
@@ -219,7 +219,7 @@ def regions(draw: Any) -> tuple[Expr, tuple[Expr, ...]]:
 def test_meetings_are_never_missed(first: Any, second: Any, distance: int | None) -> None:
     """NEVER and IN_ONE_THREAD are proofs: no element is met otherwise. A distance of 0: in one iteration."""
     extents = {tx: 4, ty: 2, i: 4, j: 3}
-    step = None if distance == 0 else Step(i, distance)
+    step = None if distance == 0 else LoopDistance(i, distance)
     facts = EMPTY.bind_all({var: (const(0, "int32"), const(e, "int32")) for var, e in extents.items() if var is not j})
     inner = loop(j, 3, Seq(()))
     sides = []
@@ -295,7 +295,7 @@ def test_a_place_that_memory_decides_is_any() -> None:
 def test_dependences_say_who_and_which_loop() -> None:
     scene = Scene(frozenset({tx}), EMPTY.bind_all({tx: exprs((0, 8)), i: exprs((0, 4))}))  # type: ignore[dict-item]
 
-    def between(source: Stmt, sink: Stmt, step: Step | None = None) -> Any:
+    def between(source: Stmt, sink: Stmt, step: LoopDistance | None = None) -> Any:
         (a,), (b,) = accesses(source, SHARED), accesses(sink, SHARED)
         return dependence(a, b, scene, step)
 
@@ -303,8 +303,8 @@ def test_dependences_say_who_and_which_loop() -> None:
     assert between(fill(), read).actors is Actors.ONE_THREAD
     assert between(fill(), store(B, tx, load(S, 7 - tx))).actors is Actors.SEVERAL_THREADS
     assert between(read, read) is None
-    assert between(fill(S, i * 8 + tx), store(B, tx, load(S, i * 8 + tx)), Step(i, None)) is None
-    carried = between(fill(S, i * 8 + tx + 8), store(B, tx, load(S, i * 8 + tx)), Step(i, 1))
+    assert between(fill(S, i * 8 + tx), store(B, tx, load(S, i * 8 + tx)), LoopDistance(i, None)) is None
+    carried = between(fill(S, i * 8 + tx + 8), store(B, tx, load(S, i * 8 + tx)), LoopDistance(i, 1))
     assert carried.carried_by is i
     assert carried.actors is Actors.ONE_THREAD
 

@@ -30,7 +30,7 @@ from tilewright.measure.channel import LATE, Channel, Garbled, wait
 from tilewright.measure.children import fork
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured, RunFailed, shorten
-from tilewright.measure.pool import Died, Pool
+from tilewright.measure.pool import Died, WorkerPool
 from tilewright.measure.session import MeasureSession
 from tilewright.passes.context import PassContext
 from tilewright.tune.session.prefilter import Prefilter
@@ -196,7 +196,7 @@ def test_what_work_starts_ends_with_it(how: str, tmp_path: Path) -> None:
             time.sleep(600)
 
     if how == "is closed":
-        workers = Pool(work, 1, 600)
+        workers = WorkerPool(work, 1, 600)
         workers.submit([1])
         workers.start()
         await_text(mark)
@@ -222,13 +222,13 @@ def test_a_deadline_that_nobody_watched_is_given_once_more(tmp_path: Path) -> No
     """As after Ctrl-Z, which stops the one who watches and, where they were in its group, those who work."""
     done = tmp_path / "done"
 
-    def unwatched(workers: Pool) -> list[Any]:
+    def unwatched(workers: WorkerPool) -> list[Any]:
         """Let its time be over for longer than anybody watching would have taken to notice."""
         (doing,) = workers._busy.values()
         doing.deadline = time.monotonic() - LATE - 1
         return workers.advance()
 
-    workers = Pool(lambda number: await_text(done), 1, 600.0)
+    workers = WorkerPool(lambda number: await_text(done), 1, 600.0)
     workers.submit([1])
     workers.start()
     assert unwatched(workers) == []
@@ -307,7 +307,7 @@ def test_time_limits_of_any_length(seconds: float) -> None:
 def test_where_descriptors_are_scarce_fewer_workers_are_busy() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 34, hard))
-    workers = Pool(lambda number: number, 64, 60.0)
+    workers = WorkerPool(lambda number: number, 64, 60.0)
     try:
         workers.submit(range(100))
         found: list[int] = []

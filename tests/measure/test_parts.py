@@ -21,7 +21,7 @@ from tilewright.core.target import Target
 from tilewright.measure import reference
 from tilewright.measure.channel import Channel, Garbled, wait
 from tilewright.measure.check import GUARD, GuardedArray
-from tilewright.measure.pool import Died, Pool
+from tilewright.measure.pool import Died, WorkerPool
 from tilewright.runtime.cpu_driver import CpuDriver
 from tilewright.runtime.device import device
 from tilewright.runtime.driver import DeviceError
@@ -87,7 +87,7 @@ class TestChannel:
 
 def run(work: Callable[[int], Any], numbers: list[int], size: int = 2, timeout: float = 120) -> dict[int, Any]:
     """What a pool makes of some work."""
-    pool = Pool(work, size, timeout)
+    pool = WorkerPool(work, size, timeout)
     pool.submit(numbers)
     found: dict[int, Any] = {}
     try:
@@ -100,7 +100,7 @@ def run(work: Callable[[int], Any], numbers: list[int], size: int = 2, timeout: 
     return found
 
 
-def collected(pool: Pool) -> list[tuple[int, Any]]:
+def collected(pool: WorkerPool) -> list[tuple[int, Any]]:
     """What comes next of a pool's work, however long that takes."""
     while True:
         wait(pool.descriptors(), pool.deadline)
@@ -118,7 +118,7 @@ class TestPool:
 
     def test_what_travels_reaches_workers_forked_before(self) -> None:
         known = ["a"]
-        pool = Pool(lambda text: (text * 2, os.getpid(), os.nice(0)), 1, 60, known.__getitem__, nice=3)
+        pool = WorkerPool(lambda text: (text * 2, os.getpid(), os.nice(0)), 1, 60, known.__getitem__, nice=3)
         found: list[tuple[int, Any]] = []
         for number, text in enumerate(("b", "c"), 1):
             known.append(text)
@@ -156,7 +156,7 @@ class TestPool:
         assert all(found[n].how == "was killed by SIGKILL" and found[n].killed for n in (1, 4, 7))
 
     def test_the_slow_are_ended(self) -> None:
-        pool = Pool(lambda number: time.sleep(600 * number), 1, 0.3)
+        pool = WorkerPool(lambda number: time.sleep(600 * number), 1, 0.3)
         pool.submit([1])
         pool.start()
         ((_, late),) = collected(pool)
@@ -169,7 +169,7 @@ class TestPool:
         pool.close()
 
     def test_what_was_done_in_time_counts_however_late_it_is_collected(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        pool = Pool(lambda number: number, 1, 600.0)
+        pool = WorkerPool(lambda number: number, 1, 600.0)
         pool.submit([5])
         pool.start()
         (child,) = pool._busy

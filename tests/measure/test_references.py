@@ -21,7 +21,7 @@ from tilewright.core.target import Target
 from tilewright.measure import referee
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured, Outcome, WrongAnswer
-from tilewright.measure.pool import Pool
+from tilewright.measure.pool import WorkerPool
 from tilewright.measure.session import Job, MeasureSession
 
 TARGET = Target("llvm")
@@ -54,7 +54,7 @@ def test_a_reference_that_runs_out_of_time_is_tried_once_more(monkeypatch: pytes
     attempts = tmp_path / "attempts"
     attempts.touch()
 
-    class Patient(Pool):
+    class Patient(WorkerPool):
         """Waits a thousand seconds for every attempt but the first, which hangs."""
 
         def _start(self, number: int) -> None:

@@ -7,33 +7,33 @@ import pytest
 
 from tests.passes.running import finish
 from tilewright.driver import build, lower
-from tilewright.ladder.conv1d import Conv1d
-from tilewright.ladder.depthwise import Depthwise
+from tilewright.ladder.conv1d import Conv1dLadder
+from tilewright.ladder.depthwise import DepthwiseLadder
 from tilewright.ladder.rung import Ladder, Rung
-from tilewright.ladder.trial import Trial
+from tilewright.ladder.trial import CheckedProblem
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 
 pytestmark = pytest.mark.optimised
 
-DOCUMENTS = (Conv1d(), Depthwise())
+DOCUMENTS = (Conv1dLadder(), DepthwiseLadder())
 AWKWARD = (
-    Conv1d(M=1, N=1),
-    Conv1d(M=1, N=7),  # a kernel longer than the input
-    Conv1d(M=13, N=29),
-    Conv1d(M=29, N=1),
-    Conv1d(M=997, N=31),  # primes
-    Conv1d(M=256, N=33),
-    Conv1d(M=61, N=12, dtype="float64"),
-    Depthwise(batch=1, channels=1, height=1, width=1, kernel=1),
-    Depthwise(batch=2, channels=3, height=17, width=19, kernel=3),  # primes
-    Depthwise(batch=1, channels=5, height=1, width=31, kernel=5),
-    Depthwise(batch=1, channels=1, height=33, width=1, kernel=3),
-    Depthwise(batch=3, channels=2, height=5, width=3, kernel=9),  # a kernel larger than the image
-    Depthwise(batch=2, channels=2, height=7, width=16, kernel=3, dtype="float64"),
+    Conv1dLadder(M=1, N=1),
+    Conv1dLadder(M=1, N=7),  # a kernel longer than the input
+    Conv1dLadder(M=13, N=29),
+    Conv1dLadder(M=29, N=1),
+    Conv1dLadder(M=997, N=31),  # primes
+    Conv1dLadder(M=256, N=33),
+    Conv1dLadder(M=61, N=12, dtype="float64"),
+    DepthwiseLadder(batch=1, channels=1, height=1, width=1, kernel=1),
+    DepthwiseLadder(batch=2, channels=3, height=17, width=19, kernel=3),  # primes
+    DepthwiseLadder(batch=1, channels=5, height=1, width=31, kernel=5),
+    DepthwiseLadder(batch=1, channels=1, height=33, width=1, kernel=3),
+    DepthwiseLadder(batch=3, channels=2, height=5, width=3, kernel=9),  # a kernel larger than the image
+    DepthwiseLadder(batch=2, channels=2, height=7, width=16, kernel=3, dtype="float64"),
 )
-MODERATE = (Conv1d(M=257, N=32), Depthwise(batch=1, channels=2, height=18, width=33, kernel=5))
+MODERATE = (Conv1dLadder(M=257, N=32), DepthwiseLadder(batch=1, channels=2, height=18, width=33, kernel=5))
 
 
 WITHOUT_TILES = ("naive", "v1")
@@ -46,7 +46,7 @@ def cases(*ladders: Ladder) -> list[object]:
         pytest.param(ladder, rung, id=f"{ladder.title}-{rung.name}-{ladder.sizes().replace(' ', ',')}")
         for ladder in ladders
         for rung in ladder.rungs
-        if ladder not in MODERATE or isinstance(ladder, Conv1d) or rung.name not in WITHOUT_TILES
+        if ladder not in MODERATE or isinstance(ladder, Conv1dLadder) or rung.name not in WITHOUT_TILES
     ]
 
 
@@ -62,12 +62,12 @@ def alternating(*ladders: Ladder) -> list[object]:
 def expected(ladder: Ladder, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The answer in float64, not as the ladder itself computes it."""
     a, w = data.astype("float64"), weight.astype("float64")
-    if isinstance(ladder, Conv1d):
+    if isinstance(ladder, Conv1dLadder):
         out = np.zeros(ladder.M + ladder.N - 1)
         for position, value in enumerate(w):
             out[position : position + ladder.M] += value * a
         return out
-    assert isinstance(ladder, Depthwise)
+    assert isinstance(ladder, DepthwiseLadder)
     pad = ladder.kernel // 2
     padded = np.pad(a, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (ladder.kernel, ladder.kernel), axis=(2, 3))
@@ -120,6 +120,6 @@ def test_in_the_interpreter(ladder: Ladder, rung: Rung) -> None:
 @pytest.mark.parametrize("ladder", [*DOCUMENTS, *AWKWARD], ids=lambda ladder: f"{ladder.title}-{ladder.sizes()}")
 def test_the_reference_of_the_ladder(ladder: Ladder) -> None:
     """What the command compares with, against this file's own sums."""
-    trial = Trial.of(ladder, seed=5)
+    trial = CheckedProblem.of(ladder, seed=5)
     assert trial.answer.dtype == np.float64
     np.testing.assert_allclose(trial.answer, expected(ladder, trial.data, trial.weight), rtol=0, atol=1e-12)

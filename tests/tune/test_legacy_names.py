@@ -23,7 +23,7 @@ from tilewright.autotvm.task.topi_integration import get_workload
 from tilewright.core.target import Target
 from tilewright.runtime.module import load_module
 from tilewright.tune.search.droplet import DropletSearch
-from tilewright.tune.search.strategy import Seen
+from tilewright.tune.search.search import Seen
 from tilewright.tune.task import lookup
 
 N = 16

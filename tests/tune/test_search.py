@@ -9,8 +9,8 @@ from tests.tune.fakes import surface
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.genetic import GeneticSearch
 from tilewright.tune.search.models import TreeModel, XGBoostModel
+from tilewright.tune.search.search import Seen
 from tilewright.tune.search.simple import GridSearch, RandomSearch
-from tilewright.tune.search.strategy import Seen
 from tilewright.tune.space.knobs import value_knob
 from tilewright.tune.space.space import Space
 

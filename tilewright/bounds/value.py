@@ -14,7 +14,7 @@ from .nest import Loop
 
 
 @dataclass(frozen=True)
-class Contraction:
+class StageContraction:
     """The innermost loops of a stage as a product of matrices: sums over `depth` of a[rows, depth] * b[depth, columns].
 
     The axes are loops of `stage`, whose ranges are `ranges`: the stage before its loops were distributed over lanes.
@@ -62,7 +62,7 @@ class StageBounds:
     outer: tuple[Loop, ...]
     facts: Facts
     widened: dict[IterVar, str]
-    contraction: Contraction | None = None
+    contraction: StageContraction | None = None
     fragment: Fragment | None = None
     align: int = 64
     ends: tuple[ReadEnd, ...] = ()

@@ -12,11 +12,11 @@ import typer
 from ..core.errors import UserError
 from ..core.version import __version__
 from . import app_cache, app_tune, app_worker
-from .commands import Command, Group
+from .commands import Command, CommandGroup
 from .console import complain
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     """All commands, in the order in which a newcomer meets them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -35,11 +35,11 @@ app = typer.Typer(
 )
 ladder = typer.Typer(
     name="ladder",
-    cls=Group,
+    cls=CommandGroup,
     help="Climb a ladder of schedules for one convolution, from naive to fast; each is built, checked and timed.",
     no_args_is_help=True,
 )
-log = typer.Typer(name="log", cls=Group, help="Inspect tuning logs.", no_args_is_help=True)
+log = typer.Typer(name="log", cls=CommandGroup, help="Inspect tuning logs.", no_args_is_help=True)
 app.add_typer(ladder)
 app.add_typer(app_tune.app)
 app.add_typer(log)
@@ -173,13 +173,13 @@ def conv1d_command(
     explain: ExplainOption = False,
 ) -> None:
     """The full 1-D convolution of M numbers with a kernel of N: naive and v1 to v5."""
-    from ..ladder.conv1d import Conv1d
+    from ..ladder.conv1d import Conv1dLadder
     from ..passes.context import PassContext
     from .ladder import LadderOptions, climb_ladder
 
     options = LadderOptions(target, tuple(variant or ()), show_ir, show_source, save, repeat)
     with PassContext(config={"tilewright.explain": explain}):
-        raise typer.Exit(climb_ladder(Conv1d(M=m, N=n, dtype=dtype), options))
+        raise typer.Exit(climb_ladder(Conv1dLadder(M=m, N=n, dtype=dtype), options))
 
 
 @ladder.command("depthwise", cls=Command)
@@ -199,11 +199,11 @@ def depthwise_command(
     explain: ExplainOption = False,
 ) -> None:
     """The depthwise 2-D convolution of a batch of images: naive and v1 to v4."""
-    from ..ladder.depthwise import Depthwise
+    from ..ladder.depthwise import DepthwiseLadder
     from ..passes.context import PassContext
     from .ladder import LadderOptions, climb_ladder
 
-    images = Depthwise(batch=batch, channels=channels, height=height, width=width, kernel=kernel, dtype=dtype)
+    images = DepthwiseLadder(batch=batch, channels=channels, height=height, width=width, kernel=kernel, dtype=dtype)
     options = LadderOptions(target, tuple(variant or ()), show_ir, show_source, save, repeat)
     with PassContext(config={"tilewright.explain": explain}):
         raise typer.Exit(climb_ladder(images, options))

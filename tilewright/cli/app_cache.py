@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from .commands import Command, Group
+from .commands import Command, CommandGroup
 
-app = typer.Typer(name="cache", cls=Group, help="Manage kernels and decisions kept on disk.", no_args_is_help=True)
+app = typer.Typer(
+    name="cache", cls=CommandGroup, help="Manage kernels and decisions kept on disk.", no_args_is_help=True
+)
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The file.", show_default=False)]
 
 

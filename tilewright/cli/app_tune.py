@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from .commands import Command, Group
+from .commands import Command, CommandGroup
 
 app = typer.Typer(
     name="tune",
-    cls=Group,
+    cls=CommandGroup,
     help="Search for the fastest schedule of an operator; every candidate is built, checked and timed.",
     no_args_is_help=True,
 )

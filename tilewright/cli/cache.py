@@ -10,7 +10,7 @@ from ..core.errors import UserError
 from ..functional import archive
 from ..functional.host_objects import host_store
 from ..functional.problem import Problem
-from ..functional.store import DIRECTORY_VARIABLE, Entry, store
+from ..functional.store import DIRECTORY_VARIABLE, StoredKernel, store
 from ..report.table import Column, table
 from .console import print_lines
 
@@ -34,7 +34,7 @@ def show() -> int:
     return 0
 
 
-def _described(entry: Entry) -> tuple[str, str, str]:
+def _described(entry: StoredKernel) -> tuple[str, str, str]:
     """Return the device, the kernel and the problem of an entry; an imported entry may hold any text."""
     try:
         choice = entry.description["choice"]

@@ -27,5 +27,5 @@ class Command(_HelpWithoutType, TyperCommand):
         return [re.sub(r"\{(.+?)(?:\.\.\.)?\}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
 
-class Group(_HelpWithoutType, TyperGroup):
+class CommandGroup(_HelpWithoutType, TyperGroup):
     """A command that has others below it."""

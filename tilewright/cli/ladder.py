@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..ladder.climb import Outcome, climb
+from ..ladder.climb import RungOutcome, climb
 from ..ladder.results import lines, save_rung, save_table
 from ..ladder.rivals import has_torch, numpy_row, torch_row
 from ..ladder.rung import Ladder, Rung
-from ..ladder.trial import Trial
+from ..ladder.trial import CheckedProblem
 from ..report.files import folder
 from ..report.progress import progress
 from ..runtime.device import Device
@@ -40,7 +40,7 @@ def climb_ladder(ladder: Ladder, options: LadderOptions) -> int:
     if options.save is not None:
         folder(options.save)  # a wrong folder shows before the work, not after it
     print_lines([heading(f"{ladder.title}  {ladder.sizes()}"), line])
-    outcomes: list[Outcome] = []
+    outcomes: list[RungOutcome] = []
     interrupted = False
     try:
         with progress(len(rungs) + 1 + has_torch()) as (say, step):
@@ -61,10 +61,10 @@ def climb_ladder(ladder: Ladder, options: LadderOptions) -> int:
 
 def _rows(
     ladder: Ladder, rungs: tuple[Rung, ...], on: Device, repeat: int, say: Callable[[str], None]
-) -> Iterator[Outcome]:
+) -> Iterator[RungOutcome]:
     """The rows of the table, one by one as they are done."""
     say("computing the reference")
-    trial = Trial.of(ladder)
+    trial = CheckedProblem.of(ladder)
     for rung in rungs:
         yield climb(trial, rung, on, repeat, say)
     say("NumPy: timing")
@@ -74,7 +74,7 @@ def _rows(
         yield torch_row(trial, on, repeat)
 
 
-def _show(ladder: Ladder, outcomes: list[Outcome], on: Device, options: LadderOptions) -> None:
+def _show(ladder: Ladder, outcomes: list[RungOutcome], on: Device, options: LadderOptions) -> None:
     """Print programs, sources and the table, and save the latter."""
     for outcome in outcomes:
         if options.show_ir and outcome.program:

@@ -57,7 +57,7 @@ _DEFAULTS = {
 
 
 @dataclass(frozen=True)
-class Line:
+class WorkloadLine:
     """A line of the file: the strategies that it names, the workload, and how often it is run."""
 
     strategies: tuple[PackagedTemplate[Any], ...]
@@ -113,13 +113,13 @@ def _searched(
     return campaign
 
 
-def read(file: Path) -> list[Line]:
+def read(file: Path) -> list[WorkloadLine]:
     """Return the workloads of a file; raise UserError, which names the line, if it has others or none."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {file}: {error}", fix="write one workload per line", where="") from error
-    found: list[Line] = []
+    found: list[WorkloadLine] = []
     for number, row in enumerate(text.splitlines(), 1):
         try:
             words = shlex.split(row, comments=True)
@@ -134,7 +134,7 @@ def read(file: Path) -> list[Line]:
     return found
 
 
-def _line(words: list[str]) -> Line:
+def _line(words: list[str]) -> WorkloadLine:
     operator, *rest = words
     if operator not in OPERATORS:
         raise UserError(f"{operator!r} is not an operator", fix=f"begin with one of {', '.join(OPERATORS)}")
@@ -151,7 +151,7 @@ def _line(words: list[str]) -> Line:
     strategies = named_strategies(operator, given.pop("strategy", None))
     defaults = {**_DEFAULTS, **({"padding": "full"} if operator == "conv1d" else {})}
     sizes = {name: given.get(name, defaults.get(name)) for name in _SIZES[operator]}
-    return Line(tuple(strategies), workload_of(OPERATORS[operator], sizes), float(times))
+    return WorkloadLine(tuple(strategies), workload_of(OPERATORS[operator], sizes), float(times))
 
 
 class _TrialLines:

@@ -20,7 +20,7 @@ from ..topi.templates import named
 from ..tune.records.format import mean_cost
 from ..tune.records.log import RecordLog
 from ..tune.search.by_name import SEARCHES
-from ..tune.search.strategy import Strategy
+from ..tune.search.search import Search
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.measurers import open_session
 from ..tune.session.options import SearchOptions
@@ -67,7 +67,7 @@ def runner_of(options: TuneOptions) -> LocalRunner:
     return RPCRunner(options.key, options.workers, insecure=options.insecure, **how)
 
 
-def search_of(task: Task, options: TuneOptions) -> Strategy:
+def search_of(task: Task, options: TuneOptions) -> Search:
     """Return the search that the option `--tuner` names, for a task."""
     return SEARCHES[options.tuner](task, options.seed, options.least_gain)
 

@@ -10,9 +10,9 @@ from typing import Any
 from ..core.errors import InternalError, TVMError, UserError
 from ..core.target import Target
 from ..driver import build
-from ..ladder.climb import Outcome, plan
+from ..ladder.climb import RungOutcome, plan
 from ..ladder.rivals import has_torch, numpy_row, torch_row
-from ..ladder.trial import Trial
+from ..ladder.trial import CheckedProblem
 from ..report.progress import progress
 from ..report.table import Column, table
 from ..report.units import NONE, duration, error, factor
@@ -68,14 +68,14 @@ def compare(
     target: Target,
     on: Device,
     known: Mapping[str, float] = MappingProxyType({}),
-) -> list[Outcome]:
+) -> list[RungOutcome]:
     """Return a row for each program, for PyTorch if it is installed, and for NumPy.
 
     Programs whose seconds are not all `known` are timed in turns.
     """
     with progress(len(programs) + has_torch() + 2) as (say, step):
         say("computing the reference")
-        trial = Trial.of(workload, rounding=max(handle.value.rounding for handle, _ in programs.values()))
+        trial = CheckedProblem.of(workload, rounding=max(handle.value.rounding for handle, _ in programs.values()))
         step()
         ours = []
         for name, program in programs.items():
@@ -101,13 +101,13 @@ def compare(
 class _Candidate:
     """A row before it is timed; `once` runs the program a given number of times and returns the seconds of one run."""
 
-    row: Outcome
+    row: RungOutcome
     once: Callable[[int], float] | None = None
 
 
-def _candidate(name: str, program: Program, target: Target, on: Device, trial: Trial) -> _Candidate:
+def _candidate(name: str, program: Program, target: Target, on: Device, trial: CheckedProblem) -> _Candidate:
     """Build and check one configuration."""
-    row = Outcome(name, "")
+    row = RungOutcome(name, "")
     try:
         module = build(*program, target)
         arrays = [array(values, device=on) for values in (trial.data, trial.weight, trial.unwritten())]
@@ -123,7 +123,7 @@ def _candidate(name: str, program: Program, target: Target, on: Device, trial: T
     return _Candidate(replace(row, max_error=off, failure=wrong), None if wrong else once)
 
 
-def _time_in_turns(candidates: Sequence[_Candidate]) -> list[Outcome]:
+def _time_in_turns(candidates: Sequence[_Candidate]) -> list[RungOutcome]:
     """Time the programs in turns, so that other load on the machine affects all of them."""
     able = [(c.row.name, c.once, *plan(c.once(1), _REPEAT)) for c in candidates if c.once is not None]
     seconds: dict[str, list[float]] = {name: [] for name, *_ in able}
@@ -134,7 +134,7 @@ def _time_in_turns(candidates: Sequence[_Candidate]) -> list[Outcome]:
     return [replace(c.row, seconds=tuple(seconds.get(c.row.name, ()))) for c in candidates]
 
 
-def _table(workload: Convolution, rows: Sequence[Outcome]) -> list[str]:
+def _table(workload: Convolution, rows: Sequence[RungOutcome]) -> list[str]:
     base = next((row.time for row in rows if row.name.startswith(UNTUNED)), rows[0].time)
     cells = []
     for row in rows:

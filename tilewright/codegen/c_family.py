@@ -38,7 +38,7 @@ from .arrays import array_size, note_of, shared_offsets, strict_align
 from .c_expr import SUM, ExprWriter
 from .calls import vector_argument
 from .copies import Pieces, write_copies_where, write_copy, write_copy_loop, write_sequence
-from .dialect import Dialect, Parameter
+from .dialect import Dialect, KernelParameter
 from .divisors import positive_in
 from .dots import write_dots
 from .kernel import Kernel, not_in_kernels, root
@@ -113,13 +113,13 @@ class KernelWriter:
         notes = [f"// {self.names(b)}: {remark(b.note)}" for b in buffers if b.note not in ("", b.name, self.names(b))]
         return "\n".join([*notes, head + " {", *self.lines, "}"])
 
-    def _parameter(self, p: Buffer | n.Var) -> Parameter:
+    def _parameter(self, p: Buffer | n.Var) -> KernelParameter:
         if isinstance(p, Buffer):
             self.expr.dtypes.add(p.dtype)
             constant = p not in self.kernel.written
-            return Parameter(self.names(p), p.dtype, True, constant, not (constant and self.at_risk))
+            return KernelParameter(self.names(p), p.dtype, True, constant, not (constant and self.at_risk))
         self.expr.dtypes.add(p.dtype)
-        return Parameter(self.names(p), p.dtype, False, True)
+        return KernelParameter(self.names(p), p.dtype, False, True)
 
     def _thread_indices(self) -> None:
         for tag, var, _ in self.kernel.launch.threads:

@@ -16,7 +16,7 @@ from .dialect import Dialect
 from .vectors import lane_of
 
 
-class Writer(Protocol):
+class CallWriter(Protocol):
     """The interface of the expression writer that calls use."""
 
     dialect: Dialect
@@ -57,7 +57,7 @@ def vector_argument(vectors: Any, e: n.Expr) -> str:
     return text
 
 
-def write_call(writer: Writer, e: n.Call) -> str:
+def write_call(writer: CallWriter, e: n.Call) -> str:
     """The text of a call."""
     refuse_packed(e)
     writer.dtypes.add(e.dtype)

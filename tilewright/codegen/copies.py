@@ -28,7 +28,7 @@ class Pieces:
     found: list[list[str]] = field(default_factory=list)
 
 
-class Writer(Protocol):
+class CopyWriter(Protocol):
     """The interface of the kernel writer used here."""
 
     names: Any
@@ -49,7 +49,7 @@ class Writer(Protocol):
     def _pointer_name(self, buffer: Any) -> str: ...
 
 
-def write_sequence(writer: Writer, stmts: Sequence[Stmt]) -> None:
+def write_sequence(writer: CopyWriter, stmts: Sequence[Stmt]) -> None:
     """Write statements in order, but the copies before a matrix product within it.
 
     The product first loads fragments from shared memory, during which its warp has nothing else to do. Copies for later
@@ -72,13 +72,13 @@ def write_sequence(writer: Writer, stmts: Sequence[Stmt]) -> None:
         writer._stmt(copy)
 
 
-def write_held_back(writer: Writer) -> None:
+def write_held_back(writer: CopyWriter) -> None:
     """Write the copies that were held back, if any were and they are not written yet."""
     for copy in take_held_back(writer):
         writer._stmt(copy)
 
 
-def take_held_back(writer: Writer) -> list[Stmt]:
+def take_held_back(writer: CopyWriter) -> list[Stmt]:
     """Return the copies that were held back; from now on, none are."""
     copies, writer.held_back = writer.held_back, []
     return copies
@@ -104,13 +104,13 @@ def is_copying(s: Stmt) -> bool:
     return plain and any(isinstance(part, Copy) for part in inside)
 
 
-def _multiplies(writer: Writer) -> bool:
+def _multiplies(writer: CopyWriter) -> bool:
     return any(
         isinstance(part, Tensorized) and not part.atom.by_thread for part in statements(writer.kernel.launch.body)
     )
 
 
-def write_copies_where(writer: Writer, s: If) -> bool:
+def write_copies_where(writer: CopyWriter, s: If) -> bool:
     """Write a guard around nothing but copies without a branch, as a condition of each; False for another one.
 
     A branch would keep the compiler from interleaving the work of an iteration with the copies for a later one.
@@ -135,7 +135,7 @@ def _reads(e: n.Expr) -> bool:
     return any(isinstance(node, n.Load) for node in post_order(e))
 
 
-def write_copy(writer: Writer, copy: Copy) -> None:
+def write_copy(writer: CopyWriter, copy: Copy) -> None:
     """Write the instructions of a copy."""
     _write(writer, copy, (), ())
 
@@ -146,7 +146,7 @@ MOST_AT_ONCE = 32
 """Largest number of instructions that a loop of copies is written out to."""
 
 
-def write_copy_loop(writer: Writer, s: For) -> bool:
+def write_copy_loop(writer: CopyWriter, s: For) -> bool:
     """Write loops of constant extents around a copy as instructions that share two addresses; False for other loops.
 
     Only in kernels with matrix instructions, whose loops are written out too. In kernels whose loops the compiler may
@@ -175,7 +175,7 @@ def write_copy_loop(writer: Writer, s: For) -> bool:
     return True
 
 
-def _write(writer: Writer, copy: Copy, loops: tuple[For, ...], names: tuple[Let, ...]) -> None:
+def _write(writer: CopyWriter, copy: Copy, loops: tuple[For, ...], names: tuple[Let, ...]) -> None:
     """Write the instructions of a copy in all iterations of the loops around it; `names` are the variables its guard
     reads.
 
@@ -237,7 +237,7 @@ def _distance(form: Affine, loops: tuple[For, ...], iteration: tuple[int, ...]) 
 
 
 @contextmanager
-def _piece(writer: Writer) -> Iterator[None]:
+def _piece(writer: CopyWriter) -> Iterator[None]:
     """Collect the lines written meanwhile as one piece, if pieces are gathered at this depth."""
     before = len(writer.lines)
     yield
@@ -246,7 +246,7 @@ def _piece(writer: Writer) -> Iterator[None]:
         del writer.lines[before:]
 
 
-def gathered(writer: Writer, stmts: Sequence[Stmt]) -> list[list[str]]:
+def gathered(writer: CopyWriter, stmts: Sequence[Stmt]) -> list[list[str]]:
     """Write the preparation of statements that issue copies, such as addresses; return the instructions, in pieces.
 
     The pieces are to be written in that order, in the scope in which they were gathered.
@@ -262,7 +262,7 @@ def gathered(writer: Writer, stmts: Sequence[Stmt]) -> list[list[str]]:
     return pieces.found
 
 
-def write_pieces(writer: Writer, pieces: Sequence[list[str]], deeper: int) -> None:
+def write_pieces(writer: CopyWriter, pieces: Sequence[list[str]], deeper: int) -> None:
     """Write pieces in a scope `deeper` levels deeper than they were gathered in."""
     for piece in pieces:
         writer.lines += ["  " * deeper + line for line in piece]

@@ -13,7 +13,7 @@ from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
 from .atomics import CUDA_HELPERS, cuda_atomic
-from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signature, storage_dtype
+from .dialect import C_WORDS, MATH, OWNED, Dialect, KernelParameter, is_half, signature, storage_dtype
 from .dots import dot_helpers
 from .matrix_helpers import matrix_helpers
 from .padded_loads import HELPERS as SETTLED
@@ -284,11 +284,11 @@ class Cuda(Dialect):
     def thread_index(self, tag: ThreadTag) -> str:
         return tag.value
 
-    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
+    def header(self, name: str, parameters: Sequence[KernelParameter], threads: int | None, resident: int = 0) -> str:
         bounds = f"__launch_bounds__({threads}{f', {resident}' * (resident > 0)}) " if threads else ""
         return signature(f'extern "C" __global__ void {bounds}{name}', [self._declare(p) for p in parameters], "")
 
-    def _declare(self, p: Parameter) -> str:
+    def _declare(self, p: KernelParameter) -> str:
         if not p.pointee:
             return f"{self.scalar_type(p.dtype)} {p.name}"
         return f"{'const ' * p.constant}{self.storage_type(p.dtype)}* __restrict__ {p.name}"

@@ -44,7 +44,7 @@ MATH = (
 
 
 @dataclass(frozen=True)
-class Parameter:
+class KernelParameter:
     """One kernel parameter as it is declared; `pointee` says that it points to elements of `dtype`.
 
     `alone` says that nothing else points there, which compilers may count on.
@@ -212,7 +212,7 @@ class Dialect(ABC):
         """The expression of a hardware thread index."""
 
     @abstractmethod
-    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
+    def header(self, name: str, parameters: Sequence[KernelParameter], threads: int | None, resident: int = 0) -> str:
         """The kernel's signature, up to its opening brace; `resident` blocks should fit a multiprocessor."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ from .vector_accesses import VectorAccesses
 from .vectors import known_divisor
 
 
-class Writer(Protocol):
+class DotWriter(Protocol):
     """The interface of the kernel writer used here."""
 
     names: Any
@@ -73,7 +73,7 @@ class DotIndices:
         return None if form.terms else form.const
 
 
-def write_dots(writer: Writer, stmt: Tensorized) -> None:
+def write_dots(writer: DotWriter, stmt: Tensorized) -> None:
     """Write the statement, in a block of its own."""
     indices = DotIndices(stmt)
     with writer._block(""), ExitStack() as around:
@@ -88,7 +88,7 @@ def write_dots(writer: Writer, stmt: Tensorized) -> None:
         writer._line(f"{place} = {writer.expr.helper(stmt.atom.name)}({a}, {b}, {place});")
 
 
-def _word(writer: Writer, load: Any, indices: DotIndices) -> str:
+def _word(writer: DotWriter, load: Any, indices: DotIndices) -> str:
     """Four neighbouring terms of an operand as one word."""
     depth, source = indices.stmt.depth, load.source
     first = indices.of(load, {})

@@ -14,7 +14,7 @@ from ..expr.traverse import variables
 from ..loops.nodes import For, Let, Stmt, Store, Tensorized
 from ..loops.uses import read, written
 from ..loops.walk import statements
-from .matrix import MatrixWriter, Writer
+from .matrix import MatrixKernelWriter, MatrixWriter
 
 
 class LowSums:
@@ -43,7 +43,7 @@ class LowSums:
         return bool(self._summed_on) and not self._summed_on.pop(0) and product not in self.repeated
 
 
-def write_lasting_sums(writer: Writer, s: For) -> bool:
+def write_lasting_sums(writer: MatrixKernelWriter, s: For) -> bool:
     """Write a loop with such partial sums around it; False if there are none to keep."""
     parts = list(statements(s.body))
     products = [part for part in parts if _has_low_sums(part)]

@@ -17,13 +17,12 @@ from ..expr.operators import multiply
 from ..expr.traverse import substitute, variables
 from ..loops.nodes import Await, Buffer, Stmt, Tensorized
 from ..passes.lower_divisions import lower_expression
-from .copies import Writer as CopyWriter
-from .copies import gathered, shares_copies, take_held_back, tests_borders, write_held_back, write_pieces
-from .matrix_fragments import Operand, extent_range
+from .copies import CopyWriter, gathered, shares_copies, take_held_back, tests_borders, write_held_back, write_pieces
+from .matrix_fragments import FragmentOperand, extent_range
 from .matrix_helpers import SINGLE
 
 
-class Writer(CopyWriter, Protocol):
+class MatrixKernelWriter(CopyWriter, Protocol):
     """The interface of the kernel writer used here."""
 
     aligned: set[Buffer]
@@ -33,7 +32,7 @@ class Writer(CopyWriter, Protocol):
     def _block(self, head: str) -> AbstractContextManager[None]: ...
 
 
-def write_product(writer: Writer, stmt: Tensorized) -> None:
+def write_product(writer: MatrixKernelWriter, stmt: Tensorized) -> None:
     """Write a `Tensorized` of a warp, in a block of its own."""
     writer.has_matrices = True
     MatrixWriter(writer, stmt).write()
@@ -46,7 +45,7 @@ _NAMES = frozenset("i j r step first high low again back finite a_high a_middle 
 class MatrixWriter:
     """Writes one `Tensorized`."""
 
-    def __init__(self, writer: Writer, stmt: Tensorized) -> None:
+    def __init__(self, writer: MatrixKernelWriter, stmt: Tensorized) -> None:
         self.writer = writer
         self.stmt = stmt
         self.atom = stmt.atom
@@ -105,8 +104,8 @@ class MatrixWriter:
         shape = " x ".join(map(str, self.stmt.extents))
         self._line(f"// {shape} (rows, columns, depth) by {self.atom.instruction}")
         self._line(f"const int {self.lane} = {self.writer.expr(self.stmt.lane)};")
-        self.a = Operand(self, self.stmt.a, self.stmt.row, self.pieces[0], self.atom.halves, "a")
-        self.b = Operand(self, self.stmt.b, self.stmt.column, self.pieces[1], 1, "b")
+        self.a = FragmentOperand(self, self.stmt.a, self.stmt.row, self.pieces[0], self.atom.halves, "a")
+        self.b = FragmentOperand(self, self.stmt.b, self.stmt.column, self.pieces[1], 1, "b")
         for operand in (self.a, self.b):
             operand.declare()
 

@@ -23,7 +23,7 @@ from ..loops.nodes import Tensorized
 from ..passes.lower_divisions import lower_expression
 
 
-class Product(Protocol):
+class ProductWriter(Protocol):
     """The interface of the product writer used here: the statement, its steps along the depth, and its loops."""
 
     writer: Any
@@ -78,13 +78,13 @@ def _within(index: Expr, along: Var, count: int) -> tuple[int | None, list[int]]
     return stride, [form.const, *others.values()]
 
 
-class Operand:
+class FragmentOperand:
     """One operand: its fragments, and how they are loaded.
 
     `lines` is the variable that counts its rows (of A) or columns (of B), `groups` of 8 of them in each of `pieces`.
     """
 
-    def __init__(self, writer: Product, load: Expr, lines: Var, pieces: int, groups: int, letter: str) -> None:
+    def __init__(self, writer: ProductWriter, load: Expr, lines: Var, pieces: int, groups: int, letter: str) -> None:
         assert isinstance(load, Load)
         self.by = writer
         self.atom = writer.atom

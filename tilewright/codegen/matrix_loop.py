@@ -24,7 +24,7 @@ from ..expr.operators import add, minimum, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops.nodes import Await, Barrier, Buffer, Commit, For, Let, Seq, Stmt, Store, Tensorized
 from .copies import gathered, is_copying, tests_borders
-from .matrix import MatrixWriter, Writer
+from .matrix import MatrixKernelWriter, MatrixWriter
 
 _MOST_SLOTS = 16
 """How many iterations back to look for the same indices."""
@@ -54,7 +54,7 @@ class _Loop:
         return soon and any(map(tests_borders, self.copies))
 
 
-def write_product_loop(writer: Writer, s: For) -> bool:
+def write_product_loop(writer: MatrixKernelWriter, s: For) -> bool:
     """Write a loop in that way; False for one that has another shape."""
     found = _taken_apart(s)
     if found is None:

@@ -10,7 +10,7 @@ from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
 from .atomics import OPENCL_HELPERS, opencl_atomic
-from .dialect import C_WORDS, MATH, OWNED, Parameter, PlainC, signature, storage_dtype
+from .dialect import C_WORDS, MATH, OWNED, KernelParameter, PlainC, signature, storage_dtype
 
 OWN = [*MATH, *"isnan isinf isfinite popcount clz min max".split()]
 
@@ -131,10 +131,10 @@ class OpenCl(PlainC):
     def thread_index(self, tag: ThreadTag) -> str:
         return f"get_{'group' if tag.is_block else 'local'}_id({tag.dimension})"
 
-    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
+    def header(self, name: str, parameters: Sequence[KernelParameter], threads: int | None, resident: int = 0) -> str:
         return signature(f"__kernel void {name}", [self._declare(p) for p in parameters], "")
 
-    def _declare(self, p: Parameter) -> str:
+    def _declare(self, p: KernelParameter) -> str:
         if not p.pointee:  # a kernel argument cannot be a bool
             return f"{'uchar' if p.dtype.is_bool else self.scalar_type(p.dtype)} {p.name}"
         return f"__global {'const ' * p.constant}{self.storage_type(p.dtype)}*{' restrict' * p.alone} {p.name}"

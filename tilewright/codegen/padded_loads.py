@@ -32,7 +32,7 @@ def unrolled_loops(launch: Launch) -> frozenset[n.Var]:
     return frozenset(loop.var for loop in loops if loop.kind is LoopKind.UNROLLED)
 
 
-class Writer(Protocol):
+class PaddedLoadWriter(Protocol):
     """The interface of the kernel writer that padded loads use."""
 
     dialect: Dialect
@@ -41,7 +41,9 @@ class Writer(Protocol):
     unrolled: frozenset[n.Var]
 
 
-def padded_load(by: Writer, condition: n.Expr, text: str, pointer: str | None, dtype: DType, lanes: int) -> str:
+def padded_load(
+    by: PaddedLoadWriter, condition: n.Expr, text: str, pointer: str | None, dtype: DType, lanes: int
+) -> str:
     """Return the choice between the load `text` of `lanes` lanes, if `condition` holds, and zeros.
 
     `pointer` is the place in memory that no thread writes, and that may be computed even if the condition does not

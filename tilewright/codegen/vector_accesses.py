@@ -18,7 +18,7 @@ from .padded_loads import padded_load
 from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_of, reads, strict_loads
 
 
-class Writer(Protocol):
+class VectorAccessWriter(Protocol):
     """The interface of the kernel writer that vector accesses use."""
 
     dialect: Dialect
@@ -37,7 +37,7 @@ class Writer(Protocol):
 class VectorAccesses:
     """Writes the vector accesses of a kernel, for the writer of its statements."""
 
-    def __init__(self, by: Writer) -> None:
+    def __init__(self, by: VectorAccessWriter) -> None:
         self.by = by
 
     def width(self, buffer: Any, index: n.Expr) -> int:

@@ -25,7 +25,7 @@ from ..expr.traverse import substitute
 from ..loops.nodes import Tensorized
 from .copies import write_held_back
 from .kernel import Kernel
-from .matrix import Writer
+from .matrix import MatrixKernelWriter
 from .warpgroup_helpers import edge, operand_bytes, product, spelling
 
 _SERIALIZED = re.compile(r"\(C75(?:08|1[0-7])\)[^\n]*")
@@ -50,7 +50,7 @@ def check_overlap(log: str) -> None:
         )
 
 
-def write_warpgroup(writer: Writer, stmt: Tensorized) -> None:
+def write_warpgroup(writer: MatrixKernelWriter, stmt: Tensorized) -> None:
     """Write a `Tensorized` of a warpgroup, and the copies that were held back between its issue and its end."""
     writer.has_matrices = True
     atom = stmt.atom
@@ -74,14 +74,14 @@ def write_warpgroup(writer: Writer, stmt: Tensorized) -> None:
             writer._line(f"{_helper(writer, edge(atom, width, ends=True))}({sums});")
 
 
-def _named(writer: Writer, stmt: Tensorized, operand: Expr, letter: str) -> str:
+def _named(writer: MatrixKernelWriter, stmt: Tensorized, operand: Expr, letter: str) -> str:
     """The name of an operand's matrix, which is declared."""
     name: str = writer.names.fresh(f"{letter}_matrix")
     writer._line(f"const unsigned long long {name} = {_matrix(writer, stmt, operand)};")
     return name
 
 
-def _helper(writer: Writer, made: tuple[str, str]) -> str:
+def _helper(writer: MatrixKernelWriter, made: tuple[str, str]) -> str:
     """The name of a helper function that is made for the widths in use."""
     name, text = made
     writer.expr.helpers.setdefault(name, f"{writer.dialect.helper_prefix} {text}")
@@ -93,7 +93,7 @@ def _further(matrix: str, distance: int) -> str:
     return f"{matrix} + {distance >> 4}" if distance else matrix
 
 
-def _matrix(writer: Writer, stmt: Tensorized, operand: Expr) -> str:
+def _matrix(writer: MatrixKernelWriter, stmt: Tensorized, operand: Expr) -> str:
     """The matrix of a warpgroup: from the first row of its first warp on."""
     assert isinstance(operand, Load)
     zero = const(0, "int32")
@@ -104,7 +104,7 @@ def _matrix(writer: Writer, stmt: Tensorized, operand: Expr) -> str:
     return f"{writer.expr.helper('wgmma_matrix')}({pointer})"
 
 
-def _sums(writer: Writer, stmt: Tensorized, column: int) -> str:
+def _sums(writer: MatrixKernelWriter, stmt: Tensorized, column: int) -> str:
     """The sums of a lane from a column on."""
     assert isinstance(stmt.sums, Load)
     place = {stmt.row: const(0, "int32"), stmt.column: const(column, "int32")}

@@ -13,7 +13,7 @@ from ..core.hardware import MemoryScope, ThreadTag
 from ..core.occupancy import Occupancy
 from ..core.target import Target
 from .counting import Counts
-from .loop_tree import Node
+from .loop_tree import TreeNode
 from .processor import ProcessorUse
 
 
@@ -80,7 +80,7 @@ class Findings:
     """
 
     target: Target
-    tree: tuple[Node, ...]
+    tree: tuple[TreeNode, ...]
     reasons: Mapping[str, tuple[str, ...]]
     kernels: tuple[KernelExplanation, ...]
     board: Board | None

@@ -32,7 +32,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """A stage (`loop` is empty) or one of its loops.
 
     `parts` are the computed regions. For a stage, they are all regions computed at its place in the tree; for a loop,
@@ -68,7 +68,7 @@ class Node:
 _show = ExprPrinter(lambda thing: str(thing.name))
 
 
-def loop_tree(schedule: Schedule, bounds: Bounds) -> list[Node]:
+def loop_tree(schedule: Schedule, bounds: Bounds) -> list[TreeNode]:
     """The stages and loops of a schedule in the order in which they run.
 
     Parameters
@@ -89,7 +89,7 @@ def loop_tree(schedule: Schedule, bounds: Bounds) -> list[Node]:
         if isinstance(place, At):
             attached.setdefault((place.stage, place.axis), []).append(found)
 
-    def stage(found: StageBounds, depth: int) -> Iterator[Node]:
+    def stage(found: StageBounds, depth: int) -> Iterator[TreeNode]:
         yield _node(found, None, (), depth)
         loops = own_loops(found.stage)
         inner = depth + 1
@@ -108,16 +108,16 @@ def _is_hidden(found: StageBounds, loop: Loop) -> bool:
     return loop.thread is None and is_one(found.ranges[loop.axis].extent)
 
 
-def _node(found: StageBounds, loop: Loop | None, fixed: Sequence[Loop], depth: int) -> Node:
+def _node(found: StageBounds, loop: Loop | None, fixed: Sequence[Loop], depth: int) -> TreeNode:
     parts = _region(found, fixed, AxisKind.DATA)
     terms = _region(found, fixed, AxisKind.REDUCE)
     if loop is None:
-        return Node(depth, found.stage.name, "", "", None, parts, (), found.scope)
+        return TreeNode(depth, found.stage.name, "", "", None, parts, (), found.scope)
     note = found.stage.note(loop.axis)
     kind = loop.tag.value if loop.tag is not None else "" if note.kind is LoopKind.SERIAL else note.kind.value
     extent = found.ranges[loop.axis].extent
     apart = _scattered(found, fixed, parts)
-    return Node(depth, found.stage.name, loop.axis.name, kind, extent, parts, terms, found.scope, apart)
+    return TreeNode(depth, found.stage.name, loop.axis.name, kind, extent, parts, terms, found.scope, apart)
 
 
 def _scattered(found: StageBounds, fixed: Sequence[Loop], parts: Sequence[Part]) -> int:

@@ -22,7 +22,7 @@ from ..loops.nodes import Allocate, Buffer, For, Function, If, Let, LoopKind, St
 from .footprint import Touched, bytes_of
 
 
-class Pattern(enum.Enum):
+class AccessPattern(enum.Enum):
     """How the lanes of a vector, or the iterations of the innermost loop, move through memory."""
 
     SAME = "the same element"
@@ -46,7 +46,7 @@ class ProcessorAccess:
     dtype: str
     element: int
     lanes: int
-    pattern: Pattern
+    pattern: AccessPattern
     stride: int = 0
     shared: int = 1
 
@@ -248,12 +248,12 @@ def _is_arithmetic(e: Expr) -> bool:
     return isinstance(e, (n.Arithmetic, n.Min, n.Max))
 
 
-def _pattern(step: int | None, element: int) -> tuple[Pattern, int]:
+def _pattern(step: int | None, element: int) -> tuple[AccessPattern, int]:
     if step is None:
-        return Pattern.DATA, 0
+        return AccessPattern.DATA, 0
     if not step:
-        return Pattern.SAME, 0
-    return (Pattern.CONTIGUOUS, element) if step == 1 else (Pattern.STRIDED, abs(step) * element)
+        return AccessPattern.SAME, 0
+    return (AccessPattern.CONTIGUOUS, element) if step == 1 else (AccessPattern.STRIDED, abs(step) * element)
 
 
 def _values(e: Expr) -> set[Expr]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..report.table import Column, table
-from .processor import Pattern, ProcessorAccess, ProcessorUse
+from .processor import AccessPattern, ProcessorAccess, ProcessorUse
 
 
 def threads(use: ProcessorUse) -> Iterator[str]:
@@ -32,7 +32,7 @@ def _vector(access: ProcessorAccess, register: int) -> str:
     if access.lanes == 1:
         return f"one {access.dtype} for {access.shared} lanes" if access.shared > 1 else f"{access.dtype}, no vector"
     size = access.lanes * access.element
-    if access.pattern is Pattern.SAME:
+    if access.pattern is AccessPattern.SAME:
         return f"{access.dtype} for {access.lanes} lanes"
     registers = -(-size // register)
     many = f", {registers} registers" if registers > 1 else ""
@@ -41,10 +41,10 @@ def _vector(access: ProcessorAccess, register: int) -> str:
 
 def _order(access: ProcessorAccess) -> str:
     loop = f" over {access.loop}" if access.loop else ""
-    if access.pattern is Pattern.STRIDED:
+    if access.pattern is AccessPattern.STRIDED:
         gather = (", a scatter" if access.stores else ", a gather") if access.lanes > 1 else ""
         return f"{access.stride:,} bytes apart{loop}{gather}"
-    if access.pattern is Pattern.DATA:
+    if access.pattern is AccessPattern.DATA:
         gather = (", a scatter" if access.stores else ", a gather") if access.lanes > 1 else ""
         return f"by data, or uneven{loop}{gather}"
     return f"{access.pattern.value}{loop}"

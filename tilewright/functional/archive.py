@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from ..core.errors import UserError
-from .store import SIZE_VARIABLE, SUFFIX, Entry, Store
+from .store import SIZE_VARIABLE, SUFFIX, KernelStore, StoredKernel
 
 _LARGEST = 256 << 20
 """Bytes of one entry: a compressed archive may inflate to any size."""
@@ -27,7 +27,7 @@ def _refuse_pipes(path: Path) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file")
 
 
-def export(held: Store, target: Path) -> int:
+def export(held: KernelStore, target: Path) -> int:
     """Write all entries of a store into one file that `load` takes; returns how many."""
     number = 0
     try:
@@ -63,7 +63,7 @@ class _Bounded:
         return data
 
 
-def load(held: Store, source: Path) -> tuple[int, int]:
+def load(held: KernelStore, source: Path) -> tuple[int, int]:
     """Load a file written by `export`; return how many entries were accepted and how many were rejected.
 
     Only the bytes of entries are taken from the archive: regular files with the name of an entry. Nothing is unpacked
@@ -81,7 +81,7 @@ def load(held: Store, source: Path) -> tuple[int, int]:
                 named = key.isascii() and key.isalnum() and member.name == f"{key}{SUFFIX}" and len(key) <= _LONGEST
                 file = archive.extractfile(member) if member.isreg() and not member.issparse() and named else None
                 fits = file is not None and member.size <= min(_LARGEST, held.limit)
-                entry = Entry.unpacked(file.read()) if file is not None and fits else None
+                entry = StoredKernel.unpacked(file.read()) if file is not None and fits else None
                 if entry is not None and held.put(key, entry):
                     taken += 1
                 else:

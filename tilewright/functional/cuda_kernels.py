@@ -88,11 +88,11 @@ class Current:
         _call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
 
-def load(program: Executable, index: int) -> list[Kernel]:
+def load(program: Executable, index: int) -> list[LoadedKernel]:
     """The launches of a program, ready on a GPU."""
     with Current(index):
         module = _module(program.binary, tuple(launch.shared for launch in program.launches), index)
-        return [Kernel(module, launch, program.alignment, index) for launch in program.launches]
+        return [LoadedKernel(module, launch, program.alignment, index) for launch in program.launches]
 
 
 @cache
@@ -107,7 +107,7 @@ def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void
     return module
 
 
-class Kernel:
+class LoadedKernel:
     """One launch: `kernel.start(*addresses, stream)` returns 0 or the driver's error.
 
     The first few go through `ctypes`; then `start` becomes the compiled launcher.

@@ -18,7 +18,7 @@ from .activations import custom
 from .arrays import described as described_array
 from .arrays import shared
 from .named_arguments import named_input
-from .plans import THEIRS, Plan, plan_for
+from .plans import THEIRS, CallPlan, plan_for
 from .signature import PUBLIC, Arrays, CallOptions, Signature, options_tuple, signature
 from .store import store
 
@@ -97,7 +97,7 @@ def _seen(name: str, x: Any, extras: tuple[Any, ...], options: CallOptions) -> t
     return checked, device(*arrays[0].device), "", function
 
 
-def _lines(checked: Signature, plan: Plan, rival: str) -> list[str]:
+def _lines(checked: Signature, plan: CallPlan, rival: str) -> list[str]:
     choice, executable = plan.choice, plan.executable
     lines = [f"problem: {checked.problem}", f"result:  {checked.shape} on {plan.on}"]
     if choice.how == THEIRS:

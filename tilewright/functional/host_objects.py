@@ -8,13 +8,13 @@ import os
 from ..runtime import thread_pool
 from ..runtime.device import cpu
 from . import fingerprint
-from .store import Entry, Store, store
+from .store import KernelStore, StoredKernel, store
 
 
-def host_store() -> Store:
+def host_store() -> KernelStore:
     """Return the store: its own folder within that of the kernels."""
     held = store()
-    return Store(None if held.folder is None else os.path.join(held.folder, "host"), held.limit, held)
+    return KernelStore(None if held.folder is None else os.path.join(held.folder, "host"), held.limit, held)
 
 
 def compiled(text: str) -> bytes:
@@ -26,7 +26,7 @@ def compiled(text: str) -> bytes:
         return found.binary
     binary = thread_pool.compiled_now(text)
     if store().folder is not None:
-        host_store().put(key, Entry({}, binary))
+        host_store().put(key, StoredKernel({}, binary))
     return binary
 
 

@@ -14,7 +14,7 @@ from ..core.forking import new_reentrant_lock
 from . import fingerprint
 from .executable import Executable
 from .prepared_calls import drop_all
-from .store import Entry, store
+from .store import StoredKernel, store
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -62,7 +62,7 @@ class Decision(NamedTuple):
     remark: str = ""
 
 
-class Plan(NamedTuple):
+class CallPlan(NamedTuple):
     """A problem, the choice made for it, and the compiled kernel if ours was chosen."""
 
     problem: Problem
@@ -79,13 +79,13 @@ class Plan(NamedTuple):
         return self.choice.tuned > 0 and not self.choice.interrupted and self.threads == threads
 
 
-_plans: dict[tuple[Any, ...], Plan] = {}
+_plans: dict[tuple[Any, ...], CallPlan] = {}
 _lock = new_reentrant_lock()
 
 
 def plan_for(
     problem: Problem, on: Device, rival: str = "", activation: Activation | None = None, tune: Tune = None
-) -> Plan:
+) -> CallPlan:
     """The plan for a problem.
 
     Parameters
@@ -101,7 +101,7 @@ def plan_for(
 
     Returns
     -------
-    Plan
+    CallPlan
         Later calls return the same plan. One that was not tuned is made anew by the first call with `tune`, and all
         calls use that one from then on.
 
@@ -150,7 +150,7 @@ def forget() -> None:
     drop_all()
 
 
-def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
+def decide(plan: CallPlan, choice: Decision, rival: str) -> CallPlan:
     """Replace the choice of a plan that has a kernel by a measured one, in memory and on disk."""
     changed = plan._replace(choice=choice, threads=fingerprint.threads(plan.on, rival))
     with _lock:
@@ -160,14 +160,14 @@ def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
     return changed
 
 
-def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> Plan | None:
+def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> CallPlan | None:
     """A plan measured with this number of threads, else an unmeasured one."""
     for number in dict.fromkeys((threads, 0)):
         entry = store().get(fingerprint.key(problem, on, rival, number))
         if entry is not None:
             executable = entry.description["executable"]
             program = None if executable is None else Executable.read(executable, entry.binary)
-            return Plan(problem, on, Decision(**entry.description["choice"]), program, "disk", number)
+            return CallPlan(problem, on, Decision(**entry.description["choice"]), program, "disk", number)
     return None
 
 
@@ -178,20 +178,20 @@ def _made(
     activation: Activation | None,
     budget: float,
     threads: int,
-    before: Plan | None,
-) -> Plan:
+    before: CallPlan | None,
+) -> CallPlan:
     """Make a plan; `before` is the one that a search may improve."""
     compiler = import_module(f"{__package__}.compiler")  # the whole compiler: not needed for a kernel on disk
     earlier = before.choice if before is not None and before.choice.tuned and before.threads == threads else None
     choice, executable = compiler.make(problem, on, rival, activation, budget, earlier)
     if before is not None and earlier is not None and choice.interrupted and earlier.seconds <= choice.seconds:
         return before
-    plan = Plan(problem, on, choice, executable, "compiled", threads if choice.tuned else 0)
+    plan = CallPlan(problem, on, choice, executable, "compiled", threads if choice.tuned else 0)
     _keep(plan, rival)
     return plan
 
 
-def _keep(plan: Plan, rival: str) -> None:
+def _keep(plan: CallPlan, rival: str) -> None:
     executable = plan.executable
     description = {
         "problem": plan.problem.described(),
@@ -202,5 +202,5 @@ def _keep(plan: Plan, rival: str) -> None:
         "choice": plan.choice._asdict(),
         "executable": None if executable is None else executable.described(),
     }
-    entry = Entry(description, b"" if executable is None else executable.binary)
+    entry = StoredKernel(description, b"" if executable is None else executable.binary)
     store().put(fingerprint.key(plan.problem, plan.on, rival, plan.threads), entry)

@@ -56,7 +56,7 @@ similar layer was measured, the library is preferred for such a layer."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredLayer:
     """A measured layer: the processor, and the seconds of both sides."""
 
     problem: Problem
@@ -71,41 +71,41 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RatioEstimate:
     """An estimate for one layer from known ones.
 
     Attributes
     ----------
     ratio : float
         How many times as fast as ours the other library is expected to be.
-    nearest : Measured, optional
+    nearest : MeasuredLayer, optional
         The layer that counts most.
     away : float
         The distance of that layer; 0 for the layer itself.
     """
 
     ratio: float
-    nearest: Measured | None
+    nearest: MeasuredLayer | None
     away: float
 
 
-def table() -> tuple[Measured, ...]:
+def table() -> tuple[MeasuredLayer, ...]:
     """The layers that the package knows on GPUs."""
     return _read(TABLE)
 
 
-def cpu_table() -> tuple[Measured, ...]:
+def cpu_table() -> tuple[MeasuredLayer, ...]:
     """The layers that the package knows on CPUs."""
     return _read(CPU_TABLE)
 
 
 @cache
-def _read(path: Path) -> tuple[Measured, ...]:
+def _read(path: Path) -> tuple[MeasuredLayer, ...]:
     if not path.is_file():
         return ()
     lines = filter(str.strip, path.read_text(encoding="utf-8").splitlines())
     rows = json.loads(f"[{','.join(lines)}]")  # in one piece takes three quarters of the time
-    return tuple(Measured(Problem.read(r["problem"]), r["device"], r["ours"], r["theirs"]) for r in rows)
+    return tuple(MeasuredLayer(Problem.read(r["problem"]), r["device"], r["ours"], r["theirs"]) for r in rows)
 
 
 def is_faster(problem: Problem, on: Device) -> str:
@@ -135,14 +135,14 @@ def _is_unknown(problem: Problem) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _here(problem: Problem) -> Estimate:
+def _here(problem: Problem) -> RatioEstimate:
     """The estimate for a problem on this machine's processor; data gradients count as transposed convolutions."""
     instructions = instruction_set()
     problem = problem._replace(op=TRANSPOSED) if problem.op == DATA_GRADIENT else problem
     return estimate_on_cpu(problem, known_on_cpu(problem.dtype, instructions), lambda one: _by_rates(one, instructions))
 
 
-def _verdict_on_cpu(problem: Problem, found: Estimate) -> str:
+def _verdict_on_cpu(problem: Problem, found: RatioEstimate) -> str:
     """Return why the library's own kernel is the choice on a CPU; "" if ours is."""
     if not found.away:
         return f"measured {found.ratio:.2f} times as fast as ours for this layer" if found.ratio > _LEAST_GAIN else ""
@@ -153,15 +153,17 @@ def _verdict_on_cpu(problem: Problem, found: Estimate) -> str:
     return f"expected to be {found.ratio:.2f} times as fast as ours, by rates of {instruction_set()}"
 
 
-def estimate_on_cpu(problem: Problem, known: Sequence[Measured], by_rates: Callable[[Problem], float]) -> Estimate:
+def estimate_on_cpu(
+    problem: Problem, known: Sequence[MeasuredLayer], by_rates: Callable[[Problem], float]
+) -> RatioEstimate:
     """Estimate a problem by the rates of an instruction set, corrected by their error for similar known layers."""
     near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FARTHEST]
     away, nearest = min(near, key=lambda pair: pair[0], default=(inf, None))
     if nearest is not None and not away:
-        return Estimate(nearest.ratio, nearest, away)
+        return RatioEstimate(nearest.ratio, nearest, away)
     missed = [(exp(-_DECAY * d), log(one.ratio / by_rates(one.problem))) for d, one in near]
     correction = _mean([(_WEIGHT_OF_RATES, 0.0), *missed])
-    return Estimate(by_rates(problem) * exp(correction), nearest, away)
+    return RatioEstimate(by_rates(problem) * exp(correction), nearest, away)
 
 
 @lru_cache(maxsize=8192)
@@ -170,7 +172,7 @@ def _by_rates(problem: Problem, instructions: str) -> float:
     return cpu_rates.expected_ratio(problem, instructions)
 
 
-def known_on_cpu(dtype: str, instructions: str) -> list[Measured]:
+def known_on_cpu(dtype: str, instructions: str) -> list[MeasuredLayer]:
     """Return the layers of a type that were measured with an instruction set; if there are none, with others.
 
     A library has fast kernels of some types and for some instructions, and none of others.
@@ -184,7 +186,7 @@ def cpu_device(instructions: str) -> str:
     return f"cpu, {instructions}"
 
 
-def verdict(problem: Problem, known: Iterable[Measured]) -> str:
+def verdict(problem: Problem, known: Iterable[MeasuredLayer]) -> str:
     """Return the same on a GPU, judged by the layers of `known`."""
     found = estimate(problem, known)
     if found is not None and found.nearest is not None:
@@ -203,15 +205,15 @@ def verdict(problem: Problem, known: Iterable[Measured]) -> str:
     return ""
 
 
-def estimate(problem: Problem, known: Iterable[Measured]) -> Estimate | None:
+def estimate(problem: Problem, known: Iterable[MeasuredLayer]) -> RatioEstimate | None:
     """Estimate a problem from the layers of `known` that are not too far away; None if there are none."""
     near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FARTHEST]
     if not near:
         return None
     away, nearest = min(near, key=lambda pair: pair[0])
     if not away:
-        return Estimate(nearest.ratio, nearest, away)
-    return Estimate(exp(_mean([(exp(-_DECAY * d), log(one.ratio)) for d, one in near])), nearest, away)
+        return RatioEstimate(nearest.ratio, nearest, away)
+    return RatioEstimate(exp(_mean([(exp(-_DECAY * d), log(one.ratio)) for d, one in near])), nearest, away)
 
 
 def _mean(weighted: Sequence[tuple[float, float]]) -> float:

@@ -13,7 +13,7 @@ from ..runtime.driver import DeviceError
 from ..runtime.llvm_link import link
 from ..runtime.thread_pool import POOL
 from . import cuda_kernels, launcher
-from .plans import Activation, Plan, Tune, plan_for
+from .plans import Activation, CallPlan, Tune, plan_for
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -135,7 +135,7 @@ class GpuProgram:
         self._scratch: dict[int, list[int]] = {}
 
     @property
-    def direct(self) -> cuda_kernels.Kernel | None:
+    def direct(self) -> cuda_kernels.LoadedKernel | None:
         """The only kernel, if it takes exactly the arguments."""
         alone = len(self.kernels) == 1 and self.kernels[0].arguments == tuple(range(self.program.arguments))
         return self.kernels[0] if alone else None
@@ -162,7 +162,7 @@ Program = CpuProgram | GpuProgram
 _programs: dict[tuple[int, int], tuple[Executable, Program]] = {}
 
 
-def program_of(plan: Plan, threads: Threads = POOL) -> Program:
+def program_of(plan: CallPlan, threads: Threads = POOL) -> Program:
     """The loaded program of a plan that is ours; loaded once. On a CPU, its loops run on `threads`."""
     executable = plan.executable
     if executable is None:

@@ -31,7 +31,7 @@ _NEAR = 2.0
 
 
 @dataclass(frozen=True)
-class Known:
+class ShippedRecord:
     """A configuration from a record, its origin, its recorded time, and the distance of its layer."""
 
     config: Config
@@ -59,7 +59,7 @@ def _kind(target: str) -> str:
     return Target.parse(target).kind
 
 
-def configuration(template: PackagedTemplate[Any], workload: Convolution, target: Target) -> Known | None:
+def configuration(template: PackagedTemplate[Any], workload: Convolution, target: Target) -> ShippedRecord | None:
     """The configuration of the record for a workload, or of its nearest neighbour."""
     exact = recorded(template, workload, target)
     if exact is not None:
@@ -73,19 +73,19 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
     wanted = {name: choice.wanted for name, choice in inp.config.items()}
     config = template.strategy(target).nearest(workload, wanted)
     why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
-    return Known(config, why, mean_cost(result), away)
+    return ShippedRecord(config, why, mean_cost(result), away)
 
 
 def recorded(
     template: PackagedTemplate[Any], workload: Convolution, target: Target, fused: bool = False
-) -> Known | None:
+) -> ShippedRecord | None:
     """The configuration of the record for exactly this workload; with `fused`, of one that has an epilogue."""
     lines = _records(fused).get((target.kind, template.name), {}).get(tuple(workload.args))
     if lines is None:
         return None
     inp, result = _fastest(lines)
     layer = "this layer with an epilogue" if fused else "this layer"
-    return Known(inp.config, f"a record of {layer} on {inp.notes.device or inp.target}", mean_cost(result))
+    return ShippedRecord(inp.config, f"a record of {layer} on {inp.notes.device or inp.target}", mean_cost(result))
 
 
 def _fastest(lines: list[str]) -> Pair:

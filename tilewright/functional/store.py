@@ -31,7 +31,7 @@ _HEAD = len(_MAGIC) + 32
 _STALE_SECONDS = 3600.0
 
 
-class Entry(NamedTuple):
+class StoredKernel(NamedTuple):
     """The contents of one file: a description, and machine code, which may be empty."""
 
     description: dict[str, Any]
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
         return _MAGIC + hashlib.sha256(body).digest() + body
 
     @classmethod
-    def unpacked(cls, data: bytes) -> Entry | None:
+    def unpacked(cls, data: bytes) -> StoredKernel | None:
         """The entry in such bytes; None if they are damaged or something else."""
         body = data[_HEAD:]
         if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(body).digest():
@@ -57,14 +57,14 @@ class Entry(NamedTuple):
         return cls(description, body[8 + size :]) if isinstance(description, dict) else None
 
 
-class Store:
+class KernelStore:
     """A folder of entries, bounded in size: the least recently used ones are removed first.
 
     A store within the folder of another one, its `parent`, complains once together with it.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None, limit: int = USUAL_BYTES, parent: Store | None = None
+        self, folder: str | os.PathLike[str] | None, limit: int = USUAL_BYTES, parent: KernelStore | None = None
     ) -> None:
         self.folder = None if folder is None else os.fspath(folder)
         self.limit = limit
@@ -75,7 +75,7 @@ class Store:
         """Return the path of the entry of that key; None if nothing is kept."""
         return None if self.folder is None else os.path.join(self.folder, f"{key}{SUFFIX}")
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> StoredKernel | None:
         """The entry of that key, or None."""
         path = self.path(key)
         if path is None or not self._is_trusted():
@@ -86,7 +86,7 @@ class Store:
                 os.utime(path)
         return found
 
-    def put(self, key: str, entry: Entry) -> bool:
+    def put(self, key: str, entry: StoredKernel) -> bool:
         """Keep an entry, replacing an earlier one; returns whether that worked."""
         path = self.path(key)
         data = entry.packed()
@@ -124,13 +124,13 @@ class Store:
             )
         return not why
 
-    def _read(self, path: str) -> Entry | None:
+    def _read(self, path: str) -> StoredKernel | None:
         """Return the entry in a file; None if it is missing or damaged, or another user may have written it."""
         try:
             with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
                 why = distrust(found := os.fstat(file.fileno()))
                 if not why:
-                    return Entry.unpacked(file.read()) if stat.S_ISREG(found.st_mode) else None
+                    return StoredKernel.unpacked(file.read()) if stat.S_ISREG(found.st_mode) else None
         except OSError:
             return None
         self._warn(
@@ -172,7 +172,7 @@ class Store:
                 os.unlink(path)
             size -= status.st_size
 
-    def read_all(self) -> Iterator[tuple[str, Entry, os.stat_result]]:
+    def read_all(self) -> Iterator[tuple[str, StoredKernel, os.stat_result]]:
         """Every entry that is whole and that `get` would return: key, entry, status of its file."""
         for path, status in self.entries() if self._is_trusted() else ():
             found = self._read(path)
@@ -211,10 +211,10 @@ def usual_limit() -> int:
     return int(text)
 
 
-_stores: dict[tuple[str | None, int], Store] = {}
+_stores: dict[tuple[str | None, int], KernelStore] = {}
 
 
-def store() -> Store:
+def store() -> KernelStore:
     """Return the store that the environment currently selects; one object per folder, so that it warns once."""
     key = (usual_folder(), usual_limit())
-    return _stores.setdefault(key, Store(*key))
+    return _stores.setdefault(key, KernelStore(*key))

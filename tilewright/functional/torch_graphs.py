@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 
-class GraphTimer:
+class TorchGraphTimer:
     """Times calls on the GPU, by one graph for each number of calls."""
 
     def __init__(self, call: Callable[[], Any]) -> None:

@@ -14,7 +14,7 @@ import torch
 from ..runtime.openmp_team import OpenMpTeam
 from ..runtime.thread_pool import POOL
 from . import running
-from .plans import Plan
+from .plans import CallPlan
 
 _NUMBER = "_ZN2at15get_num_threadsEv"
 """`at::get_num_threads`."""
@@ -48,7 +48,7 @@ def _revive() -> None:
     torch.set_num_threads(torch.get_num_threads())
 
 
-def program_of(plan: Plan) -> running.Program:
+def program_of(plan: CallPlan) -> running.Program:
     """The loaded program of a plan that is ours; on a CPU, it runs on PyTorch's threads."""
     return running.program_of(plan, threads())
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import cuda_kernels, torch_native
-from .plans import OURS, Decision, Plan
+from .plans import OURS, CallPlan, Decision
 from .problem import WEIGHT_GRADIENT, Problem
-from .torch_graphs import GraphTimer
+from .torch_graphs import TorchGraphTimer
 from .torch_tensors import launch
 from .torch_threads import lost, program_of
 
@@ -44,7 +44,7 @@ def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, f
 
 def _both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
     x, weight, bias, residual = tensors(problem, on)
-    program = program_of(Plan(problem, on, Decision(OURS), executable, "measured"))
+    program = program_of(CallPlan(problem, on, Decision(OURS), executable, "measured"))
     last = problem.layout == "NHWC" and problem.op != WEIGHT_GRADIENT
     made = torch.empty(problem.made_shape, dtype=x.dtype, device=x.device)
     made = made.to(memory_format=torch.channels_last) if last else made
@@ -133,7 +133,7 @@ def _nothing() -> None:
 
 def _graph(work: Work) -> Callable[[], float]:
     """Seconds of one run on the GPU, of a CUDA graph of several."""
-    timer = GraphTimer(work)
+    timer = TorchGraphTimer(work)
     runs = max(1, min(_RUNS, int(_LONG / timer(1))))
     timer.graph(runs).replay()
     return lambda: timer(runs) / runs

@@ -14,7 +14,7 @@ from ..runtime.array import array
 from ..runtime.device import Device
 from ..runtime.module import Module
 from .rung import Rung
-from .trial import Trial
+from .trial import CheckedProblem
 
 RUNS = 20
 """Runs in one measurement, if they are quick."""
@@ -23,7 +23,7 @@ SECONDS_EACH = 1.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RungOutcome:
     """The outcome of one row of the table: times in seconds of one run, or the reason for their absence."""
 
     name: str
@@ -59,10 +59,10 @@ def plan(seconds: float, repeat: int) -> tuple[int, int]:
     return runs, int(min(repeat, max(1, affordable / runs)))
 
 
-def climb(trial: Trial, rung: Rung, on: Device, repeat: int, say: Callable[[str], None]) -> Outcome:
+def climb(trial: CheckedProblem, rung: Rung, on: Device, repeat: int, say: Callable[[str], None]) -> RungOutcome:
     """Build a rung for a device, check it on poisoned output, and time it; `say` receives progress messages."""
     say(f"{rung.name}: building")
-    done = Outcome(rung.name, rung.does)
+    done = RungOutcome(rung.name, rung.does)
     try:
         program = rung.make(trial.problem)
         lowered = lower(program.schedule, program.args, simple_mode=True)
@@ -77,8 +77,8 @@ def climb(trial: Trial, rung: Rung, on: Device, repeat: int, say: Callable[[str]
 
 
 def _measure(
-    done: Outcome, module: Module, trial: Trial, on: Device, repeat: int, say: Callable[[str], None]
-) -> Outcome:
+    done: RungOutcome, module: Module, trial: CheckedProblem, on: Device, repeat: int, say: Callable[[str], None]
+) -> RungOutcome:
     """The outcome with the check's verdict and, if that is good, the times."""
     say(f"{done.name}: checking")
     arrays = [array(values, device=on) for values in (trial.data, trial.weight, trial.unwritten())]

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import te, tir
-from .rung import Ladder, Program, Rung, check_sizes, random
+from .rung import Ladder, Rung, RungProgram, check_sizes, random
 
 
-def naive(size: Conv1d) -> Program:
+def naive(size: Conv1dLadder) -> RungProgram:
     """Sums over every pair of positions; a condition discards pairs that do not meet."""
     M, N, dtype = size.M, size.N, size.dtype
     A = te.placeholder((M,), dtype, "A")
@@ -30,7 +30,7 @@ def naive(size: Conv1d) -> Program:
     return _one_block_per_output(A, W, B)
 
 
-def v1(size: Conv1d) -> Program:
+def v1(size: Conv1dLadder) -> RungProgram:
     """Sums over the kernel's positions only: N terms for each result instead of the M + N − 1 of `naive`."""
     M, N, dtype = size.M, size.N, size.dtype
     A = te.placeholder((M,), dtype, "A")
@@ -45,13 +45,13 @@ def v1(size: Conv1d) -> Program:
     return _one_block_per_output(A, W, B)
 
 
-def _one_block_per_output(A: te.Tensor, W: te.Tensor, B: te.Tensor) -> Program:
+def _one_block_per_output(A: te.Tensor, W: te.Tensor, B: te.Tensor) -> RungProgram:
     s = te.create_schedule(B.op)
     s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
-    return Program(s, (A, W, B))
+    return RungProgram(s, (A, W, B))
 
 
-def v2(size: Conv1d) -> Program:
+def v2(size: Conv1dLadder) -> RungProgram:
     """v1 with 8 threads in a block; binding the split loops lifts v1's own binding."""
     program = v1(size)
     s, B = program.schedule, program.args[-1]
@@ -61,7 +61,7 @@ def v2(size: Conv1d) -> Program:
     return program
 
 
-def v3(size: Conv1d) -> Program:
+def v3(size: Conv1dLadder) -> RungProgram:
     """v1 with 16 threads in a block, as 4 rows of 4."""
     program = v1(size)
     s, B = program.schedule, program.args[-1]
@@ -69,7 +69,7 @@ def v3(size: Conv1d) -> Program:
     return program
 
 
-def v4(size: Conv1d) -> Program:
+def v4(size: Conv1dLadder) -> RungProgram:
     """v1 with 32 threads; the sum lives in a register, and 4 weights at a time in shared memory."""
     program = v1(size)
     s, (_, W, B) = program.schedule, program.args
@@ -85,7 +85,7 @@ def v4(size: Conv1d) -> Program:
     return program
 
 
-def v5(size: Conv1d) -> Program:
+def v5(size: Conv1dLadder) -> RungProgram:
     """v1 with 32 threads as 8 rows of 4, the register and the shared weights of v4, 8 terms written out."""
     program = v1(size)
     s, (_, W, B) = program.schedule, program.args
@@ -110,7 +110,7 @@ def _threads_in_two_dimensions(s: te.Schedule, B: te.Tensor, per_block: int, per
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conv1d(Ladder):
+class Conv1dLadder(Ladder):
     """The full 1-D convolution of M numbers with N weights."""
 
     M: int = 16384

@@ -14,10 +14,10 @@ import numpy as np
 
 from .. import te, tir
 from ..core.errors import UserError
-from .rung import Ladder, Program, Rung, check_sizes, random
+from .rung import Ladder, Rung, RungProgram, check_sizes, random
 
 
-def _declare(size: Depthwise) -> Program:
+def _declare(size: DepthwiseLadder) -> RungProgram:
     """The computation, its padding computed in its readers, with no loop on the hardware yet."""
     B, C, H, W, K = size.batch, size.channels, size.height, size.width, size.kernel
     image = te.placeholder((B, C, H, W), size.dtype, "A")
@@ -37,10 +37,10 @@ def _declare(size: Depthwise) -> Program:
     )
     s = te.create_schedule(out.op)
     s[padded].compute_inline()
-    return Program(s, (image, weight, out))
+    return RungProgram(s, (image, weight, out))
 
 
-def naive(size: Depthwise) -> Program:
+def naive(size: DepthwiseLadder) -> RungProgram:
     """A block for each image."""
     program = _declare(size)
     s, out = program.schedule, program.args[-1]
@@ -48,7 +48,7 @@ def naive(size: Depthwise) -> Program:
     return program
 
 
-def v1(size: Depthwise) -> Program:
+def v1(size: DepthwiseLadder) -> RungProgram:
     """A block for each image and channel."""
     program = _declare(size)
     s, out = program.schedule, program.args[-1]
@@ -58,7 +58,7 @@ def v1(size: Depthwise) -> Program:
     return program
 
 
-def v2(size: Depthwise) -> Program:
+def v2(size: DepthwiseLadder) -> RungProgram:
     """A block for each row: images and channels fused on one axis of the grid, rows on the other."""
     program = _declare(size)
     s, out = program.schedule, program.args[-1]
@@ -68,7 +68,7 @@ def v2(size: Depthwise) -> Program:
     return program
 
 
-def v3(size: Depthwise) -> Program:
+def v3(size: DepthwiseLadder) -> RungProgram:
     """16×16 threads per block, each thread walking along its row of tiles."""
     program = _declare(size)
     s, out = program.schedule, program.args[-1]
@@ -83,7 +83,7 @@ def v3(size: Depthwise) -> Program:
     return program
 
 
-def v4(size: Depthwise) -> Program:
+def v4(size: DepthwiseLadder) -> RungProgram:
     """16×16 threads per block and a block for each tile: one result per thread."""
     program = _declare(size)
     s, out = program.schedule, program.args[-1]
@@ -102,7 +102,7 @@ def v4(size: Depthwise) -> Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Depthwise(Ladder):
+class DepthwiseLadder(Ladder):
     """The depthwise 2-D convolution of a batch of images, stride 1, output as large as the input."""
 
     batch: int = 3

@@ -14,7 +14,7 @@ from ..report.environment import environment
 from ..report.files import folder, write_text
 from ..report.table import Column, table
 from ..runtime.device import Device
-from .climb import Outcome
+from .climb import RungOutcome
 from .rung import Ladder
 
 ENDING = {"cuda": "cu", "opencl": "cl"}
@@ -31,7 +31,7 @@ _COLUMNS = (
 _RESOURCES = (Column("registers"), Column("spills B"), Column("shared B"))
 
 
-def speedups(ladder: Ladder, outcomes: Sequence[Outcome]) -> dict[str, tuple[float | None, float | None]]:
+def speedups(ladder: Ladder, outcomes: Sequence[RungOutcome]) -> dict[str, tuple[float | None, float | None]]:
     """For each row, how many times as fast it is as the first rung and as the rung before it.
 
     None if one of the two was not measured, and for the first row.
@@ -47,7 +47,7 @@ def speedups(ladder: Ladder, outcomes: Sequence[Outcome]) -> dict[str, tuple[flo
     return {name: (ratio(names[0], name), ratio(before.get(name), name)) for name in times}
 
 
-def lines(ladder: Ladder, outcomes: Sequence[Outcome]) -> list[str]:
+def lines(ladder: Ladder, outcomes: Sequence[RungOutcome]) -> list[str]:
     """The lines of the table, and below it the failures."""
     ratios = speedups(ladder, outcomes)
     with_resources = any(outcome.resources for outcome in outcomes)
@@ -61,7 +61,7 @@ def lines(ladder: Ladder, outcomes: Sequence[Outcome]) -> list[str]:
     return [*table(columns, rows, _LEAST_WIDTH), *([""] if failures else []), *failures]
 
 
-def _row(outcome: Outcome, first: float | None, before: float | None, with_resources: bool) -> list[str]:
+def _row(outcome: RungOutcome, first: float | None, before: float | None, with_resources: bool) -> list[str]:
     resources = outcome.resources
     numbers = (
         [resources.registers, resources.spill_store_bytes + resources.spill_load_bytes, resources.shared_bytes]
@@ -80,7 +80,7 @@ def _row(outcome: Outcome, first: float | None, before: float | None, with_resou
     ]
 
 
-def save_rung(where: Path, outcome: Outcome, on: Device) -> None:
+def save_rung(where: Path, outcome: RungOutcome, on: Device) -> None:
     """The lowered program and the kernel's source of one rung, as far as it got."""
     if outcome.program:
         write_text(folder(where) / f"{outcome.name}.txt", outcome.program.rstrip() + "\n")
@@ -88,7 +88,7 @@ def save_rung(where: Path, outcome: Outcome, on: Device) -> None:
         write_text(folder(where) / f"{outcome.name}.{ENDING[on.kind]}", outcome.source.rstrip() + "\n")
 
 
-def save_table(where: Path, ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> list[str]:
+def save_table(where: Path, ladder: Ladder, outcomes: Sequence[RungOutcome], on: Device) -> list[str]:
     """Write `table.json` and the chart; returns the lines that tell of them."""
     write_text(folder(where) / "table.json", json.dumps(as_json(ladder, outcomes, on), indent=2) + "\n")
     if not any(outcome.time for outcome in outcomes):
@@ -99,11 +99,11 @@ def save_table(where: Path, ladder: Ladder, outcomes: Sequence[Outcome], on: Dev
     return []
 
 
-def as_json(ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> dict[str, Any]:
+def as_json(ladder: Ladder, outcomes: Sequence[RungOutcome], on: Device) -> dict[str, Any]:
     """All measurements, times in seconds, and their origin."""
     ratios = speedups(ladder, outcomes)
 
-    def row(outcome: Outcome) -> dict[str, Any]:
+    def row(outcome: RungOutcome) -> dict[str, Any]:
         first, before = ratios[outcome.name]
         return {
             "name": outcome.name,
@@ -128,7 +128,7 @@ def as_json(ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> dict[str
     }
 
 
-def _draw(where: Path, ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> None:
+def _draw(where: Path, ladder: Ladder, outcomes: Sequence[RungOutcome], on: Device) -> None:
     """Speedups as bars: over the first rung, or over the slowest row if that was not measured."""
     times = [(outcome, outcome.time) for outcome in outcomes if outcome.time]
     first = ladder.rungs[0].name

@@ -13,14 +13,14 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..runtime.device import Device
-from .climb import SECONDS_EACH, Outcome, plan
-from .trial import Trial
+from .climb import SECONDS_EACH, RungOutcome, plan
+from .trial import CheckedProblem
 
 Timer = Callable[[int], float]
 """From a number of runs to the seconds that they take together."""
 
 
-def numpy_row(trial: Trial, repeat: int) -> Outcome:
+def numpy_row(trial: CheckedProblem, repeat: int) -> RungOutcome:
     """NumPy on the host, in the type of the problem's sums."""
     data, weight = trial.of_host()
 
@@ -31,7 +31,7 @@ def numpy_row(trial: Trial, repeat: int) -> Outcome:
     out = call()
     seconds = time.perf_counter() - began
     error, _ = trial.check(out)
-    row = Outcome("NumPy", "on the CPU", "rival", max_error=error)
+    row = RungOutcome("NumPy", "on the CPU", "rival", max_error=error)
     if seconds > SECONDS_EACH:  # once is enough to see that it is slow
         return replace(row, runs=1, seconds=(seconds,))
     return _timed(row, _host_timer(call), repeat)
@@ -42,7 +42,7 @@ def has_torch() -> bool:
     return find_spec("torch") is not None
 
 
-def torch_row(trial: Trial, on: Device, repeat: int) -> Outcome:
+def torch_row(trial: CheckedProblem, on: Device, repeat: int) -> RungOutcome:
     """PyTorch's fastest way on the same kind of device: the GPU for `cuda`, else the CPU with its own threads.
 
     On the GPU this is kernel time in a CUDA graph of many calls, as for our kernels. Operands have full precision, or
@@ -50,15 +50,15 @@ def torch_row(trial: Trial, on: Device, repeat: int) -> Outcome:
     """
     if trial.problem.result != trial.data.dtype.name:
         reason = f"its convolutions of {trial.data.dtype.name} sum up in that type"
-        return Outcome("PyTorch", "does not compute this", "rival", failure=reason)
+        return RungOutcome("PyTorch", "does not compute this", "rival", failure=reason)
     try:
         return min(_torch_rows(trial, on, repeat), key=lambda row: row.time or 0.0)
     except Exception as error:  # an exception of another library must not prevent our own rows
         reason = str(error).partition("\n")[0]
-        return Outcome("PyTorch", "does not work here", "rival", failure=f"{type(error).__name__}: {reason}")
+        return RungOutcome("PyTorch", "does not work here", "rival", failure=f"{type(error).__name__}: {reason}")
 
 
-def _torch_rows(trial: Trial, on: Device, repeat: int) -> list[Outcome]:
+def _torch_rows(trial: CheckedProblem, on: Device, repeat: int) -> list[RungOutcome]:
     """A row for each way to compute it and, on a GPU, for several choices of the algorithm by cuDNN.
 
     Its measured choice (`benchmark`) differs between runs, by nearly a factor of two for small kernels, and is
@@ -79,7 +79,7 @@ def _torch_rows(trial: Trial, on: Device, repeat: int) -> list[Outcome]:
     return rows
 
 
-def _rows_of(trial: Trial, where: Any, repeat: int) -> list[Outcome]:
+def _rows_of(trial: CheckedProblem, where: Any, repeat: int) -> list[RungOutcome]:
     """A row for each way to compute it on a torch device."""
     import torch
 
@@ -90,7 +90,7 @@ def _rows_of(trial: Trial, where: Any, repeat: int) -> list[Outcome]:
     with torch.inference_mode():
         for how, call in trial.problem.torch(data, weight):
             error, _ = trial.check(call().contiguous().cpu().double().numpy())
-            row = Outcome("PyTorch", f"{how} {place}", "rival", max_error=error)
+            row = RungOutcome("PyTorch", f"{how} {place}", "rival", max_error=error)
             rows.append(_timed(row, _graph_timer(call) if on_gpu else _host_timer(call), repeat))
     return rows
 
@@ -104,7 +104,7 @@ def _tensor(values: np.ndarray) -> Any:
     return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
 
 
-def _timed(row: Outcome, timer: Timer, repeat: int) -> Outcome:
+def _timed(row: RungOutcome, timer: Timer, repeat: int) -> RungOutcome:
     """The row with its times."""
     timer(1)
     runs, repeats = plan(timer(1), repeat)
@@ -125,6 +125,6 @@ def _host_timer(call: Callable[[], Any]) -> Timer:
 
 def _graph_timer(call: Callable[[], Any]) -> Timer:
     """Times calls on the GPU alone."""
-    from ..functional.torch_graphs import GraphTimer  # which imports PyTorch
+    from ..functional.torch_graphs import TorchGraphTimer  # which imports PyTorch
 
-    return GraphTimer(call)
+    return TorchGraphTimer(call)

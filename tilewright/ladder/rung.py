@@ -18,7 +18,7 @@ DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True)
-class Program:
+class RungProgram:
     """A schedule and the tensors that its kernel takes, in that order; the last one is the output."""
 
     schedule: ScheduleHandle
@@ -31,7 +31,7 @@ class Rung:
 
     name: str
     does: str
-    make: Callable[[Any], Program]
+    make: Callable[[Any], RungProgram]
     """From the ladder (its sizes) to a fresh program."""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.dtype import DType
 
 
-class Problem(Protocol):
+class ConvolutionSize(Protocol):
     """A convolution at one size: a ladder's, or a packaged template's."""
 
     @property
@@ -38,13 +38,13 @@ class Problem(Protocol):
 
 
 @dataclass(frozen=True)
-class Trial:
+class CheckedProblem:
     """One problem to solve: its input, the right answer in float64, and how far from it an answer may lie.
 
     `rounding` is how much of themselves operands may lose before they are multiplied, as tf32 makes them.
     """
 
-    problem: Problem
+    problem: ConvolutionSize
     data: np.ndarray
     weight: np.ndarray
     answer: np.ndarray
@@ -52,7 +52,7 @@ class Trial:
     rounding: float = 0.0
 
     @classmethod
-    def of(cls, problem: Problem, seed: int = 0, rounding: float = 0.0) -> Trial:
+    def of(cls, problem: ConvolutionSize, seed: int = 0, rounding: float = 0.0) -> CheckedProblem:
         """A trial on random input."""
         data, weight = problem.inputs(np.random.default_rng(seed))
         exact = [values.astype("float64") for values in (data, weight)]

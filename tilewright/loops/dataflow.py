@@ -25,7 +25,7 @@ from ..expr.traverse import conjuncts, substitute, variables
 from . import uses
 from .calls import addresses
 from .nodes import NOTHING, AddressOf, Buffer, Copy, Evaluate, For, If, Let, Stmt, Store, Tensorized
-from .overlap import Meeting, Region, Step, meeting
+from .overlap import AccessRegion, LoopDistance, Meeting, meeting
 from .walk import statements
 
 
@@ -53,7 +53,7 @@ class Access:
 
     buffer: Buffer
     writes: bool
-    region: Region | None
+    region: AccessRegion | None
     proxy: Proxy = Proxy.GENERIC
     completion: Completion = Completion.IN_ORDER
     atomic: bool = False
@@ -109,7 +109,7 @@ class Scene:
         return Scene(self.threads, self.facts.bind(loop.var, loop.min, loop.extent))
 
 
-def dependence(source: Access, sink: Access, scene: Scene, step: Step | None = None) -> Dependence | None:
+def dependence(source: Access, sink: Access, scene: Scene, step: LoopDistance | None = None) -> Dependence | None:
     """How `sink`, made later (with `step`: in a later iteration), depends on `source`; None if it does not."""
     if not (source.writes or sink.writes) or not source.buffer.overlaps(sink.buffer):
         return None
@@ -193,7 +193,7 @@ def _joined(a: Access, b: Access) -> Access:
 
 
 def first_dependence(
-    before: Accesses, after: Accesses, scene: Scene, actors: Actors, step: Step | None = None
+    before: Accesses, after: Accesses, scene: Scene, actors: Actors, step: LoopDistance | None = None
 ) -> Dependence | None:
     """A dependence of the accesses `after` on the accesses `before` by such actors; None if there is none."""
     if not any(access.writes for access in (*before, *after)):
@@ -357,18 +357,18 @@ class AccessFinder:
         return made
 
 
-def _region(index: Expr, conditions: tuple[Expr, ...]) -> Region | None:
+def _region(index: Expr, conditions: tuple[Expr, ...]) -> AccessRegion | None:
     """The elements at an index; None if it depends on memory, or is a vector of no constant stride."""
     if uses.read(index):
         return None
     if not isinstance(index, Ramp):
-        return Region(Affine.of(index), 1, 1, (), conditions) if index.dtype.lanes == 1 else None
+        return AccessRegion(Affine.of(index), 1, 1, (), conditions) if index.dtype.lanes == 1 else None
     if not isinstance(index.stride, IntImm):
         return None
     step, form = index.stride.value, Affine.of(index.base)
     if step < 0:
         form, step = form.shift(step * (index.lanes - 1)), -step
-    return Region(form, max(step, 1), index.lanes if step else 1, (), conditions)
+    return AccessRegion(form, max(step, 1), index.lanes if step else 1, (), conditions)
 
 
 def feeds(source: Node, sink: Node) -> bool:

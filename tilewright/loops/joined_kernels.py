@@ -24,7 +24,7 @@ from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, Load
 from ..expr.traverse import post_order, substitute
 from .nodes import Allocate, Buffer, Evaluate, For, Let, Seq, Stmt, Store, map_statements, seq
-from .overlap import Meeting, Range, Region, meeting
+from .overlap import AccessRegion, Meeting, Range, meeting
 from .uses import given_to_write
 
 
@@ -130,7 +130,7 @@ def _in_one_block(a: _Touch, b: _Touch, blocks: Facts) -> bool:
     variables = frozenset(blocks.ranges)
     for i, j in zip(a.indices, b.indices, strict=True):
         plain = not any(isinstance(e, Load) or e.dtype.lanes > 1 for e in post_order(i, j))
-        regions = [Region(Affine.of(e), ranges=t.ranges) for e, t in ((i, a), (j, b))] if plain else []
+        regions = [AccessRegion(Affine.of(e), ranges=t.ranges) for e, t in ((i, a), (j, b))] if plain else []
         if regions and meeting(regions[0], regions[1], variables, blocks) is not Meeting.ANYWHERE:
             return True
     return False

@@ -26,7 +26,7 @@ Range = tuple[Var, Expr, Expr]
 
 
 @dataclass(frozen=True)
-class Region:
+class AccessRegion:
     """The elements `form`, `form + step`, ... (`count` of them), for all values of the variables of `ranges`.
 
     There are several for a vector access, and for accesses that differ by a constant. `conditions` hold whenever the
@@ -49,7 +49,7 @@ class Region:
         """The distance from the first element to the last one, for given values of the variables."""
         return self.step * (self.count - 1)
 
-    def joined(self, other: Region) -> Region:
+    def joined(self, other: AccessRegion) -> AccessRegion:
         """A region that covers both; their forms differ by a constant, and nothing else but the steps."""
         first, second = (self, other) if self.form.const <= other.form.const else (other, self)
         apart = second.form.const - first.form.const
@@ -58,7 +58,7 @@ class Region:
         count = last // step + 1 if last else 1
         if count == first.count and (step == first.step or count == 1):
             return first
-        return Region(first.form, step, count, first.ranges, first.conditions)
+        return AccessRegion(first.form, step, count, first.ranges, first.conditions)
 
 
 class Meeting(enum.Enum):
@@ -69,7 +69,7 @@ class Meeting(enum.Enum):
     ANYWHERE = "anywhere"
 
 
-class Step(NamedTuple):
+class LoopDistance(NamedTuple):
     """The second access is made `distance` iterations of a loop after the first (None: any number from 1 on)."""
 
     var: Var
@@ -93,7 +93,9 @@ class _Term(NamedTuple):
         )
 
 
-def meeting(first: Region, second: Region, threads: frozenset[Var], facts: Facts, step: Step | None = None) -> Meeting:
+def meeting(
+    first: AccessRegion, second: AccessRegion, threads: frozenset[Var], facts: Facts, step: LoopDistance | None = None
+) -> Meeting:
     """The overlap of two regions: in no element, only in accesses of one thread, or (unless proven otherwise) anywhere.
 
     `threads` are the variables that tell the threads of a block apart. All other variables that are not in `ranges`
@@ -107,7 +109,14 @@ _BOTH = 2
 
 
 class _Pair:
-    def __init__(self, first: Region, second: Region, threads: frozenset[Var], facts: Facts, step: Step | None) -> None:
+    def __init__(
+        self,
+        first: AccessRegion,
+        second: AccessRegion,
+        threads: frozenset[Var],
+        facts: Facts,
+        step: LoopDistance | None,
+    ) -> None:
         self.sides = first, second
         self.threads = threads
         self.facts = facts
@@ -320,7 +329,7 @@ class _Pair:
         return nonneg(above, facts) or nonneg(below, facts)
 
 
-def _known(side: Region, facts: Facts) -> Facts:
+def _known(side: AccessRegion, facts: Facts) -> Facts:
     """The facts in the context of an access."""
     facts = facts.bind_all({var: (low, extent) for var, low, extent in side.ranges})
     for condition in side.conditions:

@@ -26,7 +26,7 @@ from .client import Client
 from .job import Built, Feed, Job
 from .option import LocalBuilder, LocalRunner
 from .outcome import SWITCHED_OFF, WAITS, BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, TimedOut, shorten
-from .pool import Died, Pool
+from .pool import Died, WorkerPool
 from .protocol import DropQueued, RunRequest, Submit
 from .referee import Referee, References
 
@@ -77,7 +77,9 @@ class Batch:
         self.done: deque[tuple[int, Outcome]] = deque()
         # Jobs of a feed travel: they come a few at a time, and a builder forked for each would start cold.
         given = None if feed is None else self.jobs.__getitem__
-        self.builders = Pool(self._build, builder.processes, builder.timeout, given, nice=0 if feed is None else _NICE)
+        self.builders = WorkerPool(
+            self._build, builder.processes, builder.timeout, given, nice=0 if feed is None else _NICE
+        )
         self.referee = Referee(references, self._refer, given)
         self.client: Client | None = None
         self.since: dict[int, float] = {}

@@ -65,7 +65,7 @@ _SPARE_DESCRIPTORS = 24
 """Left for everything else when a worker is forked, which takes two."""
 
 
-class Pool:
+class WorkerPool:
     """Runs `work(number)` in at most `size` processes, each piece for at most `timeout` seconds.
 
     With `given`, which maps a number to a picklable value, `work` is called with that value. `nice` is added to the

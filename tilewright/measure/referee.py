@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .pool import Died, Pool
+from .pool import Died, WorkerPool
 
 _log = logging.getLogger("autotvm")
 _SECONDS = 120.0
@@ -141,7 +141,7 @@ class Referee:
         given: Callable[[int], Any] | None = None,
     ) -> None:
         self.references = references
-        self.pool = Pool(compute, 1, _SECONDS, given)
+        self.pool = WorkerPool(compute, 1, _SECONDS, given)
         self._rounds: dict[Any, _Round] = {}
         self._asked: dict[int, Any] = {}  # job → the workload whose reference is being computed from it
 

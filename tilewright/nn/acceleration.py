@@ -13,7 +13,7 @@ import torch
 from ..core.errors import UserError
 from ..core.text import kind_of
 from ..functional import torch_tensors
-from ..functional.plans import OURS, THEIRS, Plan, decide, plan_for
+from ..functional.plans import OURS, THEIRS, CallPlan, decide, plan_for
 from ..functional.problem import Problem
 from ..functional.signature import FLOATS, OPERATORS, Arrays, CallOptions, signature
 from ..functional.torch_arguments import type_in_autocast
@@ -294,7 +294,7 @@ def _measure(
         done.replace(layer.module, kind)
 
 
-def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
+def _keep(plan: CallPlan, wins: bool, mine: float, theirs: float) -> None:
     """Make later calls of this problem use the kernel that was faster here."""
     how = OURS if wins else THEIRS
     why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"

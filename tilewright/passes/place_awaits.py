@@ -43,7 +43,7 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
-from ..loops.overlap import Region, Step
+from ..loops.overlap import AccessRegion, LoopDistance
 from ..loops.walk import statements
 from .asynchronous_copies import is_fill, without_commits
 
@@ -93,12 +93,12 @@ class _Issued:
             if extent is not None and n + self.carried >= extent:
                 return None
             if self.carried:
-                found = dependence(self.access, sink, scene, Step(self.loop.var, n + 1))
+                found = dependence(self.access, sink, scene, LoopDistance(self.loop.var, n + 1))
             else:
                 found = dependence(self.access, _in_iteration(sink, self.loop, add(self.loop.min, n)), scene)
             if found is not None:
                 return self.age + n * self.groups
-        later = dependence(self.access, sink, scene, Step(self.loop.var, None) if self.carried else None)
+        later = dependence(self.access, sink, scene, LoopDistance(self.loop.var, None) if self.carried else None)
         return None if later is None else self.age + far * self.groups
 
 
@@ -241,7 +241,7 @@ def _in_iteration(access: Access, loop: For, iteration: Expr) -> Access:
     def there(e: Expr) -> Expr:
         return simplify(substitute(e, at))
 
-    moved = Region(
+    moved = AccessRegion(
         Affine.of(there(region.form.to_expr())),
         region.step,
         region.count,

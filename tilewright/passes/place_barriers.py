@@ -48,7 +48,7 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
-from ..loops.overlap import Step
+from ..loops.overlap import LoopDistance
 from ..loops.uniformity import varies, varying_memory
 from ..loops.walk import statements, stored_stages
 
@@ -202,7 +202,7 @@ class _Placer:
         within = scene.inside(stmt)
         placed = self.place(stmt.body, within)
         body, first, parted = placed.stmt, placed.first, placed.parted
-        if _conflict(placed.last, first, within, Step(stmt.var, 1 if parted else None)):
+        if _conflict(placed.last, first, within, LoopDistance(stmt.var, 1 if parted else None)):
             body, first, parted = seq(Barrier(self.scope), body), NONE, True
         runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
         made = For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
@@ -263,7 +263,7 @@ class _Placer:
                 )
 
 
-def _conflict(before: Accesses, after: Accesses, scene: Scene, step: Step | None = None) -> bool:
+def _conflict(before: Accesses, after: Accesses, scene: Scene, step: LoopDistance | None = None) -> bool:
     """Return whether a barrier must separate the two: one thread could see the other's access too early or too late."""
     return first_dependence(before, after, scene, Actors.SEVERAL_THREADS, step) is not None
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..bounds.value import Bounds, Contraction, StageBounds
+from ..bounds.value import Bounds, StageBounds, StageContraction
 from ..core.dtype import DType
 from ..core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, MemoryScope, WarpMemory
 from ..expr.evaluate import evaluate
@@ -48,7 +48,7 @@ def crowded_banks(schedule: Schedule, bounds: Bounds, memory: WarpMemory) -> lis
 
 def bank_ways(
     found: StageBounds,
-    matched: Contraction,
+    matched: StageContraction,
     operand: Load,
     lines: Sequence[IterVar],
     held: StageBounds,

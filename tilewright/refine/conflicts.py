@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..bounds.value import Contraction, StageBounds
+from ..bounds.value import StageBounds, StageContraction
 from ..core.atoms import Atom
 from ..core.hardware import WarpMemory
 from ..expr.nodes import Load
@@ -48,7 +48,7 @@ class Demands:
     def lay_out(
         self,
         found: StageBounds,
-        matched: Contraction,
+        matched: StageContraction,
         operand: Load,
         lines: Axes,
         held: StageBounds,

@@ -14,7 +14,7 @@ from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import axis_values, index_values
-from ..bounds.value import Contraction
+from ..bounds.value import StageContraction
 from ..core.atoms import Atom
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
@@ -56,7 +56,7 @@ def check_hardware(target: Target, found: StageBounds, atom: Atom) -> None:
         )
 
 
-def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Contraction:
+def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> StageContraction:
     """Return the contraction that a tensorized stage computes; UserError if the atom does not compute its loops."""
     stage = found.stage
     assert stage.tensorized is not None
@@ -84,7 +84,7 @@ def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Contr
                 f"{atom.name} computes multiples of {step}",
                 f"split so that the loops inside {axis.name!r} that count {role} have a multiple of {step} iterations",
             )
-    return Contraction(atom, stage, found.ranges, tuple(rows), tuple(columns), tuple(depth), a, b)
+    return StageContraction(atom, stage, found.ranges, tuple(rows), tuple(columns), tuple(depth), a, b)
 
 
 def _inner_loops(schedule: Schedule, found: StageBounds, axis: IterVar, atom: Atom) -> list[IterVar]:

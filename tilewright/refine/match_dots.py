@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.nest import axis_values
-from ..bounds.value import Bounds, Contraction, StageBounds
+from ..bounds.value import Bounds, StageBounds, StageContraction
 from ..core.hardware import LoopKind
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Known, Load, Var
@@ -22,7 +22,7 @@ from .contraction import check_hardware, extent, local_indices, refuse
 
 
 def match_dot(
-    schedule: Schedule, bounds: Bounds, found: StageBounds, matched: Contraction, target: Target
+    schedule: Schedule, bounds: Bounds, found: StageBounds, matched: StageContraction, target: Target
 ) -> StageBounds:
     """The stage with its instruction, if the target may have it; else with its loops as they are."""
     check_hardware(target, found, matched.atom)
@@ -37,7 +37,7 @@ def match_dot(
     return replace(found, stage=replace(stage, notes=notes), contraction=matched)
 
 
-def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matched: Contraction) -> None:
+def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matched: StageContraction) -> None:
     """Vectors are loaded as they lie: four terms of a column, then of the next one; sums of neighbours."""
     stage, atom = found.stage, matched.atom
     depth, column = matched.depth[-1], matched.columns[-1]
@@ -74,7 +74,7 @@ def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matche
         )
 
 
-def _refuse_layout(stage: Stage, matched: Contraction, at: str) -> None:
+def _refuse_layout(stage: Stage, matched: StageContraction, at: str) -> None:
     atom, column, depth = matched.atom, matched.columns[-1], matched.depth[-1]
     name = matched.b.source.name
     refuse(

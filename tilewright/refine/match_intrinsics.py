@@ -13,7 +13,7 @@ from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
 from ..bounds.nest import own_loops
-from ..bounds.value import Bounds, Contraction, StageBounds
+from ..bounds.value import Bounds, StageBounds, StageContraction
 from ..core.atoms import Atom, Fragment
 from ..core.hardware import SWIZZLE_PIECE, LoopKind, MemoryScope, ThreadTag, WarpMemory
 from ..core.options import Options
@@ -249,7 +249,7 @@ def _spread_over_banks(
     schedule: Schedule,
     made: Bounds,
     found: StageBounds,
-    matched: Contraction,
+    matched: StageContraction,
     operand: Load,
     lines: tuple[IterVar, ...],
     demands: Demands,

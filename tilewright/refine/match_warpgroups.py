@@ -12,7 +12,7 @@ from math import prod
 
 from ..arith.interval import interval
 from ..bounds.nest import own_loops
-from ..bounds.value import Bounds, Contraction, StageBounds
+from ..bounds.value import Bounds, StageBounds, StageContraction
 from ..core.atoms import WARPGROUP, Atom
 from ..core.dtype import DType
 from ..core.hardware import SWIZZLE_LINE, MemoryScope, ThreadTag
@@ -27,7 +27,7 @@ _GROUP_ROWS = 8
 """Rows whose pieces the swizzle exchanges together: a tile begins at a multiple of this number."""
 
 
-def match_warpgroup(schedule: Schedule, made: Bounds, found: StageBounds, matched: Contraction) -> None:
+def match_warpgroup(schedule: Schedule, made: Bounds, found: StageBounds, matched: StageContraction) -> None:
     """Check a stage that an instruction of a warpgroup computes, and lay out its operands for the hardware."""
     atom, stage = matched.atom, found.stage
     before = replace(found, stage=matched.stage, ranges=matched.ranges)
@@ -86,7 +86,7 @@ def _check_lines(
     before: StageBounds,
     held: StageBounds,
     operand: Load,
-    matched: Contraction,
+    matched: StageContraction,
     lines: tuple[IterVar, ...],
     warp: Var,
     apart: int,

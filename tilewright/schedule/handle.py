@@ -19,7 +19,7 @@ from .groups import StageGroup, between
 from .primitives.registry import PRIMITIVES as PRIMITIVES
 from .primitives.transform_layout import indices_of
 from .stage_view import StageView
-from .steps import RecordedNumber, References, Step
+from .steps import RecordedNumber, Step, StepReferences
 from .steps_file import KeptSteps
 from .tensor_intrin import MatrixIntrin
 from .value import Placement, Schedule, Stage, create
@@ -40,7 +40,7 @@ class ScheduleHandle(Explained, KeptSteps):
         self._begun = value
         self.steps: list[Step] = []
         self.groups: list[StageGroup[StageHandle]] = []
-        self._references = References()
+        self._references = StepReferences()
 
     @deep
     def apply(self, primitive: str, *args: Any) -> Any:

@@ -64,7 +64,7 @@ class _Places:
         return self.op is stage.op and stage.relations[: len(self.relations)] == self.relations
 
 
-class References:
+class StepReferences:
     """Turns the arguments of primitives into references and back. One instance per schedule handle."""
 
     def __init__(self) -> None:
@@ -180,9 +180,9 @@ class References:
             fix="give steps as s.steps records them, of axes, stages, tensors and constant numbers",
         )
 
-    def copy(self) -> References:
+    def copy(self) -> StepReferences:
         """Other references to the same threads."""
-        made = References()
+        made = StepReferences()
         made.threads = list(self.threads)
         return made
 

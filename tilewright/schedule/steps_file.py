@@ -13,7 +13,7 @@ from ..core.errors import UserError
 from ..core.paths import file_path
 from ..core.text import quantity
 from ..tensor.tensor import Tensor
-from .steps import References, Step
+from .steps import Step, StepReferences
 from .value import Schedule
 
 FORMAT = 1
@@ -89,7 +89,7 @@ class KeptSteps:
     value: Schedule
     steps: list[Step]
     _begun: Schedule
-    _references: References
+    _references: StepReferences
     copy: Callable[[], Any]
     replay: Callable[[Sequence[Any]], None]
 

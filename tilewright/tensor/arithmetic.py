@@ -19,7 +19,7 @@ def register_arithmetic(find: Find) -> None:
     _found[:] = [find]
 
 
-class Arithmetic(Whole):
+class TensorArithmetic(Whole):
     """Objects with the operators +, -, * and /, and conversion to another type, as a whole."""
 
     __slots__ = ()
@@ -55,8 +55,8 @@ class Arithmetic(Whole):
         return _found[0]("cast")(self, dtype)
 
 
-def _computed(whole: Arithmetic, other: Any, protocol: str, name: str) -> Any:
-    if not _found or not isinstance(other, (Arithmetic, Operand, bool, int, float, np.generic)):
+def _computed(whole: TensorArithmetic, other: Any, protocol: str, name: str) -> Any:
+    if not _found or not isinstance(other, (TensorArithmetic, Operand, bool, int, float, np.generic)):
         raise refusal("tensor", protocol, whole, other)
     operator = _found[0](name)
     return operator(other, whole) if protocol.startswith("r") else operator(whole, other)

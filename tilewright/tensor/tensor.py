@@ -21,7 +21,7 @@ from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..expr.runtime_value import RuntimeValue, declaring
 from ..expr.traverse import post_order
-from .arithmetic import Arithmetic
+from .arithmetic import TensorArithmetic
 from .attributes import Attributes
 from .axis import AxisKind, IterVar, Range, counted, known_before, whole
 from .element_function import axis_names, check_values
@@ -190,7 +190,7 @@ def _extent(axis: IterVar) -> Expr:
 
 
 @refuses("tensor", _NOT_OF_WHOLE_TENSORS)
-class Tensor(Arithmetic):
+class Tensor(TensorArithmetic):
     """A multi-dimensional value; `A[i, j]` (or `A(i, j)`) is one element of it, in an expression.
 
     `A + B` and its kin on whole tensors are operators of the library, which broadcast.

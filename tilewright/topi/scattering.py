@@ -17,7 +17,7 @@ from .argument_checks import dimension, divisor, flag, index_tensor, one_of, ran
 from .joining import stack
 from .math import cast
 from .shapes import moved
-from .statements import Statement, computed_by, elements, product
+from .statements import StatementBuilder, computed_by, elements, product
 from .tensor import full
 
 _MANY_LANES, _FEW_UPDATES = 4096, 64
@@ -266,7 +266,7 @@ def _scattered(
     """
     lanes, count = (getattr(n, "value", n) for n in counts)
 
-    def write(statement: Statement, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+    def write(statement: StatementBuilder, ins: Sequence[Any], outs: Sequence[Any]) -> None:
         (old, index, new), (out,), ib = ins, outs, statement.ib
 
         def copy(e: Any) -> None:
@@ -330,7 +330,7 @@ def invert_permutation(data: Tensor) -> Tensor:
     name = "invert_permutation"
     source = rank_of(index_tensor(data, "data", name), 1, "data", name)
 
-    def write(statement: Statement, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+    def write(statement: StatementBuilder, ins: Sequence[Any], outs: Sequence[Any]) -> None:
         (numbers,), (out,) = ins, outs
 
         def store(i: Any) -> None:

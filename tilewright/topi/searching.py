@@ -15,7 +15,7 @@ from .scan import cumsum
 from .scattering import scatter_elements
 from .shapes import moved
 from .sort import argsort
-from .statements import Statement, computed_by, elements, stored
+from .statements import StatementBuilder, computed_by, elements, stored
 from .tensor import zeros
 
 
@@ -61,7 +61,7 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
     row = wanted.shape[-1] if source.ndim > 1 else None
     steps = (known(length) or (1 << 31) - 1).bit_length()
 
-    def write(statement: Statement, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+    def write(statement: StatementBuilder, ins: Sequence[Any], outs: Sequence[Any]) -> None:
         (sequence, looked), (out,), ib = ins, outs, statement.ib
 
         def find(e: Any) -> None:

@@ -21,7 +21,7 @@ _PARALLEL_FROM = 1 << 12
 Body = Callable[[Any], None]
 
 
-class Statement:
+class StatementBuilder:
     """A builder of a statement: `each` runs a function for each of a number of indices, all at once."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def computed_by(
         decl_buffer(shape, str(kind), f"{name}.v{k}")
         for k, (shape, (_, kind)) in enumerate(zip(shapes, outputs, strict=True))
     ]
-    statement = Statement()
+    statement = StatementBuilder()
     pointers = [statement.ib.buffer_ptr(b) for b in (*ins, *outs)]
     write(statement, pointers[: len(ins)], pointers[len(ins) :])
     kinds = tuple(b.dtype for b in outs)

@@ -16,13 +16,13 @@ from tests.counting import function_calls
 from tilewright import te
 from tilewright.core.errors import InternalError, UserError
 from tilewright.core.target import Target
-from tilewright.ladder.conv1d import Conv1d
-from tilewright.ladder.depthwise import Depthwise
+from tilewright.ladder.conv1d import Conv1dLadder
+from tilewright.ladder.depthwise import DepthwiseLadder
 from tilewright.runtime.module import Module
 
 RUNGS = [
     pytest.param(ladder, rung, id=f"{ladder.title} {rung.name}")
-    for ladder in (Conv1d(), Depthwise())
+    for ladder in (Conv1dLadder(), DepthwiseLadder())
     for rung in ladder.rungs
 ]
 

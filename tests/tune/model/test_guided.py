@@ -19,7 +19,7 @@ from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.records.format import MeasureInput, Notes
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.guided import GuidedSearch, automatic
-from tilewright.tune.search.strategy import Seen
+from tilewright.tune.search.search import Seen
 from tilewright.tune.session.show import short_line
 from tilewright.tune.space.knobs import split_knob, value_knob
 from tilewright.tune.space.moves import Moves

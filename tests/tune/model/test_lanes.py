@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.core.architectures import NVIDIA
-from tilewright.tune.model.lanes import Lanes, sectors, unravelled, wavefronts
+from tilewright.tune.model.lanes import WarpLanes, sectors, unravelled, wavefronts
 
 MEMORY = NVIDIA["sm_90"].warp_memory
 LANES = np.arange(32, dtype=np.int64)[None, :]
@@ -54,7 +54,7 @@ def test_wavefronts_count_different_words_of_a_bank() -> None:
 
 
 def test_lanes_run_along_x_first_and_repeat_the_first_beyond_the_block() -> None:
-    lanes = Lanes(2, [np.array([4, 8]), np.array([2, 8]), 1], 32)
+    lanes = WarpLanes(2, [np.array([4, 8]), np.array([2, 8]), 1], 32)
     x, y, _ = (lanes.index[tag] for tag in lanes.index)
     assert x[0, :9].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0]
     assert y[0, :9].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 0]

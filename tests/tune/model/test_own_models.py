@@ -24,7 +24,7 @@ from tilewright.topi.templates import (
 from tilewright.tune.model.ranking import rank
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.search.guided import GuidedSearch, automatic
-from tilewright.tune.search.strategy import Seen
+from tilewright.tune.search.search import Seen
 
 CUDA = Target.parse("cuda -arch=sm_90")
 LAYERS = [

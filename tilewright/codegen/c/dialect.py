@@ -9,7 +9,7 @@ from typing import ClassVar
 from ...core.dtype import DType
 from ...core.errors import InternalError
 from ...core.hardware import MemoryScope, ThreadTag
-from ..dialect import C_WORDS, MATH, OWNED, Parameter, PlainC, signature, storage_dtype
+from ..dialect import C_WORDS, MATH, OWNED, KernelParameter, PlainC, signature, storage_dtype
 
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _MATH = [name for name in MATH if name not in ("rsqrt", "exp10")]
@@ -108,10 +108,10 @@ class C(PlainC):
     def thread_index(self, tag: ThreadTag) -> str:
         raise InternalError("functions of a CPU have no thread indices")
 
-    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
+    def header(self, name: str, parameters: Sequence[KernelParameter], threads: int | None, resident: int = 0) -> str:
         return signature(f"static int32_t {name}", [self._declare(p) for p in parameters] or ["void"], "")
 
-    def _declare(self, p: Parameter) -> str:
+    def _declare(self, p: KernelParameter) -> str:
         if not p.pointee:
             return f"{self.scalar_type(p.dtype)} {p.name}"
         return f"{'const ' * p.constant}{self.storage_type(storage_dtype(p.dtype))} *restrict {p.name}"

@@ -16,7 +16,7 @@ from .header import header
 from .host_ir import FORK_JOIN, embedded, entry_points
 from .launcher import launcher, module_bytes
 from .linker import compiled, linked
-from .signature import Signature, signatures
+from .signature import CSignature, signatures
 
 
 class Exporter:
@@ -36,7 +36,7 @@ class Exporter:
         )
 
     @property
-    def _signatures(self) -> tuple[Signature, ...]:
+    def _signatures(self) -> tuple[CSignature, ...]:
         return signatures(self._functions, self._kernels, self._program.entries)
 
     def header(self) -> str:

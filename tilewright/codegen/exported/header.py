@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...core.text import identifier, remark
 from ...expr import nodes as n
-from .signature import Signature, c_type, scalar_c_type
+from .signature import CSignature, c_type, scalar_c_type
 
 _RETURNS = """\
 /* Each function returns 0; 1 where memory ran out; 2 where a size is not what its comment says, or leads beyond an
@@ -24,7 +24,7 @@ _OPENCL = """\
 _KINDS = {"llvm": (_HOST, None), "c": (_HOST, None), "cuda": (_CUDA, "stream"), "opencl": (_OPENCL, "queue")}
 
 
-def prototype(signature: Signature, kind: str) -> str:
+def prototype(signature: CSignature, kind: str) -> str:
     """The declaration of an entry point, without its semicolon."""
     on_host = _KINDS[kind][1] is None
     parts = []
@@ -40,7 +40,7 @@ def prototype(signature: Signature, kind: str) -> str:
     return f"int32_t {signature.name}({', '.join(parts) or 'void'})"
 
 
-def header(signatures: Sequence[Signature], kind: str, target: str) -> str:
+def header(signatures: Sequence[CSignature], kind: str, target: str) -> str:
     """The text of the header."""
     guard = f"TILEWRIGHT_{identifier('_'.join(s.name for s in signatures)).upper()}_H"
     lines = [f"/* Made by Tilewright for {remark(target)}. */", f"#ifndef {guard}", f"#define {guard}", ""]

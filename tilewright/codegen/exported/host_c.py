@@ -8,13 +8,13 @@ from ...loops.nodes import Allocate, Buffer
 from ..kernel import Kernel, root
 from .header import prototype
 from .launcher import EntryWriter
-from .signature import DONE, OUT_OF_MEMORY, WRONG_SIZE, Signature, c_type
+from .signature import DONE, OUT_OF_MEMORY, WRONG_SIZE, CSignature, c_type
 
 
 class HostEntry(EntryWriter):
     """Writes one entry point, which calls the functions that hold its loops."""
 
-    def __init__(self, signature: Signature, kernels: Sequence[Kernel]) -> None:
+    def __init__(self, signature: CSignature, kernels: Sequence[Kernel]) -> None:
         super().__init__(signature, kernels, "c", {})
 
     def text(self) -> str:

@@ -13,17 +13,17 @@ from ..host_walk import HostVisitor
 from ..kernel import Kernel, root
 from ..llvm.binding import PACKED
 from ..llvm.compile import Processor
-from ..llvm.expr import ExprWriter
+from ..llvm.expr import LLVMExprWriter
 from ..llvm.mathlib import MathLibrary
 from ..llvm.types import LLVMValue, memory_type, value_type
 from ..llvm.writer import FunctionWriter, ModuleWriter
 from .elf import SECTION
-from .signature import DONE, OUT_OF_MEMORY, WRONG_SIZE, Signature, scalar_c_type
+from .signature import DONE, OUT_OF_MEMORY, WRONG_SIZE, CSignature, scalar_c_type
 
 _ALIGN = 64
 
 
-def entry_points(signatures: Sequence[Signature], kernels: Sequence[Sequence[Kernel]], machine: Processor) -> str:
+def entry_points(signatures: Sequence[CSignature], kernels: Sequence[Sequence[Kernel]], machine: Processor) -> str:
     """A module that defines the entry points, and declares the functions they call."""
     module = ModuleWriter(machine)
     library = MathLibrary(module)
@@ -37,13 +37,13 @@ class _Entry(HostVisitor):
     """Writes one entry point."""
 
     def __init__(
-        self, module: ModuleWriter, library: MathLibrary, signature: Signature, kernels: Sequence[Kernel]
+        self, module: ModuleWriter, library: MathLibrary, signature: CSignature, kernels: Sequence[Kernel]
     ) -> None:
         super().__init__(kernels)
         self.module = module
         self.signature = signature
         self.out = FunctionWriter(module, [p.name for p in signature.parameters])
-        self.expr = ExprWriter(self.out, library, _no_memory, False)
+        self.expr = LLVMExprWriter(self.out, library, _no_memory, False)
         self.values: dict[Buffer | n.Var, LLVMValue] = {}
         self.held: list[LLVMValue] = []
         """The memory to free if the function ends here."""

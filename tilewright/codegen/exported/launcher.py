@@ -14,7 +14,7 @@ from ..kernel import Kernel, root
 from .device_calls import ARITHMETIC, CALLS, COMMON, TYPES
 from .elf import SECTION
 from .header import prototype
-from .signature import DONE, WRONG_SIZE, Signature, scalar_c_type
+from .signature import DONE, WRONG_SIZE, CSignature, scalar_c_type
 
 _INFIX: dict[type, str] = {
     n.Add: "+", n.Sub: "-", n.Mul: "*", n.EQ: "==", n.NE: "!=", n.LT: "<", n.LE: "<=",
@@ -32,7 +32,7 @@ _BYTES_A_LINE = 24
 
 
 def launcher(
-    signatures: Sequence[Signature],
+    signatures: Sequence[CSignature],
     kernels: Sequence[Sequence[Kernel]],
     program: CompiledProgram,
     kind: str,
@@ -73,7 +73,7 @@ def _bytes(name: str, content: bytes, how: str = "") -> str:
 class EntryWriter(HostVisitor):
     """Writes one entry point."""
 
-    def __init__(self, signature: Signature, kernels: Sequence[Kernel], kind: str, number: dict[str, int]) -> None:
+    def __init__(self, signature: CSignature, kernels: Sequence[Kernel], kind: str, number: dict[str, int]) -> None:
         super().__init__(kernels)
         self.signature = signature
         self.kind = kind

@@ -35,7 +35,7 @@ def scalar_c_type(dtype: DType) -> str:
     return "float" if dtype.is_float and dtype.bits == 16 else c_type(dtype)
 
 
-class Parameter(NamedTuple):
+class CParameter(NamedTuple):
     """One parameter: a pointer, a number, or a size of arrays."""
 
     name: str
@@ -47,12 +47,12 @@ class Parameter(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Signature:
+class CSignature:
     """An entry point in C."""
 
     name: str
     function: Function
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[CParameter, ...]
     requires: tuple[n.Expr, ...]
     """Conditions on the numbers and sizes: if one fails, the entry point returns `WRONG_SIZE`."""
 
@@ -67,7 +67,7 @@ _OTHERS = frozenset(("stream", "queue", "status", "arguments", "main"))
 
 def signatures(
     functions: Sequence[Function], kernels: Sequence[Sequence[Kernel]], entries: Sequence[EntryPoint]
-) -> tuple[Signature, ...]:
+) -> tuple[CSignature, ...]:
     """The entry points of some functions, whose kernels and host code these are.
 
     Raises UserError if two would have the same name.
@@ -89,11 +89,11 @@ def _symbol(name: str) -> str:
     return f"{base}_" if base in C_WORDS else base
 
 
-def _signature(function: Function, symbol: str, kernels: Sequence[Kernel], entry: EntryPoint) -> Signature:
+def _signature(function: Function, symbol: str, kernels: Sequence[Kernel], entry: EntryPoint) -> CSignature:
     names = Names(C_WORDS | _OTHERS | {symbol})
     written = {buffer for kernel in kernels for buffer in kernel.written}
     parameters = [
-        Parameter(names(p), p, p in written, _note(p), getattr(argument, "align", 1))
+        CParameter(names(p), p, p in written, _note(p), getattr(argument, "align", 1))
         for p, argument in zip(function.params, entry.arguments, strict=True)
     ]
     known = {p for p in function.params if isinstance(p, n.Var)}
@@ -102,8 +102,8 @@ def _signature(function: Function, symbol: str, kernels: Sequence[Kernel], entry
         for size in variables(*given):
             if size not in known:
                 known.add(size)
-                parameters.append(Parameter(names(size), size, False, _note(size)))
-    return Signature(symbol, function, tuple(parameters), _required(function, known))
+                parameters.append(CParameter(names(size), size, False, _note(size)))
+    return CSignature(symbol, function, tuple(parameters), _required(function, known))
 
 
 def _note(p: Buffer | n.Var) -> str:

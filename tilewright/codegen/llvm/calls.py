@@ -17,7 +17,7 @@ from .types import LLVMValue, constant, memory_type, value_type
 from .writer import FunctionWriter, ModuleWriter
 
 
-class Writer(Protocol):
+class LLVMCallWriter(Protocol):
     """The interface of the expression writer that calls use."""
 
     out: FunctionWriter
@@ -31,7 +31,7 @@ OUTSIDE = frozenset((*FOREIGN, *ATOMICS, PREFETCH))
 _ATOMIC = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 
 
-def write_call(writer: Writer, e: n.Call) -> LLVMValue:
+def write_call(writer: LLVMCallWriter, e: n.Call) -> LLVMValue:
     """A call, and its value."""
     refuse_packed(e)
     if e.name == PREFETCH:  # for a read, to all levels, of data
@@ -41,7 +41,7 @@ def write_call(writer: Writer, e: n.Call) -> LLVMValue:
     return _atomic(writer, e) if e.name in ATOMICS else _foreign(writer, e)
 
 
-def _foreign(writer: Writer, e: n.Call) -> LLVMValue:
+def _foreign(writer: LLVMCallWriter, e: n.Call) -> LLVMValue:
     name, given = called_function(e), e.args[1:]
     args = [writer.value(arg) for arg in given]
     own = e.name in (LLVM, PURE_LLVM)
@@ -70,7 +70,7 @@ def _widened(value: LLVMValue, dtype: DType) -> str:
     return f"{value.type} {'signext' if dtype.kind == 'int' else 'zeroext'} {value.text}"
 
 
-def _atomic(writer: Writer, e: n.Call) -> LLVMValue:
+def _atomic(writer: LLVMCallWriter, e: n.Call) -> LLVMValue:
     address, value = writer.value(e.args[0]), writer.value(e.args[1])
     what, kind = e.name.removeprefix("atomic_"), e.dtype
     if kind.kind == "bfloat" or kind.is_bool:
@@ -118,12 +118,12 @@ end:
     return name
 
 
-def write_text(writer: Writer, e: n.StringImm) -> LLVMValue:
+def write_text(writer: LLVMCallWriter, e: n.StringImm) -> LLVMValue:
     """The address of a text that ends with a zero."""
     return LLVMValue("ptr", writer.out.module.text_constant(e.value))
 
 
-def write_address(writer: Writer, e: AddressOf) -> LLVMValue:
+def write_address(writer: LLVMCallWriter, e: AddressOf) -> LLVMValue:
     """The address of an element."""
     place = e.place
     if not isinstance(place, n.Load):

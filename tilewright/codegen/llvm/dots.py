@@ -15,7 +15,7 @@ from ...expr.operators import const
 from ...expr.traverse import substitute
 from ...loops.nodes import Tensorized
 from ..dots import DotIndices
-from .expr import ExprWriter
+from .expr import LLVMExprWriter
 from .types import LLVMValue
 from .writer import FunctionWriter
 
@@ -25,14 +25,14 @@ _INTRINSIC = "llvm.x86.avx512.vpdpbusd.512"
 _SUMS = "<16 x i32>"
 
 
-class Writer(Protocol):
+class LLVMDotWriter(Protocol):
     """The interface of the function writer used here."""
 
     out: FunctionWriter
-    expr: ExprWriter
+    expr: LLVMExprWriter
 
 
-def write_dots(writer: Writer, stmt: Tensorized) -> bool:
+def write_dots(writer: LLVMDotWriter, stmt: Tensorized) -> bool:
     """Write the instructions of a statement; False if their loads or stores are not contiguous in memory."""
     atom = stmt.atom
     indices = DotIndices(stmt, atom.n)
@@ -70,7 +70,7 @@ def _dtype(load: Any) -> str:
     return str(load.dtype)
 
 
-def _address(writer: Writer, load: Expr, at: dict[Var, int]) -> LLVMValue:
+def _address(writer: LLVMDotWriter, load: Expr, at: dict[Var, int]) -> LLVMValue:
     """The address of an element of a tile."""
     assert isinstance(load, Load)
     source: Any = load.source

@@ -50,7 +50,7 @@ _CHEAP_CALLS |= frozenset(_BITWISE) | {"shift_right", "copysign", "popcount", "c
 LoadElement = Callable[[n.Load, "LLVMValue | None"], LLVMValue]
 
 
-class ExprWriter:
+class LLVMExprWriter:
     """Writes expressions into a function. Its user sets the known variables and buffers."""
 
     def __init__(self, out: FunctionWriter, library: MathLibrary, load: LoadElement, contract: bool) -> None:
@@ -416,26 +416,26 @@ def _position(e: n.Expr) -> tuple[n.Expr, int] | None:
     return None
 
 
-_WRITE: dict[type, Callable[[ExprWriter, Any], LLVMValue]] = {
-    n.Var: ExprWriter._var,
-    n.SizeVar: ExprWriter._var,
-    n.IntImm: ExprWriter._number,
-    n.FloatImm: ExprWriter._number,
-    n.Cast: ExprWriter._cast,
-    n.Ramp: ExprWriter._ramp,
-    n.Broadcast: ExprWriter._broadcast,
-    n.Load: ExprWriter._load,
-    n.Call: ExprWriter._call,
+_WRITE: dict[type, Callable[[LLVMExprWriter, Any], LLVMValue]] = {
+    n.Var: LLVMExprWriter._var,
+    n.SizeVar: LLVMExprWriter._var,
+    n.IntImm: LLVMExprWriter._number,
+    n.FloatImm: LLVMExprWriter._number,
+    n.Cast: LLVMExprWriter._cast,
+    n.Ramp: LLVMExprWriter._ramp,
+    n.Broadcast: LLVMExprWriter._broadcast,
+    n.Load: LLVMExprWriter._load,
+    n.Call: LLVMExprWriter._call,
     n.StringImm: write_text,
     AddressOf: write_address,
-    n.Not: ExprWriter._not,
-    n.And: ExprWriter._both,
-    n.Or: ExprWriter._both,
-    n.Min: ExprWriter._extreme,
-    n.Max: ExprWriter._extreme,
-    n.Select: ExprWriter._choice,
-    n.IfThenElse: ExprWriter._choice,
-    **dict.fromkeys(_ARITHMETIC, ExprWriter._arithmetic),
-    **dict.fromkeys(_COMPARE, ExprWriter._compare),
-    **dict.fromkeys((n.Div, n.Mod, n.FloorDiv, n.FloorMod), ExprWriter._division),
+    n.Not: LLVMExprWriter._not,
+    n.And: LLVMExprWriter._both,
+    n.Or: LLVMExprWriter._both,
+    n.Min: LLVMExprWriter._extreme,
+    n.Max: LLVMExprWriter._extreme,
+    n.Select: LLVMExprWriter._choice,
+    n.IfThenElse: LLVMExprWriter._choice,
+    **dict.fromkeys(_ARITHMETIC, LLVMExprWriter._arithmetic),
+    **dict.fromkeys(_COMPARE, LLVMExprWriter._compare),
+    **dict.fromkeys((n.Div, n.Mod, n.FloorDiv, n.FloorMod), LLVMExprWriter._division),
 }

@@ -14,7 +14,7 @@ from ...expr import operators as op
 from ...loops.nodes import Store
 from ..vectors import contiguous, covering_vectors, flat_index, lane_offsets
 from .convert import mangled
-from .expr import ExprWriter
+from .expr import LLVMExprWriter
 from .types import LLVMValue, constant, lanes_constant, memory_type, splat_constant, vector
 from .writer import FunctionWriter
 
@@ -23,7 +23,7 @@ _LINE = 64
 of their own size)."""
 
 
-class Memory:
+class BufferAccesses:
     """Accesses to buffers, in the function that `out` writes."""
 
     def __init__(self, out: FunctionWriter) -> None:
@@ -32,7 +32,7 @@ class Memory:
         """Whether vectors are stored to the memory of arguments past the caches, if their addresses permit it."""
         self.unordered = False
         """Whether there was such a store: other threads see it only behind a fence."""
-        self.expr: ExprWriter
+        self.expr: LLVMExprWriter
         """Set once the two are made: each needs the other."""
 
     # Loads

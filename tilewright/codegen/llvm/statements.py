@@ -35,9 +35,9 @@ from ..kernel import Param, product, root
 from .binding import PARALLEL_FOR
 from .convert import mangled
 from .dots import write_dots
-from .expr import ExprWriter
+from .expr import LLVMExprWriter
 from .mathlib import MathLibrary
-from .memory import Memory
+from .memory import BufferAccesses
 from .tasks import KEYS, Tasks, write_dealt, write_marked
 from .types import LLVMValue, immediate, memory_type, value_type
 from .unrolling import unroll_hint
@@ -68,8 +68,8 @@ class BodyWriter:
         self.options = options
         self.name = name
         self.out = FunctionWriter(module)
-        self.memory = Memory(self.out)
-        self.expr = ExprWriter(self.out, library, self.memory.load, options.contract)
+        self.memory = BufferAccesses(self.out)
+        self.expr = LLVMExprWriter(self.out, library, self.memory.load, options.contract)
         self.memory.expr = self.expr
         self.expr.address = self.memory.address_of
         self.stack_left = STACK_BYTES

@@ -24,7 +24,7 @@ _ACROSS = 32
 
 
 @dataclass(frozen=True)
-class Tile:
+class BlockTile:
     """The elements that one block computes, as a matrix of two of their dimensions.
 
     `threads` has the thread number of each element, x fastest, and -1 for elements that the block leaves out. `copies`
@@ -43,9 +43,9 @@ class Tile:
     is_matrix: bool
 
 
-def tiles(schedule: Schedule, bounds: Bounds) -> list[Tile]:
+def tiles(schedule: Schedule, bounds: Bounds) -> list[BlockTile]:
     """The tile of each kernel's own stage: the one at the root that its threads run."""
-    found: list[Tile] = []
+    found: list[BlockTile] = []
     for one in reversed(list(bounds.values())):
         loops = own_loops(one.stage)
         if not isinstance(one.stage.placement, At) and any(_is_thread(loop) for loop in loops):
@@ -57,7 +57,7 @@ def _is_thread(loop: Loop) -> bool:
     return loop.tag is not None and loop.tag.is_thread
 
 
-def tile_of(found: StageBounds) -> Tile:
+def tile_of(found: StageBounds) -> BlockTile:
     """The tile of one block of a stage: of the first one."""
     loops = own_loops(found.stage)
     extents = {loop: _extent(found, loop) for loop in loops}
@@ -128,7 +128,7 @@ def _matrix(
     copy: np.ndarray,
     block: tuple[tuple[ThreadTag, int], ...],
     vthreads: tuple[int, ...],
-) -> Tile:
+) -> BlockTile:
     """The two innermost dimensions that have more than one element; of one dimension, rows of a fixed length."""
     starts = [int(values.min()) for values in elements]
     sizes = [int(values.max()) - start + 1 for values, start in zip(elements, starts, strict=True)]
@@ -155,10 +155,10 @@ def _matrix(
     threads, copies = np.full(shape, -1, np.int64), np.zeros(shape, np.int64)
     threads[rows[near], columns[near]] = number[near]
     copies[rows[near], columns[near]] = copy[near]
-    return Tile(stage, threads, copies, block, vthreads, named, fixed, whole, len(long) == 2)
+    return BlockTile(stage, threads, copies, block, vthreads, named, fixed, whole, len(long) == 2)
 
 
-def draw_tile(tile: Tile, warp: int) -> Picture:
+def draw_tile(tile: BlockTile, warp: int) -> Picture:
     """A picture of a tile: threads side by side in different colours, all elements of a thread in one color, thread 0
     marked."""
     rows, columns = tile.threads.shape
@@ -195,7 +195,7 @@ def _ticks(count: int) -> range:
     return range(0, count, step)
 
 
-def _cells(made: Picture, tile: Tile, warp: int, left: float, top: float, cell: float) -> None:
+def _cells(made: Picture, tile: BlockTile, warp: int, left: float, top: float, cell: float) -> None:
     rows, columns = tile.threads.shape
     width = tile.block[0][1]
     for row, column, high, wide in _rectangles(tile.threads, tile.copies):
@@ -244,7 +244,7 @@ def _rectangles(threads: np.ndarray, copies: np.ndarray) -> list[tuple[int, int,
     return found
 
 
-def _copies(made: Picture, tile: Tile, left: float, top: float, cell: float) -> None:
+def _copies(made: Picture, tile: BlockTile, left: float, top: float, cell: float) -> None:
     """Lines between virtual threads."""
     if not tile.vthreads:
         return
@@ -256,7 +256,7 @@ def _copies(made: Picture, tile: Tile, left: float, top: float, cell: float) -> 
     made.path("".join(lines), "cut", 2.0)
 
 
-def _strides(tile: Tile) -> str:
+def _strides(tile: BlockTile) -> str:
     """The elements that the first thread computes, in words."""
     first = int(tile.threads[tile.threads >= 0].min())
     own = tile.threads == first

@@ -12,7 +12,7 @@ from ...expr import nodes as n
 from ...expr.numerics import Value
 from ...expr.traverse import post_order
 from ..nodes import Allocate, Buffer, For, LoopKind, Stmt, Store
-from .memory import Storage
+from .memory import BufferStorage
 from .races import BLOCK, THREAD_BITS
 
 TAGS: tuple[ThreadTag, ...] = tuple(tag for tag in ThreadTag if tag is not ThreadTag.VTHREAD)
@@ -26,7 +26,7 @@ class Grid:
         self.blocks = np.arange(start, stop)
         tx, ty, tz = sizes[3:]
         self.shape = (tz, ty, tx, stop - start)
-        self.kept: dict[Buffer, Storage] = {}  # shared memory outlives its Allocate: the device's does
+        self.kept: dict[Buffer, BufferStorage] = {}  # shared memory outlives its Allocate: the device's does
         self.epochs = {scope: np.zeros(stop - start, np.int64) for scope in MemoryScope}
         self._actors: dict[MemoryScope, Value] = {}
         self._indices: dict[tuple[ThreadTag, str], Value] = {}

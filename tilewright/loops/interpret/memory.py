@@ -31,7 +31,7 @@ class View:
 
     __slots__ = ("buffer", "extents", "storage", "strides")
 
-    def __init__(self, buffer: Buffer, extents: tuple[int, ...], storage: Storage) -> None:
+    def __init__(self, buffer: Buffer, extents: tuple[int, ...], storage: BufferStorage) -> None:
         self.buffer = buffer
         self.extents = extents
         self.storage = storage
@@ -107,7 +107,7 @@ def bits_of(array: Value) -> Value:
     return array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
-class Storage:
+class BufferStorage:
     """The elements of one root buffer, and their known writers and readers.
 
     After the element axis come () for global memory, (blocks,) for shared, (Z, Y, X, blocks) for local.
@@ -127,7 +127,7 @@ class Storage:
         self.shadow: Shadow | None = None
 
     @classmethod
-    def fresh(cls, dtype: DType, size: int, copies: tuple[int, ...], track: bool) -> Storage:
+    def fresh(cls, dtype: DType, size: int, copies: tuple[int, ...], track: bool) -> BufferStorage:
         """Storage that no one has written; its elements are NaN or a large odd number."""
         kind = dtype.numpy
         poison: Any = 1 if dtype.is_bool else dtype.max_value - 2 if dtype.is_int else np.nan

@@ -81,7 +81,7 @@ def interpret(
     `lanes` threads run at once. `functions` implements, by name, functions that the program calls but does not define:
     a pointer comes as an array of the elements that follow it.
     """
-    machine = Runner(check, check and races, lanes, functions, unwritten)
+    machine = StatementRunner(check, check and races, lanes, functions, unwritten)
     copies_back = machine.bind(function, args, frozenset(outputs))
     run = machine.statement(function.body)
     with np.errstate(all="ignore"):
@@ -90,7 +90,7 @@ def interpret(
         array[...] = data.reshape(array.shape)
 
 
-class Runner(RunningFunction):
+class StatementRunner(RunningFunction):
     """Runs statements."""
 
     def statement(self, stmt: Stmt) -> Run:
@@ -391,22 +391,22 @@ class Runner(RunningFunction):
             storage.shadow = None
 
 
-_STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
-    Seq: Runner._seq,
-    Evaluate: Runner._evaluate,
-    Store: Runner._store,
-    Copy: Runner._copy,
-    Commit: Runner._commit,
-    Await: Runner._await,
-    Let: Runner._let,
-    Allocate: Runner._allocate_around,
-    If: Runner._if,
-    For: Runner._for,
-    While: Runner._while,
-    LifetimeStart: Runner._lifetime_start,
-    Barrier: Runner._barrier,
-    Tensorized: Runner._tensorized,
-    Launch: Runner._launch,
+_STATEMENTS: dict[type, Callable[[StatementRunner, Any], Run]] = {
+    Seq: StatementRunner._seq,
+    Evaluate: StatementRunner._evaluate,
+    Store: StatementRunner._store,
+    Copy: StatementRunner._copy,
+    Commit: StatementRunner._commit,
+    Await: StatementRunner._await,
+    Let: StatementRunner._let,
+    Allocate: StatementRunner._allocate_around,
+    If: StatementRunner._if,
+    For: StatementRunner._for,
+    While: StatementRunner._while,
+    LifetimeStart: StatementRunner._lifetime_start,
+    Barrier: StatementRunner._barrier,
+    Tensorized: StatementRunner._tensorized,
+    Launch: StatementRunner._launch,
 }
 
 

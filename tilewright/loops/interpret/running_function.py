@@ -16,7 +16,7 @@ from ..describe import describe
 from ..nodes import Buffer, Function
 from .copies import Flights
 from .grid import Grid
-from .memory import Address, InterpretError, Report, Storage, View
+from .memory import Address, BufferStorage, InterpretError, Report, View
 from .races import Shadow
 from .values import Expressions
 
@@ -38,7 +38,7 @@ class RunningFunction:
         self.tracks = check and unwritten
         self.lanes = lanes
         self.env: dict[n.Var, Value] = {}
-        self.storages: dict[Buffer, Storage] = {}
+        self.storages: dict[Buffer, BufferStorage] = {}
         self.views: dict[Buffer, View] = {}
         self.at: Node | None = None
         self.grid: Grid | None = None
@@ -97,7 +97,7 @@ class RunningFunction:
         flat = np.ascontiguousarray(array).reshape(-1)
         data = flat if flat.size else np.zeros(1, flat.dtype)
         written = np.zeros(data.shape, np.bool_) if unwritten and self.tracks else None
-        self.storages[buffer] = Storage(data, buffer.dtype, written)
+        self.storages[buffer] = BufferStorage(data, buffer.dtype, written)
         return flat
 
     def extents(self, buffer: Buffer) -> tuple[int, ...]:
@@ -128,7 +128,7 @@ class RunningFunction:
             found = self.views[buffer] = View(buffer, self.extents(buffer), storage)
         return found
 
-    def _allocate(self, buffer: Buffer) -> Storage:
+    def _allocate(self, buffer: Buffer) -> BufferStorage:
         if buffer.dtype.lanes != 1:
             raise InterpretError(f"{buffer.name}: storage of vectors ({buffer.dtype}) is not interpreted")
         size = max(1, int(np.prod(self.extents(buffer), dtype=np.intp)))
@@ -143,7 +143,7 @@ class RunningFunction:
                 return kept
         elif grid is not None and buffer.scope is MemoryScope.LOCAL:
             copies = grid.shape
-        storage = Storage.fresh(buffer.dtype, size, copies, self.tracks)
+        storage = BufferStorage.fresh(buffer.dtype, size, copies, self.tracks)
         if grid is not None and self.races and buffer.scope is not MemoryScope.LOCAL:
             storage.shadow = Shadow(storage.flat.size)
             grid.kept[buffer] = storage

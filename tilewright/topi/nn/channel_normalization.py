@@ -11,7 +11,7 @@ from ...expr.intrinsics import TABLE
 from ...expr.operators import cast, const, floordiv, floormod
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import dimension, dimensions, divisor, flag, integer, rank_of, same, tensor
-from .normalization import Group, floats
+from .normalization import NormalizedGroup, floats
 
 _rsqrt, _sqrt = TABLE["rsqrt"], TABLE["sqrt"]
 
@@ -102,7 +102,7 @@ def _trained(
             primitive="batch_norm",
             fix="give a number from 0 to 1, such as 0.1",
         )
-    group = Group(data, [d for d in range(data.ndim) if d != channel], "batch_norm")
+    group = NormalizedGroup(data, [d for d in range(data.ndim) if d != channel], "batch_norm")
     mean, variance = group.moments("T_batch_norm")
     factor, shift = affine
 
@@ -201,7 +201,7 @@ def group_norm(
     inner = dimensions(axes, data.ndim, "group_norm", "axes")
     parts = _parts(data, channel, integer(num_groups, "num_groups", "group_norm", 1), inner)
     _per_channel({"gamma": gamma, "beta": beta}, data, channel, "group_norm")
-    group = Group(parts.of(data), [channel + 1, *(d if d < channel else d + 1 for d in inner)], "group_norm")
+    group = NormalizedGroup(parts.of(data), [channel + 1, *(d if d < channel else d + 1 for d in inner)], "group_norm")
     mean, variance = group.moments("T_group_norm")
 
     def value(i: Sequence[Any]) -> Any:

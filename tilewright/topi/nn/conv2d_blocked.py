@@ -16,7 +16,7 @@ from ...tensor.data_layout import Layout
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import divisor, integer, rank_of, result_type, same, tensor
-from .window import Window
+from .window import SlidingWindow
 
 _AXES = {"H": "kh", "W": "kw"}
 
@@ -120,7 +120,7 @@ def blocked(
     x: Tensor, filters: Any, kernel: Any, window: Any, out_dtype: Any, name: str, channel: Any, weight: Any, over: Any
 ) -> Tensor:
     """The sums over a window and the axes `over`; `channel` and `weight` give the operands of each term."""
-    view = Window(x, "NCHWc", dict(zip("HW", kernel, strict=True)), window, name, _AXES, "data_pad")
+    view = SlidingWindow(x, "NCHWc", dict(zip("HW", kernel, strict=True)), window, name, _AXES, "data_pad")
     kind = result_type(out_dtype, x, name)
 
     def element(n: Any, o: Any, y: Any, z: Any, lane: Any) -> Any:

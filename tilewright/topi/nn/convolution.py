@@ -11,7 +11,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import divisor, result_type
-from .window import SPATIAL, Window, extents, same_extent
+from .window import SPATIAL, SlidingWindow, extents, same_extent
 
 _POSITION = {"N": "nn", "C": "ff", "D": "zz", "H": "yy", "W": "xx"}
 _WINDOW = {"D": "rz", "H": "ry", "W": "rx"}
@@ -42,7 +42,7 @@ def convolution(
     _check_groups(sizes["C"], weights["O"], groups, arguments, primitive)
     whose = "channels" if groups == 1 else "a group's channels"
     same_extent(floordiv(sizes["C"], groups), weights["I"], f"{whose} of {' and '.join(arguments)}", primitive)
-    view = Window(data, layout, weights, window, primitive, _WINDOW, "pad_temp")
+    view = SlidingWindow(data, layout, weights, window, primitive, _WINDOW, "pad_temp")
     channel = reduce_axis((0, weights["I"]), name="rc")
     inside = {"I": channel, **view.axes}
     kind = result_type(out_dtype, data, primitive)

@@ -13,7 +13,7 @@ from ...expr.operators import floordiv, floormod
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import divisor, result_type
-from .window import Window, extents, same_extent
+from .window import SlidingWindow, extents, same_extent
 
 _POSITION = {"N": "b", "C": "c", "H": "i", "W": "j"}
 _WINDOW = {"H": "di", "W": "dj"}
@@ -50,7 +50,7 @@ def _depthwise(
     layout, filter_layout = layouts
     sizes, weights = extents(Input, "Input", layout, name), extents(Filter, "Filter", filter_layout, name)
     same_extent(sizes["C"], weights["C"], "Input's and Filter's channels", name)
-    view = Window(Input, layout, weights, window, name, _WINDOW, "PaddedInput")
+    view = SlidingWindow(Input, layout, weights, window, name, _WINDOW, "PaddedInput")
     kind, multiplier = result_type(out_dtype, Input, name), divisor(weights["M"])
 
     def element(*position: Any) -> Any:

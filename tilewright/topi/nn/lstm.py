@@ -14,7 +14,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import flag, known, rank_of, same, sizes, tensor
-from ..statements import Statement, computed_by
+from ..statements import StatementBuilder, computed_by
 from ..tag import INJECTIVE
 
 Activation = Callable[[Expr], Expr]
@@ -133,7 +133,7 @@ class _Network:
         """The hidden and the cell states after each step, from the gates' sums over the inputs."""
         names = [name for name in self.tensors if name not in ("Wi", "Bi")]
 
-        def write(statement: Statement, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+        def write(statement: StatementBuilder, ins: Sequence[Any], outs: Sequence[Any]) -> None:
             read = dict(zip(["X", *names], ins, strict=True))
             wide, units = _sum_type(kind), self.batch * self.hidden
             gates = statement.ib.allocate(wide, 4 * units, "gates", scope="global")
@@ -174,7 +174,7 @@ class _Steps:
     """The statements of all steps: `read` are the tensors by their names, `written` the hidden and the cell states."""
 
     net: _Network
-    statement: Statement
+    statement: StatementBuilder
     read: dict[str, Any]
     written: Sequence[Any]
     act: dict[str, Activation]

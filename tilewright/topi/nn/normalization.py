@@ -30,7 +30,7 @@ def floats(given: Any, primitive: str) -> Tensor:
     return data
 
 
-class Group:
+class NormalizedGroup:
     """Elements that are normalised together: all elements along some dimensions of a tensor."""
 
     def __init__(self, data: Any, axis: Any, primitive: str) -> None:
@@ -97,7 +97,7 @@ class Group:
         return made
 
 
-def weights(given: Any, name: str, group: Group, dims: Sequence[int], primitive: str) -> Tensor:
+def weights(given: Any, name: str, group: NormalizedGroup, dims: Sequence[int], primitive: str) -> Tensor:
     found = tensor(given, name, primitive)
     rank_of(found, len(dims), name, primitive)
     for n, d in zip(found.shape, dims, strict=True):
@@ -128,7 +128,7 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsi
     UserError
         For integers, and for shapes that do not fit each other.
     """
-    group = Group(data, axis, "layer_norm")
+    group = NormalizedGroup(data, axis, "layer_norm")
     factor = weights(gamma, "gamma", group, group.axes, "layer_norm")
     shift = None if beta is None else weights(beta, "beta", group, group.axes, "layer_norm")
     mean, variance = group.moments("T_layer_norm")
@@ -160,7 +160,7 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> 
     -------
     A tensor of the shape and type of `data`.
     """
-    group = Group(data, axis, "rms_norm")
+    group = NormalizedGroup(data, axis, "rms_norm")
     factor = weights(weight, "weight", group, group.axes, "rms_norm")
     square = group.sum(lambda _, at: multiply(group.value(at), group.value(at)), "T_rms_norm_square")
 
@@ -189,7 +189,7 @@ def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, axis: Any, epsilon:
     -------
     A tensor of the shape and type of `data`.
     """
-    group = Group(data, axis, "instance_norm")
+    group = NormalizedGroup(data, axis, "instance_norm")
     if group.axes[0] < 2:
         raise UserError(
             f"argument 'axis' is {axis!r}, which has images or channels (0 or 1) among it",
@@ -224,7 +224,7 @@ def l2_normalize(data: Tensor, eps: float, axis: Any = None) -> Tensor:
     -------
     A tensor of the shape and type of `data`.
     """
-    group = Group(data, axis, "l2_normalize")
+    group = NormalizedGroup(data, axis, "l2_normalize")
     square = group.sum(lambda _, at: multiply(group.value(at), group.value(at)), "T_l2_square")
 
     def value(i: Sequence[Any]) -> Any:

@@ -22,7 +22,7 @@ from .pad import pad
 SPATIAL = {"D": "depth", "H": "height", "W": "width"}
 
 
-class Window:
+class SlidingWindow:
     """A window that slides over the spatial dimensions of a tensor, which zeros may surround.
 
     `axes` are the reduction axes over the window, `extents` how many positions it has, by the letters of dimensions.

@@ -132,7 +132,7 @@ def of_knobs(space: Space) -> list[KnobTable]:
     return [KnobTable(knob) for knob in space.knobs]
 
 
-class Columns:
+class FeatureColumns:
     """Turns named features into rows of a matrix: the columns that distinguished rows when it last learned."""
 
     def __init__(self) -> None:

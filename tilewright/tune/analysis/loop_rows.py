@@ -20,7 +20,7 @@ _PLACES = len(_TAGS) + len(_KINDS) + 1
 
 
 @dataclass
-class Row:
+class LoopRow:
     """A loop: its depth from 1 on, iterations around and inside of it, its place among the kinds, and its accesses."""
 
     var: Var
@@ -39,15 +39,15 @@ class Row:
         return [self.extent, self.depth, self.around, self.inside, *(int(i == self.kind) for i in range(_PLACES))]
 
 
-def loop_rows(statements: Sequence[Statement]) -> list[Row]:
+def loop_rows(statements: Sequence[Statement]) -> list[LoopRow]:
     """Return a row for each loop, in the order in which they begin."""
-    rows: dict[Var, Row] = {}
+    rows: dict[Var, LoopRow] = {}
     numbers: dict[str, int] = {}
     for statement in _updates(statements):
         around = 1
         for depth, loop in enumerate(statement.loops):
             around *= loop.extent
-            rows.setdefault(loop.var, Row(loop.var, loop.extent, depth + 1, around, kind=_kind(loop)))
+            rows.setdefault(loop.var, LoopRow(loop.var, loop.extent, depth + 1, around, kind=_kind(loop)))
         for access in statement.accesses:
             name = access.buffer.name
             number = numbers[name] = numbers.get(name, -1) + 1
@@ -84,7 +84,7 @@ def _level(loop: LoopFact) -> int:
     return 2 if place < 3 else 1 if place < len(_TAGS) or loop.kind is LoopKind.PARALLEL else 0
 
 
-def _touch(rows: dict[Var, Row], loops: Sequence[LoopFact], access: AffineAccess, name: str) -> None:
+def _touch(rows: dict[Var, LoopRow], loops: Sequence[LoopFact], access: AffineAccess, name: str) -> None:
     """Enter an access into the rows of the loops around it."""
     strides = [int(abs(stride)) for stride in access.strides]
     extents = [loop.extent for loop in loops]

@@ -24,7 +24,7 @@ from .traced import Columns, Number
 _TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
-class Lanes:
+class WarpLanes:
     """The thread indices of the lanes of a block's first warp, one row per configuration."""
 
     def __init__(self, count: int, block: Sequence[Number], warp: int) -> None:

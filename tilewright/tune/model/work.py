@@ -24,7 +24,7 @@ from ...tensor.reduction import Reduce
 from ...tensor.tensor import Tensor
 from .extents import Form, KernelExtents, StageExtents, constant, form_of, moves, reach
 from .guards import behind_branches, is_clipped, is_guarded, only_copies
-from .lanes import Lanes, address, sectors, unravelled, value_of, wavefronts
+from .lanes import WarpLanes, address, sectors, unravelled, value_of, wavefronts
 from .padding import never_loads
 from .structure import Structure
 from .traced import Columns, Number
@@ -97,7 +97,7 @@ class Work:
         self.hardware = hardware
         self.memory = hardware.warp_memory
         self.count = len(columns)
-        self.lanes = Lanes(self.count, kernel.block, hardware.warp)
+        self.lanes = WarpLanes(self.count, kernel.block, hardware.warp)
         assert structure.schedule is not None
         self.schedule = structure.schedule
         self.of = {found.stage.id: found for found in kernel.stages}

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..analysis.features import Columns, Features, of_knobs
+from ..analysis.features import FeatureColumns, Features, of_knobs
 from ..space.space import Space
 from .models import Model, make_model
-from .strategy import Seen, Strategy
+from .search import Search, Seen
 
 _LEAST = 8
 """Least number of results to learn from."""
@@ -24,7 +24,7 @@ _LOOKED_AT = 4
 """Number of candidates whose loop nests are inspected, per measured one."""
 
 
-class AnnealingSearch(Strategy):
+class AnnealingSearch(Search):
     """Random at first, then the candidates that the model expects to be fastest, with a part (`explore`) still at
     random.
 
@@ -54,7 +54,7 @@ class AnnealingSearch(Strategy):
         self._chains = chains
         self._steps = steps
         self._tables = of_knobs(space)
-        self._columns = Columns()
+        self._columns = FeatureColumns()
         self._seen: dict[int, Seen] = {}
         self._advice: dict[int, Seen] = {}
         self._knobs: Model | None = None

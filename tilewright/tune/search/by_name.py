@@ -9,10 +9,10 @@ from ..task import Task
 from .annealing import AnnealingSearch
 from .genetic import GeneticSearch
 from .guided import automatic
+from .search import Search
 from .simple import GridSearch, RandomSearch
-from .strategy import Strategy
 
-SEARCHES: Mapping[str, Callable[[Task, int | None, float], Strategy]] = MappingProxyType(
+SEARCHES: Mapping[str, Callable[[Task, int | None, float], Search]] = MappingProxyType(
     {
         "auto": automatic,
         "xgb": lambda task, seed, _: AnnealingSearch(task.config_space, seed=seed),

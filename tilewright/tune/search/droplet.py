@@ -12,13 +12,13 @@ import numpy as np
 
 from ...core.errors import UserError
 from ..space.space import Space
-from .strategy import Seen, Strategy
+from .search import Search, Seen
 
 AROUND = 16
 """Least number of configurations around the best: if there are fewer in line with it, two knobs move at a time."""
 
 
-class DropletSearch(Strategy):
+class DropletSearch(Search):
     """Descends from `start`; ends if no neighbour of the best is faster at any step."""
 
     def __init__(self, space: Space, start: Sequence[int] | None = None, seed: int | None = None) -> None:

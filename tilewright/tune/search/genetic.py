@@ -1,4 +1,4 @@
-"""A genetic strategy: better candidates are crossed, knob by knob, and mutated."""
+"""A genetic search: better candidates are crossed, knob by knob, and mutated."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from ...core.errors import UserError
 from ..space.space import Space
-from .strategy import ENUMERABLE, Seen, Strategy
+from .search import ENUMERABLE, Search, Seen
 
 _ATTEMPTS = 50
 
 
-class GeneticSearch(Strategy):
+class GeneticSearch(Search):
     """Keeps the best `pop_size` configurations as parents; the first generation is random.
 
     Parents are drawn in proportion to their scores, and the `elite_num` best are always among them. A knob of a

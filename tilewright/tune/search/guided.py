@@ -24,7 +24,7 @@ from ..model.scoring import Scorer
 from ..space.moves import Moves
 from ..task import Task
 from .annealing import AnnealingSearch
-from .strategy import Seen, Strategy
+from .search import Search, Seen
 
 _ELITE, _ALIKE = 32, 4
 """Configurations that others are made of, and how many of them may have the same tiles of threads."""
@@ -43,7 +43,7 @@ _FAILED = 8.0
 """A failure counts as a run that is slower than predicted by this factor."""
 
 
-def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> Strategy:
+def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> Search:
     """Return the default search: guided by the model if that covers the task, else annealing."""
     if task.target is not None and task.target.is_gpu and task.target.has_warps and task.config_space.knobs:
         try:
@@ -55,7 +55,7 @@ def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> S
     return AnnealingSearch(task.config_space, "itervar", seed)
 
 
-class GuidedSearch(Strategy):
+class GuidedSearch(Search):
     """Proposes the candidates that the model of the machine, corrected by measurements, expects to be fastest.
 
     `caution` is how many standard deviations of its uncertainty a candidate is given credit for. The search ends by

@@ -1,4 +1,4 @@
-"""Strategies that do not learn: all configurations in order, and at random."""
+"""Searches that do not learn: all configurations in order, and at random."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import islice
 from random import Random
 
 from ..space.space import Space
-from .strategy import Strategy
+from .search import Search
 
 
-class GridSearch(Strategy):
+class GridSearch(Search):
     """All configurations in the order of their indices, from `start` up to and without `stop`."""
 
     def __init__(self, space: Space, start: int = 0, stop: int | None = None, seed: int | None = None) -> None:
@@ -32,7 +32,7 @@ class GridSearch(Strategy):
         return self._next < self._stop
 
 
-class RandomSearch(Strategy):
+class RandomSearch(Search):
     """Configurations at random, none twice; only indices from `start` up to and without `stop` if given."""
 
     def __init__(self, space: Space, seed: int | None = None, start: int = 0, stop: int | None = None) -> None:

@@ -12,7 +12,7 @@ from ...measure.outcome import MeasureErrorNo, MeasureResult
 from ..records.format import MeasureInput
 from ..space.config import Config
 from ..task import Task
-from .strategy import Seen, Strategy
+from .search import Search, Seen
 
 _TIMES = 64
 """Largest length of a batch, as a multiple of the requested length."""
@@ -30,7 +30,7 @@ class Searching(Protocol):
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None: ...
 
 
-class SubclassSearch(Strategy):
+class SubclassSearch(Search):
     """Asks a tuner for configurations, and tells it the results in the order in which it gave them, as it may count on.
 
     A repeated candidate is measured once, and reported twice.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...core.errors import InternalError
 from ..records.format import Pair, mean_cost
-from ..search.strategy import Strategy
+from ..search.search import Search
 from ..task import Task
 from .campaign import Campaign
 from .measurers import Measurer
@@ -31,7 +31,7 @@ class Entrant:
     """
 
     task: Task
-    search: Strategy
+    search: Search
     first: Sequence[int] | None = None
 
 

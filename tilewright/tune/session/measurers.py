@@ -15,7 +15,7 @@ from ...measure.option import LocalBuilder, LocalRunner
 from ...measure.outcome import Outcome
 from ...measure.session import MeasureSession
 from ...runtime.driver import DeviceAttributes
-from ..search.strategy import Strategy
+from ..search.search import Search
 from ..task import Task
 from .own_runner import OwnRunnerSession
 
@@ -43,7 +43,7 @@ def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runne
     return MeasureSession(target, builder, runner)
 
 
-def unrecorded(measurer: Measurer, task: Task, strategy: Strategy) -> list[int]:
+def unrecorded(measurer: Measurer, task: Task, search: Search) -> list[int]:
     """Return the configurations of a task that an earlier session sent to a fleet and no log has a record of."""
     found: list[int] = []
     if not isinstance(measurer, FleetSession):
@@ -52,7 +52,7 @@ def unrecorded(measurer: Measurer, task: Task, strategy: Strategy) -> list[int]:
         index = task.index_of(identity)
         if index is None:
             continue
-        if index in strategy.tried:
+        if index in search.tried:
             measurer.abandon(identity)
         else:
             found.append(index)

@@ -23,7 +23,7 @@ from ...measure.guard import folder_name
 from ...measure.job import Built, Job
 from ...measure.option import LocalBuilder
 from ...measure.outcome import BuildFailed, Failure, Measured, MeasureErrorNo, MeasureResult, Outcome, TimedOut
-from ...measure.pool import Died, Pool
+from ...measure.pool import Died, WorkerPool
 from ...runtime.driver import DeviceAttributes
 from ...runtime.module import Module
 from ..records.format import MeasureInput
@@ -76,7 +76,9 @@ class OwnRunnerSession:
             yield from self.measure(batch)
 
     def _built(self, jobs: Sequence[Job]) -> list[tuple[Job, Built | Outcome]]:
-        pool = Pool(lambda i: build(jobs[i], self._builder.build_func), self._builder.processes, self._builder.timeout)
+        pool = WorkerPool(
+            lambda i: build(jobs[i], self._builder.build_func), self._builder.processes, self._builder.timeout
+        )
         found: dict[int, Built | Outcome] = {}
         try:
             pool.submit(range(len(jobs)))

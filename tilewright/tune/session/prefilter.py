@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...core.target import Target
 from ...measure.channel import wait
-from ...measure.pool import Died, Pool
+from ...measure.pool import Died, WorkerPool
 from ..analysis.candidate import Inspection, inspect_candidate
 from ..analysis.refuse import Refusal
 from ..task import Task
@@ -27,7 +27,7 @@ class Prefilter:
         self.kind = kind
         self._seen: dict[int, Inspection] = {}
         self._killed: Counter[int] = Counter()
-        self._pool = Pool(self._inspect, processes, timeout)
+        self._pool = WorkerPool(self._inspect, processes, timeout)
 
     def __enter__(self) -> Prefilter:
         return self

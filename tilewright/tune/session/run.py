@@ -1,6 +1,6 @@
-"""The search of one task: a strategy proposes candidates, a prefilter inspects them, and their outcomes are recorded.
+"""The run of one task: a search proposes candidates, a prefilter inspects them, and their outcomes are recorded.
 
-strategy.propose ──► prefilter.inspect ──► Job ──► measurer ──► Outcome ──► results.take ──► listeners, log
+search.propose ──► prefilter.inspect ──► Job ──► measurer ──► Outcome ──► results.take ──► listeners, log
 
 The loop that asks for jobs and measures them is `campaign.py::Campaign.go`, for one run as for many.
 """
@@ -17,7 +17,7 @@ from ...measure.outcome import MeasureErrorNo, Outcome, Refused, WrongAnswer
 from ..analysis.candidate import Inspection
 from ..records.format import Pair, mean_cost
 from ..records.history import applies
-from ..search.strategy import Seen, Strategy
+from ..search.search import Search, Seen
 from ..space.moves import nearest
 from ..task import Candidate, Task
 from .measurers import Measurer, unrecorded
@@ -33,24 +33,24 @@ _HOPELESS = 2000
 
 
 class Run:
-    """The search of one task. The listeners of its `results` get every result as it comes."""
+    """The search of one task by one `Search`. The listeners of its `results` get every result as it comes."""
 
     def __init__(
         self,
         task: Task,
-        strategy: Strategy,
+        search: Search,
         measurer: Measurer,
         options: SearchOptions,
         listeners: Sequence[Listener] = (),
     ) -> None:
         self.task = task
-        self.strategy = strategy
+        self.search = search
         self.measurer = measurer
         self.options = options
         self.results = Results(task, measurer, options, listeners)
         self.first: Sequence[int] | None = None
         self._outstanding: list[int] = []
-        """Configurations to measure before the strategy is asked."""
+        """Configurations to measure before the search is asked."""
         self._inspected: dict[int, Inspection] = {}
         """The inspections of the configurations that are measured."""
         self.under_way = 0
@@ -62,12 +62,12 @@ class Run:
 
     def prefilter(self) -> Prefilter:
         """Return the prefilter, which inspects candidates before they are built; a context manager."""
-        return Prefilter(self.task, self.measurer.target, self.strategy.feature_kind, self.options.processes)
+        return Prefilter(self.task, self.measurer.target, self.search.feature_kind, self.options.processes)
 
     def next_jobs(self, prefilter: Prefilter, count: int) -> list[Job]:
         """Return about `count` configurations to measure next; none if nothing is left to try."""
         if not self._inspected:
-            self.strategy.meet(self.results.attributes.name)
+            self.search.meet(self.results.attributes.name)
             self._begin()
         if self._refused_by_compiler >= _HOPELESS:
             logger.warning("the compiler refuses %d configurations in a row: the search ends here", _HOPELESS)
@@ -80,10 +80,10 @@ class Run:
         return [self.job(i) for i in (*batch, *more)]
 
     def _begin(self) -> None:
-        """Put the default configuration, and others to begin with, in front of the strategy's proposals."""
+        """Put the default configuration, and others to begin with, in front of the search's proposals."""
         first = [self.default] if self.first is None else self.first
-        fresh = [i for i in first if i is not None and i not in self.strategy.tried]
-        self.strategy.skip(fresh)
+        fresh = [i for i in first if i is not None and i not in self.search.tried]
+        self.search.skip(fresh)
         self._outstanding = [*fresh, *self._outstanding]
 
     def _candidates(self, prefilter: Prefilter, count: int) -> list[int]:
@@ -92,8 +92,8 @@ class Run:
         refused_in_a_row = 0
         while len(possible) < (count := min(count, self._room)):  # refusals may take of the room
             # If so, only candidates that are to be measured are inspected: a rejected one costs a trial.
-            wanted = count if self.options.count_invalid else self.strategy.overshoot(count)
-            proposed = self.strategy.propose(wanted - len(possible))
+            wanted = count if self.options.count_invalid else self.search.overshoot(count)
+            proposed = self.search.propose(wanted - len(possible))
             if not proposed:
                 break
             for index, found in prefilter.inspect(proposed).items():
@@ -106,9 +106,9 @@ class Run:
             if refused_in_a_row >= _HOPELESS:
                 logger.warning("%d configurations in a row were refused: the search ends here", refused_in_a_row)
                 break
-        best = self.strategy.rank({index: found.features for index, found in possible.items()})
+        best = self.search.rank({index: found.features for index, found in possible.items()})
         chosen = best[: min(count, self._room)]
-        self.strategy.release(best[len(chosen) :])
+        self.search.release(best[len(chosen) :])
         self._inspected.update((i, possible[i]) for i in chosen)
         return chosen
 
@@ -136,15 +136,15 @@ class Run:
 
     def _refuse(self, index: int, outcome: Refused) -> None:
         self._take(index, outcome)
-        self.strategy.learn([Seen(index, 0.0)])
+        self.search.learn([Seen(index, 0.0)])
 
     def _take(self, index: int, outcome: Outcome, repeated: bool = False) -> Trial:
-        predicted, is_default = self.strategy.predicted(index), index == self.default
+        predicted, is_default = self.search.predicted(index), index == self.default
         return self.results.take(index, outcome, predicted, is_default, repeated)
 
     def learn(self) -> None:
-        """Let the strategy learn from the outcomes since the last call."""
-        self.strategy.learn(self._unlearned)
+        """Let the search learn from the outcomes since the last call."""
+        self.search.learn(self._unlearned)
         self._unlearned = []
 
     def take_confirmed(self, index: int, outcome: Outcome) -> None:
@@ -190,7 +190,7 @@ class Run:
         and has no record of are measured first, then configurations like the best of the template's other workloads.
         """
         known = list(known)
-        self.strategy.suggest(self._transferred(known))
+        self.search.suggest(self._transferred(known))
         seen: dict[int, Seen] = {}
         advice: list[Seen] = []
         best = 0.0
@@ -209,16 +209,16 @@ class Run:
             if one.score > best and not inp.notes.confirmed:
                 best, self.results.best_iter = one.score, self.tally.done  # early stopping continues from its state
             self.results.take_known(index, inp.notes, result, index == self.default)
-        self.strategy.skip(list(seen))
-        self.strategy.advise(advice)
-        self.strategy.learn([seen[i] for i in sorted(seen)])
+        self.search.skip(list(seen))
+        self.search.advise(advice)
+        self.search.learn([seen[i] for i in sorted(seen)])
         self.choose_best()
-        self._ask_again(unrecorded(self.measurer, self.task, self.strategy))
+        self._ask_again(unrecorded(self.measurer, self.task, self.search))
 
     def _ask_again(self, indices: Iterable[int]) -> None:
         valid = filter(self.task.config_space.is_index_valid, dict.fromkeys(indices))  # of the space as it is now
-        self._outstanding = [index for index in valid if index not in self.strategy.tried]
-        self.strategy.skip(self._outstanding)
+        self._outstanding = [index for index in valid if index not in self.search.tried]
+        self.search.skip(self._outstanding)
 
     def _transferred(self, known: Sequence[Pair]) -> list[int]:
         """Configurations like the best of other workloads of this template, workloads with the most work first."""

@@ -36,7 +36,7 @@ class Predicate:
     """A condition on configurations: `test` of the choices of the knobs `names`; `reason` describes it.
 
     `part` returns the part of a choice that the test depends on (default: all of it): choices with equal parts share
-    one test. A test of `many` takes a `Column` in place of each choice as well, and returns an array then.
+    one test. A test of `many` takes a `KnobColumn` in place of each choice as well, and returns an array then.
     """
 
     test: Test
@@ -46,7 +46,7 @@ class Predicate:
     many: bool = False
 
 
-class Column:
+class KnobColumn:
     """A knob's choices in many configurations: `size` or `val` of its choices, as arrays, at some `places`."""
 
     def __init__(self, knob: Knob, places: np.ndarray) -> None:
@@ -137,7 +137,7 @@ def names_read(test: Test, knobs: Sequence[Knob]) -> tuple[str, ...]:
     return tuple(k.name for k in knobs if k.name in seen)
 
 
-class Group:
+class KnobGroup:
     """Knobs that predicates tie together (`at`: their places in the space), and those predicates."""
 
     def __init__(self, at: tuple[int, ...], knobs: Sequence[Knob], predicates: tuple[Predicate, ...]) -> None:
@@ -204,7 +204,7 @@ class Group:
 
     def _of_many(self, predicate: Predicate, places: Iterable[np.ndarray]) -> np.ndarray:
         """Whether combinations of places meet a predicate that is asked about all of them at once."""
-        columns: Any = {knob.name: Column(knob, at) for knob, at in zip(self.knobs, places, strict=True)}
+        columns: Any = {knob.name: KnobColumn(knob, at) for knob, at in zip(self.knobs, places, strict=True)}
         return np.asarray(predicate.test(columns))
 
     @cached_property
@@ -235,7 +235,7 @@ class Group:
         return flags
 
 
-def groups_of(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[Group, ...]:
+def groups_of(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[KnobGroup, ...]:
     """The groups of knobs that predicates tie together; knobs under no predicate are in none.
 
     A test may read a knob for a few choices of others only, and so was not seen to read it: its group then grows.
@@ -255,7 +255,7 @@ def groups_of(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[G
             return made
 
 
-def group(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[Group, ...]:
+def group(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[KnobGroup, ...]:
     """The groups by the knobs that predicates are known to read."""
     place = {knob.name: i for i, knob in enumerate(knobs)}
     sets: list[tuple[set[int], list[Predicate]]] = []
@@ -268,4 +268,4 @@ def group(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[Group
             else:
                 apart.append((other, theirs))
         sets = [*apart, (at, own)]
-    return tuple(Group(tuple(sorted(at)), knobs, tuple(own)) for at, own in sets)
+    return tuple(KnobGroup(tuple(sorted(at)), knobs, tuple(own)) for at, own in sets)

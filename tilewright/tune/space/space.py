@@ -2,7 +2,7 @@
 
 A configuration's index counts the places of its choices as digits, the first knob varying fastest. Predicates
 rule out some indices and leave the others as they are, so a log keeps its meaning when a predicate is added.
-The strategies in `tune/search/strategy.py` propose indices; `Space.get` makes the configuration of one.
+The strategies in `tune/search/search.py` propose indices; `Space.get` makes the configuration of one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .choices import Choice
 from .config import Config
 from .indices import Indices
 from .knobs import Knob
-from .predicates import Group, Part, Predicate, Test, UnseenKnobError, groups_of, names_read
+from .predicates import KnobGroup, Part, Predicate, Test, UnseenKnobError, groups_of, names_read
 
 _MOST_IN_64_BITS = 1 << 62
 _REDRAWS = 64  # rounds of redrawing points ruled out by a predicate too large to tabulate
@@ -49,7 +49,7 @@ class Space(Indices):
 
         `names`: the knobs that the test reads (found by trying it if none is named); `reason` is the message of a
         configuration that fails; `part`: the part of a choice that the test depends on, by default all; `many`: the
-        test takes a `predicates.Column` in place of each choice as well.
+        test takes a `predicates.KnobColumn` in place of each choice as well.
         """
         if not callable(test):
             raise UserError(
@@ -124,7 +124,7 @@ class Space(Indices):
         return left
 
     @cached_property
-    def _groups(self) -> tuple[Group, ...]:
+    def _groups(self) -> tuple[KnobGroup, ...]:
         return groups_of(self.knobs, self.predicates)
 
     def __repr__(self) -> str:

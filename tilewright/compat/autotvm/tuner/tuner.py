@@ -13,7 +13,7 @@ from ....core.log import logger
 from ....measure.option import builder_and_runner
 from ....measure.outcome import MeasureResult
 from ....tune.records.format import MeasureInput, Pair, pairs_of
-from ....tune.search.strategy import Seen, Strategy
+from ....tune.search.search import Search, Seen
 from ....tune.search.subclass import SubclassSearch
 from ....tune.session.layer import Entrant, LayerSearch
 from ....tune.session.measurers import Session, open_session
@@ -41,7 +41,7 @@ class Tuner:
     configurations of `self.space`, and, if it learns, `update`; `has_next` may end the search.
     """
 
-    def __init__(self, task: Task, strategy: Strategy | None = None) -> None:
+    def __init__(self, task: Task, strategy: Search | None = None) -> None:
         self.task = task
         self.space = space_of(task)
         if strategy is None and not self._has_own_search:

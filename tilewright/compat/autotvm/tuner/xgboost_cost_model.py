@@ -12,7 +12,7 @@ from ....core.errors import UserError
 from ....core.log import logger
 from ....core.refusals import old_name as _old_name
 from ....tune.analysis.candidate import inspect_candidate
-from ....tune.analysis.features import Columns, Features, check_kind, of_knobs
+from ....tune.analysis.features import FeatureColumns, Features, check_kind, of_knobs
 from ....tune.records.format import Pair, pairs_of
 from ....tune.search.models import Model, make_model
 from ....tune.session.trials import flops_of
@@ -56,7 +56,7 @@ class XGBoostCostModel:
         self.num_threads = num_threads
         self._name = model
         self._tables = of_knobs(self.space)
-        self._columns = Columns()
+        self._columns = FeatureColumns()
         self._nests: dict[int, Features] = {}
         self._base: XGBoostCostModel | None = None
         self._model: Model | None = None

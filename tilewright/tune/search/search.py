@@ -1,4 +1,4 @@
-"""The interface of strategies: propose configurations that were not tried yet, and learn from results.
+"""The interface of searches: propose configurations that were not tried yet, and learn from results.
 
 `tune/session/run.py` asks for proposals, and has `tune/session/prefilter.py` inspect them before they are measured.
 """
@@ -30,7 +30,7 @@ class Seen:
     """Features of its loop nest, if requested."""
 
 
-class Strategy(ABC):
+class Search(ABC):
     """Proposes indices of a space. The same seed gives the same proposals for the same results."""
 
     feature_kind = "knob"
@@ -57,14 +57,14 @@ class Strategy(ABC):
         """Whether something is left to propose."""
         return len(self.tried) < self.space.size
 
-    def meet(self, device: str) -> None:  # noqa: B027  # not every strategy cares
+    def meet(self, device: str) -> None:  # noqa: B027  # not every search cares
         """Hear the name of the device that measures, before the first proposal."""
 
     def predicted(self, index: int) -> float:
         """The seconds that a configuration is expected to take; 0 if unknown."""
         return 0.0
 
-    def learn(self, results: Sequence[Seen]) -> None:  # noqa: B027  # not every strategy learns
+    def learn(self, results: Sequence[Seen]) -> None:  # noqa: B027  # not every search learns
         """Take results into account."""
 
     def advise(self, results: Sequence[Seen]) -> None:
