@@ -80,10 +80,10 @@ def test_processes_write_side_by_side(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from tilewright.functional.store import Entry, Store
-held = Store(Path(sys.argv[1]), limit=40_000)
+from tilewright.functional.store import KernelStore, StoredKernel
+held = KernelStore(Path(sys.argv[1]), limit=40_000)
 for i in range(60):
-    entry = Entry({"by": sys.argv[2], "i": i}, bytes([i]) * 2000)
+    entry = StoredKernel({"by": sys.argv[2], "i": i}, bytes([i]) * 2000)
     held.put(f"k{i % 7}", entry)
     found = held.get(f"k{i % 5}")
     assert found is None or found.binary == bytes([found.description["i"]]) * 2000
