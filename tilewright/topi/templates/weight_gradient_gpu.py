@@ -9,7 +9,6 @@ kernel adds the partial sums of all warps in a fixed order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -19,11 +18,9 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from ...tune.task import Expectation
 from .declarations import chunked_view, padded_view
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
@@ -33,7 +30,8 @@ from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
 from .tile_model import TileModel
 from .weight_gradient import WeightGradient
-from .weight_gradient_shares import ACROSS, DOWN, LANES, SHARES, Share, candidates, has_small_planes, parts
+from .weight_gradient_model import expectation, ranked
+from .weight_gradient_shares import ACROSS, DOWN, LANES, SHARES, WARPS, Share, has_small_planes, parts
 from .workload import DTYPES, sum_dtype
 
 _ADDING_WARPS = 8
@@ -53,7 +51,7 @@ def space(of: WeightGradient) -> Space:
         "tap_rows": parts(of.kernel[0]),
         "tap_columns": parts(of.kernel[1]),
         "chunk": [n for n in (1, 2, 4, 8) if n <= widest and (n == 1 or (first and of.shape[3] % n == 0))],
-        "warps": [1, 2, 3, 4, 5, 6, 7, 8, 16],
+        "warps": [*WARPS],
         "jobs": [1, 2, 4, 8, 16],
         "shares": [n for n in SHARES if n == 1 or n <= tiles],
         "copies": [0, 1, 2, 3] if has_small_planes(of) else [0],
@@ -181,10 +179,10 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
         for tensor, width in ((given, share.gradient_chunk(of)), (image, share.chunk)):
             if width > 1:
                 s[tensor].vectorize(tensor.op.axis[-1])
-    elif share.filters > 1:
-        s[given].vectorize(given.op.axis[-1])
-        if of.shared_filters == 1:
-            s[image].vectorize(image.op.axis[-1])
+    else:
+        for tensor, width in ((given, share.filters), (image, share.channels_at_once(of))):
+            if width > 1:
+                s[tensor].vectorize(s[tensor].split(tensor.op.axis[-1], factor=width)[1])
     _add_partial_sums(of, share, s, t)
 
 
@@ -258,18 +256,7 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
     return lane
 
 
-def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectation:
-    """Return the cycles, threads and blocks of a share."""
-    return Expectation(share.cycles(of, machine), share.threads(of), share.blocks(of))
-
-
-@lru_cache(maxsize=64)
-def _ranked(of: WeightGradient, machine: Machine) -> tuple[Share, ...]:
-    """Return all shares worth ranking, the fastest first."""
-    return tuple(sorted(candidates(of, machine), key=lambda share: share.cycles(of, machine)))
-
-
-_MODEL: TileModel[WeightGradient] = TileModel(_ranked, Share.of, expectation)
+_MODEL: TileModel[WeightGradient] = TileModel(ranked, Share.of, expectation)
 ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     space, schedule, _MODEL.default, Needs(types=DTYPES, layouts=LAYOUTS), declare, model=_MODEL.model
 )

@@ -1,20 +1,13 @@
-"""The work of a thread that sums weight gradients, and a model of its cycles.
-
-The model counts the cycles in which a multiprocessor issues instructions and moves data through its L1 cache, and the
-bytes that all of them move. A kernel takes the longest of them, and the time to add up the partial sums.
-"""
+"""The work of a thread that sums weight gradients: its tiles, its taps, its block, and the shares worth ranking."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, fields, replace
-from functools import lru_cache
 from math import ceil, gcd, prod
 from typing import Any
 
-from ...core.hardware import Hardware, MemoryScope
-from ...core.occupancy import occupancy
-from ...tune.model.kernel_time import overlapped
+from ...core.hardware import MemoryScope
 from ...tune.model.machine import Machine
 from .schedule_helpers import GPU
 from .thread_tiles import ACCESS, BYTES
@@ -130,6 +123,12 @@ class Share:
         filters = of.shared_filters // self.filters if self.lanes_have_tiles(of) else 1
         return filters * (of.per_group // self.channels) * parts
 
+    def channels_at_once(self, of: WeightGradient) -> int:
+        """Return the neighbouring channels of the input that are loaded at once (NHWC)."""
+        if of.per_group > 1:
+            return gcd(self.channels, ACCESS // BYTES[of.dtype])
+        return self.filters if of.shared_filters == 1 else 1
+
     def blocks(self, of: WeightGradient) -> int:
         """Return the blocks of the grid."""
         groups = of.groups if self.lanes_have_tiles(of) else ceil(ceil(of.filters / self.filters) / self.lanes(of))
@@ -158,10 +157,15 @@ class Share:
         columns, shift = self.seen(of)[1], -of.padding[1] % self.chunk
         return ((shift + columns - 1) // self.chunk + 1) * self.chunk
 
+    def held(self, of: WeightGradient) -> int:
+        """Return the registers of the sums, the tile of the gradient, and a row of the input."""
+        across = self.channels if self.lanes_have_tiles(of) or of.per_group > 1 else self.filters
+        values = self.sums() + self.rows * self.columns * self.filters + self.loaded(of) * across
+        return values * (2 if of.dtype == "float64" else 1)
+
     def registers(self, of: WeightGradient) -> int:
         """Return an estimate of the registers of a thread."""
-        held = self.sums() + self.rows * self.columns * self.filters + self.loaded(of) * self.channels
-        return int(_REGISTERS[0] + _REGISTERS[1] * held * (2 if of.dtype == "float64" else 1))
+        return max(_LEAST_REGISTERS, min(_USUAL_REGISTERS, _REGISTERS + self.held(of)))
 
     def shared_bytes(self, of: WeightGradient) -> int:
         """Return the bytes of shared memory of a block."""
@@ -171,58 +175,18 @@ class Share:
         """Return whether chunks begin at the same place of each tile, and planes fit shared memory."""
         whole = self.columns * of.stride[1] % self.chunk == 0
         whole &= self.tap_columns >= of.kernel[1] or self.tap_columns * of.dilation[1] % self.chunk == 0
+        whole &= self.products() <= _MOST_WRITTEN_OUT
         return whole and self.threads(of) <= _MOST_THREADS and (not self.copies or self.copies_fit(of))
 
-    def cycles(self, of: WeightGradient, machine: Machine) -> float:
-        """Return the cycles of both kernels."""
-        size, rates, on = BYTES[of.dtype], machine.rates, machine.hardware
-        rows, columns = self.seen(of)
-        loads = rows * self.loaded(of) // self.chunk * self.channels
-        given = self.rows * self.columns // self.gradient_chunk(of) * self.filters
-        converted = (rows * columns * self.channels + self.rows * self.columns * self.filters) * (size == 2)
-        products = self.products() * (2 if size == 8 else 1)
-        issued = products + _LOAD_SLOTS * (loads + given) + converted + _STEP_SLOTS
-        if self.lanes_have_tiles(of):
-            step = min(self.columns * size, LANES) * LANES / _LINE
-            moved = loads * min(LANES, step * of.stride[1]) + given * step
-        else:
-            vector = self.chunk if self.copies else self.filters
-            moved = (loads + given) * max(1.0, vector * size * LANES / _LINE)
-        warps, blocks = ceil(self.threads(of) / on.warp), self.blocks(of)
-        resident = _resident(on, warps, -(-self.registers(of) // 8) * 8, self.shared_bytes(of))
-        each = ceil(blocks / machine.multiprocessors)
-        at_once = min(each, resident) * warps / machine.schedulers
-        alone = _ALONE / min(_ENOUGH_WARPS, at_once) + 1 - _ALONE / _ENOUGH_WARPS
-        end = self.sums() * (_EXCHANGE_SLOTS if self.lanes_have_tiles(of) else 2) + _BLOCK_SLOTS
-        work = each * warps * (self.steps(of) * issued + end) / machine.schedulers * alone
-        through = each * warps * self.steps(of) * moved
-        total = size * of.shape[0] * (of.shape[1] * prod(of.shape[2:]) + of.filters * prod(of.places))
-        far = 1 / rates.memory_bytes_per_cycle if total > rates.l2_capacity_bytes else 1 / rates.l2_bytes_per_cycle
-        asked = at_once * machine.schedulers * on.warp * (loads * self.chunk + given * self.gradient_chunk(of)) * size
-        memory = total * far / machine.multiprocessors / min(1.0, asked / _BYTES_IN_FLIGHT)
-        again = self.jobs_of_group(of) / self.jobs
-        again = total * max(1.0, again) / rates.l2_bytes_per_cycle / machine.multiprocessors
-        partial = self.shares * self.warps * prod(of.out_shape) * 4 / rates.l2_bytes_per_cycle / machine.multiprocessors
-        launch = rates.launch_seconds * rates.clock_hertz
-        return float(overlapped((work, through, memory, again), _SHARPNESS) + 2 * partial + 2 * launch)
 
-
-_REGISTERS = 40, 1.2
-_LOAD_SLOTS, _STEP_SLOTS, _EXCHANGE_SLOTS, _BLOCK_SLOTS = 1.5, 60.0, 13.0, 300.0
-_ALONE, _ENOUGH_WARPS = 1.0, 3.0
-_BYTES_IN_FLIGHT = 16e3
-_SHARPNESS = 3.0
+_REGISTERS, _LEAST_REGISTERS, _USUAL_REGISTERS = 10, 32, 168
+"""Registers beside the held values; the fewest of a thread; as many as the compiler takes if more might be held."""
 _MOST_THREADS = 512
-_MOST_REGISTERS = 232
+_MOST_HELD = 232
 _MOST_PRODUCTS = 3200
+_MOST_WRITTEN_OUT = 6400
+"""Products that code for a tile may write out: beyond it, compiling takes ten seconds and more."""
 SHARES = tuple(sorted({n * 2**e for n in (1, 3, 5, 7) for e in range(12) if n * 2**e <= 4096}))
-
-
-@lru_cache(maxsize=4096)
-def _resident(on: Hardware, warps: int, registers: int, shared_bytes: int) -> int:
-    """Return the blocks that a multiprocessor runs at a time."""
-    found = occupancy(on, warps * on.warp, min(registers, on.registers_per_thread), shared_bytes)
-    return max(1, int(found.blocks))
 
 
 def has_small_planes(of: WeightGradient) -> bool:
@@ -239,7 +203,7 @@ def parts(taps: int) -> list[int]:
 def candidates(of: WeightGradient, machine: Machine) -> Iterator[Share]:
     """Shares worth ranking."""
     for base in _tiles(of):
-        if base.registers(of) > _MOST_REGISTERS or base.products() > _MOST_PRODUCTS:
+        if base.held(of) > _MOST_HELD or base.products() > _MOST_PRODUCTS:
             continue
         for warps, jobs, copies in _blocks(of, base):
             share = replace(base, warps=warps, jobs=jobs, copies=copies)
@@ -252,7 +216,7 @@ def _tiles(of: WeightGradient) -> Iterator[Share]:
     rows, columns = of.places
     first = of.layout == "NCHW"
     chunks = [n for n in (1, 2, 4, 8) if n <= ACCESS // BYTES[of.dtype] and of.shape[3] % n == 0] if first else [1]
-    downs = [n for n in DOWN if n <= rows and ceil(rows / n) * n <= _WASTE * rows]
+    downs = [n for n in _TRIED_DOWN if n <= rows and ceil(rows / n) * n <= _WASTE * rows]
     for chunk in chunks[-2 if of.groups == of.shape[1] else -1 :]:
         across = [n for n in ACROSS if n * of.stride[1] % chunk == 0 and (n == 1 or n < 2 * columns)]
         least = min(ceil(columns / n) * n for n in across)
@@ -270,9 +234,9 @@ def own(of: WeightGradient) -> list[tuple[int, int]]:
     inputs = [n for n in (1, 2, 4, 8) if of.per_group % n == 0]
     filters = [n for n in (1, 2, 4, 8) if (shared if first else of.filters) % n == 0]
     if not first:
-        filters = filters[:2] if shared == of.per_group == 1 else [1]
+        filters = [n for n in filters if n * BYTES[of.dtype] <= ACCESS] if shared == of.per_group == 1 else [1]
     pairs = [(o, i) for o in filters for i in inputs if o * i <= _MOST_PAIRS]
-    several = [(o, i) for o, i in pairs if o * i >= _FEW_PAIRS]
+    several = [(o, i) for o, i in pairs if o * i >= _FEW_PAIRS] if of.groups < of.shape[1] else []
     return several or pairs
 
 
@@ -286,12 +250,14 @@ def _taps(of: WeightGradient, pairs: int) -> Iterator[tuple[int, int]]:
 
 def _blocks(of: WeightGradient, base: Share) -> Iterator[tuple[int, int, int]]:
     """The warps of a block with tiles of their own, those with sums of their own, and copies of planes."""
-    parts_of_window = prod(ceil(k / n) for k, n in zip(of.kernel, (base.tap_rows, base.tap_columns), strict=True))
-    several = parts_of_window * (of.per_group // base.channels) * (of.shared_filters // base.filters)
-    for jobs in (1, 2, 4) if several > 1 else (1,):
-        yield from ((warps, jobs, 0) for warps in (1, 2, 4) if 2 <= warps * jobs <= 4)
-        if has_small_planes(of):
-            yield from ((prod(base.tiles(of)), jobs, copies) for copies in (1, 2))
+    tiles, several = base.tiles(of), base.jobs_of_group(of) > 1
+    if of.layout == "NHWC":
+        fit = [n for n in WARPS if n == 4 or (n == tiles[1] and base.lanes(of) * n <= _MOST_THREADS)]
+        yield from [*((warps, 1, 0) for warps in fit), *([(2, 2, 0)] if several else [])]
+        return
+    yield from [(4, 1, 0), (2, 2, 0), (1, 4, 0)] if several else [(4, 1, 0)]
+    if has_small_planes(of):
+        yield from ((prod(tiles), jobs, 2) for jobs in ((1, 2) if several else (1,)))
 
 
 def _shared_out(of: WeightGradient, share: Share, machine: Machine) -> Iterator[Share]:
@@ -299,7 +265,7 @@ def _shared_out(of: WeightGradient, share: Share, machine: Machine) -> Iterator[
     most = of.shape[0] * prod(share.tiles(of)) // share.workers(of)
     wanted = machine.multiprocessors / share.blocks(of)
     found = set()
-    for times in (2, 4, 6, 12):
+    for times in (2, 4, 8, 12):
         fit = [n for n in SHARES if n <= max(1, min(most, wanted * times)) and not (share.copies and of.shape[0] % n)]
         found.add(fit[-1])
     yield from (replace(share, shares=n) for n in sorted(found))
@@ -307,6 +273,8 @@ def _shared_out(of: WeightGradient, share: Share, machine: Machine) -> Iterator[
 
 DOWN = 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
 ACROSS = 1, 2, 4, 7, 8, 12, 14, 16, 24, 32
+WARPS = 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
+_TRIED_DOWN = 1, 2, 4, 5, 7, 8, 14
 _WASTE = 1.35
 _FEW_PAIRS, _MOST_PAIRS = 4, 16
 _MOST_SUMS = 100

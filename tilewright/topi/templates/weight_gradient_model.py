@@ -1,0 +1,127 @@
+"""The cycles of weight gradients on GPUs, for the default configuration and the first ones of a search.
+
+A multiprocessor issues instructions, and its L1 cache moves data; all of them move bytes from the L2 cache and from
+memory. A kernel takes a little more than the longest of these. A warp that has a scheduler for itself waits for its
+loads, of which few are under way at a time. The quantities were fitted to 460 kernels on an H200; half of them take
+within 17 % of the prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import ceil, gcd, log2, prod
+
+from ...core.hardware import Hardware
+from ...core.occupancy import occupancy
+from ...tune.model.kernel_time import overlapped
+from ...tune.model.machine import Machine
+from ...tune.task import Expectation
+from .thread_tiles import BYTES
+from .weight_gradient import WeightGradient
+from .weight_gradient_shares import LANES, Share, candidates
+
+_LOAD_SLOTS, _STEP_SLOTS, _EXCHANGE_SLOTS = 1.47, 41.0, 15.6
+_SLOT_CYCLES, _SLOT_CYCLES_ALONE = 1.21, 0.89
+_LONG_CODE, _FETCHED_PRODUCTS = 0.11, 512
+"""Slowdown per doubling of the products of a tile beyond a number, as instructions are fetched from farther away."""
+_LATENCY, _SHARED_LATENCY, _LOADS_IN_FLIGHT, _BARRIER = 660.0, 30.0, 7.7, 195.0
+_BLOCK_CYCLES = 610.0
+_FEW_WARPS, _SMALL_BLOCK = 4, 1.28
+_L1_CYCLES = 0.69
+_MEMORY, _L2, _L2_AGAIN = 0.83, 0.93, 0.7
+_L1_BYTES, _CROWDED, _SECTOR = 100e3, 0.58, 32
+_SHARPNESS = 1.87
+_LAUNCHES = 1.8
+_BANK = 4
+
+
+def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectation:
+    """Return the cycles, threads and blocks of a share."""
+    return Expectation(cycles(of, share, machine), share.threads(of), share.blocks(of))
+
+
+@lru_cache(maxsize=64)
+def ranked(of: WeightGradient, machine: Machine) -> Sequence[Share]:
+    """Return all shares worth ranking, the fastest first."""
+    return sorted(candidates(of, machine), key=lambda share: cycles(of, share, machine))
+
+
+def cycles(of: WeightGradient, share: Share, machine: Machine) -> float:
+    """Return the cycles of both kernels."""
+    rates, count = machine.rates, machine.multiprocessors
+    warps = ceil(share.threads(of) / machine.hardware.warp)
+    loads, moved, bytes_apart = _loads(of, share)
+    each = ceil(share.blocks(of) / count)
+    together = min(each, _resident(machine.hardware, warps, -(-share.registers(of) // 8) * 8, share.shared_bytes(of)))
+    issuing = together * warps / machine.schedulers
+    work = each / together * _wave(of, share, loads, issuing, warps)
+    through = each * warps * share.steps(of) * moved * _L1_CYCLES
+    size = BYTES[of.dtype]
+    image, given = size * prod(of.shape), size * of.shape[0] * of.filters * prod(of.places)
+    far = image + given > rates.l2_capacity_bytes
+    per_byte = _MEMORY / rates.memory_bytes_per_cycle if far else _L2 / rates.l2_bytes_per_cycle
+    threads = together * warps * machine.hardware.warp
+    again = max(0.0, threads * bytes_apart / _L1_BYTES - 0.5) if bytes_apart > _SECTOR else 0.0
+    memory = (image + given) * per_byte / count * (1 + _CROWDED * again)
+    repeated = _read_again(of, share, image, given) * _L2_AGAIN / rates.l2_bytes_per_cycle / count
+    partial = share.shares * share.warps * prod(of.out_shape) * 4 / rates.l2_bytes_per_cycle / count
+    launches = _LAUNCHES * rates.launch_seconds * rates.clock_hertz
+    return float(overlapped((work, through, memory, repeated), _SHARPNESS) + 2 * partial + launches)
+
+
+def _loads(of: WeightGradient, share: Share) -> tuple[int, float, int]:
+    """Return a thread's loads for a tile, a warp's passes through the L1 cache, and the bytes between lanes.
+
+    The last is zero if a lane needs no second load for its part of a row.
+    """
+    size, across = BYTES[of.dtype], share.channels if of.per_group > 1 else 1
+    if of.layout == "NHWC":
+        across //= gcd(across, share.channels_at_once(of))
+    loads = share.seen(of)[0] * (share.loaded(of) // share.chunk) * across
+    chunk = share.gradient_chunk(of)
+    if share.lanes_have_tiles(of):
+        given = share.rows * share.columns // chunk * share.filters
+        apart = share.columns * size
+        passes = loads * min(LANES, max(share.chunk * size, apart * of.stride[1]) / _BANK)
+        passes += given * min(LANES, max(chunk * size, apart) / _BANK)
+        return loads + given, passes, apart if apart > share.chunk * size else 0
+    given = share.rows * share.columns // (chunk if share.copies else 1)
+    vector = share.chunk if share.copies else max(share.filters, share.channels_at_once(of))
+    return loads + given, (loads + given) * max(1.0, vector * size / _BANK), 0
+
+
+def _wave(of: WeightGradient, share: Share, loads: int, issuing: float, warps: int) -> float:
+    """Return the cycles of the blocks that run together, with `issuing` warps per scheduler."""
+    rows, columns = share.seen(of)
+    half = BYTES[of.dtype] == 2
+    across = share.filters if of.per_group == 1 and of.layout == "NHWC" else share.channels
+    converted = half * (rows * columns * across + share.rows * share.columns * share.filters)
+    products = share.products() * (2 if of.dtype == "float64" else 1)
+    long = 1 + _LONG_CODE * max(0.0, log2(products / _FETCHED_PRODUCTS))
+    issued = products * long + _LOAD_SLOTS * loads + converted + _STEP_SLOTS
+    latency = _BARRIER + _SHARED_LATENCY * loads / _LOADS_IN_FLIGHT if share.copies else 0.0
+    latency = latency or _LATENCY * loads / _LOADS_IN_FLIGHT
+    step = ((issuing * issued * _SLOT_CYCLES) ** 4 + (issued * _SLOT_CYCLES_ALONE + latency) ** 4) ** 0.25
+    step *= _SMALL_BLOCK if warps < _FEW_WARPS and not share.copies else 1.0
+    end = share.sums() * (_EXCHANGE_SLOTS if share.lanes_have_tiles(of) else 2) * issuing
+    return float(share.steps(of) * step + end + _BLOCK_CYCLES)
+
+
+def _read_again(of: WeightGradient, share: Share, image: float, given: float) -> float:
+    """Return the bytes from the L2 cache: tiles overlap, and blocks with sums of their own read the same tiles."""
+    jobs = share.jobs_of_group(of) / share.jobs
+    filters = of.shared_filters // share.filters if share.lanes_have_tiles(of) else 1
+    rows = 1.0 if share.copies else share.seen(of)[0] / (share.rows * of.stride[0])
+    columns = 1.0
+    if not share.lanes_have_tiles(of):
+        wide = min(share.warps, share.tiles(of)[1]) * share.columns * of.stride[1]
+        columns = (wide + share.seen(of)[1] - share.columns * of.stride[1]) / wide
+    images = image * rows * columns * max(1.0, jobs / (of.per_group // share.channels))
+    return images + given * max(1.0, jobs / filters)
+
+
+@lru_cache(maxsize=4096)
+def _resident(on: Hardware, warps: int, registers: int, shared_bytes: int) -> int:
+    """Return the blocks that a multiprocessor runs at a time."""
+    return max(1, int(occupancy(on, warps * on.warp, registers, shared_bytes).blocks))
