@@ -167,6 +167,8 @@ def test_borders_and_blocks(target: str) -> None:
         Case("depth_to_space", lambda x: nn.depth_to_space(x, 2), [IMAGES], deep),
         Case("depth_to_space CRD", lambda x: nn.depth_to_space(x, 2, mode="CRD"), [IMAGES],
              testing.depth_to_space_python(IMAGES, 2, "CRD")),
+        Case("depth_to_space CDR", lambda x: nn.depth_to_space(x, 2, mode="CDR"), [IMAGES],
+             testing.depth_to_space_python(IMAGES, 2, "CRD")),
         Case("depth_to_space last", lambda x: nn.depth_to_space(x, 2, "NHWC"), [last], deep.transpose(0, 2, 3, 1)),
         Case("space_to_depth", lambda x: nn.space_to_depth(x, 2), [IMAGES], wide),
         Case("space_to_batch", lambda x: nn.space_to_batch_nd(x, [2, 3], [1, 0], [1, 3], 0.5), [last], batch),

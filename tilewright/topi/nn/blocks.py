@@ -53,7 +53,8 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
     layout
         "NCHW" or "NHWC".
     mode
-        Whether the channels of the result vary fastest ("DCR": block before channel) or slowest ("CRD").
+        Whether the channels of the result vary fastest ("DCR": block before channel) or slowest ("CRD"; the legacy
+        API's documents spell it "CDR").
 
     Returns
     -------
@@ -65,7 +66,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
         If the channels are not such a multiple.
     """
     size, source = _block(data, block_size, layout, "depth_to_space")
-    one_of(mode, ("DCR", "CRD"), "mode", "depth_to_space")
+    one_of(mode, ("DCR", "CRD", "CDR"), "mode", "depth_to_space")
     at = dict(zip(layout, source.shape, strict=True))
     (channels,) = sizes(source, [layout.index("C")], "depth_to_space")
     if channels % size**2:
