@@ -35,6 +35,7 @@ from .contraction_schedule import (
 )
 from .mma_tiles import DIRECT, Forms, MmaTile, rank_tiles, tiles
 from .needs import Needs
+from .schedule_helpers import in_vectors
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
 from .tile_model import TileModel
@@ -172,9 +173,7 @@ class Mma(Generic[W]):
             else:
                 s[each].compute_at(s[sums], slices)
             together = width(made, operand, size, tile.depth, whole)
-            flat = s[each].fuse(*each.op.axis)
-            if together > 1:
-                s[each].vectorize(s[each].split(flat, factor=together)[1])
+            in_vectors(s, each, together)
             if tile.stages > 1 and not stays:
                 s[each].pipeline(tile.stages)
         s[sums].tensorize(data[-5 if run else -2], self.atom(of))

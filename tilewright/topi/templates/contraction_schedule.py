@@ -13,7 +13,7 @@ from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Tensor
 from ...tune.model.machine import REFERENCE
 from .contraction import Contraction, Operand, row_alignment
-from .schedule_helpers import GRID_LIMIT, bind_all
+from .schedule_helpers import bind_all, bind_grid, fetch_together, in_rounds, in_vectors
 from .tensors import Tensors
 
 _REDUCERS = 128
@@ -113,9 +113,8 @@ def _transpose(s: ScheduleHandle, image: Tensor) -> None:
     outer, thread = s[image].fuse(n, channel), s[image].fuse(place, line)
     s[image].unroll(own)
     s[image].vectorize(lanes)
-    few = prod(int(str(e)) for e in image.shape[1:3]) <= GRID_LIMIT * places * _PIXELS
-    blocks = ("blockIdx.x", "blockIdx.y") if few else ("blockIdx.y", "blockIdx.x")
-    bind_all(s, image, (outer, block, thread), (*blocks, "threadIdx.x"))
+    bind_grid(s, image, (block, outer), -(-prod(int(str(e)) for e in image.shape[1:3]) // (places * _PIXELS)))
+    bind_all(s, image, (thread,), ("threadIdx.x",))
 
 
 def result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[IterVar], IterVar, IterVar]:
@@ -202,10 +201,7 @@ def store_vectors(
     `size` results; vectors are short enough for every thread to store as many, so that none reaches beyond the tile.
     """
     together = gcd(gcd(run, 16 // DType(out.dtype).bytes), size // (LANES * prod(warps)))
-    flat = s[out].fuse(*axes)
-    if together > 1:
-        flat, lanes = s[out].split(flat, factor=together)
-        s[out].vectorize(lanes)
+    flat = in_vectors(s, out, together, axes)
     for tag, count in (("threadIdx.x", LANES), ("threadIdx.y", warps[1]), ("threadIdx.z", warps[0])):
         flat, thread = s[out].split(flat, factor=count)
         s[out].bind(thread, thread_axis(tag))
@@ -221,19 +217,9 @@ def deal_out(s: ScheduleHandle, tile: Tensor, elements: int, threads: tuple[int,
 
     Neighbouring threads fetch neighbours.
     """
-    rest = s[tile].fuse(*tile.op.axis)
-    down, across = threads
-    inner = []
-    if width > 1:
-        rest, lanes = s[tile].split(rest, factor=width)
-        s[tile].vectorize(lanes)
-        inner = [lanes]
-    if elements // width < down * across:  # some threads have nothing to fetch
-        y, rest = s[tile].split(rest, nparts=down)
-        x, rounds = s[tile].split(rest, nparts=across)
-    else:
-        rounds, thread = s[tile].split(rest, factor=down * across)
-        y, x = s[tile].split(thread, factor=across)
-    s[tile].reorder(y, x, rounds, *inner)
-    s[tile].bind(y, thread_axis("threadIdx.y"))
-    s[tile].bind(x, thread_axis("threadIdx.x"))
+    tagged = ("threadIdx.y", threads[0]), ("threadIdx.x", threads[1])
+    if elements // width < prod(threads):  # some threads have nothing to fetch
+        fetch_together(s, tile, tagged, width)
+        return
+    rounds, *loops = in_rounds(s, tile, in_vectors(s, tile, width), tagged)
+    s[tile].reorder(*loops, rounds)

@@ -15,7 +15,7 @@ from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
 from .needs import Needs
-from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
+from .schedule_helpers import bind_all, bind_grid, fetch_together, tile_knob, written_out
 from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 from .workload import DTYPES
@@ -68,8 +68,7 @@ def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> An
     blocks, vthreads, threads, inner = zip(*axes, strict=True)
     s[out].reorder(n, *parts, *blocks, *vthreads, *threads, *inner)
     planes = s[out].fuse(n, *parts, blocks[0])
-    letters = "zyx" if of.shape[0] * of.filters <= GRID_LIMIT else "xyz"
-    bind_all(s, out, (planes, *blocks[1:]), [f"blockIdx.{letter}" for letter in letters])
+    bind_grid(s, out, (planes, *blocks[1:]), of.shape[0] * of.filters)
     bind_all(s, out, vthreads, ("vthread",) * 3)
     bind_all(s, out, threads, ("threadIdx.z", "threadIdx.y", "threadIdx.x"))
     written_out(s, out, planes, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)

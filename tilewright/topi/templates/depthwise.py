@@ -18,9 +18,9 @@ from .convolutions import Depthwise
 from .needs import Needs
 from .schedule_helpers import (
     GPU,
-    GRID_LIMIT,
     THREADS_Z,
     bind_all,
+    bind_grid,
     fetch_together,
     store_together,
     tile_knob,
@@ -108,8 +108,7 @@ def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tupl
     x_block, x_vthread, x_thread, xi = config["tile_x"].apply(s, out, x)
     s[out].reorder(n, c_block, y_block, x_block, x_vthread, c_thread, y_thread, x_thread, ci, yi, xi)
     planes = s[out].fuse(n, c_block)
-    letters = "zyx" if of.shape[0] * of.out_shape[1] <= GRID_LIMIT else "xyz"
-    bind_all(s, out, (planes, y_block, x_block), [f"blockIdx.{letter}" for letter in letters])
+    bind_grid(s, out, (planes, y_block, x_block), of.shape[0] * of.out_shape[1])
     bind_all(s, out, (x_vthread,), ("vthread",))
     bind_all(s, out, (c_thread, y_thread, x_thread), _TAGS)
     store_together(s, out, xi, config["tile_x"].size[3], of.out_shape[3])

@@ -32,7 +32,7 @@ from ...tune.space.space import Space
 from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
 from .needs import Needs
-from .schedule_helpers import GPU, GRID_LIMIT, bind_all
+from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .tile_model import TileModel, by_cycles
@@ -241,8 +241,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     s[out].reorder(n, c, y_block, x_block, image, plane, y_warp, x_warp, yi, xi, lane)
     images, tiles = s[out].fuse(n, c), s[out].fuse(y_block, x_block)
     warp = s[out].fuse(y_warp, x_warp)
-    few = of.shape[0] * of.shape[1] <= GRID_LIMIT
-    bind_all(s, out, (images, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
+    bind_grid(s, out, (images, tiles), of.shape[0] * of.shape[1])
     bind_all(s, out, (plane, warp), ("threadIdx.z", "threadIdx.y"))
     s[products].compute_at(s[out], warp)
     *_, row, o, j = s[products].op.axis
@@ -253,7 +252,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
         s[tile].compute_at(s[out], scope_at)
     fetch = _fetch(of)
     if fetch > 1:
-        s[padded].vectorize(s[padded].split(s[padded].fuse(*s[padded].op.axis), factor=fetch)[1])
+        in_vectors(s, padded, fetch)
     s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
     if when(config) == HELD:
         read_once(s, t, (out,), (out, warp))

@@ -31,7 +31,7 @@ from .declarations import sums_of
 from .direct import direct_beside
 from .needs import Needs
 from .plane_blocks import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, rank_blocks
-from .schedule_helpers import bind_all
+from .schedule_helpers import bind_all, in_rounds
 from .strategy import OwnModel, ScheduleStrategy
 from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
@@ -93,7 +93,9 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     if block.together:
         s[made].compute_at(s[out], image)
         s[out].pragma(grid, "guarded_reads", 1)  # of whole planes, though threads may be dealt more
-        loops = _deal_out(s, out, (plane, y, x), threads, gcd(ACCESS // BYTES[of.dtype], block.results(of)))
+        loops: Sequence[IterVar] = _deal_out(
+            s, out, (plane, y, x), threads, gcd(ACCESS // BYTES[of.dtype], block.results(of))
+        )
         _, plane, y, x = made.op.axis
         thread = _tile(s, made, (plane, y, x), block)
         s[sums].compute_at(s[made], thread)
@@ -144,14 +146,13 @@ def _keep_weights(
 
 def _deal_out(
     s: ScheduleHandle, tensor: Tensor, axes: Sequence[IterVar], threads: int, width: int
-) -> tuple[IterVar, ...]:
-    """Have neighbouring threads move neighbouring vectors; returns the loops over threads, rounds and lanes."""
+) -> tuple[IterVar, IterVar]:
+    """Have neighbouring threads move neighbouring vectors; returns the loops over threads and rounds."""
     flat, lanes = s[tensor].split(s[tensor].fuse(*axes), factor=width)
     if width > 1:
         s[tensor].vectorize(lanes)
-    rounds, thread = s[tensor].split(flat, factor=threads)
-    bind_all(s, tensor, (thread,), (_THREAD,))
-    return thread, rounds, lanes
+    rounds, thread = in_rounds(s, tensor, flat, [(_THREAD, threads)])
+    return thread, rounds
 
 
 def rank(of: Depthwise, machine: Machine) -> list[dict[str, Any]]:

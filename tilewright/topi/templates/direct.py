@@ -31,7 +31,7 @@ from .direct_tiles import expected as expected_of
 from .images import Images
 from .layouts import LAYOUTS
 from .needs import Needs
-from .schedule_helpers import GPU, GRID_LIMIT, bind_all, fetch_together
+from .schedule_helpers import GPU, bind_all, bind_grid, fetch_together, in_rounds, in_vectors
 from .strategy import OwnModel, ScheduleStrategy, unknown
 from .tensors import Tensors
 from .thread_tiles import (
@@ -105,7 +105,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         s[mine].compute_at(s[out], thread)
         at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
         if at_once > 1:
-            s[mine].vectorize(s[mine].split(s[mine].fuse(*mine.op.axis), factor=at_once)[1])
+            in_vectors(s, mine, at_once)
     for knob, pragma in (("resident", RESIDENT_BLOCKS), ("whole_words", WHOLE_WORDS)):
         if config[knob].val:
             s[out].pragma(thread, pragma, config[knob].val)
@@ -213,19 +213,19 @@ def _share_weights(
     alone, one = of.groups == of.shape[1], of.shape[1] // of.groups * prod(of.kernel)
     together = gcd(gcd(elements, of.filters * one) if alone else one, ACCESS // BYTES[of.dtype])
     lie_turned = getattr(of, "weights", "") == "HWIO"  # filters are neighbours in memory, too
-    in_vectors = (
+    by_vectors = (
         of.layout == "NHWC" and place[0] is not sums and elements >= prod(threads) * together and not lie_turned
     )
-    if in_vectors and alone:  # filters are a window apart in memory, so a block copies them as they are first
+    if by_vectors and alone:  # filters are a window apart in memory, so a block copies them as they are first
         given = s.cache_read(weights, "shared", [turned])
         s[given].compute_at(s[place[0]], place[1])
-        flat, lanes = s[given].split(s[given].fuse(*given.op.axis), factor=together)
-        _deal_out(s, given, flat, lanes, threads)
-    if in_vectors and not alone:
+        _deal_out(s, given, in_vectors(s, given, together), tagged)
+    if by_vectors and not alone:
         *terms, f = turned.op.axis
         outer, lanes = s[turned].split(s[turned].fuse(*terms), factor=together)
         s[turned].reorder(outer, f, lanes)
-        _deal_out(s, turned, s[turned].fuse(outer, f), lanes, threads)
+        s[turned].vectorize(lanes)
+        _deal_out(s, turned, s[turned].fuse(outer, f), tagged)
     else:
         fetch_together(s, turned, tagged, order=(1, 2, 0, 3) if lie_turned else (3, 0, 1, 2))
     s[mine].compute_at(s[sums], at)
@@ -234,14 +234,9 @@ def _share_weights(
         s[mine].vectorize(s[mine].split(mine.op.axis[3], factor=width)[1])
 
 
-def _deal_out(s: ScheduleHandle, tensor: Tensor, jobs: IterVar, lanes: IterVar, threads: list[int]) -> None:
-    """Give neighbouring vectors to neighbouring threads, in rounds."""
-    rounds, rest = s[tensor].split(jobs, factor=prod(threads))
-    rest, last = s[tensor].split(rest, factor=threads[2])
-    first, middle = s[tensor].split(rest, factor=threads[1])
-    bind_all(s, tensor, (first, middle, last), _TAGS)
-    s[tensor].vectorize(lanes)
-    s[tensor].pragma(rounds, "auto_unroll_max_step", 0)  # the order is intended, even if threads could fetch otherwise
+def _deal_out(s: ScheduleHandle, tensor: Tensor, jobs: IterVar, threads: list[tuple[str, int]]) -> None:
+    """Give neighbouring vectors to neighbouring threads, in an order that is intended even if another one works."""
+    s[tensor].pragma(in_rounds(s, tensor, jobs, threads)[0], "auto_unroll_max_step", 0)
 
 
 def _stored_together(of: Images, config: Config) -> int:
@@ -281,8 +276,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
     inside = (yi, xi, ci) if last else (ci, *rows, xi)
     s[out].reorder(n, c_block, *outer, y_block, x_block, *threads, *inside)
     planes, tiles = s[out].fuse(n, c_block, *outer), s[out].fuse(y_block, x_block)
-    few = of.shape[0] * of.filters <= GRID_LIMIT
-    bind_all(s, out, (planes, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
+    bind_grid(s, out, (planes, tiles), of.shape[0] * of.filters)
     bind_all(s, out, threads, _TAGS)
     if row_by_row(config) and tile_of(config).window is not Window.ALL:
         s[out].unroll(yi)

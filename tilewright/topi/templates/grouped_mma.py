@@ -33,7 +33,7 @@ from .convolutions import Conv2d
 from .direct import direct_beside
 from .layouts import from_layout, in_layout
 from .needs import Needs
-from .schedule_helpers import GPU, GRID_LIMIT, bind_all
+from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .tile_model import TileModel, by_cycles
@@ -207,8 +207,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[out].reorder(n, pack, y_block, x_block, y_warp, x_warp, yi, xi, *_inner(of, f, lane))
     packs, tiles = s[out].fuse(n, pack), s[out].fuse(y_block, x_block)
     warp = s[out].fuse(y_warp, x_warp)
-    few = of.shape[0] * of.groups <= GRID_LIMIT
-    bind_all(s, out, (packs, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
+    bind_grid(s, out, (packs, tiles), of.shape[0] * of.groups)
     bind_all(s, out, (warp,), ("threadIdx.y",))
     s[out].pragma(warp, "resident_blocks", config["resident"].val)
     s[products].compute_at(s[out], warp)
@@ -218,7 +217,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     for tile in (taps, image):
         s[tile].set_scope("shared")
         s[tile].compute_at(s[out], tiles)
-    s[image].vectorize(s[image].split(s[image].fuse(*s[image].op.axis), factor=config["vector"].val)[1])
+    in_vectors(s, image, config["vector"].val)
     s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
 
 

@@ -42,7 +42,7 @@ from .row_pair_blocks import (
     taps_of,
     whole,
 )
-from .schedule_helpers import GRID_LIMIT, bind_all
+from .schedule_helpers import bind_all, bind_grid, in_rounds, in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .tile_model import TileModel, by_cycles
@@ -182,10 +182,11 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         _over_tiles(of, block, s, out)
         holder = s.cache_write(out, "shared")
     packs, tiles, inner = _over_tiles(of, block, s, out)
-    few = of.shape[0] * of.shape[1] // block.tile[0] <= GRID_LIMIT
-    bind_all(s, out, (packs, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
+    bind_grid(s, out, (packs, tiles), of.shape[0] * of.shape[1] // block.tile[0])
     if block.staged:
-        _bind_threads(s, out, _vectors(s, out, inner, stored_together(of)), block.warps)
+        threads = ("threadIdx.y", block.warps), ("threadIdx.x", LANES)
+        rounds, *loops = in_rounds(s, out, in_vectors(s, out, stored_together(of), inner), threads)
+        s[out].reorder(*loops, rounds)
         s[holder].compute_at(s[out], tiles)
         inner = list(holder.op.axis[-3:])
         if of.layout == "NHWC":
@@ -204,7 +205,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     if of.layout == "NCHW":
         _turn(s, image, block.warps)
     else:
-        s[image].vectorize(s[image].split(s[image].fuse(*image.op.axis), factor=EIGHT)[1])
+        in_vectors(s, image, EIGHT)
     s[products].tensorize(data[0], ATOMS[TYPES[of.dtype]])
 
 
@@ -218,21 +219,6 @@ def _over_tiles(of: Conv2d, block: Block, s: ScheduleHandle, out: Tensor) -> tup
     inner = [axis for axis in in_layout(of.layout, (None, f, y, x)) if axis is not None]
     s[out].reorder(n, pack, y_block, x_block, *inner)
     return s[out].fuse(n, pack), s[out].fuse(y_block, x_block), inner
-
-
-def _vectors(s: ScheduleHandle, out: Tensor, inner: list[IterVar], count: int) -> IterVar:
-    """Fuse the loops over a tile into one over vectors of the last of them."""
-    flat, vector = s[out].split(s[out].fuse(*inner), factor=count)
-    s[out].vectorize(vector)
-    return flat
-
-
-def _bind_threads(s: ScheduleHandle, stage: Tensor, flat: IterVar, warps: int) -> None:
-    """Distribute a loop over the threads of a block, neighbours to neighbours."""
-    rounds, thread = s[stage].split(flat, factor=warps * LANES)
-    warp, lane = s[stage].split(thread, factor=LANES)
-    s[stage].reorder(warp, lane, rounds)
-    bind_all(s, stage, (warp, lane), ("threadIdx.y", "threadIdx.x"))
 
 
 def _over_warps(of: Conv2d, block: Block, s: ScheduleHandle, holder: Tensor, inner: list[IterVar]) -> IterVar:

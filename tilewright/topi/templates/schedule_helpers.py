@@ -40,6 +40,41 @@ def bind_all(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], tags: Sequ
         s[tensor].bind(axis, thread_axis(tag))
 
 
+def bind_grid(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], most: int) -> None:
+    """Bind loops to the grid, the last one to blockIdx.x.
+
+    The first loop has `most` iterations. If the other dimensions of a grid do not count so far, it is bound to
+    blockIdx.x, and the order is the opposite.
+    """
+    letters = "zyx"[-len(axes) :]
+    bind_all(s, tensor, axes, [f"blockIdx.{c}" for c in (letters if most <= GRID_LIMIT else letters[::-1])])
+
+
+def in_vectors(s: ScheduleHandle, tensor: Any, width: int, axes: Sequence[IterVar] = ()) -> IterVar:
+    """Fuse loops, by default all, and move `width` neighbours as a vector; returns the loop over vectors."""
+    axes = axes or s[tensor].op.axis
+    flat = s[tensor].fuse(*axes) if len(axes) > 1 else axes[0]
+    if width > 1:
+        flat, lanes = s[tensor].split(flat, factor=width)
+        s[tensor].vectorize(lanes)
+    return flat
+
+
+def in_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[tuple[str, int]]) -> list[IterVar]:
+    """Let the threads of a block run neighbouring iterations, in rounds; the last thread index is the fastest.
+
+    Returns the loop over rounds, and the loops over threads.
+    """
+    rounds, rest = s[tensor].split(flat, factor=prod(count for _, count in threads))
+    loops: list[IterVar] = []
+    for _, count in threads[:0:-1]:
+        rest, thread = s[tensor].split(rest, factor=count)
+        loops.insert(0, thread)
+    loops.insert(0, rest)
+    bind_all(s, tensor, loops, [tag for tag, _ in threads])
+    return [rounds, *loops]
+
+
 def fetch_together(
     s: ScheduleHandle, tile: Any, threads: Sequence[tuple[str, int]], width: int = 1, order: Sequence[int] = ()
 ) -> None:
@@ -49,10 +84,7 @@ def fetch_together(
     """
     axes = [tile.op.axis[i] for i in order] or list(tile.op.axis)
     s[tile].reorder(*axes)
-    rest = s[tile].fuse(*axes)
-    if width > 1:
-        rest, together = s[tile].split(rest, factor=width)
-        s[tile].vectorize(together)
+    rest = in_vectors(s, tile, width, axes)
     for tag, count in threads:
         thread, rest = s[tile].split(rest, nparts=count)
         s[tile].bind(thread, thread_axis(tag))

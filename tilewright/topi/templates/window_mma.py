@@ -28,6 +28,7 @@ from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
 from .implicit_gemm import turned
 from .needs import Needs
+from .schedule_helpers import in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .tile_model import TileModel
@@ -148,8 +149,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[image].compute_at(s[out], each)
     s[taps].compute_at(s[out], block)
     for operand in (image, taps):
-        flat = s[operand].fuse(*s[operand].op.axis)
-        s[operand].vectorize(s[operand].split(flat, factor=gcd(of.shape[1], 16 // DType(of.element).bytes))[1])
+        in_vectors(s, operand, gcd(of.shape[1], 16 // DType(of.element).bytes))
     if tile.stages > 1:
         s[image].pipeline(tile.stages)
     s[products].tensorize(y, atom_of(of))
