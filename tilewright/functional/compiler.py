@@ -238,7 +238,8 @@ def workload_of(problem: Problem) -> Convolution:
             "output_padding": problem.output_padding,
             **window,
         }
-        return templates.Transposed.of(problem.shape, **options)
+        transposed = templates.Transposed.of(problem.shape, **options)
+        return transposed.as_convolution or transposed
     how = {MAX_POOL: "max", AVG_POOL: "average" if problem.count_border else "average inside"}[problem.op]
     window |= {"beyond": problem.beyond, "divisor": problem.divisor}
     return templates.Pooling.of(problem.shape, how=how, **window)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core.errors import UserError
 from ...core.windows import extents, positions
+from ...expr.operators import floordiv, floormod
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
@@ -118,6 +119,7 @@ class Conv2d(Images):
     dtype: str
     layout: str
     weights: str = WEIGHTS[0]
+    backwards: bool = False
 
     @classmethod
     def of(
@@ -149,10 +151,8 @@ class Conv2d(Images):
     @property
     def args(self) -> tuple[Any, ...]:
         """The fields, without the default order of weights and layout, which older logs do not have."""
-        *given, weights = astuple(self)
-        if weights != WEIGHTS[0]:
-            return (*given, weights)
-        return tuple(given[:-1] if given[-1] == LAYOUTS[0] else given)
+        *given, weights = super().args
+        return (*given, weights) if weights != WEIGHTS[0] else tuple(given[:-1] if given[-1] == LAYOUTS[0] else given)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -182,18 +182,24 @@ class Conv2d(Images):
             return nn.conv2d_nchw(data, weights, *window, out_dtype=kind)
         return nn.group_conv2d_nchw(data, weights, *window, self.groups, out_dtype=kind)
 
+    def backward_index(self, f: Any, rc: Any, ry: Any, rx: Any) -> tuple[Any, ...]:
+        group = floordiv(f, self.shared_filters) if self.groups > 1 else 0
+        channel = group * (self.shape[1] // self.groups) + rc
+        return channel, floormod(f, self.shared_filters) if self.groups > 1 else f, ry, rx
+
     @property
     def terms(self) -> int:
         return self.shape[1] // self.groups * prod(self.kernel)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        images = in_order(self.layout, data)
+        images, weights = in_order(self.layout, data), self.forward_weights(weights)
         if self.weights != WEIGHTS[0]:
             weights = weights.transpose(_LAST[self.weights])
         out = references.conv2d_nchw_python(images, weights, self.stride, self.padding, self.groups, self.dilation)
         return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        weights = self.forward_weights(weights)
         if self.weights != WEIGHTS[0]:
             weights = weights.permute(_LAST[self.weights])
         return _torch_ways(self, data, weights, self.groups)
@@ -213,6 +219,7 @@ class Depthwise(Images):
     multiplier: int
     dtype: str
     layout: str
+    backwards: bool = False
 
     @classmethod
     def of(
@@ -264,12 +271,12 @@ class Depthwise(Images):
         return prod(self.kernel)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        images = in_order(self.layout, data)
+        images, weights = in_order(self.layout, data), self.forward_weights(weights)
         out = references.depthwise_conv2d_python_nchw(images, weights, self.stride, self.padding, self.dilation)
         return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
-        return _torch_ways(self, data, weights.flatten(0, 1)[:, None], self.shape[1])
+        return _torch_ways(self, data, self.forward_weights(weights).flatten(0, 1)[:, None], self.shape[1])
 
 
 def _order_of_weights(who: str, weights: Any, layout: str) -> str:

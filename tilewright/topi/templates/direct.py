@@ -33,7 +33,7 @@ from .layouts import LAYOUTS
 from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, fetch_together, in_rounds, in_vectors
 from .strategy import OwnModel, ScheduleStrategy, unknown
-from .tensors import Tensors
+from .tensors import Tensors, as_stored
 from .thread_tiles import (
     ACCESS,
     BYTES,
@@ -101,7 +101,8 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
             of, config, s, (t.weights, weights, sums), (out, block) if whole else (sums, sums.op.reduce_axis[-2]), term
         )
     elif held is Weights.REGISTERS:
-        mine = s.cache_read(weights, "local", [sums])
+        stored, reader = as_stored(weights, sums)
+        mine = s.cache_read(stored, "local", [reader])
         s[mine].compute_at(s[out], thread)
         at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
         if at_once > 1:
@@ -217,7 +218,8 @@ def _share_weights(
         of.layout == "NHWC" and place[0] is not sums and elements >= prod(threads) * together and not lie_turned
     )
     if by_vectors and alone:  # filters are a window apart in memory, so a block copies them as they are first
-        given = s.cache_read(weights, "shared", [turned])
+        stored, reader = as_stored(weights, turned)
+        given = s.cache_read(stored, "shared", [reader])
         s[given].compute_at(s[place[0]], place[1])
         _deal_out(s, given, in_vectors(s, given, together), tagged)
     if by_vectors and not alone:

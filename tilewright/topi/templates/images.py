@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ...core.errors import UserError
 from ...core.windows import extents, positions
-from ...tensor.tensor import Tensor, placeholder
+from ...tensor.tensor import Tensor, compute, placeholder
 from .layouts import in_layout
 from .workload import Convolution, sizes
 
@@ -34,6 +36,11 @@ class Images(Convolution):
     """Channels of the result."""
     groups: int
     """Equal parts of the channels that are convolved by themselves."""
+    backwards: bool = False
+    """Whether weights are a transposed convolution's, in PyTorch's order: channels, filters of a group, rows, columns.
+
+    With stride 1, that is this convolution with the window read from its end.
+    """
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
@@ -84,7 +91,31 @@ class Images(Convolution):
 
     def placeholders(self) -> tuple[Tensor, Tensor]:
         data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
-        return data, placeholder(self.weights_shape, self.dtype, "weights")
+        given = (self.shape[1], self.shared_filters, *self.kernel) if self.backwards else self.weights_shape
+        return data, placeholder(given, self.dtype, "weights")
+
+    def kernels_in(self, weights: Tensor) -> Tensor:
+        if not self.backwards:
+            return weights
+        high, wide = self.kernel
+
+        def value(f: Any, rc: Any, ry: Any, rx: Any) -> Any:
+            return weights(*self.backward_index(f, rc, high - 1 - ry, wide - 1 - rx))
+
+        made: Tensor = compute(self.weights_shape, value, "backwards")
+        return made
+
+    def backward_index(self, f: Any, rc: Any, ry: Any, rx: Any) -> tuple[Any, ...]:
+        """Return the index in weights of a transposed convolution for one in weights of this shape."""
+        return f, rc, ry, rx
+
+    def forward_weights(self, weights: Any) -> Any:
+        """Return weights, an array of NumPy or a tensor of PyTorch, in the order of `weights_shape`."""
+        if not self.backwards:
+            return weights
+        parts = weights.reshape(self.groups, -1, self.shared_filters, *self.kernel).swapaxes(1, 2)
+        parts = parts.reshape(self.weights_shape)
+        return np.flip(parts, (2, 3)) if isinstance(parts, np.ndarray) else parts.flip(2, 3)
 
 
 def counts_of(who: str, channels: int, filters: Any, groups: Any) -> tuple[int, int]:

@@ -186,7 +186,8 @@ class PackagedTemplate(Generic[W]):
             Data, weights if there are any, bias and residual if the epilogue adds them, then the result.
         """
         self._check(workload, target)
-        data, weights = workload.placeholders()
+        data, given = workload.placeholders()
+        weights = workload.kernels_in(given)
         extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.result)
         strategy = self.strategy(target)
         starts = epilogue.bias and strategy.starts_at_bias and not is_added_last(config)
@@ -203,8 +204,10 @@ class PackagedTemplate(Generic[W]):
             expression = left.expression(read, workload.channel_axis, workload.result)
         tensors = self.tensors(config, workload, target, (data, weights, *extras), expression, start)
         s = create_schedule(tensors.out.op)
+        if weights is not given:
+            s[weights].compute_inline()
         strategy.schedule(workload, config, s, tensors)
-        return s, tensors.args
+        return s, [given if tensor is weights else tensor for tensor in tensors.args]
 
     def tensors(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import ComputeOp, Tensor
 
 
 @dataclass(frozen=True)
@@ -44,3 +44,8 @@ class Tensors:
             return made
         s[self.sums].set_scope("local")
         return self.sums
+
+
+def as_stored(weights: Tensor, reader: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the argument of the kernel that has the weights, and its reader: `reader`, or the view that reads it."""
+    return (weights.op.input_tensors[0], weights) if isinstance(weights.op, ComputeOp) else (weights, reader)

@@ -22,6 +22,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from .. import references
+from .convolutions import Conv2d, Depthwise
 from .images import Images, counts_of
 from .layouts import in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, sizes, sum_dtype
@@ -86,6 +87,21 @@ class Transposed(Images):
     def places(self) -> tuple[int, ...]:
         """Rows and columns of the result."""
         return transposed_positions(self.shape[2:], self.covered, self.stride, self.padding, self.output_padding)
+
+    @property
+    def as_convolution(self) -> Conv2d | Depthwise | None:
+        """The convolution that reads these weights backwards, if the stride is 1 and the padding that takes allows it.
+
+        It has the schedules and the records of the same layer with weights that are read forwards.
+        """
+        around = tuple(reach - 1 - cut for reach, cut in zip(self.covered * 2, self.padding, strict=True))
+        if max(self.stride) > 1 or any(self.output_padding) or min(around) < 0:
+            return None
+        window: tuple[Any, ...] = self.kernel, self.stride, around, self.dilation
+        storage = self.dtype, self.layout
+        if self.groups == self.shape[1]:
+            return Depthwise(self.shape, *window, self.shared_filters, *storage, backwards=True)
+        return Conv2d(self.shape, self.filters, *window, self.groups, *storage, backwards=True)
 
     @property
     def weights_shape(self) -> tuple[int, ...]:

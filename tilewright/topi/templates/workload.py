@@ -10,7 +10,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from math import prod
 from typing import Any, ClassVar, Self, TypeVar
@@ -43,9 +43,9 @@ class Convolution(ABC):
     def args(self) -> tuple[Any, ...]:
         """The fields in order: the arguments of the template, as logs have them.
 
-        The default layout is left out, as in logs from before there were others.
+        The default layout is left out, as in logs from before there were others; so is `backwards`, always.
         """
-        given = astuple(self)
+        given = tuple(getattr(self, field.name) for field in fields(self) if field.name != "backwards")
         return given[:-1] if given[-1] == LAYOUTS[0] else given
 
     @classmethod
@@ -56,11 +56,15 @@ class Convolution(ABC):
     def declare(self) -> tuple[Tensor, Tensor, Tensor]:
         """Fresh tensors: data, weights, result."""
         data, weights = self.placeholders()
-        return data, weights, finish(self.sums(data, weights), self.result, self.expression)
+        return data, weights, finish(self.sums(data, self.kernels_in(weights)), self.result, self.expression)
 
     @abstractmethod
     def placeholders(self) -> tuple[Tensor, Tensor]:
         """Fresh tensors: data and weights."""
+
+    def kernels_in(self, weights: Tensor) -> Tensor:
+        """Return the weights that `sums` multiplies by: a view of the given ones, or these."""
+        return weights
 
     @abstractmethod
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
