@@ -22,6 +22,7 @@ from ...tune.space.space import Space
 from . import elementwise
 from .declarations import same_shape
 from .layouts import from_layout, in_layout
+from .phases import border_of, has_phases, tap_and_place, taps_of
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, plain
 from .tensors import Tensors
@@ -33,11 +34,6 @@ _WIDEST, _SUMS = 16, 8
 """Lanes of a vector, and vectors of sums of a tile, if nothing was measured."""
 _MANY = 1 << 16
 """Weights from which on all processors turn them: to wake the others takes some microseconds."""
-
-
-def has_phases(of: Transposed) -> bool:
-    """Whether the results of a phase take the same taps: the window is not dilated, or there is one phase."""
-    return all(apart == 1 or step == 1 for apart, step in zip(of.dilation, of.stride, strict=True))
 
 
 def space(of: Transposed) -> Space:
@@ -82,15 +78,15 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
         return plain(of, data, weights, config)
     step, per_group, kind = of.stride[1], of.shape[1] // of.groups, sum_dtype(of.dtype)
     columns = of.places[1] if of.layout == "NHWC" else -(-of.places[1] // step) * step
-    seen, taps = _bordered(of, data, columns), _taps(of)
+    seen, taps = _bordered(of, data, columns), taps_of(of)
     window = _window(of, weights, taps)
     rc = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
     ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
 
     def term(n: Any, f: Any, y: Any, x: Any) -> Any:
         channel = (floordiv(f, of.shared_filters) if of.groups > 1 else 0) * per_group + (rc[0] if rc else 0)
-        down, row = _tap_and_place(of, 0, y, ry)
-        across, column = _tap_and_place(of, 1, x, rx)
+        down, row = tap_and_place(of, 0, y, ry)
+        across, column = tap_and_place(of, 1, x, rx)
         product = cast(kind, seen(n, channel, row, column)) * cast(kind, window(f, rc[0] if rc else 0, down, across))
         return reduce_sum(product, [*rc, ry, rx])
 
@@ -114,29 +110,9 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
     return beside
 
 
-def _taps(of: Transposed) -> tuple[int, int]:
-    """How many taps of the window a result takes, along each dimension."""
-    down, across = (-(-taps // step) for taps, step in zip(of.kernel, of.stride, strict=True))
-    return down, across
-
-
-def _tap_and_place(of: Transposed, dim: int, at: Any, r: Any) -> tuple[Any, Any]:
-    """Return, for a result and its `r`-th tap, the tap of the window, and the place in the bordered input."""
-    step, moved = of.stride[dim], at + of.padding[dim]
-    before = _border(of, dim, of.places[dim])[0]
-    return floormod(moved, step) + r * step, floordiv(moved, step) - r * of.dilation[dim] + before
-
-
-def _border(of: Transposed, dim: int, count: int) -> tuple[int, int]:
-    """How many zeros stand before and behind the input, so that `count` results see them."""
-    step, first, size = of.stride[dim], of.padding[dim], of.shape[2 + dim]
-    reach = (_taps(of)[dim] - 1) * of.dilation[dim]
-    return max(0, reach - first // step), max(0, (first + count - 1) // step - (size - 1))
-
-
 def _bordered(of: Transposed, data: Tensor, columns: int) -> Any:
     """Return how the input with its border is read at (n, c, y, x)."""
-    (top, bottom), (left, right) = _border(of, 0, of.places[0]), _border(of, 1, columns)
+    (top, bottom), (left, right) = border_of(of, 0, of.places[0]), border_of(of, 1, columns)
     batch, channels, height, width = of.shape
 
     def value(*position: Any) -> Any:

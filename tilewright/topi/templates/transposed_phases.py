@@ -1,0 +1,237 @@
+"""Transposed depthwise convolutions on a GPU: a thread computes a tile of whole steps from a window in registers.
+
+Each result of the tile has a known phase, so its taps are constants, and taps that a phase does not have cost nothing.
+The part of the input that the tile needs is loaded in vectors first, and neighbours are stored in vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd, prod
+from typing import Any
+
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar, reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ...tune.model.machine import Machine
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from .layouts import from_layout, in_layout
+from .needs import Needs
+from .phases import border_of, has_phases, tap_and_place, taps_of
+from .schedule_helpers import GRID_LIMIT, THREADS_Z, bind_all, fetch_together
+from .strategy import ScheduleStrategy
+from .tensors import Tensors
+from .thread_tiles import ACCESS, BYTES
+from .transposed import Transposed
+from .workload import DTYPES, sum_dtype
+
+_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
+_TILES = ("tile_c", "tile_y", "tile_x")
+_THREADS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128)
+_STEPS, _REGISTERS, _SHARED_WEIGHTS = 1024, 160, 8192
+"""Products of a tile, and registers for its sums and its window, at most; and weights of a block in shared memory."""
+_BLOCK = 256
+
+
+def computes(of: Transposed, machine: Any) -> bool:
+    """Return whether channels are alone, results have phases, and a thread's smallest tile is small enough."""
+    alone = of.groups == of.shape[1] == of.filters
+    return alone and max(of.stride) > 1 and has_phases(of) and prod(taps_of(of)) * prod(of.stride) <= _STEPS
+
+
+def space(of: Transposed) -> Space:
+    """The knobs: `tile_c`, `tile_y`, `tile_x`: channels, rows and columns over blocks, threads and a thread's own.
+
+    `chunk`: neighbours of the input that are loaded at once. `window`: whether a thread loads all that its tile needs
+    first, or what a row of taps needs.
+    """
+    (sy, sx), (rows, columns), last = of.stride, of.places, of.layout == "NHWC"
+    widths = [n for n in (1, 2, 4, 8) if n * BYTES[of.dtype] <= ACCESS]
+    channels = [n for n in widths if of.filters % n == 0] if last else [1]
+    chunks = [n for n in widths if last or of.shape[3] % n == 0]
+
+    def small(choices: Mapping[str, Any]) -> bool:
+        own = [int(choices[name].size[-1]) for name in _TILES]
+        held = prod(own) + own[0] * prod(_window(of, own[1], own[2], choices["chunk"].val))
+        return (prod(own) * prod(taps_of(of)) <= _STEPS and held <= _REGISTERS) or own[1:] == [sy, sx]
+
+    def aligned(choices: Mapping[str, Any]) -> bool:
+        chunk = choices["chunk"].val
+        return bool(choices["tile_c"].size[-1] == chunk if last else choices["tile_x"].size[-1] // sx % chunk == 0)
+
+    def block(choices: Mapping[str, Any]) -> bool:
+        threads = [int(choices[name].size[-2]) for name in _TILES]
+        return prod(threads) <= 2 * _BLOCK and threads[0 if not last else 1] <= THREADS_Z
+
+    return (
+        Space(
+            [
+                split_knob("tile_c", of.filters, "candidate", candidate=_splits(of.filters, channels)),
+                split_knob("tile_y", rows, "candidate", candidate=_splits(rows, [sy * n for n in (1, 2, 4)])),
+                split_knob("tile_x", columns, "candidate", candidate=_splits(columns, [sx * n for n in (1, 2, 4, 8)])),
+                value_knob("chunk", chunks),
+                value_knob("window", ["all", "row"]),
+            ]
+        )
+        .where(aligned, ("tile_c", "tile_x", "chunk"), "a thread's tile of whole chunks")
+        .where(small, (*_TILES, "chunk"), f"{_REGISTERS} registers and {_STEPS} products per thread")
+        .where(block, _TILES, f"at most {2 * _BLOCK} threads per block")
+    )
+
+
+def _splits(extent: int, owns: list[int]) -> list[list[int]]:
+    made = []
+    for own in owns:
+        count = -(-extent // own)
+        threads = sorted({*_THREADS, *(n for n in range(1, _THREADS[-1] + 1) if count % n == 0)})
+        made += [[-1, t, own] for t in threads if t <= count and own < 2 * extent]
+    return made or [[-1, 1, owns[0]]]
+
+
+def _window(of: Transposed, rows: int, columns: int, chunk: int) -> tuple[int, int]:
+    """Rows and columns of the input that a tile needs, in whole chunks."""
+    high, wide = (
+        -(-own // step) + (taps - 1) * apart + (first % step > 0)
+        for own, step, taps, apart, first in zip(
+            (rows, columns), of.stride, taps_of(of), of.dilation, of.padding, strict=False
+        )
+    )
+    return high, wide if of.layout == "NHWC" else (-(-(wide - 1) // chunk) + 1) * chunk
+
+
+def usual(of: Transposed, machine: Machine) -> dict[str, Any]:
+    """A vector of results per row and thread, and one step of rows; blocks of 256 threads."""
+    (sy, sx), (rows, columns), width = of.stride, of.places, ACCESS // BYTES[of.dtype]
+    if of.layout == "NHWC":
+        own = next(n for n in (width, width // 2, 2, 1) if n and of.filters % n == 0)
+        channels = min(-(-of.filters // own), 64)
+        across = _even(-(-columns // (2 * sx)), _BLOCK // channels)
+        down = _even(-(-rows // sy), min(_BLOCK // (channels * across), THREADS_Z))
+        return {"tile_c": [channels, own], "tile_y": [down, sy], "tile_x": [across, 2 * sx], "chunk": own}
+    own = max(sx, width // sx * sx)
+    chunk = max(n for n in (1, 2, 4, 8) if own // sx % n == 0 and of.shape[3] % n == 0 and n <= width)
+    across = _even(-(-columns // own), _THREADS[-1])
+    down = _even(-(-rows // sy), _BLOCK // across)
+    planes = max(1, min(of.filters, _BLOCK // (across * down), THREADS_Z))
+    return {"tile_c": [planes, 1], "tile_y": [down, sy], "tile_x": [across, own], "chunk": chunk}
+
+
+def _even(count: int, most: int) -> int:
+    """Return how many of `count` tiles a block has along a dimension: a divisor, if one is more than half of `most`."""
+    most = max(1, min(count, most))
+    return next((n for n in range(most, most // 2, -1) if count % n == 0), most)
+
+
+def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the sums for whole tiles, over the input with a border and in chunks; taps that there are not are out."""
+    rows, columns = (
+        -(-extent // prod(config[name].size[1:])) * prod(config[name].size[1:])
+        for extent, name in zip(of.places, _TILES[1:], strict=True)
+    )
+    kind, taps = sum_dtype(of.dtype), taps_of(of)
+    seen = _bordered(of, data, config["chunk"].val, rows, columns)
+    kernels = _turned(of, weights) if of.layout == "NHWC" else lambda c, ry, rx: weights(c, 0, ry, rx)
+    ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
+
+    def term(*position: Any) -> Any:
+        n, c, y, x = from_layout(of.layout, position)
+        (down, row), (across, column) = tap_and_place(of, 0, y, ry), tap_and_place(of, 1, x, rx)
+        there = [tap < of.kernel[dim] for dim, tap in enumerate((down, across)) if of.kernel[dim] % of.stride[dim]]
+        product = cast(kind, seen(n, c, row, column)) * cast(kind, kernels(c, down, across))
+        return reduce_sum(product, [ry, rx], where=all_of(*there) if there else None)
+
+    shape, names = (of.shape[0], of.filters, rows, columns), ("n", "f", "y", "x")
+    made: Tensor = compute(
+        in_layout(of.layout, shape), term, "sums", "conv_transpose", varargs_names=in_layout(of.layout, names)
+    )
+    return made
+
+
+def _bordered(of: Transposed, data: Tensor, chunk: int, rows: int, columns: int) -> Any:
+    """Return how the input with its border is read at (n, c, y, x), in the type of the sums."""
+    (top, bottom), (left, right) = border_of(of, 0, rows), border_of(of, 1, columns)
+    batch, channels, height, width = of.shape
+    kind, last = sum_dtype(of.dtype), of.layout == "NHWC"
+    chunk = 1 if last else chunk
+    before, inner, after = -(-left // chunk), width // chunk, -(-right // chunk)
+
+    def value(n: Any, c: Any, y: Any, xo: Any, xi: Any) -> Any:
+        inside = [y >= top, y < height + top, xo >= before, xo < before + inner]
+        found = data(*in_layout(of.layout, (n, c, y - top, (xo - before) * chunk + xi)))
+        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)))
+
+    around = before + inner + after
+    if last:
+        made = compute(
+            (batch, height + top + bottom, around, channels), lambda n, y, x, c: value(n, c, y, x, 0), "seen"
+        )
+        return lambda n, c, y, x: made(n, y, x, c)
+    made = compute((batch, channels, height + top + bottom, around, chunk), value, "seen")
+    shift = before * chunk - left
+    return lambda n, c, y, x: made(n, c, y, floordiv(x + shift, chunk), floormod(x + shift, chunk))
+
+
+def _turned(of: Transposed, weights: Tensor) -> Any:
+    """Return how weights are read, from a tensor with channels last, in the type of the sums."""
+    kind = sum_dtype(of.dtype)
+    made = compute((*of.kernel, of.filters), lambda ry, rx, c: cast(kind, weights(c, 0, ry, rx)), "turned")
+    return lambda c, ry, rx: made(ry, rx, c)
+
+
+def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Tiles of results over blocks and threads, whose windows and sums are in registers."""
+    out, sums, last = t.out, t.in_registers(s), of.layout == "NHWC"
+    block, thread, vector = _tile(of, config, s, out)
+    s[sums].compute_at(s[out], thread)
+    ry, rx = sums.op.reduce_axis
+    s[sums].reorder(ry, rx, *sums.op.axis)
+    for axis in (ry, rx, *sums.op.axis):
+        s[sums].unroll(axis)
+    inputs = {each.op.name: each for each in sums.op.input_tensors}
+    seen, chunk = inputs["seen"], config["chunk"].val
+    s[seen].set_scope("local")
+    s[seen].compute_at(*((s[out], thread) if config["window"].val == "all" else (s[sums], ry)))
+    if chunk > 1:
+        s[seen].vectorize(s[seen].split(seen.op.axis[-1], factor=chunk)[1] if last else seen.op.axis[-1])
+    if last:
+        turned = inputs["turned"]
+        s[turned].set_scope("shared")
+        s[turned].compute_at(s[out], block)
+        counts = (config[name].size[-2] for name in ("tile_y", "tile_x", "tile_c"))
+        fetch_together(s, turned, list(zip(_TAGS, counts, strict=True)), order=(2, 0, 1))
+    width = gcd(config["tile_c" if last else "tile_x"].size[-1], out.shape[-1].value, ACCESS // BYTES[of.dtype])
+    if width > 1:
+        s[out].vectorize(s[out].split(vector, factor=width)[1])
+
+
+def _tile(of: Transposed, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar]:
+    """Split and bind the loops over results; returns the innermost one of blocks, of threads, and of all."""
+    last = of.layout == "NHWC"
+    n, c, y, x = from_layout(of.layout, tuple(out.op.axis))
+    (cb, ct, ci), (yb, yt, yi), (xb, xt, xi) = (
+        config[name].apply(s, out, axis) for name, axis in zip(_TILES, (c, y, x), strict=True)
+    )
+    threads, own = ((yt, xt, ct), (yi, xi, ci)) if last else ((ct, yt, xt), (ci, yi, xi))
+    s[out].reorder(n, cb, yb, xb, *threads, *own)
+    planes, tiles = s[out].fuse(n, cb), s[out].fuse(yb, xb)
+    few = of.shape[0] * of.filters <= GRID_LIMIT
+    bind_all(s, out, (planes, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
+    bind_all(s, out, threads, _TAGS)
+    for axis in own[:2]:
+        s[out].unroll(axis)
+    return tiles, threads[-1], own[-1]
+
+
+ON_GPU: ScheduleStrategy[Transposed] = ScheduleStrategy(
+    space,
+    schedule,
+    usual,
+    Needs(types=DTYPES, layouts=("NCHW", "NHWC"), scope="channels by themselves, with a stride"),
+    declare,
+    computes,
+)
