@@ -38,6 +38,8 @@ _SUITS = 1.3
 """How many times as long as its own choice a strategy's model may expect the configuration of a near layer to take. It
 expected more of 17 of 53 layers on an H200, which ran at 0.78 of the speed of that choice; others at 1.04.
 """
+_LARGE_WINDOW = 25
+"""Taps from which on CPUs compute a transposed depthwise layer in NCHW faster as a convolution."""
 Activation = Callable[[Any], Any]
 
 
@@ -211,8 +213,8 @@ def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
     return Epilogue(problem.bias, problem.residual, named)
 
 
-def workload_of(problem: Problem) -> Convolution:
-    """Return the workload that computes a problem."""
+def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
+    """Return the workload that computes a problem on a target, by default on a GPU."""
     window: dict[str, Any] = {
         "kernel": problem.kernel,
         "stride": problem.stride,
@@ -239,15 +241,24 @@ def workload_of(problem: Problem) -> Convolution:
             **window,
         }
         transposed = templates.Transposed.of(problem.shape, **options)
-        return transposed.as_convolution or transposed
+        convolution = transposed.as_convolution
+        return convolution if convolution is not None and _is_faster(convolution, target) else transposed
     how = {MAX_POOL: "max", AVG_POOL: "average" if problem.count_border else "average inside"}[problem.op]
     window |= {"beyond": problem.beyond, "divisor": problem.divisor}
     return templates.Pooling.of(problem.shape, how=how, **window)
 
 
+def _is_faster(of: templates.Conv2d | templates.Depthwise, target: Target | None) -> bool:
+    """Whether strategies of convolutions compute a transposed one faster than its own: on CPUs, some in NCHW do not."""
+    if target is None or target.is_gpu or of.layout == "NHWC":
+        return True
+    large = isinstance(of, templates.Depthwise) and of.terms >= _LARGE_WINDOW
+    return large or templates.named(f"topi/{of.name}.direct").covers(of, target)
+
+
 def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTemplate[Any]], Convolution]:
     """The strategies that compute a problem in its precision, from the most general one on; and the workload."""
-    workload = workload_of(problem)
+    workload = workload_of(problem, target)
     strategies = templates.named(f"topi/{workload.name}").of_precision(problem.precision)
     return [t for t in strategies if t.covers(workload, target)], workload
 

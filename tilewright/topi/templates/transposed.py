@@ -97,11 +97,23 @@ class Transposed(Images):
         around = tuple(reach - 1 - cut for reach, cut in zip(self.covered * 2, self.padding, strict=True))
         if max(self.stride) > 1 or any(self.output_padding) or min(around) < 0:
             return None
-        window: tuple[Any, ...] = self.kernel, self.stride, around, self.dilation
-        storage = self.dtype, self.layout
+        kernel, stride, apart = self.kernel, self.stride, self.dilation
         if self.groups == self.shape[1]:
-            return Depthwise(self.shape, *window, self.shared_filters, *storage, backwards=True)
-        return Conv2d(self.shape, self.filters, *window, self.groups, *storage, backwards=True)
+            return Depthwise(
+                self.shape, kernel, stride, around, apart, self.shared_filters, self.dtype, self.layout, backwards=True
+            )
+        return Conv2d(
+            self.shape,
+            self.filters,
+            kernel,
+            stride,
+            around,
+            apart,
+            self.groups,
+            self.dtype,
+            self.layout,
+            backwards=True,
+        )
 
     @property
     def weights_shape(self) -> tuple[int, ...]:

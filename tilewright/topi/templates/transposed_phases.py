@@ -204,7 +204,7 @@ def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> N
         s[turned].compute_at(s[out], block)
         counts = (config[name].size[-2] for name in ("tile_y", "tile_x", "tile_c"))
         fetch_together(s, turned, list(zip(_TAGS, counts, strict=True)), order=(2, 0, 1))
-    width = gcd(config["tile_c" if last else "tile_x"].size[-1], out.shape[-1].value, ACCESS // BYTES[of.dtype])
+    width = gcd(config["tile_c" if last else "tile_x"].size[-1], of.out_shape[-1], ACCESS // BYTES[of.dtype])
     if width > 1:
         s[out].vectorize(s[out].split(vector, factor=width)[1])
 
