@@ -7,7 +7,7 @@ Each result sums over the inputs that a strided window could have made it from. 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
 from typing import Any, ClassVar
@@ -97,23 +97,10 @@ class Transposed(Images):
         around = tuple(reach - 1 - cut for reach, cut in zip(self.covered * 2, self.padding, strict=True))
         if max(self.stride) > 1 or any(self.output_padding) or min(around) < 0:
             return None
-        kernel, stride, apart = self.kernel, self.stride, self.dilation
+        window, storage = (self.kernel, self.stride, around, self.dilation), (self.dtype, self.layout)
         if self.groups == self.shape[1]:
-            return Depthwise(
-                self.shape, kernel, stride, around, apart, self.shared_filters, self.dtype, self.layout, backwards=True
-            )
-        return Conv2d(
-            self.shape,
-            self.filters,
-            kernel,
-            stride,
-            around,
-            apart,
-            self.groups,
-            self.dtype,
-            self.layout,
-            backwards=True,
-        )
+            return replace(Depthwise(self.shape, *window, self.shared_filters, *storage), backwards=True)
+        return replace(Conv2d(self.shape, self.filters, *window, self.groups, *storage), backwards=True)
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
