@@ -38,7 +38,7 @@ QUICK = (
 
 
 def scattered(of: Transposed, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute a transposed convolution of stride 1 as its definition says: each input adds to the results it reaches."""
+    """Compute it as its definition says, with stride 1: each input adds to the results that it reaches."""
     images = (x if of.layout == "NCHW" else x.transpose(0, 3, 1, 2)).astype("float64")
     batch, channels, height, width = images.shape
     (top, left, bottom, right), (dy, dx), own = of.padding, of.dilation, of.filters // of.groups

@@ -23,7 +23,7 @@ from ...tune.space.space import Space
 from .layouts import from_layout, in_layout
 from .needs import Needs
 from .phases import border_of, has_phases, tap_and_place, taps_of
-from .schedule_helpers import GRID_LIMIT, THREADS_Z, bind_all, fetch_together
+from .schedule_helpers import THREADS_Z, bind_all, bind_grid, fetch_together
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
@@ -219,8 +219,7 @@ def _tile(of: Transposed, config: Config, s: ScheduleHandle, out: Tensor) -> tup
     threads, own = ((yt, xt, ct), (yi, xi, ci)) if last else ((ct, yt, xt), (ci, yi, xi))
     s[out].reorder(n, cb, yb, xb, *threads, *own)
     planes, tiles = s[out].fuse(n, cb), s[out].fuse(yb, xb)
-    few = of.shape[0] * of.filters <= GRID_LIMIT
-    bind_all(s, out, (planes, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
+    bind_grid(s, out, (planes, tiles), of.shape[0] * of.filters)
     bind_all(s, out, threads, _TAGS)
     for axis in own[:2]:
         s[out].unroll(axis)
