@@ -7,6 +7,7 @@ and `torch_pools`, models train.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.utils.flop_counter import register_flop_formula
 from ..core.windows import extents
 from .plans import Tune
 from .pooling import is_left_out
+from .prepared_calls import PreparedCalls
 from .problem import TRANSPOSES
 from .signature import (
     OPERATORS,
@@ -45,7 +47,7 @@ from .torch_gradients import convolved
 from .torch_gradients import register as register_gradients
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions, call_options
 from .torch_pools import pooled
-from .torch_tensors import NAMES, Extra, channels_last, in_order, prepared
+from .torch_tensors import NAMES, Extra, channels_last, facts, in_order, prepared
 
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
@@ -139,35 +141,47 @@ def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any
 # The implementations of the operators
 
 
-def _convolution(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
-    options = ConvolutionOptions(*given)
-    activation: Any = FUNCTIONS.get(options.activation, options.activation or None)
-    call = call_options(options, activation, _asked.tune)
-    return _computed(options.name, x, (weight, bias, residual, None), options_tuple(options.name, call))
+_executors = PreparedCalls()
+"""Signature and executor by arguments: the facts of the tensors, and the options."""
 
 
-def _weight_gradient(x: Any, grad: Any, *given: Any) -> Any:
-    options = WeightGradientOptions(*given)
-    return _computed(options.name, x, (grad, None, None, None), options_tuple(options.name, call_options(options)))
+def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the operator of a number of tensors and options of a kind, for memory of the CPU or of a GPU."""
+
+    def compute(*arguments: Any) -> Any:
+        x, *more = arguments[:tensors]
+        extras, given = (*more, *[None] * (5 - tensors)), arguments[tensors:]
+        key, version = None, _executors.version
+        if _asked.tune is None:
+            options = [tuple(value) if type(value) is list else value for value in given]
+            key = (*[None if a is None else facts(a) for a in (x, *extras)], *options)
+        with torch.no_grad(), untraced():
+            found = _executors.get(key)
+            if found is None:
+                found = _prepared(x, extras, kind(*given))
+                if key is not None:
+                    _executors.keep(key, found, version)
+            checked, run = found
+            # It lies in memory as `_shaped` says, even if PyTorch's own kernel returned another.
+            return in_order(run(x, *extras), checked.order)
+
+    return compute
 
 
-def _pool(x: Any, *given: Any) -> Any:
-    options = PoolOptions(*given)
-    call = call_options(options, tune=_asked.tune)
-    return _computed(options.name, x, (None,) * 4, options_tuple(options.name, call))
+def _prepared(x: Any, extras: Extra, options: Any) -> Any:
+    text = getattr(options, "activation", "")
+    call = call_options(options, FUNCTIONS.get(text, text or None), _asked.tune)
+    return prepared(options.name, x, extras, options_tuple(options.name, call))
 
 
-def _computed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
-    """Compute a call; the result lies in memory as `_shaped` says, even if PyTorch's own kernel returned another."""
-    with torch.no_grad(), untraced():
-        checked, run = prepared(name, x, extras, given)
-        return in_order(run(x, *extras), checked.order)
+def _shapes(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the shape inference of such an operator."""
 
+    def infer(*arguments: Any) -> Any:
+        options = kind(*arguments[tensors:])
+        return _shaped(options.name, arguments[:tensors], call_options(options))
 
-for _key in ("CPU", "CUDA"):
-    _library.impl("convolution", _convolution, _key)
-    _library.impl("weight_gradient", _weight_gradient, _key)
-    _library.impl("pool", _pool, _key)
+    return infer
 
 
 def _seen(a: Any, rank: int) -> Described | None:
@@ -184,24 +198,14 @@ def _shaped(name: str, arrays: Extra, options: CallOptions) -> Any:
     return empty_in_order(arrays[0], signature(name, seen, options))
 
 
-def _convolution_shape(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
-    options = ConvolutionOptions(*given)
-    return _shaped(options.name, (x, weight, bias, residual), call_options(options))
-
-
-def _weight_gradient_shape(x: Any, grad: Any, *given: Any) -> Any:
-    options = WeightGradientOptions(*given)
-    return _shaped(options.name, (x, grad), call_options(options))
-
-
-def _pool_shape(x: Any, *given: Any) -> Any:
-    options = PoolOptions(*given)
-    return _shaped(options.name, (x,), call_options(options))
-
-
-register_fake("tilewright::convolution", _convolution_shape)
-register_fake("tilewright::weight_gradient", _weight_gradient_shape)
-register_fake("tilewright::pool", _pool_shape)
+for _operator, _tensors, _kind in (
+    ("convolution", 4, ConvolutionOptions),
+    ("weight_gradient", 2, WeightGradientOptions),
+    ("pool", 1, PoolOptions),
+):
+    for _key in ("CPU", "CUDA"):
+        _library.impl(_operator, _implementation(_tensors, _kind), _key)
+    register_fake(f"tilewright::{_operator}", _shapes(_tensors, _kind))
 
 
 @register_flop_formula(torch.ops.tilewright.convolution)  # type: ignore[untyped-decorator]  # PyTorch is not followed

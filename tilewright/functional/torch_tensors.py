@@ -60,9 +60,9 @@ def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     if residual is None and out is None:
         try:
             check, run = _recent[name, given, id(w), id(bias)]
-            if (check(x, w) if bias is None else check(x, w, bias)) and not (
-                _grad_enabled() and _needs_gradient(x, w, bias)
-            ):
+            # The check ends the process if a tensor is nested.
+            known = not x.is_nested and (check(x, w) if bias is None else check(x, w, bias))
+            if known and not (_grad_enabled() and _needs_gradient(x, w, bias)):
                 return run(x, w, bias, None, None)
         except (KeyError, TypeError):
             pass
@@ -77,7 +77,7 @@ def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     version = _recent.version
     try:
         grad = _grad_enabled() and _needs_gradient(x, *extras)
-        key = (name, given, grad, autocasts(), *[None if a is None else _facts(a) for a in (x, *extras)])
+        key = (name, given, grad, autocasts(), *[None if a is None else facts(a) for a in (x, *extras)])
         run = _calls[key]
     except (KeyError, TypeError, AttributeError, RuntimeError):  # the last, of tensors without shape or strides
         return _unknown(name, x, extras, given, key)
@@ -105,7 +105,8 @@ def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run
     _recent.keep((name, given, id(w), id(bias)), (guards.check, run), version)
 
 
-def _facts(a: Any) -> tuple[Any, ...]:
+def facts(a: Any) -> tuple[Any, ...]:
+    """Return the properties of a tensor on which its executor depends."""
     order = a.is_contiguous() or a.stride()
     return a.shape, a.dtype, a.device, a.layout, order, type(a), a.is_neg(), a._is_zerotensor()
 
