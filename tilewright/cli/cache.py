@@ -37,6 +37,8 @@ def show() -> int:
 def _described(entry: StoredKernel) -> tuple[str, str, str]:
     """Return the device, the kernel and the problem of an entry; an imported entry may hold any text."""
     try:
+        if "shown" in entry.description:  # a program of all sizes
+            return entry.description["device"].split(" ")[0], "tilewright", str(entry.description["shown"])
         choice = entry.description["choice"]
         what = choice["template"] if choice["how"] == "tilewright" else entry.description["rival"]
         return entry.description["device"].split(" ")[0], str(what), str(Problem.read(entry.description["problem"]))

@@ -95,6 +95,12 @@ def load(program: Executable, index: int) -> list[LoadedKernel]:
         return [LoadedKernel(module, launch, program.alignment, index) for launch in program.launches]
 
 
+def load_one(binary: bytes, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> Kernel:
+    """One launch of machine code, ready on a GPU; `alignment` is that of its arguments."""
+    with Current(index):
+        return Kernel(_module(binary, (launch.shared,), index), launch, alignment, index)
+
+
 @cache
 def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void_p:
     """Load machine code onto the current GPU, once for all programs that share it, such as those of many batch sizes.

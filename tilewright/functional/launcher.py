@@ -67,7 +67,7 @@ good:
   %data = load i64, ptr %data_at
   ret i64 %data
 bad:
-  ret i64 1
+  ret i64 -1
 }
 """
 
@@ -94,7 +94,7 @@ one:
   %wanted_at = getelementptr i32, ptr %wanted_at0, i64 %i
   %wanted = load i32, ptr %wanted_at
   %address = call i64 @{find}(ptr %object, i32 %wanted)
-  %unsuitable = icmp eq i64 %address, 1
+  %unsuitable = icmp eq i64 %address, -1
   br i1 %unsuitable, label %refused, label %kept
 kept:
   %mask_at0 = getelementptr i8, ptr %record, i64 {masks_at}

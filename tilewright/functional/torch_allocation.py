@@ -25,7 +25,11 @@ _current_gpu: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", No
 def allocator(checked: Signature, x: Any) -> Callable[[], Any]:
     """Return the allocator of a call's result: like `x` if it has the shape of `x`, else as the signature says."""
     model = _model(checked, x)
-    sizes, strides, dtype = tuple(model.shape), tuple(model.stride()), x.dtype
+    return strided_allocator(x, tuple(model.shape), tuple(model.stride()), x.dtype)
+
+
+def strided_allocator(x: Any, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Callable[[], Any]:
+    """Return the allocator of tensors of that shape, those strides and that type, on the device of `x`."""
     by_operator = partial(torch.empty_strided, sizes, strides, dtype=dtype, device=x.device)
     if x.device.type == "cpu":
         return by_operator if _empty_on_cpu is None else partial(_empty_on_cpu, sizes, strides, dtype)

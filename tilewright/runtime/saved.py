@@ -113,6 +113,11 @@ def _entry(entry: EntryPoint) -> dict[str, Any]:
     return {**described, "arguments": arguments}
 
 
+def program_in(archive: bytes) -> CompiledProgram:
+    """The program in what `archive_of` returned."""
+    return _read(Path("the archive"), io.BytesIO(archive))
+
+
 def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
     """The program in a file. Raise UserError if there is none that this version can run."""
     return load_programs(path)[0]

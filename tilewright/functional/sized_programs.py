@@ -1,0 +1,193 @@
+"""Programs whose sizes are known at the call: one compiled program serves every batch and every length.
+
+The host code of such a program is Python that checks its arguments and starts kernels. It runs once per set of sizes,
+with arguments that only have shapes, to list the launches. A call then only passes addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ..codegen.abi import ArrayArgument, CompiledProgram
+from ..codegen.llvm.binding import PACKED, PARALLEL_FOR
+from ..core.errors import InternalError
+from ..core.forking import new_reentrant_lock
+from ..core.launches import FixedLaunch
+from ..core.target import Target
+from ..runtime.divisions import DIVISIONS
+from ..runtime.llvm_link import link
+from ..runtime.saved import archive_of, program_in
+from . import cuda_kernels, fingerprint, launcher
+from .store import Entry, store
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+    from .running import Threads
+
+_TARGETS = {"cuda": "cuda", "cpu": "llvm"}
+_ADDRESS = 1 << 48
+"""The first address of recorded arguments, which are this far apart: no size is as large."""
+
+
+class Description(Protocol):
+    """Everything that the code of a program depends on, which its sizes are not a part of."""
+
+    def described(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+
+
+class TooLarge(Exception):
+    """An array has more elements than the indices of a program count."""
+
+
+class Launch(NamedTuple):
+    """A launch of known sizes: for each parameter of the kernel a number, or the place of an argument.
+
+    Scratch memory has the places from -1 on downwards.
+    """
+
+    kernel: str
+    extents: tuple[int, ...]
+    shared: int
+    places: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+
+class Launches(NamedTuple):
+    """The launches of a call, and the bytes of each piece of scratch memory between them."""
+
+    launches: tuple[Launch, ...]
+    scratch: tuple[int, ...]
+
+
+class _Recorded:
+    """An argument that has a shape and no memory."""
+
+    def __init__(self, place: int, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
+        self.shape, self.strides, self.offset = shape, strides, 0
+        self.kind = self.layout = None
+        self.handle = _ADDRESS * (place + 1)
+        self.start = self.end = place
+
+
+def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], numbers: Sequence[int]) -> Launches:
+    """The launches of a program for arrays of these shapes and strides, and the size variables behind them."""
+    entry = program.entries[0]
+    scratch: list[int] = []
+    found: list[Launch] = []
+    shared = {kernel.name: kernel.dynamic_shared_bytes for kernel in program.kernels}
+
+    def allocate(name: str, size: int) -> int:
+        scratch.append(size)
+        return -_ADDRESS * len(scratch)
+
+    def started(name: str) -> Callable[..., None]:
+        def start(*values: int) -> None:
+            extents, values = values[:6], values[6:]
+            addresses = [value // _ADDRESS for value in values if abs(value) >= _ADDRESS]
+            places = tuple(a - 1 if a > 0 else a for a in addresses)
+            found.append(Launch(name, extents, shared[name], places, values[len(places) :]))
+
+        return start
+
+    def wrong(*values: Any) -> None:
+        raise InternalError(f"the arguments of {entry.name} do not suit it: {values}")
+
+    def too_large(*values: Any) -> None:
+        raise TooLarge
+
+    complaints = ("wrong", "wrong_extent", "wrong_size", "wrong_stride", "wrong_offset", "overlap", "misaligned", "beyond")
+    names: dict[str, Any] = {
+        **DIVISIONS, **dict.fromkeys((*complaints, "scalar"), wrong), **dict.fromkeys(("too_large", "too_many"), too_large),
+        **{limit.name: limit.allowed for limit in entry.limits},
+        **{kernel.name: started(kernel.name) for kernel in program.kernels},
+        "allocate": allocate, "strided": lambda array, place: array.strides,
+    }  # fmt: skip
+    for argument in entry.arguments:
+        if isinstance(argument, ArrayArgument):
+            names |= {f"{argument.name}_kind": None, f"{argument.name}_layout": None}
+    exec(compile(entry.source, f"<host code of {entry.symbol}>", "exec"), names)
+    names[entry.symbol](*[_Recorded(place, *each) for place, each in enumerate(arrays)], *numbers)
+    return Launches(tuple(found), tuple(scratch))
+
+
+Build = Callable[[Any, Target], tuple[Any, list[Any], dict[Any, Any]]]
+"""The schedule of a description for a target, its arguments, and their buffers."""
+_programs: dict[tuple[Any, Device], CompiledProgram] = {}
+_lock = new_reentrant_lock()
+
+
+def program_of(of: Any, on: Device, scheduler: str) -> CompiledProgram:
+    """The program of a description: from memory, from disk, or newly compiled.
+
+    `scheduler` names the module, below this package, whose `scheduled` returns the schedule.
+    """
+    with _lock:
+        found = _programs.get((of, on))
+        if found is None:
+            found = _programs[of, on] = _from_disk(of, on) or _compiled(of, on, scheduler)
+        return found
+
+
+def _from_disk(of: Any, on: Device) -> CompiledProgram | None:
+    entry = store().get(fingerprint.key(of, on, ""))
+    with suppress(Exception):  # a damaged entry is compiled anew
+        return None if entry is None else program_in(entry.binary)
+    return None
+
+
+def _compiled(of: Any, on: Device, scheduler: str) -> CompiledProgram:
+    # The compiler, which a kernel on disk does not need.
+    driver, programs = (import_module(f"..{name}", __package__) for name in ("driver", "runtime.program"))
+    target = programs.resolve_target(Target(_TARGETS[on.kind]), on)
+    schedule, arguments, binds = import_module(f"..{scheduler}", __package__).scheduled(of, target)
+    program: CompiledProgram = driver.build(schedule, arguments, target, name="causal", binds=binds).program
+    description = {"problem": of.described(), "device": fingerprint.machine(on), "shown": str(of)}
+    store().put(fingerprint.key(of, on, ""), Entry(description, archive_of(program)))
+    return program
+
+
+class Kernel(Protocol):
+    """A launch that is ready."""
+
+    start: Callable[..., int]
+    """`start(*addresses, *numbers)`, on a GPU with the stream last, returns 0 or an error."""
+
+
+class _OnCpu:
+    def __init__(self, start: Callable[..., int]) -> None:
+        self.start = start
+
+
+def ready(program: CompiledProgram, one: Launch, on: Device, threads: Threads) -> Kernel:
+    """A launch, ready on a device; on a CPU, its loops run on `threads`."""
+    aligned = (*[_alignment(program, place) for place in one.places], *[1] * len(one.numbers))
+    if on.kind == "cpu":
+        address = _linked(program, threads)[one.kernel + PACKED]
+        return _OnCpu(launcher.on_cpu(address, aligned, arrays=False))
+    x, y, z, *block = one.extents
+    values = tuple(range(len(aligned)))
+    launch = FixedLaunch(one.kernel, (x, y, z), (block[0], block[1], block[2]), one.shared, values)
+    return cuda_kernels.load_one(program.binary or b"", launch, aligned, on.index)
+
+
+def _alignment(program: CompiledProgram, place: int) -> int:
+    """The bytes that the address of an argument must be a multiple of."""
+    argument = program.entries[0].arguments[place] if place >= 0 else None
+    return argument.align if isinstance(argument, ArrayArgument) else 1
+
+
+_linked_programs: dict[int, tuple[CompiledProgram, Any, dict[str, int]]] = {}
+
+
+def _linked(program: CompiledProgram, threads: Threads) -> dict[str, int]:
+    """The functions of a program, linked into this process once."""
+    found = _linked_programs.get(id(program))
+    if found is None:
+        symbols = [kernel.name + PACKED for kernel in program.kernels]
+        imports = {PARALLEL_FOR: threads.start()} if PARALLEL_FOR in program.source else {}
+        found = _linked_programs[id(program)] = (program, *link(program.binary or b"", symbols, imports))
+    return found[2]

@@ -1,0 +1,60 @@
+"""A causal convolution as a value: everything that its code depends on, which its sizes are not a part of."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT = "forward", "data_gradient", "weight_gradient"
+
+
+class Causal(NamedTuple):
+    """A pass of a causal convolution over sequences.
+
+    Attributes
+    ----------
+    step : str
+        "forward", "data_gradient" or "weight_gradient".
+    channels, width : int
+        Channels of a sequence, and taps of each channel's filter.
+    dtype, weights : str
+        The type of sequences, states and results; the type of the weights and the bias.
+    last : bool
+        Whether the channels of one time lie side by side in memory; else the times of one channel do.
+    bias, packed, states : bool
+        Whether there are a bias, numbers of the sequences that a row holds, and inputs before the first one.
+    activation : str
+        "silu", or "" for none.
+    together : int
+        Neighbours in memory that a thread loads at once; every row begins at a multiple of it.
+    """
+
+    step: str
+    channels: int
+    width: int
+    dtype: str
+    weights: str
+    last: bool
+    bias: bool
+    packed: bool
+    states: bool
+    activation: str
+    together: int
+
+    def described(self) -> dict[str, Any]:
+        """The fields as JSON has them, and the name of the program."""
+        return {"causal": self.step, **self._asdict()}
+
+    @property
+    def sums(self) -> str:
+        """The type of the sums."""
+        return "float64" if "float64" in (self.dtype, self.weights) else "float32"
+
+    @property
+    def reads_x(self) -> bool:
+        """Whether the pass reads the sequences themselves: a data gradient needs them for an activation only."""
+        return self.step != DATA_GRADIENT or bool(self.activation)
+
+    @property
+    def reads_weights(self) -> bool:
+        """Whether the pass reads the weights: their own gradient needs them for an activation only."""
+        return self.step != WEIGHT_GRADIENT or bool(self.activation)
