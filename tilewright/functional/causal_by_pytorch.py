@@ -14,7 +14,7 @@ def convolved(x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activat
     before = weight.shape[1] - 1
     sums = torch.float64 if torch.float64 in (x.dtype, weight.dtype) else torch.float32
     if length == 0:
-        return torch.empty_like(x)
+        return x.clone()
     with torch.autocast(x.device.type, enabled=False):
         earlier = x.new_zeros(batch, channels, before) if states is None else states
         whole, taps = torch.cat([earlier, x], -1).to(sums), weight.to(sums)
@@ -48,9 +48,7 @@ def last_inputs(x: Any, states: Any, count: int) -> Any:
     return found
 
 
-def updated(
-    x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any
-) -> Any:
+def updated(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Any:
     """The results of a decoding step of (batch, channels, length), which updates the state."""
     length, kept, before = x.shape[-1], state.shape[-1], weight.shape[1] - 1
     entries = state.shape[0]
@@ -93,7 +91,11 @@ def gradients(
     given = (x, weight, bias, states)
     with torch.enable_grad():
         leaves = [a if a is None or again else a.detach().requires_grad_(w) for a, w in zip(given, wanted, strict=True)]
-        made = convolved(*leaves[:3], seq_idx, leaves[3], activation)
+        made: Any = convolved(*(*leaves[:3], seq_idx, leaves[3], activation))
         chosen = [leaf for leaf, w in zip(leaves, wanted, strict=True) if w]
-        found = iter(torch.autograd.grad(made, chosen, grad, create_graph=again))
+        if made.requires_grad:
+            options = {"create_graph": again, "allow_unused": True, "materialize_grads": True}
+            found = iter(torch.autograd.grad(made, chosen, grad, **options))
+        else:  # without results, they depend on nothing
+            found = iter([torch.zeros_like(leaf) for leaf in chosen])
     return tuple(next(found) if w else None for w in wanted)

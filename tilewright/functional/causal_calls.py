@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..topi.causal.update import Update
 from ..topi.causal.workload import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal
 from . import causal_by_pytorch
 from .launcher import MISALIGNED
 from .prepared_calls import PreparedCalls
 from .running import failed
-from .sized_programs import Kernel, Launch, TooLarge, launches, program_of, ready
+from .sized_programs import Launches, TooLargeError, launches, program_of, ready
 from .torch_allocation import strided_allocator
-from .torch_tensors import NAMES, _raw_stream, place
+from .torch_tensors import NAMES, TensorGuards, _raw_stream, place
 from .torch_threads import by_pytorch, threads
+
+if TYPE_CHECKING:
+    from ..codegen.abi import CompiledProgram
+    from ..runtime.device import Device
 
 Run = Callable[..., Any]
 _passes = PreparedCalls()
-_updates = PreparedCalls()
-_LONGEST = 16
-"""New inputs of a decoding step that its kernel takes; more are computed as sequences with initial states."""
+_recent = PreparedCalls()
+"""By the weight and other tensors that calls share: PyTorch's check of the tensors of a call, and its executor."""
 
 
 def facts(a: Any) -> tuple[Any, ...] | None:
@@ -30,17 +32,47 @@ def facts(a: Any) -> tuple[Any, ...] | None:
     return None if a is None else (a.shape, a.stride(), a.dtype, a.device, a.is_neg())
 
 
-def computed(
-    step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str
-) -> Any:
+def computed(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Any:
     """The results, or a gradient: of x, or of the weights and the bias side by side as (channels, width + 1)."""
-    key = (step, activation, facts(grad), facts(x), facts(weight), facts(bias), facts(seq_idx), facts(states))
-    run = _passes.get(key)
-    if run is None:
-        version = _passes.version
-        run = _prepared(step, grad, x, weight, bias, seq_idx, states, activation)
-        _passes.keep(key, run, version)
+    run = executor(step, grad, x, weight, bias, seq_idx, states, activation)
     return run(grad, x, weight, bias, seq_idx, states)
+
+
+def executor(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Run:
+    """A function of (grad, x, weight, bias, seq_idx, states) that computes a pass on tensors like these."""
+    key = (step, activation, facts(grad), facts(x), facts(weight), facts(bias), facts(seq_idx), facts(states))
+    found: Run | None = _passes.get(key)
+    if found is None:
+        version = _passes.version
+        found = _prepared(step, grad, x, weight, bias, seq_idx, states, activation)
+        _passes.keep(key, found, version)
+    return found
+
+
+def version() -> int:
+    """How often plans have changed, for `remember`."""
+    return _recent.version
+
+
+def recent(key: tuple[Any, ...], tensors: tuple[Any, ...]) -> Run | None:
+    """The executor of the last call of that key, if these tensors are like those of that call."""
+    found = _recent.get(key)
+    if found is None or not found[0](*[a for a in tensors if a is not None]):
+        return None
+    run: Run = found[1]
+    return run
+
+
+def remember(key: tuple[Any, ...], tensors: tuple[Any, ...], run: Run, version: int) -> None:
+    """Let the next call of that key be recognised by one check of PyTorch's own, in C++.
+
+    It compares type, dispatch keys, device, shape and strides, so that another tensor may have the identity of a weight
+    without harm. `key` says which of the tensors there are.
+    """
+    if TensorGuards is not None:
+        watched = [a for a in tensors if a is not None]
+        guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        _recent.keep(key, (guards.check, run), version)
 
 
 def is_last(x: Any) -> bool:
@@ -68,9 +100,7 @@ def in_rows(a: Any, last: bool) -> Any:
     return a.transpose(1, 2).contiguous().transpose(1, 2) if last else a.contiguous()
 
 
-def _prepared(
-    step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str
-) -> Run:
+def _prepared(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Run:
     given = (grad, x, weight, bias, seq_idx, states)
     last = is_last(x)
     wide = torch.promote_types(weight.dtype, weight.dtype if bias is None else bias.dtype)
@@ -98,7 +128,7 @@ def _prepared(
         def converted(*given: Any) -> Any:
             with by_pytorch():
                 suitable = plain(*given)
-            return computed(step, *suitable, activation)
+            return computed(*(step, *suitable, activation))
 
         return converted
     of = Causal(
@@ -107,8 +137,8 @@ def _prepared(
     )  # fmt: skip
     try:
         return _of_program(of, *given)
-    except TooLarge:
-        return lambda *given: _by_pytorch(step, *given, activation)
+    except TooLargeError:
+        return lambda *given: _by_pytorch(*(step, *given, activation))
 
 
 def _sums(x: Any, weights: Any) -> Any:
@@ -132,8 +162,8 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
     batch, channels, length = x.shape
     rows = (batch, length, channels) if of.last else (batch, channels, length)
     if of.step == WEIGHT_GRADIENT:
-        fresh = strided_allocator(x, (channels, of.width + 1), (of.width + 1, 1), _sums(x, weight.dtype))
-        out = (channels, of.width + 1)
+        out: tuple[int, ...] = (channels, of.width + 1)
+        fresh = strided_allocator(x, out, (of.width + 1, 1), _sums(x, weight.dtype))
     else:
         steps = (length * channels, 1, channels) if of.last else (length * channels, length, 1)
         fresh, out = strided_allocator(x, tuple(x.shape), steps, x.dtype), rows
@@ -153,12 +183,13 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
         numbers += states.stride()
     takes = (of.step != FORWARD, of.reads_x, of.reads_weights, of.reads_weights and of.bias, of.packed, of.states)
     found = launches(program, [*arrays, (out, None)], numbers)
-    kernels = [(ready(program, one, on, threads()), one) for one in found.launches]
-    launch = _launcher(kernels, found.scratch, x)
+    launch = launcher_of(program, found, x, on)
 
     def run(*given: Any) -> Any:
         made = fresh()
-        status = launch(made, [a.data_ptr() for a, taken in zip(given, takes, strict=True) if taken] + [made.data_ptr()])
+        status = launch(
+            made, [a.data_ptr() for a, taken in zip(given, takes, strict=True) if taken] + [made.data_ptr()]
+        )
         return made if status == 0 else unaligned(*given)
 
     def unaligned(*given: Any) -> Any:
@@ -169,33 +200,41 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
 
 def _steps(a: Any, last: bool) -> tuple[int, int, int]:
     """The steps of rows, in the order of memory; 0 for a single row, which has none."""
-    batch, row, inner = (0, 2, 1) if last else (0, 1, 2)
-    return (a.stride(0) if a.shape[batch] > 1 else 0, a.stride(row) if a.shape[row] > 1 else 0, 1 if inner else 1)
+    row = 2 if last else 1
+    return (a.stride(0) if a.shape[0] > 1 else 0, a.stride(row) if a.shape[row] > 1 else 0, 1)
 
 
-def _launcher(
-    kernels: Sequence[tuple[Kernel, Launch]], scratch: tuple[int, ...], x: Any
-) -> Callable[[Any, list[int]], int]:
-    """Start kernels on addresses; returns `MISALIGNED` if an address is not a multiple that one relies on."""
-    on_gpu, index, team = x.device.type != "cpu", x.get_device() if x.device.type != "cpu" else 0, threads()
+def launcher_of(program: CompiledProgram, found: Launches, x: Any, on: Device) -> Callable[[Any, list[int]], int]:
+    """Return a function that starts a program on addresses, on the current stream of the device of `x`.
 
-    def launch(made: Any, addresses: list[int]) -> int:
-        if not on_gpu and not team.ready:
+    It returns `MISALIGNED` if an address is not a multiple that the code relies on, and otherwise 0. Memory between
+    kernels is PyTorch's.
+    """
+    team, index, scratch = threads(), on.index, found.scratch
+    kernels = [(ready(program, one, on, team), one) for one in found.launches]
+
+    def launch_on_cpu(made: Any, addresses: list[int]) -> int:
+        if not team.ready:
             team.start()
-        spare = [torch.empty(size, dtype=torch.uint8, device=made.device) for size in scratch]
-        stream = (_raw_stream(index),) if on_gpu else ()
+        spare = [torch.empty(size, dtype=torch.uint8) for size in scratch]
         for kernel, one in kernels:
             pointers = [addresses[p] if p >= 0 else spare[-1 - p].data_ptr() for p in one.places]
-            status = kernel.start(*pointers, *one.numbers, *stream)
-            if status == MISALIGNED:
-                return status
-            if status and on_gpu:
-                kernel.failed(status, (*pointers, *one.numbers, *stream))  # type: ignore[attr-defined]
-            elif status:
+            if status := kernel.start(*pointers, *one.numbers):
                 failed(status)
         return 0
 
-    return launch
+    def launch(made: Any, addresses: list[int]) -> int:
+        spare = [torch.empty(size, dtype=torch.uint8, device=made.device) for size in scratch]
+        for kernel, one in kernels:
+            pointers = [addresses[p] if p >= 0 else spare[-1 - p].data_ptr() for p in one.places]
+            values = (*pointers, *one.numbers, _raw_stream(index))
+            if status := kernel.start(*values):
+                if status == MISALIGNED:
+                    return status
+                kernel.failed(status, values)  # type: ignore[attr-defined]  # of a GPU
+        return 0
+
+    return launch_on_cpu if on.kind == "cpu" else launch
 
 
 def _by_pytorch(
@@ -210,106 +249,3 @@ def _by_pytorch(
             return found[0]
         of_bias = torch.zeros_like(weight[:, 0]) if found[2] is None else found[2]
         return torch.cat([found[1], of_bias[:, None].to(found[1].dtype)], 1)
-
-
-# Decoding steps
-
-
-def updated(
-    x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any
-) -> Any:
-    """The results of a decoding step, of the shape of x; the state is updated."""
-    key = (activation, facts(x), facts(state), facts(weight), facts(bias), facts(counts), facts(rows))
-    run = _updates.get(key)
-    if run is None:
-        version = _updates.version
-        run = _prepared_update(x, state, weight, bias, activation, counts, rows)
-        _updates.keep(key, run, version)
-    return run(x, state, weight, bias, counts, rows)
-
-
-def _prepared_update(
-    x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any
-) -> Run:
-    x3 = x if x.dim() == 3 else x[..., None]
-    batch, channels, length = x3.shape
-    kept = state.shape[2]
-    wide = torch.promote_types(weight.dtype, weight.dtype if bias is None else bias.dtype)
-    last = x.dim() == 2 or is_last(x3)
-    compact = {True: (1, channels), False: (kept, 1)}
-    steps = tuple(step if size > 1 else None for size, step in zip(state.shape[1:], state.stride()[1:], strict=True))
-    state_last = next((o for o, want in compact.items() if all(s in (None, w) for s, w in zip(steps, want))), None)
-    suits = (
-        state_last is not None
-        and 0 < length <= _LONGEST
-        and not any(a is not None and a.is_neg() for a in (x, state, weight, bias))
-    )
-    if x.numel() == 0:
-        return lambda x, *_: torch.empty_like(x)
-    if not suits:
-        return lambda *given: _update_by_pytorch(*given, activation)
-
-    def plain(x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any) -> tuple[Any, ...]:
-        return (
-            x, state, weight.to(wide).contiguous(), None if bias is None else bias.to(wide).contiguous(),
-            *[None if a is None else a.to(torch.int32).contiguous() for a in (counts, rows)],
-        )  # fmt: skip
-
-    given = (x, state, weight, bias, counts, rows)
-    with by_pytorch():
-        suitable = plain(*given)
-    if any(a is not b for a, b in zip(given, suitable, strict=True)):
-
-        def converted(*given: Any) -> Any:
-            with by_pytorch():
-                x, state, weight, bias, counts, rows = plain(*given)
-            return updated(x, state, weight, bias, activation, counts, rows)
-
-        return converted
-    of = Update(
-        channels, weight.shape[1], NAMES[x.dtype], NAMES[wide], length, kept, last, bool(state_last), bias is not None,
-        counts is not None, rows is not None, activation,
-    )  # fmt: skip
-    try:
-        return _of_update(of, x, x3, state, bias, counts, rows)
-    except TooLarge:
-        return lambda *given: _update_by_pytorch(*given, activation)
-
-
-def _of_update(of: Update, x: Any, x3: Any, state: Any, bias: Any, counts: Any, rows: Any) -> Run:
-    on = place("causal_conv1d_update", x)
-    program = program_of(of, on, "topi.causal.update")
-    batch, channels, length = x3.shape
-    steps = (of.channels * length, 1, channels) if of.last else (of.channels * length, length, 1)
-    arrays: list[tuple[Any, Any]] = [(tuple(x3.shape), tuple(x3.stride())), ((channels, of.width), None)]
-    arrays += [((channels,), None)] * of.bias + [((batch,), None)] * (of.circular + of.indexed)
-    arrays.append((tuple(x3.shape), steps))
-    inner = (1, channels) if of.state_last else (of.kept, 1)
-    arrays.append((tuple(state.shape), (state.stride(0), *inner)))
-    numbers = [batch, state.shape[0], *x3.stride(), state.stride(0)]
-    found = launches(program, arrays, numbers)
-    if not found.launches:  # no row of the state
-        return lambda x, *_: torch.zeros_like(x)
-    (one,) = found.launches
-    shape = tuple(x.shape)
-    fresh = strided_allocator(x, shape, steps[: len(shape)], x.dtype)
-    launch = _launcher([(ready(program, one, on, threads()), one)], (), x)
-
-    def run(x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any) -> Any:
-        made = fresh()
-        addresses = [a.data_ptr() for a in (x, weight, bias, counts, rows, made, state) if a is not None]
-        launch(made, addresses)
-        if not state.is_inference():
-            torch.autograd.graph.increment_version(state)
-        return made
-
-    return run
-
-
-def _update_by_pytorch(
-    x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any, activation: str
-) -> Any:
-    with by_pytorch():
-        x3 = x if x.dim() == 3 else x[..., None]
-        made = causal_by_pytorch.updated(x3, state, weight, bias, activation, counts, rows)
-        return made if x.dim() == 3 else made[..., 0]

@@ -121,9 +121,7 @@ def check_convolution(
         )
 
 
-def check_update(
-    x: Any, conv_state: Any, weight: Any, bias: Any, cache_seqlens: Any, conv_state_indices: Any
-) -> None:
+def check_update(x: Any, conv_state: Any, weight: Any, bias: Any, cache_seqlens: Any, conv_state_indices: Any) -> None:
     """Check the arguments of `causal_conv1d_update`."""
     checks = Checks("causal_conv1d_update")
     checks.tensors(

@@ -1,4 +1,4 @@
-"""The public functions of causal convolutions, with the names, arguments and semantics of the package `causal_conv1d`."""
+"""The public functions of causal convolutions: names, arguments and semantics are of the package `causal_conv1d`."""
 
 # mypy: disable-error-code="no-any-return"
 

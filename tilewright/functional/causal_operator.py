@@ -10,7 +10,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.library import Library, register_autograd, register_fake
 
 from ..topi.causal.workload import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
-from . import causal_by_pytorch, causal_calls
+from . import causal_by_pytorch, causal_calls, causal_updates
 from .causal_checks import Checks, check_convolution, check_update
 from .torch_arguments import functionalizes
 from .torch_tensors import _PRE_DISPATCH, TENSORS, _included, _modes, tracing, transforms
@@ -28,11 +28,15 @@ for _schema in (
 _operators = torch.ops.tilewright
 
 
-def _is_plain(*tensors: Any) -> bool:
-    """Whether nothing traces, records or transforms a call, and its tensors are what they seem."""
-    if tracing() is not None or _modes() or transforms() or _included(_PRE_DISPATCH) or forward_ad._current_level >= 0:
-        return False
-    return all([a is None or type(a) in TENSORS and not a.is_meta for a in tensors])
+def _is_watched() -> bool:
+    """Whether something traces, records or transforms calls, beside `torch.compile`."""
+    return bool(
+        tracing() is not None or _modes() or transforms() or _included(_PRE_DISPATCH) or forward_ad._current_level >= 0
+    )
+
+
+def _are_plain(tensors: tuple[Any, ...]) -> bool:
+    return all([a is None or (type(a) in TENSORS and not a.is_meta) for a in tensors])
 
 
 def convolve(
@@ -46,10 +50,16 @@ def convolve(
     activation: Any,
 ) -> Any:
     """`causal_conv1d_fn`."""
-    name = Checks("causal_conv1d_fn").activation(activation)
-    check_convolution(x, weight, bias, seq_idx, initial_states, final_states_out, return_final_states)
     tensors = (x, weight, bias, seq_idx, initial_states)
-    made = _convolved(*tensors, name)
+    key: Any = None
+    if not return_final_states and final_states_out is None and not is_dynamo_compiling() and not _is_watched():
+        key = ("fn", activation, id(weight), id(bias), seq_idx is None, initial_states is None)
+        run = causal_calls.recent(key, tensors)
+        if run is not None and not (torch.is_grad_enabled() and _is_trained(tensors)):
+            return run(None, *tensors)
+    name = Checks("causal_conv1d_fn").activation(activation)
+    check_convolution(*tensors, final_states_out, return_final_states)
+    made = _convolved(tensors, name, key)
     if not return_final_states:
         return made
     states = causal_by_pytorch.last_inputs(x, initial_states, weight.shape[1] - 1)
@@ -58,14 +68,22 @@ def convolve(
     return made, final_states_out.copy_(states)
 
 
-def _convolved(x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Any:
-    tensors = (x, weight, bias, seq_idx, states)
+def _is_trained(tensors: tuple[Any, ...]) -> bool:
+    return any([a is not None and a.requires_grad for a in tensors])
+
+
+def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:
     if not is_dynamo_compiling():
         if _differentiates():
-            return causal_by_pytorch.convolved(*tensors, activation)
-        trained = torch.is_grad_enabled() and any([a is not None and a.requires_grad for a in tensors])
-        if not trained and _is_plain(*tensors):
-            return causal_calls.computed(FORWARD, None, *tensors, activation)
+            return causal_by_pytorch.convolved(*(*tensors, activation))
+        trained = torch.is_grad_enabled() and _is_trained(tensors)
+        if not trained and not _is_watched() and _are_plain(tensors):
+            version = causal_calls.version()
+            run = causal_calls.executor(*(FORWARD, None, *tensors, activation))
+            made = run(None, *tensors)
+            if key is not None:
+                causal_calls.remember(key, tensors, run, version)
+            return made
     return _operators.causal_conv1d(*tensors, activation)
 
 
@@ -78,14 +96,25 @@ def update(
     x: Any, conv_state: Any, weight: Any, bias: Any, activation: Any, cache_seqlens: Any, conv_state_indices: Any
 ) -> Any:
     """`causal_conv1d_update`."""
+    compiling = is_dynamo_compiling()
+    tensors = (x, conv_state, weight, bias, cache_seqlens, conv_state_indices)
+    key: Any = None
+    if not compiling and not _is_watched():
+        absent = cache_seqlens is None, conv_state_indices is None
+        key = ("update", activation, id(conv_state), id(weight), id(bias), absent)
+        run = causal_calls.recent(key, tensors)
+        if run is not None:
+            return run(*tensors)
     name = Checks("causal_conv1d_update").activation(activation)
-    check_update(x, conv_state, weight, bias, cache_seqlens, conv_state_indices)
-    if not is_dynamo_compiling() and _is_plain(x, conv_state, weight, bias, cache_seqlens, conv_state_indices):
-        return causal_calls.updated(x, conv_state, weight, bias, name, cache_seqlens, conv_state_indices)
+    check_update(*tensors)
+    if key is not None and _are_plain(tensors):
+        version = causal_calls.version()
+        run = causal_updates.executor(*tensors[:4], name, *tensors[4:])
+        made = run(*tensors)
+        causal_calls.remember(key, tensors, run, version)
+        return made
     with torch.no_grad():
-        return _operators.causal_conv1d_update(
-            x, conv_state, weight, bias, name, cache_seqlens, conv_state_indices
-        )
+        return _operators.causal_conv1d_update(*tensors[:4], name, *tensors[4:])
 
 
 # The implementations of the operators, their shapes and their gradients
@@ -107,7 +136,7 @@ for _key in ("CPU", "CUDA"):
     _library.impl("causal_conv1d", _forward, _key)
     _library.impl("causal_conv1d_data_gradient", _data_gradient, _key)
     _library.impl("causal_conv1d_weight_gradient", _weight_gradient, _key)
-    _library.impl("causal_conv1d_update", causal_calls.updated, _key)
+    _library.impl("causal_conv1d_update", causal_updates.updated, _key)
 
 
 def _shape(x: Any, *rest: Any) -> Any:
@@ -142,11 +171,11 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradients(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    x, weight, bias, seq_idx, states = tensors = ctx.saved_tensors
+    x, weight, bias, _, states = tensors = ctx.saved_tensors
     of_x, of_weight, of_bias, _, of_states, _ = ctx.needs_input_grad
     if torch.is_grad_enabled():  # the gradients are differentiated, too
         wanted = (of_x, of_weight, of_bias, of_states)
-        *found, states_found = causal_by_pytorch.gradients(grad, *tensors, ctx.activation, wanted)
+        *found, states_found = causal_by_pytorch.gradients(*(grad, *tensors, ctx.activation, wanted))
         return *found, None, states_found, None
     made_x = _operators.causal_conv1d_data_gradient(grad, *tensors, ctx.activation) if of_x else None
     made_weight = made_bias = made_states = None
@@ -158,7 +187,7 @@ def _gradients(ctx: Any, grad: Any) -> tuple[Any, ...]:
         first = slice(0, states.shape[-1])
         wanted = (False, False, False, True)
         few = (grad[..., first], x[..., first], weight, bias, None, states)
-        made_states = causal_by_pytorch.gradients(*few, ctx.activation, wanted)[3]
+        made_states = causal_by_pytorch.gradients(*(*few, ctx.activation, wanted))[3]
     return made_x, made_weight, made_bias, None, made_states, None
 
 

@@ -32,6 +32,10 @@ _ADDRESS = 1 << 48
 """The first address of recorded arguments, which are this far apart: no size is as large."""
 
 
+_COMPLAINTS = "wrong wrong_extent wrong_size wrong_stride wrong_offset overlap misaligned beyond scalar".split()
+"""Names by which host code complains of arguments that do not suit it."""
+
+
 class Description(Protocol):
     """Everything that the code of a program depends on, which its sizes are not a part of."""
 
@@ -39,7 +43,7 @@ class Description(Protocol):
         """The fields as JSON has them."""
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """An array has more elements than the indices of a program count."""
 
 
@@ -97,15 +101,12 @@ def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], number
         raise InternalError(f"the arguments of {entry.name} do not suit it: {values}")
 
     def too_large(*values: Any) -> None:
-        raise TooLarge
+        raise TooLargeError
 
-    complaints = ("wrong", "wrong_extent", "wrong_size", "wrong_stride", "wrong_offset", "overlap", "misaligned", "beyond")
-    names: dict[str, Any] = {
-        **DIVISIONS, **dict.fromkeys((*complaints, "scalar"), wrong), **dict.fromkeys(("too_large", "too_many"), too_large),
-        **{limit.name: limit.allowed for limit in entry.limits},
-        **{kernel.name: started(kernel.name) for kernel in program.kernels},
-        "allocate": allocate, "strided": lambda array, place: array.strides,
-    }  # fmt: skip
+    names: dict[str, Any] = {**DIVISIONS, **{limit.name: limit.allowed for limit in entry.limits}}
+    names |= dict.fromkeys(_COMPLAINTS, wrong) | dict.fromkeys(("too_large", "too_many"), too_large)
+    names |= {kernel.name: started(kernel.name) for kernel in program.kernels}
+    names |= {"allocate": allocate, "strided": lambda array, place: array.strides}
     for argument in entry.arguments:
         if isinstance(argument, ArrayArgument):
             names |= {f"{argument.name}_kind": None, f"{argument.name}_layout": None}

@@ -56,8 +56,8 @@ class Declaration:
         self.batch = self._size("batch")
         self.length = self._size("length", 1 if of.last else of.together)
         plain = self._plain
-        self._grad = self._rows("grad") if of.step != FORWARD else None
-        self._x = self._rows("x") if of.reads_x else None
+        self._grad: Any = self._rows("grad") if of.step != FORWARD else None
+        self._x: Any = self._rows("x") if of.reads_x else None
         self._weights = plain((of.channels, of.width), of.weights, "weight") if of.reads_weights else None
         self._bias = plain((of.channels,), of.weights, "bias") if of.bias and of.reads_weights else None
         self._numbers = plain((self.batch, self.length), "int32", "seq_idx") if of.packed else None
@@ -108,7 +108,7 @@ class Declaration:
         return const(0.0, self.of.sums)
 
     def _sum(self, shape: Any, value: Callable[..., Any], name: str) -> Tensor:
-        made = compute(shape, value, name=name)
+        made: Tensor = compute(shape, value, name=name)
         self.sums.append(made)
         return made
 
@@ -205,7 +205,8 @@ class Declaration:
                 found = if_then_else(self._number(i, t) >= 0, found, self._zero)
             return cast(self.of.dtype, found)
 
-        return compute(self._shape(), self._in_order(value), name="out")
+        made: Tensor = compute(self._shape(), self._in_order(value), name="out")
+        return made
 
     def _gradient_before(self, more: int) -> At:
         """The gradient of the sums before the activation; 0 at `more` times behind the last, and in no sequence."""
@@ -241,7 +242,10 @@ class Declaration:
             return reduce_sum(product, axis=k)
 
         sums = self._over("sums", 0, products)
-        return compute(self._shape(), self._in_order(lambda i, c, t: cast(self.of.dtype, sums(i, c, t))), name="out")
+        made: Tensor = compute(
+            self._shape(), self._in_order(lambda i, c, t: cast(self.of.dtype, sums(i, c, t))), name="out"
+        )
+        return made
 
     def _weight_gradient(self) -> Tensor:
         """Gradients of the weights, and of the bias behind them, as (channels, width + 1).
@@ -269,6 +273,7 @@ class Declaration:
         shape = (self.batch, parts, of.width + 1, of.channels)
         self.parts = made = compute(shape, products, name="parts")
         i, q = reduce_axis((0, self.batch), name="i"), reduce_axis((0, parts), name="q")
-        return compute(
+        total: Tensor = compute(
             (of.channels, of.width + 1), lambda c, k: reduce_sum(made[i, q, k, c], axis=[i, q]), name="out"
         )
+        return total

@@ -119,12 +119,11 @@ def on_cpu(of: Causal, d: Declaration) -> ScheduleHandle:
         out.reorder(i, chunk, co, to, ti, cv)
         out.parallel(out.fuse(i, chunk))
         _vectors(s, of, d, d.result, to, co)
-        out.unroll(ti)
         out.vectorize(cv)
         return s
     i, c, t = d.result.op.axis
     to, ti = out.split(t, factor=4 * lanes)
-    tb, tv = out.split(ti, factor=lanes)
+    _, tv = out.split(ti, factor=lanes)
     outer = out.fuse(i, c)
     out.parallel(outer)
     out.vectorize(tv)

@@ -18,54 +18,10 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import thread_axis
 from ...tensor.extern import ExternOp
 from ...tensor.tensor import Tensor, placeholder
+from .workload import Update
 
 _THREADS = 128
 _sigmoid = TABLE["sigmoid"]
-
-
-class Update(NamedTuple):
-    """A decoding step.
-
-    Attributes
-    ----------
-    channels, width : int
-        Channels of a sequence, and taps of each channel's filter.
-    dtype, weights : str
-        The type of inputs, state and results; the type of the weights and the bias.
-    times : int
-        New inputs of each sequence.
-    kept : int
-        Inputs that the state holds of each sequence.
-    last, state_last : bool
-        Whether the channels of one time lie side by side in the result, and in the state, without gaps; else the times
-        of one channel do.
-    bias, circular, indexed : bool
-        Whether there are a bias, numbers of earlier inputs (the state is then a ring), and rows of the state.
-    activation : str
-        "silu", or "" for none.
-    """
-
-    channels: int
-    width: int
-    dtype: str
-    weights: str
-    times: int
-    kept: int
-    last: bool
-    state_last: bool
-    bias: bool
-    circular: bool
-    indexed: bool
-    activation: str
-
-    def described(self) -> dict[str, Any]:
-        """The fields as JSON has them, and the name of the program."""
-        return {"causal": "update", **self._asdict()}
-
-    @property
-    def sums(self) -> str:
-        """The type of the sums."""
-        return "float64" if "float64" in (self.dtype, self.weights) else "float32"
 
 
 class _Arguments(NamedTuple):
@@ -83,12 +39,9 @@ class _Arguments(NamedTuple):
 
 def scheduled(of: Update, target: Target) -> tuple[ScheduleHandle, list[Any], dict[Tensor, Any]]:
     """The step as a schedule of one statement, its arguments (the state is the last tensor), and their buffers."""
-    sizes = {
-        name: size_var(name)
-        for name in "batch entries x_batch x_channel x_time state_batch".split()
-    }
+    sizes = {name: size_var(name) for name in "batch entries x_batch x_channel x_time state_batch".split()}
     # Threads write the state without waiting for each other only if its steps are known.
-    steps = {
+    steps: dict[str, list[Any]] = {
         "x": [sizes[f"x_{step}"] for step in ("batch", "channel", "time")],
         "state": [sizes["state_batch"], *((1, of.channels) if of.state_last else (of.kept, 1))],
     }
@@ -113,7 +66,7 @@ def scheduled(of: Update, target: Target) -> tuple[ScheduleHandle, list[Any], di
     ib = ir_builder.create()
     pointers = dict(zip(there, (ib.buffer_ptr(b) for b in ins), strict=True))
     out, held = (ib.buffer_ptr(b) for b in outs)
-    arguments = _Arguments(*[pointers.get(name) for name in given], out, held, entries if of.indexed else batch)
+    arguments = _Arguments(*(*[pointers.get(name) for name in given], out, held, entries))
     if target.is_gpu:
         _on_gpu(ib, of, batch, arguments)
     else:
@@ -156,7 +109,7 @@ def _step(ib: Any, of: Update, i: Any, c: Any, a: _Arguments, whole: bool = True
     for j in range(new):
         values[before + j] = a.x[i, channel, j]
     moved = max(0, kept - new) if first is None else 0
-    older = ib.allocate(of.dtype, (moved,), name="older", scope="local") if moved else None
+    older: Any = ib.allocate(of.dtype, (moved,), name="older", scope="local") if moved else None
     for j in range(moved):
         older[j] = a.state[at, channel, j + new]
     conditions = [row >= 0, row < a.entries] if a.rows is not None else []

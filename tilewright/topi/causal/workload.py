@@ -1,4 +1,4 @@
-"""A causal convolution as a value: everything that its code depends on, which its sizes are not a part of."""
+"""Causal convolutions as values: everything that their code depends on, which their sizes are no part of."""
 
 from __future__ import annotations
 
@@ -58,3 +58,48 @@ class Causal(NamedTuple):
     def reads_weights(self) -> bool:
         """Whether the pass reads the weights: their own gradient needs them for an activation only."""
         return self.step != WEIGHT_GRADIENT or bool(self.activation)
+
+
+class Update(NamedTuple):
+    """A decoding step.
+
+    Attributes
+    ----------
+    channels, width : int
+        Channels of a sequence, and taps of each channel's filter.
+    dtype, weights : str
+        The type of inputs, state and results; the type of the weights and the bias.
+    times : int
+        New inputs of each sequence.
+    kept : int
+        Inputs that the state holds of each sequence.
+    last, state_last : bool
+        Whether the channels of one time lie side by side in the result, and in the state, without gaps; else the times
+        of one channel do.
+    bias, circular, indexed : bool
+        Whether there are a bias, numbers of earlier inputs (the state is then a ring), and rows of the state.
+    activation : str
+        "silu", or "" for none.
+    """
+
+    channels: int
+    width: int
+    dtype: str
+    weights: str
+    times: int
+    kept: int
+    last: bool
+    state_last: bool
+    bias: bool
+    circular: bool
+    indexed: bool
+    activation: str
+
+    def described(self) -> dict[str, Any]:
+        """The fields as JSON has them, and the name of the program."""
+        return {"causal": "update", **self._asdict()}
+
+    @property
+    def sums(self) -> str:
+        """The type of the sums."""
+        return "float64" if "float64" in (self.dtype, self.weights) else "float32"

@@ -1,0 +1,122 @@
+"""Decoding steps of causal convolutions on PyTorch's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..topi.causal.workload import Update
+from . import causal_by_pytorch
+from .causal_calls import facts, is_last, launcher_of
+from .prepared_calls import PreparedCalls
+from .sized_programs import TooLargeError, launches, program_of
+from .torch_allocation import strided_allocator
+from .torch_tensors import NAMES, place
+from .torch_threads import by_pytorch
+
+Run = Callable[..., Any]
+_updates = PreparedCalls()
+_LONGEST = 16
+"""New inputs of a decoding step that its kernel takes; more are computed as sequences with initial states."""
+
+
+def updated(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Any:
+    """The results of a decoding step, of the shape of x; the state is updated."""
+    return executor(x, state, weight, bias, activation, counts, rows)(x, state, weight, bias, counts, rows)
+
+
+def executor(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Run:
+    """A function of (x, state, weight, bias, counts, rows) that computes a decoding step on tensors like these."""
+    key = (activation, facts(x), facts(state), facts(weight), facts(bias), facts(counts), facts(rows))
+    found: Run | None = _updates.get(key)
+    if found is None:
+        version = _updates.version
+        found = _prepared_update(x, state, weight, bias, activation, counts, rows)
+        _updates.keep(key, found, version)
+    return found
+
+
+def _prepared_update(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Run:
+    x3 = x if x.dim() == 3 else x[..., None]
+    _, channels, length = x3.shape
+    kept = state.shape[2]
+    wide = torch.promote_types(weight.dtype, weight.dtype if bias is None else bias.dtype)
+    last = x.dim() == 2 or is_last(x3)
+    compact = {True: (1, channels), False: (kept, 1)}
+    steps = tuple(step if size > 1 else None for size, step in zip(state.shape[1:], state.stride()[1:], strict=True))
+    state_last = next(
+        (o for o, want in compact.items() if all(s in (None, w) for s, w in zip(steps, want, strict=True))), None
+    )
+    suits = (
+        state_last is not None
+        and 0 < length <= _LONGEST
+        and not any(a is not None and a.is_neg() for a in (x, state, weight, bias))
+    )
+    if x.numel() == 0:
+        return lambda x, *_: torch.empty_like(x)
+    if not suits:
+        return lambda *given: _update_by_pytorch(*(*given, activation))
+
+    def plain(x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any) -> tuple[Any, ...]:
+        return (
+            x, state, weight.to(wide).contiguous(), None if bias is None else bias.to(wide).contiguous(),
+            *[None if a is None else a.to(torch.int32).contiguous() for a in (counts, rows)],
+        )  # fmt: skip
+
+    given = (x, state, weight, bias, counts, rows)
+    with by_pytorch():
+        suitable = plain(*given)
+    if any(a is not b for a, b in zip(given, suitable, strict=True)):
+
+        def converted(*given: Any) -> Any:
+            with by_pytorch():
+                x, state, weight, bias, counts, rows = plain(*given)
+            return updated(x, state, weight, bias, activation, counts, rows)
+
+        return converted
+    of = Update(
+        channels, weight.shape[1], NAMES[x.dtype], NAMES[wide], length, kept, last, bool(state_last), bias is not None,
+        counts is not None, rows is not None, activation,
+    )  # fmt: skip
+    try:
+        return _of_update(of, x, x3, state, bias, counts, rows)
+    except TooLargeError:
+        return lambda *given: _update_by_pytorch(*(*given, activation))
+
+
+def _of_update(of: Update, x: Any, x3: Any, state: Any, bias: Any, counts: Any, rows: Any) -> Run:
+    on = place("causal_conv1d_update", x)
+    program = program_of(of, on, "topi.causal.update")
+    batch, channels, length = x3.shape
+    steps = (of.channels * length, 1, channels) if of.last else (of.channels * length, length, 1)
+    arrays: list[tuple[Any, Any]] = [(tuple(x3.shape), tuple(x3.stride())), ((channels, of.width), None)]
+    arrays += [((channels,), None)] * of.bias + [((batch,), None)] * (of.circular + of.indexed)
+    arrays.append((tuple(x3.shape), steps))
+    inner = (1, channels) if of.state_last else (of.kept, 1)
+    arrays.append((tuple(state.shape), (state.stride(0), *inner)))
+    numbers = [batch, state.shape[0], *x3.stride(), state.stride(0)]
+    found = launches(program, arrays, numbers)
+    if not found.launches:  # no row of the state
+        return lambda x, *_: torch.zeros_like(x)
+    shape = tuple(x.shape)
+    fresh = strided_allocator(x, shape, steps[: len(shape)], x.dtype)
+    launch = launcher_of(program, found, x, on)
+
+    def run(x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any) -> Any:
+        made = fresh()
+        addresses = [a.data_ptr() for a in (x, weight, bias, counts, rows, made, state) if a is not None]
+        launch(made, addresses)
+        if not state.is_inference():
+            torch.autograd.graph.increment_version(state)
+        return made
+
+    return run
+
+
+def _update_by_pytorch(x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any, activation: str) -> Any:
+    with by_pytorch():
+        x3 = x if x.dim() == 3 else x[..., None]
+        made = causal_by_pytorch.updated(x3, state, weight, bias, activation, counts, rows)
+        return made if x.dim() == 3 else made[..., 0]
