@@ -13,7 +13,7 @@ from tilewright.codegen.program import generate
 from tilewright.driver import finished, lower_for
 from tilewright.runtime.module import Module
 from tilewright.topi.causal import schedules, update
-from tilewright.topi.causal.workload import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal, Update
+from tilewright.topi.causal.workload import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal, CausalUpdate
 
 BATCH, CHANNELS = 2, 24
 
@@ -117,7 +117,9 @@ def test_passes(step: str, kind: str, last: bool, together: int) -> None:
 @pytest.mark.parametrize(("indexed", "state_last"), [(False, True), (True, False)])
 def test_steps(channels: int, circular: bool, indexed: bool, state_last: bool) -> None:
     width, new, kept, entries = 4, 2, 5, 4 if indexed else BATCH
-    of = Update(channels, width, "float32", "float32", new, kept, True, state_last, True, circular, indexed, "silu")
+    of = CausalUpdate(
+        channels, width, "float32", "float32", new, kept, True, state_last, True, circular, indexed, "silu"
+    )
     random = np.random.default_rng(0)
     x = random.standard_normal((BATCH, new, channels), np.float32).transpose(0, 2, 1)
     state = random.standard_normal((entries, kept, channels) if state_last else (entries, channels, kept), np.float32)

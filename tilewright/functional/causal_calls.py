@@ -12,7 +12,7 @@ from . import causal_by_pytorch
 from .launcher import MISALIGNED
 from .prepared_calls import PreparedCalls
 from .running import failed
-from .sized_programs import Launches, TooLargeError, launches, program_of, ready
+from .sized_programs import SizedLaunches, TooLargeError, launches, program_of, ready
 from .torch_allocation import strided_allocator
 from .torch_tensors import NAMES, TensorGuards, _raw_stream, place
 from .torch_threads import by_pytorch, threads
@@ -204,7 +204,7 @@ def _steps(a: Any, last: bool) -> tuple[int, int, int]:
     return (a.stride(0) if a.shape[0] > 1 else 0, a.stride(row) if a.shape[row] > 1 else 0, 1)
 
 
-def launcher_of(program: CompiledProgram, found: Launches, x: Any, on: Device) -> Callable[[Any, list[int]], int]:
+def launcher_of(program: CompiledProgram, found: SizedLaunches, x: Any, on: Device) -> Callable[[Any, list[int]], int]:
     """Return a function that starts a program on addresses, on the current stream of the device of `x`.
 
     It returns `MISALIGNED` if an address is not a multiple that the code relies on, and otherwise 0. Memory between

@@ -1,4 +1,4 @@
-"""Checks of the arguments of causal convolutions."""
+"""CausalChecks of the arguments of causal convolutions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ACTIVATIONS = (None, "silu", "swish")
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 
-class Checks:
+class CausalChecks:
     """Raises UserError for an argument of a public function that does not fit the others."""
 
     def __init__(self, name: str) -> None:
@@ -98,7 +98,7 @@ def check_convolution(
     x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any, final_states_out: Any, returns_states: bool
 ) -> None:
     """Check the arguments of `causal_conv1d_fn`."""
-    checks = Checks("causal_conv1d_fn")
+    checks = CausalChecks("causal_conv1d_fn")
     checks.tensors(
         x=x, weight=weight, bias=bias, seq_idx=seq_idx, initial_states=initial_states,
         final_states_out=final_states_out,
@@ -123,7 +123,7 @@ def check_convolution(
 
 def check_update(x: Any, conv_state: Any, weight: Any, bias: Any, cache_seqlens: Any, conv_state_indices: Any) -> None:
     """Check the arguments of `causal_conv1d_update`."""
-    checks = Checks("causal_conv1d_update")
+    checks = CausalChecks("causal_conv1d_update")
     checks.tensors(
         x=x, conv_state=conv_state, weight=weight, bias=bias, cache_seqlens=cache_seqlens,
         conv_state_indices=conv_state_indices,

@@ -11,7 +11,7 @@ from torch.library import Library, register_autograd, register_fake
 
 from ..topi.causal.workload import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from . import causal_by_pytorch, causal_calls, causal_updates
-from .causal_checks import Checks, check_convolution, check_update
+from .causal_checks import CausalChecks, check_convolution, check_update
 from .torch_arguments import functionalizes
 from .torch_tensors import _PRE_DISPATCH, TENSORS, _included, _modes, tracing, transforms
 
@@ -57,7 +57,7 @@ def convolve(
         run = causal_calls.recent(key, tensors)
         if run is not None and not (torch.is_grad_enabled() and _is_trained(tensors)):
             return run(None, *tensors)
-    name = Checks("causal_conv1d_fn").activation(activation)
+    name = CausalChecks("causal_conv1d_fn").activation(activation)
     check_convolution(*tensors, final_states_out, return_final_states)
     made = _convolved(tensors, name, key)
     if not return_final_states:
@@ -105,7 +105,7 @@ def update(
         run = causal_calls.recent(key, tensors)
         if run is not None:
             return run(*tensors)
-    name = Checks("causal_conv1d_update").activation(activation)
+    name = CausalChecks("causal_conv1d_update").activation(activation)
     check_update(*tensors)
     if key is not None and _are_plain(tensors):
         version = causal_calls.version()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..topi.causal.workload import Update
+from ..topi.causal.workload import CausalUpdate
 from . import causal_by_pytorch
 from .causal_calls import facts, is_last, launcher_of
 from .prepared_calls import PreparedCalls
@@ -76,7 +76,7 @@ def _prepared_update(x: Any, state: Any, weight: Any, bias: Any, activation: str
             return updated(x, state, weight, bias, activation, counts, rows)
 
         return converted
-    of = Update(
+    of = CausalUpdate(
         channels, weight.shape[1], NAMES[x.dtype], NAMES[wide], length, kept, last, bool(state_last), bias is not None,
         counts is not None, rows is not None, activation,
     )  # fmt: skip
@@ -86,7 +86,7 @@ def _prepared_update(x: Any, state: Any, weight: Any, bias: Any, activation: str
         return lambda *given: _update_by_pytorch(*(*given, activation))
 
 
-def _of_update(of: Update, x: Any, x3: Any, state: Any, bias: Any, counts: Any, rows: Any) -> Run:
+def _of_update(of: CausalUpdate, x: Any, x3: Any, state: Any, bias: Any, counts: Any, rows: Any) -> Run:
     on = place("causal_conv1d_update", x)
     program = program_of(of, on, "topi.causal.update")
     batch, channels, length = x3.shape

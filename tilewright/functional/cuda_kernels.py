@@ -95,10 +95,10 @@ def load(program: Executable, index: int) -> list[LoadedKernel]:
         return [LoadedKernel(module, launch, program.alignment, index) for launch in program.launches]
 
 
-def load_one(binary: bytes, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> Kernel:
+def load_one(binary: bytes, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> LoadedKernel:
     """One launch of machine code, ready on a GPU; `alignment` is that of its arguments."""
     with Current(index):
-        return Kernel(_module(binary, (launch.shared,), index), launch, alignment, index)
+        return LoadedKernel(_module(binary, (launch.shared,), index), launch, alignment, index)
 
 
 @cache

@@ -21,7 +21,7 @@ from ..runtime.divisions import DIVISIONS
 from ..runtime.llvm_link import link
 from ..runtime.saved import archive_of, program_in
 from . import cuda_kernels, fingerprint, launcher
-from .store import Entry, store
+from .store import StoredKernel, store
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -36,7 +36,7 @@ _COMPLAINTS = "wrong wrong_extent wrong_size wrong_stride wrong_offset overlap m
 """Names by which host code complains of arguments that do not suit it."""
 
 
-class Description(Protocol):
+class SizedDescription(Protocol):
     """Everything that the code of a program depends on, which its sizes are not a part of."""
 
     def described(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class TooLargeError(Exception):
     """An array has more elements than the indices of a program count."""
 
 
-class Launch(NamedTuple):
+class SizedLaunch(NamedTuple):
     """A launch of known sizes: for each parameter of the kernel a number, or the place of an argument.
 
     Scratch memory has the places from -1 on downwards.
@@ -60,10 +60,10 @@ class Launch(NamedTuple):
     numbers: tuple[int, ...]
 
 
-class Launches(NamedTuple):
+class SizedLaunches(NamedTuple):
     """The launches of a call, and the bytes of each piece of scratch memory between them."""
 
-    launches: tuple[Launch, ...]
+    launches: tuple[SizedLaunch, ...]
     scratch: tuple[int, ...]
 
 
@@ -77,11 +77,11 @@ class _Recorded:
         self.start = self.end = place
 
 
-def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], numbers: Sequence[int]) -> Launches:
+def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], numbers: Sequence[int]) -> SizedLaunches:
     """The launches of a program for arrays of these shapes and strides, and the size variables behind them."""
     entry = program.entries[0]
     scratch: list[int] = []
-    found: list[Launch] = []
+    found: list[SizedLaunch] = []
     shared = {kernel.name: kernel.dynamic_shared_bytes for kernel in program.kernels}
 
     def allocate(name: str, size: int) -> int:
@@ -93,7 +93,7 @@ def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], number
             extents, values = values[:6], values[6:]
             addresses = [value // _ADDRESS for value in values if abs(value) >= _ADDRESS]
             places = tuple(a - 1 if a > 0 else a for a in addresses)
-            found.append(Launch(name, extents, shared[name], places, values[len(places) :]))
+            found.append(SizedLaunch(name, extents, shared[name], places, values[len(places) :]))
 
         return start
 
@@ -112,7 +112,7 @@ def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], number
             names |= {f"{argument.name}_kind": None, f"{argument.name}_layout": None}
     exec(compile(entry.source, f"<host code of {entry.symbol}>", "exec"), names)
     names[entry.symbol](*[_Recorded(place, *each) for place, each in enumerate(arrays)], *numbers)
-    return Launches(tuple(found), tuple(scratch))
+    return SizedLaunches(tuple(found), tuple(scratch))
 
 
 Build = Callable[[Any, Target], tuple[Any, list[Any], dict[Any, Any]]]
@@ -147,11 +147,11 @@ def _compiled(of: Any, on: Device, scheduler: str) -> CompiledProgram:
     schedule, arguments, binds = import_module(f"..{scheduler}", __package__).scheduled(of, target)
     program: CompiledProgram = driver.build(schedule, arguments, target, name="causal", binds=binds).program
     description = {"problem": of.described(), "device": fingerprint.machine(on), "shown": str(of)}
-    store().put(fingerprint.key(of, on, ""), Entry(description, archive_of(program)))
+    store().put(fingerprint.key(of, on, ""), StoredKernel(description, archive_of(program)))
     return program
 
 
-class Kernel(Protocol):
+class ReadyLaunch(Protocol):
     """A launch that is ready."""
 
     start: Callable[..., int]
@@ -163,7 +163,7 @@ class _OnCpu:
         self.start = start
 
 
-def ready(program: CompiledProgram, one: Launch, on: Device, threads: Threads) -> Kernel:
+def ready(program: CompiledProgram, one: SizedLaunch, on: Device, threads: Threads) -> ReadyLaunch:
     """A launch, ready on a device; on a CPU, its loops run on `threads`."""
     aligned = (*[_alignment(program, place) for place in one.places], *[1] * len(one.numbers))
     if on.kind == "cpu":

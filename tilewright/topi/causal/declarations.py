@@ -25,7 +25,7 @@ ROWS = 256
 """Times whose products one thread sums for a gradient of the weights."""
 
 
-class Declaration:
+class CausalDeclaration:
     """The tensors of a causal convolution: arguments in order, stages that threads keep to themselves, and the result.
 
     Attributes

@@ -9,7 +9,7 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
 from ..templates.schedule_helpers import bind_all, written_out
-from .declarations import Declaration
+from .declarations import CausalDeclaration
 from .workload import WEIGHT_GRADIENT, Causal
 
 _BYTES = 16
@@ -21,7 +21,7 @@ def times_per_thread(of: Causal) -> int:
     return 8 if of.width <= 8 else 16
 
 
-def on_gpu(of: Causal, d: Declaration) -> ScheduleHandle:
+def on_gpu(of: Causal, d: CausalDeclaration) -> ScheduleHandle:
     """A thread computes a few times of a few neighbouring channels, or a few neighbouring times of one channel."""
     s = create_schedule(d.result.op)
     if of.step == WEIGHT_GRADIENT:
@@ -50,7 +50,7 @@ def on_gpu(of: Causal, d: Declaration) -> ScheduleHandle:
     return s
 
 
-def _weight_gradient_on_gpu(s: ScheduleHandle, of: Causal, d: Declaration) -> None:
+def _weight_gradient_on_gpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration) -> None:
     """A thread sums the products of a part's times, a few at a time; then threads add the parts in a fixed order."""
     assert d.parts is not None
     sums = s.cache_write(d.parts, "local")
@@ -86,7 +86,7 @@ def _weight_gradient_on_gpu(s: ScheduleHandle, of: Causal, d: Declaration) -> No
     s[total].compute_at(s[d.result], thread)
 
 
-def _keep(s: ScheduleHandle, of: Causal, d: Declaration, into: Tensor, at: IterVar) -> None:
+def _keep(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, at: IterVar) -> None:
     """Compute stages in a thread's registers."""
     for stage in (*d.windows, *d.sums):
         s[stage].compute_at(s[into], at)
@@ -104,7 +104,7 @@ def _keep(s: ScheduleHandle, of: Causal, d: Declaration, into: Tensor, at: IterV
 _LANES_BYTES, _CHUNK, _TIMES = 64, 64, 8
 
 
-def on_cpu(of: Causal, d: Declaration) -> ScheduleHandle:
+def on_cpu(of: Causal, d: CausalDeclaration) -> ScheduleHandle:
     """Vectors of channels or of times, as they lie in memory."""
     s = create_schedule(d.result.op)
     if of.step == WEIGHT_GRADIENT:
@@ -131,7 +131,7 @@ def on_cpu(of: Causal, d: Declaration) -> ScheduleHandle:
     return s
 
 
-def _weight_gradient_on_cpu(s: ScheduleHandle, of: Causal, d: Declaration) -> None:
+def _weight_gradient_on_cpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration) -> None:
     """Vectors of channels, or of the terms of sums over times; parts in parallel."""
     parts, lanes = d.parts, _lanes(of)
     assert parts is not None
@@ -153,7 +153,7 @@ def _lanes(of: Causal) -> int:
     return _LANES_BYTES // (8 if of.sums == "float64" else 4)
 
 
-def _vectors(s: ScheduleHandle, of: Causal, d: Declaration, into: Tensor, at: IterVar, taps_at: IterVar) -> None:
+def _vectors(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, at: IterVar, taps_at: IterVar) -> None:
     """Compute stages where they are needed, a vector at a time."""
     for stage in (*d.windows, *d.sums):
         if stage.ndim == 2:
@@ -172,5 +172,5 @@ SCHEDULES: dict[str, Any] = {"cuda": on_gpu, "llvm": on_cpu}
 
 def scheduled(of: Causal, target: Target) -> tuple[ScheduleHandle, list[Tensor], dict[Tensor, Any]]:
     """The schedule of a pass, its arguments, and the buffers of those whose rows lie apart."""
-    d = Declaration(of)
+    d = CausalDeclaration(of)
     return SCHEDULES[target.kind](of, d), [*d.arguments, *d.sizes.values()], d.binds

@@ -18,7 +18,7 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import thread_axis
 from ...tensor.extern import ExternOp
 from ...tensor.tensor import Tensor, placeholder
-from .workload import Update
+from .workload import CausalUpdate
 
 _THREADS = 128
 _sigmoid = TABLE["sigmoid"]
@@ -37,7 +37,7 @@ class _Arguments(NamedTuple):
     entries: Any
 
 
-def scheduled(of: Update, target: Target) -> tuple[ScheduleHandle, list[Any], dict[Tensor, Any]]:
+def scheduled(of: CausalUpdate, target: Target) -> tuple[ScheduleHandle, list[Any], dict[Tensor, Any]]:
     """The step as a schedule of one statement, its arguments (the state is the last tensor), and their buffers."""
     sizes = {name: size_var(name) for name in "batch entries x_batch x_channel x_time state_batch".split()}
     # Threads write the state without waiting for each other only if its steps are known.
@@ -80,7 +80,7 @@ def scheduled(of: Update, target: Target) -> tuple[ScheduleHandle, list[Any], di
     return create_schedule(op), [*tensors, *made, *sizes.values()], binds
 
 
-def _on_gpu(ib: Any, of: Update, batch: Any, arguments: _Arguments) -> None:
+def _on_gpu(ib: Any, of: CausalUpdate, batch: Any, arguments: _Arguments) -> None:
     """A thread for each sequence and each channel."""
     threads = min(_THREADS, of.channels)
     extents = {"blockIdx.y": batch, "blockIdx.x": -(-of.channels // threads), "threadIdx.x": threads}
@@ -91,7 +91,7 @@ def _on_gpu(ib: Any, of: Update, batch: Any, arguments: _Arguments) -> None:
     _step(ib, of, i, block * threads + thread, arguments, whole=of.channels % threads == 0)
 
 
-def _step(ib: Any, of: Update, i: Any, c: Any, a: _Arguments, whole: bool = True) -> None:
+def _step(ib: Any, of: CausalUpdate, i: Any, c: Any, a: _Arguments, whole: bool = True) -> None:
     """The step of one channel. It reads all of the state before it writes any, so that threads wait but once."""
     before, new, kept = of.width - 1, of.times, of.kept
     row = i if a.rows is None else ib.let("row", a.rows[i])
@@ -143,7 +143,7 @@ def _step(ib: Any, of: Update, i: Any, c: Any, a: _Arguments, whole: bool = True
             store(a.out, j, const(0.0, of.dtype))
 
 
-def _result(of: Update, values: Any, channel: Any, time: int, a: _Arguments) -> Any:
+def _result(of: CausalUpdate, values: Any, channel: Any, time: int, a: _Arguments) -> Any:
     """The result at one time."""
     total = const(0.0, of.sums) if a.bias is None else cast(of.sums, a.bias[channel])
     for k in range(of.width):

@@ -60,7 +60,7 @@ class Causal(NamedTuple):
         return self.step != WEIGHT_GRADIENT or bool(self.activation)
 
 
-class Update(NamedTuple):
+class CausalUpdate(NamedTuple):
     """A decoding step.
 
     Attributes
