@@ -197,3 +197,7 @@ class StepReferences:
 def _threads(stage: Stage) -> list[IterVar]:
     """The thread axes that loops of a stage are bound to."""
     return [note.thread for note in stage.notes.values() if note.thread is not None]
+
+
+References = StepReferences
+"""The name in pickles of version 0.2.0."""
