@@ -343,3 +343,16 @@ def test_the_nearest_admitted_configuration_is_the_first():
     ruled_out = strategy.first(of)
     assert (ruled_out["window"].val, ruled_out["tile_y"].size[-1]) in {("all", 8), ("none", 64), ("row", 64)}
     assert space.is_index_valid(ruled_out.index)
+
+
+def test_few_declarations_depend_on_a_configuration() -> None:
+    """Forms of data, tiles of threads, pairs of rows and shares: a configuration schedules all other declarations."""
+    schedules = [(row.name, each) for row in templates.ALL for each in (row.gpu, row.cpu) if each is not None]
+    found = {name.partition("/")[2] for name, each in schedules if each.declare_for is not None}
+    products = {
+        f"{kind}.{how}"
+        for kind in ("conv2d", "dense", "batch_matmul")
+        for how in ("mma", "tf32", "wgmma", "wgmma_tf32")
+    }
+    tiles = {"conv2d.direct", "conv2d.grouped_rows", "depthwise.direct", "depthwise.planes"}
+    assert {name for name in found if not name.startswith("weight_gradient")} == products | tiles

@@ -50,7 +50,7 @@ class Packed(Generic[W]):
         """Return vectors of 16, and four rows of sums."""
         return {"lanes": 16, "rows": min(4, self.contraction_of(of).rows.extent), "chunks": 1}
 
-    def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    def declare(self, of: W, data: Tensor, weights: Tensor) -> Tensor:
         """Declare the contraction, with a right factor whose columns are neighbours."""
         made = self.contraction_of(of)
         packed = replace(made, columns=replace(made.columns, along_depth=False))

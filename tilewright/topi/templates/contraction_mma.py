@@ -85,7 +85,9 @@ class Mma(Generic[W]):
 
         model: TileModel[W] = TileModel(self.tiles, self.tile.of, self.predict)
         needs = Needs(atoms=self.atoms, scope=scope)
-        return ScheduleStrategy(self.space, self.schedule, model.default, needs, self.declare, able, model.model)
+        return ScheduleStrategy(
+            self.space, self.schedule, model.default, needs, None, able, model.model, declare_for=self.declare
+        )
 
     def forms(self, of: W) -> Forms:
         """The contractions that compute a workload, by the choices of the knob `data`."""

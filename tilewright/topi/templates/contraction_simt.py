@@ -69,7 +69,7 @@ class Simt(Generic[W]):
         made = self.contraction_of(of)
         return Expectation(tile.cycles(made, machine), tile.block, tile.blocks(made))
 
-    def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    def declare(self, of: W, data: Tensor, weights: Tensor) -> Tensor:
         """Declare the contraction of factors that are converted once, on their way into shared memory."""
         made = self.contraction_of(of)
         return declare(made, self.views_of(of, data, weights), made.sum_dtype)

@@ -6,7 +6,6 @@ from math import prod
 from typing import Any
 
 from ...schedule.handle import ScheduleHandle
-from ...tensor.tensor import Tensor
 from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import annotate_knob, split_knob, value_knob
@@ -35,11 +34,6 @@ def space(of: Conv1d) -> Space:
             value_knob("unroll_explicit", [0, 1]),
         ]
     )
-
-
-def declare(of: Conv1d, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the sums, which start at a bias: it arrives with the first terms, not after the last one."""
-    return of.sums(data, weights, bias)
 
 
 def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -76,6 +70,5 @@ def usual(of: Conv1d, machine: Machine) -> dict[str, Any]:
     }
 
 
-ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(
-    space, schedule, usual, declare=declare, model=SharedModel(), starts_at_bias=True
-)
+ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual, model=SharedModel(), starts_at_bias=True)
+"""Sums start at a bias: it arrives with the first terms, not after the last one."""

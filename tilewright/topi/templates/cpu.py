@@ -17,7 +17,7 @@ from .declarations import sums_of
 from .needs import Needs
 from .processor import VectorRegisters
 from .schedule_helpers import tile_knob, unroll_window
-from .strategy import ScheduleStrategy, plain
+from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .workload import sum_dtype
 
@@ -160,10 +160,10 @@ def _passes_the_end(of: Depthwise) -> bool:
 LINE: ScheduleStrategy[Conv1d] = ScheduleStrategy(line_space, line_schedule, line_usual)
 
 
-def images_declare(of: Conv2d | Depthwise, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+def images_declare(of: Conv2d | Depthwise, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the sums as the workload does; of 16-bit types, over an input that is converted as it is padded."""
     if sum_dtype(of.dtype) == of.dtype:
-        return plain(of, data, weights, config)
+        return of.sums(data, weights)
     return sums_of(of, data, weights, widened=True)
 
 

@@ -77,7 +77,7 @@ def space(of: Images) -> Space:
     )
 
 
-def declare(of: Images, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+def declare(of: Images, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the sums over the padded input as it is, and turned weights."""
     return sums_of(of, data, weights, turned=True)
 

@@ -190,7 +190,7 @@ def _width(of: Depthwise, eights: int) -> int:
     return (eights - 1) * _EIGHT + _depth(of)
 
 
-def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+def declare(of: Depthwise, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Declare the bands, the padded input, and the products, which start at a bias, if any."""
     (images, channels, height, width), (kh, kw) = of.shape, of.kernel
     top, left = of.padding[0], _ahead(of, _fetch(of))

@@ -188,10 +188,11 @@ ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
     schedule,
     usual,
     Needs(types=tuple(BYTES), layouts=("NCHW",), scope="small images"),
-    declare,
+    None,
     computes,
     OwnModel(rank, expected, cost),
     starts_at_bias=True,
+    declare_for=declare,
 )
 
 

@@ -314,11 +314,12 @@ ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     schedule,
     usual,
     Needs(types=DTYPES, layouts=LAYOUTS, scope="channels last, or groups of few channels"),
-    declare,
+    None,
     computes,
     OwnModel(rank, expected),
     starts_at_bias=True,
     finishes_tiles=finishes_tiles,
+    declare_for=declare,
 )
 
 

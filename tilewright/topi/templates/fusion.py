@@ -57,7 +57,7 @@ def declared(
     dtype: str = "",
 ) -> Tensor:
     """Declare a convolution with an epilogue as the template's configuration needs it; `dtype` is the result's type."""
-    sums = template.strategy(target).declare(workload, *inputs, config)
+    sums = template.strategy(target).sums(workload, *inputs, config)
     attrs = dict(zip(_KEYS, (template.name, workload.args, str(target or ""), config.index), strict=True))
     attrs[_SUMS] = _reduction(sums).op.name
     return finish(sums, dtype or workload.result, epilogue, attrs, workload.out_shape)

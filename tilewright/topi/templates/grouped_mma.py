@@ -147,7 +147,7 @@ def _block_of(choices: Mapping[str, Any]) -> Block:
     return Block(*choices["tile_y"].size[1:], *choices["tile_x"].size[1:])
 
 
-def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+def declare(of: Conv2d, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Declare the packed weights, the padded image, and the products, which start at a bias."""
     (images, channels, height, width), (kh, kw) = of.shape, of.kernel
     (sy, sx), (dy, dx) = of.stride, of.dilation

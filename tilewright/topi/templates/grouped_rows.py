@@ -265,5 +265,5 @@ def computes(of: Conv2d, machine: Machine) -> bool:
 NEEDS = Needs(atoms=TYPES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8))
 _MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), Block.of, compared=compared)
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
-    space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model, starts_at_bias=True
+    space, schedule, _MODEL.default, NEEDS, None, computes, _MODEL.model, starts_at_bias=True, declare_for=declare
 )

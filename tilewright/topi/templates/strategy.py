@@ -24,9 +24,9 @@ Choices = Mapping[str, Any]
 """Choices, or wanted sizes, by the names of knobs."""
 
 
-def plain(of: Any, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the sums as the workload does, for every configuration."""
-    made: Tensor = of.sums(data, weights)
+def plain(of: Any, data: Tensor, weights: Tensor, *bias: Tensor) -> Tensor:
+    """Declare the sums as the workload does."""
+    made: Tensor = of.sums(data, weights, *bias)
     return made
 
 
@@ -94,9 +94,11 @@ class ScheduleStrategy(Generic[W]):
         Returns the wanted choices of a workload on a machine if nothing was measured.
     needs : Needs
         Requirements on workload and target.
-    declare : callable
+    declare : callable, optional
         Returns the sums of a workload over data and weights, in the form that the schedule needs. If the strategy
-        `starts_at_bias`, it also takes a bias.
+        `starts_at_bias`, it also takes a bias. None: by the workload.
+    declare_for : callable, optional
+        The same for a configuration, the argument after the weights, if the form depends on it.
     computes : callable
         Returns whether the schedule computes a workload that meets its needs on a machine.
     model : SharedModel, OwnModel or None
@@ -113,12 +115,13 @@ class ScheduleStrategy(Generic[W]):
     schedule: Callable[[W, Config, ScheduleHandle, Tensors], None]
     default: Callable[[W, Any], dict[str, Any]]
     needs: Needs = ANYTHING
-    declare: Callable[..., Tensor] = plain
+    declare: Callable[..., Tensor] | None = None
     computes: Callable[[W, Any], bool] = always
     model: SharedModel | OwnModel[W] | None = None
     starts_at_bias: bool = False
     finishes_tiles: Callable[[W, Config], bool] = never
     machine: Any = REFERENCE
+    declare_for: Callable[..., Tensor] | None = None
 
     @property
     def own_model(self) -> OwnModel[W] | None:
@@ -128,6 +131,12 @@ class ScheduleStrategy(Generic[W]):
     def covers(self, workload: W) -> bool:
         """Return whether the schedule computes a workload on this machine."""
         return self.needs.admit(workload) and self.computes(workload, self.machine)
+
+    def sums(self, workload: W, data: Tensor, weights: Tensor, config: Config, *bias: Tensor) -> Tensor:
+        """Declare the sums in the form that the schedule of a configuration needs."""
+        if self.declare_for is not None:
+            return self.declare_for(workload, data, weights, config, *bias)
+        return (self.declare or plain)(workload, data, weights, *bias)
 
     def usual(self, workload: W) -> dict[str, Any]:
         """Return the wanted choices of the default configuration."""

@@ -42,7 +42,6 @@ from .contraction import Contraction, Views
 from .convolutions import Conv1d, Conv2d, Depthwise
 from .matmul import BatchMatmul, Dense
 from .pooling import Pooling
-from .strategy import plain
 from .template import ALL, PackagedTemplate
 from .transposed import Transposed
 from .weight_gradient import WeightGradient
@@ -180,5 +179,5 @@ _templates: tuple[Template, ...] = (*STRATEGIES, lines.LINES)
 for _template in _templates:
     register(_template)
 for _schedule in (schedule for row in STRATEGIES for schedule in (row.gpu, row.cpu) if schedule is not None):
-    _functions: list[Any] = [_schedule.schedule, *([_schedule.declare] if _schedule.declare is not plain else [])]
-    name_lines_of(*(function.__code__.co_filename for function in _functions))
+    _functions: tuple[Any, ...] = _schedule.schedule, _schedule.declare, _schedule.declare_for
+    name_lines_of(*(function.__code__.co_filename for function in _functions if function is not None))

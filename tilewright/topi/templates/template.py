@@ -225,7 +225,7 @@ class PackagedTemplate(Generic[W]):
         data, weights, *extras = inputs
         strategy = self.strategy(target)
         starting = () if start is None else (start,)
-        sums, finished = strategy.declare(workload, data, weights, config, *starting), None
+        sums, finished = strategy.sums(workload, data, weights, config, *starting), None
         reads_sums_only = len(extras) == len(starting)
         if expression is not None and reads_sums_only and strategy.finishes_tiles(workload, config):
             finished, expression = finish(sums, str(sums.dtype), expression, name="finished"), None

@@ -72,10 +72,10 @@ def _of_one_group(of: Transposed) -> int:
     return next((n for n in range(min(own, _WIDEST), 1, -1) if own % n == 0), _WIDEST)
 
 
-def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the sums without conditions; for NCHW by phases, which the result interleaves."""
     if not has_phases(of):
-        return plain(of, data, weights, config)
+        return plain(of, data, weights)
     step, per_group, kind = of.stride[1], of.shape[1] // of.groups, sum_dtype(of.dtype)
     columns = of.places[1] if of.layout == "NHWC" else -(-of.places[1] // step) * step
     seen, taps = _bordered(of, data, columns), taps_of(of)

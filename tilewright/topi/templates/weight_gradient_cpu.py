@@ -316,4 +316,4 @@ def _even(count: int, most: int) -> int:
     return -(-count // -(-count // most))
 
 
-ON_CPU: ScheduleStrategy[WeightGradient] = ScheduleStrategy(space, schedule, usual, declare=declare)
+ON_CPU: ScheduleStrategy[WeightGradient] = ScheduleStrategy(space, schedule, usual, declare_for=declare)

@@ -258,5 +258,5 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
 
 _MODEL: TileModel[WeightGradient] = TileModel(ranked, Share.of, expectation)
 ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
-    space, schedule, _MODEL.default, Needs(types=DTYPES, layouts=LAYOUTS), declare, model=_MODEL.model
+    space, schedule, _MODEL.default, Needs(types=DTYPES, layouts=LAYOUTS), model=_MODEL.model, declare_for=declare
 )

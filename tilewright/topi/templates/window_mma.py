@@ -90,7 +90,7 @@ def space(of: Conv2d) -> Space:
     ).where(possible, names, "a block that the hardware can hold")
 
 
-def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+def declare(of: Conv2d, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the padded image, the weights with their channels last, and the convolution of both."""
     (kh, kw), (sy, sx), (dy, dx) = of.kernel, of.stride, of.dilation
     channels, kind = of.shape[1], of.dtype
