@@ -8,7 +8,8 @@ within 17 % of the prediction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, gcd, log2, prod
 
@@ -19,19 +20,20 @@ from ...tune.model.machine import Machine
 from ...tune.task import Expectation
 from .thread_tiles import BYTES
 from .weight_gradient import WeightGradient
-from .weight_gradient_shares import LANES, Share, candidates
+from .weight_gradient_shares import LANES, SHARES, Share, candidates
 
-_LOAD_SLOTS, _STEP_SLOTS, _EXCHANGE_SLOTS = 1.47, 41.0, 15.6
-_SLOT_CYCLES, _SLOT_CYCLES_ALONE = 1.21, 0.89
-_LONG_CODE, _FETCHED_PRODUCTS = 0.11, 512
+_LOAD_SLOTS, _STEP_SLOTS, _EXCHANGE_SLOTS = 1.54, 41.0, 14.9
+_SLOT_CYCLES, _SLOT_CYCLES_ALONE = 1.22, 0.8
+_LONG_CODE, _FETCHED_PRODUCTS = 0.12, 512
 """Slowdown per doubling of the products of a tile beyond a number, as instructions are fetched from farther away."""
-_LATENCY, _SHARED_LATENCY, _LOADS_IN_FLIGHT, _BARRIER = 660.0, 30.0, 7.7, 195.0
+_LATENCY, _SHARED_LATENCY, _LOADS_IN_FLIGHT, _BARRIER = 630.0, 30.0, 7.6, 200.0
 _BLOCK_CYCLES = 610.0
-_FEW_WARPS, _SMALL_BLOCK = 4, 1.28
-_L1_CYCLES = 0.69
-_MEMORY, _L2, _L2_AGAIN = 0.83, 0.93, 0.7
+_FEW_WARPS, _SMALL_BLOCK = 4, 1.29
+_L1_CYCLES = 0.71
+_MEMORY, _L2, _L2_AGAIN = 0.88, 0.95, 0.62
 _L1_BYTES, _CROWDED, _SECTOR = 100e3, 0.58, 32
-_SHARPNESS = 1.87
+_SHARPNESS = 1.94
+_MANY_WAVES, _LAST_WAVE = 4, 0.63
 _LAUNCHES = 1.8
 _BANK = 4
 
@@ -44,7 +46,19 @@ def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectati
 @lru_cache(maxsize=64)
 def ranked(of: WeightGradient, machine: Machine) -> Sequence[Share]:
     """Return all shares worth ranking, the fastest first."""
-    return sorted(candidates(of, machine), key=lambda share: cycles(of, share, machine))
+    found = [share for block in candidates(of) for share in _shared_out(of, block, machine)]
+    return sorted(found, key=lambda share: cycles(of, share, machine))
+
+
+def _shared_out(of: WeightGradient, block: Share, machine: Machine) -> Iterator[Share]:
+    """The block with batch and space in as many parts as make whole waves of blocks."""
+    most = of.shape[0] * prod(block.tiles(of)) // block.workers(of)
+    wave = machine.multiprocessors * _resident_blocks(of, block, machine) / block.blocks(of)
+    found = set()
+    for waves in (0.5, 1, 2, 4):
+        wanted = max(1, min(most, wave * waves))
+        found.add(max(n for n in SHARES if n <= wanted and not (block.copies and of.shape[0] % n)))
+    yield from (replace(block, shares=n) for n in sorted(found))
 
 
 def cycles(of: WeightGradient, share: Share, machine: Machine) -> float:
@@ -53,9 +67,12 @@ def cycles(of: WeightGradient, share: Share, machine: Machine) -> float:
     warps = ceil(share.threads(of) / machine.hardware.warp)
     loads, moved, bytes_apart = _loads(of, share)
     each = ceil(share.blocks(of) / count)
-    together = min(each, _resident(machine.hardware, warps, -(-share.registers(of) // 8) * 8, share.shared_bytes(of)))
-    issuing = together * warps / machine.schedulers
-    work = each / together * _wave(of, share, loads, issuing, warps)
+    together = min(each, _resident_blocks(of, share, machine))
+    full, rest = divmod(each, together)
+    wave = _wave(of, share, loads, together * warps / machine.schedulers)
+    work = wave * (full if full < _MANY_WAVES else each / together)
+    if rest and full < _MANY_WAVES:
+        work += _LAST_WAVE * _wave(of, share, loads, rest * warps / machine.schedulers)
     through = each * warps * share.steps(of) * moved * _L1_CYCLES
     size = BYTES[of.dtype]
     image, given = size * prod(of.shape), size * of.shape[0] * of.filters * prod(of.places)
@@ -91,7 +108,7 @@ def _loads(of: WeightGradient, share: Share) -> tuple[int, float, int]:
     return loads + given, (loads + given) * max(1.0, vector * size / _BANK), 0
 
 
-def _wave(of: WeightGradient, share: Share, loads: int, issuing: float, warps: int) -> float:
+def _wave(of: WeightGradient, share: Share, loads: int, issuing: float) -> float:
     """Return the cycles of the blocks that run together, with `issuing` warps per scheduler."""
     rows, columns = share.seen(of)
     half = BYTES[of.dtype] == 2
@@ -103,7 +120,7 @@ def _wave(of: WeightGradient, share: Share, loads: int, issuing: float, warps: i
     latency = _BARRIER + _SHARED_LATENCY * loads / _LOADS_IN_FLIGHT if share.copies else 0.0
     latency = latency or _LATENCY * loads / _LOADS_IN_FLIGHT
     step = ((issuing * issued * _SLOT_CYCLES) ** 4 + (issued * _SLOT_CYCLES_ALONE + latency) ** 4) ** 0.25
-    step *= _SMALL_BLOCK if warps < _FEW_WARPS and not share.copies else 1.0
+    step *= _SMALL_BLOCK if share.warps * share.jobs < _FEW_WARPS and not share.copies else 1.0
     end = share.sums() * (_EXCHANGE_SLOTS if share.lanes_have_tiles(of) else 2) * issuing
     return float(share.steps(of) * step + end + _BLOCK_CYCLES)
 
@@ -121,7 +138,12 @@ def _read_again(of: WeightGradient, share: Share, image: float, given: float) ->
     return images + given * max(1.0, jobs / filters)
 
 
+def _resident_blocks(of: WeightGradient, share: Share, machine: Machine) -> int:
+    """Return the blocks that a multiprocessor runs at a time."""
+    warps = ceil(share.threads(of) / machine.hardware.warp)
+    return _resident(machine.hardware, warps, -(-share.registers(of) // 8) * 8, share.shared_bytes(of))
+
+
 @lru_cache(maxsize=4096)
 def _resident(on: Hardware, warps: int, registers: int, shared_bytes: int) -> int:
-    """Return the blocks that a multiprocessor runs at a time."""
     return max(1, int(occupancy(on, warps * on.warp, registers, shared_bytes).blocks))

@@ -8,7 +8,6 @@ from math import ceil, gcd, prod
 from typing import Any
 
 from ...core.hardware import MemoryScope
-from ...tune.model.machine import Machine
 from .schedule_helpers import GPU
 from .thread_tiles import ACCESS, BYTES
 from .weight_gradient import WeightGradient
@@ -183,10 +182,10 @@ _REGISTERS, _LEAST_REGISTERS, _USUAL_REGISTERS = 10, 32, 168
 """Registers beside the held values; the fewest of a thread; as many as the compiler takes if more might be held."""
 _MOST_THREADS = 512
 _MOST_HELD = 232
-_MOST_PRODUCTS = 3200
+_MOST_PRODUCTS = 2100
 _MOST_WRITTEN_OUT = 6400
 """Products that code for a tile may write out: beyond it, compiling takes ten seconds and more."""
-SHARES = tuple(sorted({n * 2**e for n in (1, 3, 5, 7) for e in range(12) if n * 2**e <= 4096}))
+SHARES = tuple(sorted({n << octave for n in range(1, 32) for octave in range(8) if n << octave <= 4096}))
 
 
 def has_small_planes(of: WeightGradient) -> bool:
@@ -200,15 +199,15 @@ def parts(taps: int) -> list[int]:
     return sorted(n for n in found if n <= 64) or [64]
 
 
-def candidates(of: WeightGradient, machine: Machine) -> Iterator[Share]:
-    """Shares worth ranking."""
+def candidates(of: WeightGradient) -> Iterator[Share]:
+    """Yield blocks worth ranking, each for all of batch and space."""
     for base in _tiles(of):
         if base.held(of) > _MOST_HELD or base.products() > _MOST_PRODUCTS:
             continue
         for warps, jobs, copies in _blocks(of, base):
             share = replace(base, warps=warps, jobs=jobs, copies=copies)
             if share.is_possible(of):
-                yield from _shared_out(of, share, machine)
+                yield share
 
 
 def _tiles(of: WeightGradient) -> Iterator[Share]:
@@ -258,17 +257,6 @@ def _blocks(of: WeightGradient, base: Share) -> Iterator[tuple[int, int, int]]:
     yield from [(4, 1, 0), (2, 2, 0), (1, 4, 0)] if several else [(4, 1, 0)]
     if has_small_planes(of):
         yield from ((prod(tiles), jobs, 2) for jobs in ((1, 2) if several else (1,)))
-
-
-def _shared_out(of: WeightGradient, share: Share, machine: Machine) -> Iterator[Share]:
-    """The share with batch and space in as many parts as fill the multiprocessors once, or a few times."""
-    most = of.shape[0] * prod(share.tiles(of)) // share.workers(of)
-    wanted = machine.multiprocessors / share.blocks(of)
-    found = set()
-    for times in (2, 4, 8, 12):
-        fit = [n for n in SHARES if n <= max(1, min(most, wanted * times)) and not (share.copies and of.shape[0] % n)]
-        found.add(fit[-1])
-    yield from (replace(share, shares=n) for n in sorted(found))
 
 
 DOWN = 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
