@@ -26,7 +26,7 @@ from benchmarks.ship_records import write_rivals
 from benchmarks.untuned import LIMITS
 from tilewright.functional import torch_native, torch_tensors
 from tilewright.functional.plans import OURS, CallPlan, Decision, plan_for
-from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
 from tilewright.functional.rivals import cpu_device, is_faster
 from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import tensors
@@ -89,11 +89,12 @@ def ours_alone(problem: Problem, *given: Any) -> Callable[[], Any]:
     arrays = list(given) or tensors(problem, cpu())
     plan = plan_for(problem, cpu(), "")
     program = program_of(CallPlan(problem, cpu(), Decision(OURS), plan.executable, "measured"))
-    last = torch.channels_last if problem.layout == "NHWC" else torch.contiguous_format
+    images = problem.layout == "NHWC" and problem.op != WEIGHT_GRADIENT
+    last = torch.channels_last if images else torch.contiguous_format
     addresses = [a.data_ptr() for a in arrays if a is not None]
 
     def run() -> Any:
-        made = torch.empty(problem.out_shape, dtype=arrays[0].dtype, memory_format=last)
+        made = torch.empty(problem.made_shape, dtype=arrays[0].dtype, memory_format=last)
         torch_tensors.launch(program, [*addresses, made.data_ptr()], arrays[0])
         return made
 

@@ -2,9 +2,9 @@
 
 SET is AVX2, AVX-512 or AMX, FILE the output of `benchmarks.random_layers --kernels --out FILE`. Writes
 `tilewright/functional/records/cpu_rates.json`, and N of the layers (`--rivals N`) into `rivals_cpu.jsonl` beside it, by
-which estimates are corrected. With `--judge`, writes nothing and prints how layers are decided by the others, in four
-parts: how often a call would be slow by the table alone, how often a first call times both kernels, and how often a
-call is slow then.
+which estimates are corrected. `--add` keeps the kinds of layers that FILE does not have. With `--judge`, writes nothing
+and prints how layers are decided by the others, in four parts: how often a call would be slow by the table alone, how
+often a first call times both kernels, and how often a call is slow then.
 """
 
 from __future__ import annotations
@@ -62,6 +62,15 @@ def held_out(name: str, layers: Sequence[Layer]) -> str:
     )
 
 
+def _added(name: str, fitted: Any) -> Any:
+    """The shipped rates of an instruction set and those of further kinds; "any" stays as it is."""
+    made = json.loads(cpu_rates.SHIPPED.read_text(encoding="utf-8"))[name]
+    for dtype, rows in fitted.items():
+        kinds = made.setdefault(dtype, {})
+        kinds.update({of: row for of, row in rows.items() if of != "any" or of not in kinds})
+    return made
+
+
 class _Shipped:
     """The output of `main`."""
 
@@ -75,6 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("files", nargs="+", metavar="SET=FILE")
     parser.add_argument("--rivals", type=int, default=0)
+    parser.add_argument("--add", action="store_true", help="keep the kinds of layers that FILE does not have")
     parser.add_argument(
         "--judge", action="store_true", help="print how layers are decided by the others, write nothing"
     )
@@ -86,7 +96,7 @@ def main() -> None:
         if given.judge:
             print(held_out(name, layers), flush=True)
             continue
-        shipped.table[name] = fit(layers)
+        shipped.table[name] = _added(name, fit(layers)) if given.add else fit(layers)
         for problem, ours, theirs in random.Random(0).sample(layers, min(given.rivals, len(layers))):
             times = {"ours": float(f"{ours:.4g}"), "theirs": float(f"{theirs:.4g}")}
             shipped.rows.append({"problem": problem.described(), "device": rivals.cpu_device(name), **times})

@@ -7,7 +7,8 @@ it is slow if it is below 0.9 each time. The command names slow layers and ends 
 
 `--jobs N` measures on N processors at once. `--kernels` times our kernel too if the call runs PyTorch's, and `--out
 FILE` writes all times, a line of JSON per layer: `benchmarks.fit_rates` makes the table of decisions from them.
-`--vectors 32` leaves AVX-512 and AMX out on both sides.
+`--vectors 32` leaves AVX-512 and AMX out on both sides. `--op weight_gradient` draws the weight gradients of layers
+with small groups. `--training` times whole steps: the call, and the gradients of input, weights and bias.
 """
 
 from __future__ import annotations
@@ -23,16 +24,19 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tilewright.cli.sample_layers import draw
-from tilewright.functional.problem import CONV, MAX_POOL, TRANSPOSED, Problem
+from tilewright.functional.problem import CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
 
 ROUNDS, SHORTEST, SLOW, REPEATS = 11, 20e-6, 0.9, 3
 _ROUND = 60e-6
 """Seconds that a round takes at least."""
+_SMALL_GROUP = 16
+"""Channels of a group from which on PyTorch computes gradients without a comparison."""
 Call = Callable[[], Any]
 
 
@@ -62,12 +66,18 @@ def calls(problem: Problem) -> tuple[Call, Call]:
     from torch.nn import functional
 
     import tilewright as tw
+    from tilewright.functional import torch_native, torch_operator  # noqa: F401  # which registers operators
     from tilewright.functional.torch_timing import tensors
     from tilewright.runtime.device import cpu
 
     x, w, bias, _ = tensors(problem, cpu())
     (top, left, *_), (kernel, stride, apart) = problem.padding, (problem.kernel, problem.stride, problem.dilation)
     one, two = torch.nn.functional, tw
+    if problem.op == WEIGHT_GRADIENT:
+        options = problem.kernel, stride, problem.padding, apart, problem.groups
+        compute = torch_native.computed(problem, "conv2d", None, 4, on_gpu=False)
+        ours = torch.ops.tilewright.weight_gradient
+        return partial(ours, x, w, "weight_gradient2d", *options, "NCHW"), partial(compute, x, w, None, None)
     if problem.op == CONV and problem.kernel[0] == problem.shape[2] == 1 and problem.layout == "NCHW":
         x, w = x.squeeze(2), w.squeeze(2)
         given = {"stride": stride[1], "padding": left, "dilation": apart[1], "groups": problem.groups}
@@ -82,6 +92,31 @@ def calls(problem: Problem) -> tuple[Call, Call]:
     given |= {"dilation": apart} if problem.op == MAX_POOL else {}
     name = "max_pool2d" if problem.op == MAX_POOL else "avg_pool2d"
     return partial(getattr(two, name), x, kernel, **given), partial(getattr(functional, name), x, kernel, **given)
+
+
+def steps(problem: Problem) -> tuple[Call, Call]:
+    """A training step with the one-line call, and with PyTorch's; each returns the gradients."""
+    import torch
+
+    grad = torch.randn_like(calls(problem)[1]())
+
+    def step(call: Any) -> Any:
+        given = [a.requires_grad_() for a in call.args if a is not None]
+        return torch.autograd.grad(call(), given, grad)
+
+    ours, theirs = calls(problem)
+    return partial(step, ours), partial(step, theirs)
+
+
+def drawn(rng: random.Random, given: argparse.Namespace) -> Problem:
+    """Draw a layer of the wanted kind."""
+    wanted = CONV if given.training or given.op == WEIGHT_GRADIENT else given.op
+    while True:
+        found = draw(rng, rng.choice(given.types) if given.types else "")
+        if wanted in ("", found.op) and given.op != WEIGHT_GRADIENT:
+            return found
+        if wanted == found.op and found.shape[1] // found.groups < _SMALL_GROUP and found.groups > 1:
+            return found._replace(op=WEIGHT_GRADIENT, bias=False)
 
 
 def kernel_call(problem: Problem) -> tuple[Call, str]:
@@ -116,7 +151,7 @@ def _seconds(work: Call, runs: int) -> float:
     return (time.thread_time() - began) / runs
 
 
-def measured(problem: Problem, kernels: bool) -> dict[str, Any] | None:
+def measured(problem: Problem, kernels: bool, training: bool = False) -> dict[str, Any] | None:
     """The times of a layer; None for one that is too short."""
     import torch
 
@@ -124,8 +159,8 @@ def measured(problem: Problem, kernels: bool) -> dict[str, Any] | None:
     from tilewright.functional.plans import OURS, plan_for
     from tilewright.runtime.device import cpu
 
-    with torch.inference_mode():
-        call, theirs = calls(problem)
+    with nullcontext() if training else torch.inference_mode():
+        call, theirs = steps(problem) if training else calls(problem)
         theirs()
         if min(_seconds(theirs, 1) for _ in range(3)) < SHORTEST:
             return None
@@ -147,6 +182,8 @@ def measured(problem: Problem, kernels: bool) -> dict[str, Any] | None:
 
 
 def _error(made: Any, wanted: Any) -> float:
+    if isinstance(made, tuple):
+        return max(map(_error, made, wanted))
     size = float(wanted.double().norm())
     return float((made.double() - wanted.double()).norm()) / size if 0 < size < math.inf else 0.0
 
@@ -160,9 +197,9 @@ def worker(job: int, jobs: int, given: argparse.Namespace, rows: Any) -> None:
     rng = random.Random(f"{given.seed} {job}")
     ends, left = time.perf_counter() + given.seconds, given.count // jobs + (job < given.count % jobs)
     while left and time.perf_counter() < ends:
-        problem = draw(rng, rng.choice(given.types) if given.types else "")
+        problem = drawn(rng, given)
         try:
-            row = measured(problem, given.kernels)
+            row = measured(problem, given.kernels, given.training)
         except Exception as failed:
             row = {"problem": problem.described(), "failed": f"{type(failed).__name__}: {failed}"}
         if row is not None:
@@ -202,6 +239,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--types", nargs="+", default=[])
+    parser.add_argument("--op", default="", help="the operator of all layers")
+    parser.add_argument("--training", action="store_true", help="whole training steps of convolutions")
     parser.add_argument("--vectors", type=int, choices=(32, 64), default=64)
     parser.add_argument("--seconds", type=float, default=math.inf, help="ends the run, however many layers are left")
     parser.add_argument("--kernels", action="store_true")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..core import calibration
 from ..core.dtype import DType
 from ..core.errors import InternalError
-from .problem import CONV, POOLS, Problem
+from .problem import CONV, POOLS, WEIGHT_GRADIENT, Problem
 
 SHIPPED = Path(__file__).parent / "records" / "cpu_rates.json"
 CALIBRATION = "cpu_rates.json"
@@ -80,16 +80,19 @@ def expected_seconds(problem: Problem, instructions: str) -> float:
 
 
 def rates(instructions: str, dtype: str, of: str, table: Table | None = None) -> dict[str, LayerRates]:
-    """The rates of both sides for a kind of layer; of all kinds together if that kind was not measured."""
+    """The rates of both sides for a kind of layer: of this instruction set or the nearest in which it was measured.
+
+    Without any, the rates of all kinds together.
+    """
     sets = _NEAREST.get(instructions, tuple(_NEAREST))
     tables = [(calibrated(), sets[:1]), (_shipped(), sets)] if table is None else [(table, sets)]
-    for each, names in tables:
-        for name in names:
-            known = each.get(name, {}).get(dtype)
-            if known:
-                row = known.get(of) or known["any"]
-                return {side: LayerRates(*row[side]) for side in (OURS, THEIRS)}
-    raise InternalError(f"no rates are known of {dtype}")
+    known = [[each.get(name, {}).get(dtype, {}) for name in names] for each, names in tables]
+    if of.startswith(WEIGHT_GRADIENT):  # which calibration does not measure
+        known = [[kinds for of_table in known for kinds in of_table]]
+    row = next((kinds[key] for of_table in known for key in (of, "any") for kinds in of_table if key in kinds), None)
+    if row is None:
+        raise InternalError(f"no rates are known of {dtype}")
+    return {side: LayerRates(*row[side]) for side in (OURS, THEIRS)}
 
 
 def knows(instructions: str, problem: Problem) -> bool:
