@@ -52,7 +52,7 @@ def space(of: WeightGradient) -> Space:
     knobs = [
         value_knob("taps_y", [*range(1, min(high, _TAPS) + 1)]),
         value_knob("taps_x", [*range(1, min(wide, _TAPS) + 1)]),
-        value_knob("channels", [n for n in (1, 2, 4, 8) if own % n == 0]),
+        value_knob("channels", [n for n in range(1, 9) if own % n == 0]),
         value_knob("shares", [n for n in _SHARES if n <= of.shape[0] * prod(of.places)]),
     ]
     if of.layout == "NHWC":
@@ -61,7 +61,7 @@ def space(of: WeightGradient) -> Space:
         knobs += [
             value_knob("lanes", [*_LANES]),
             value_knob("rows", [*range(1, 9)]),
-            value_knob("filters", [n for n in (1, 2, 4) if of.shared_filters % n == 0]),
+            value_knob("filters", [n for n in (1, 2, 3, 4) if of.shared_filters % n == 0]),
             value_knob("store_padding", [False, True]),
         ]
     return Space(knobs)
@@ -72,7 +72,7 @@ def _lanes(of: WeightGradient) -> list[int]:
     own, most = of.shared_filters, min(of.filters, _LANES[-1])
     if own == 1:
         return [n for n in _LANES if n <= most] or [most]
-    return [n for n in range(1, most + 1) if of.filters % n == 0 and (own % n == 0 or n % own == 0)]
+    return [n for n in range(1, most + 1) if own % n == 0 or n % own == 0]
 
 
 def _parts(of: WeightGradient, tile: int) -> tuple[int, int]:
@@ -102,10 +102,13 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
     if not last:
         return compute(of.out_shape, term, "sums", "weight_gradient")  # type: ignore[no-any-return]
 
-    def first(block: Any) -> Any:  # the last vector overlaps the one before
-        return minimum(block * lanes, of.filters - lanes) if of.filters % lanes else block * lanes
+    unit = of.shared_filters if lanes % of.shared_filters == 0 else 1
+    units, each = of.filters // unit, lanes // unit
 
-    shape = (-(-of.filters // lanes), *of.weights_shape[1:], lanes)
+    def first(block: Any) -> Any:  # the last vector overlaps the one before; groups stay aligned in vectors
+        return (minimum(block * each, units - each) if units % each else block * each) * unit
+
+    shape = (-(-units // each), *of.weights_shape[1:], lanes)
     vectors = compute(shape, lambda b, i, ky, kx, lane: term(first(b) + lane, i, ky, kx), "vectors", "weight_gradient")
 
     def element(f: Any, *place: Any) -> Any:
@@ -262,17 +265,19 @@ def _usual_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, An
     small = columns <= lanes
     if small:
         lanes = max(_LANES[0], 1 << (columns - 1).bit_length())
-    elif high == 1:
+    elif high == 1 and of.per_group == 1:
         while wide * lanes // registers.lanes(of.dtype) * 2 <= room * 2 // 3 and lanes * 2 <= min(columns, _LANES[-1]):
             lanes *= 2
     vectors = max(1, lanes // registers.lanes(of.dtype))
-    filters = 2 if of.shared_filters % 2 == 0 and taps * 2 * vectors <= room else 1
+    filters = next(n for n in (2, 3, 1) if of.shared_filters % n == 0 and (taps * n * vectors <= room or n == 1))
+    taps_y = _even(high, max(1, room // (taps * vectors * filters)))
     apart = of.stride[1] > 1
     return {
         "lanes": lanes,
         "rows": rows if small and rows <= 8 and columns <= 8 else min(2 if apart else 4, rows),
         "filters": filters,
-        "taps_y": _even(high, max(1, room // (taps * vectors * filters))),
+        "channels": _largest(of.per_group, room // (taps * taps_y * vectors * filters)) if taps_y == high else 1,
+        "taps_y": taps_y,
         "taps_x": taps,
         "store_padding": apart or sum_dtype(of.dtype) != of.dtype or (not small and high > 1 and wide >= 5),
     }
@@ -285,15 +290,15 @@ def _usual_last(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any
     taps = _even(wide, min(_TAPS, room))
     most = lane * 2 if taps * high * own <= 4 else lane
     lanes = max((n for n in fit if n <= most), default=fit[0])
-    vectors, channels = -(-lanes // lane), 1
-    while own % (channels * 2) == 0 and channels < 8 and channels * 2 * taps * vectors <= room // 2:
-        channels *= 2
+    if 2 * lanes <= lane and of.shared_filters > lane:  # less than half of a register
+        lanes = max((n for n in fit if n <= 2 * lane), default=lanes)
+    vectors = -(-lanes // lane)
     wanted = (7, 8, 4) if own > 1 else (4, 7, 8)
     columns = of.places[1]
     return {
         "lanes": lanes,
         "columns": min(wanted, key=lambda n: -(-columns // n) * n) if columns >= 4 else columns,
-        "channels": channels,
+        "channels": _largest(own, room // 2 // (taps * vectors)),
         "taps_y": 1 if own > 1 else _even(high, max(1, room // (taps * vectors))),
         "taps_x": taps,
     }
@@ -309,6 +314,11 @@ def _shares(of: WeightGradient, choices: dict[str, Any]) -> int:
     while shares * 2 <= parts and blocks * shares < _TASKS and of.flop / (blocks * shares) > _TASK_FLOP:
         shares *= 2
     return shares
+
+
+def _largest(count: int, most: int) -> int:
+    """The largest divisor of a count that is at most `most`, and at most 8."""
+    return max(n for n in range(1, max(1, min(most, 8)) + 1) if count % n == 0)
 
 
 def _even(count: int, most: int) -> int:
