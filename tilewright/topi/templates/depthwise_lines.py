@@ -1,0 +1,161 @@
+"""Depthwise convolutions along lines with channels last and long windows: blocks walk along a line.
+
+A block computes one stretch of a line after another. Asynchronous copies bring the next stretches to shared memory
+meanwhile, so that memory and arithmetic work at the same time, and the weights are read once. A thread computes several
+neighbours of two channels from a window in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd, prod
+from typing import Any
+
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, if_then_else
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ...tune.model.machine import Machine
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from .convolutions import Depthwise
+from .needs import Needs
+from .schedule_helpers import bind_all, bind_grid, fetch_together, in_rounds, in_vectors
+from .strategy import ScheduleStrategy
+from .tensors import Tensors
+from .thread_tiles import ACCESS, BYTES, STEPS, is_long, reach
+from .workload import sum_dtype
+
+_THREAD = "threadIdx.x"
+_OWN, _STEPS, _THREADS, _STRETCHES = (8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (1, 2, 3, 4)
+_CHANNEL_THREADS = (8, 16, 32, 64)
+_SHARED_BYTES = 98_304
+"""Of the stretches and the weights of a block, at most."""
+_BLOCKS = 3
+"""Blocks per multiprocessor, at least, of the default configuration."""
+
+
+def computes(of: Depthwise, machine: Any) -> bool:
+    """Return whether images are lines with channels last, windows are long, and channels come in vectors."""
+    line = is_long(of) and of.multiplier == 1 and of.padding[0] == of.padding[2] == 0 and of.stride == (1, 1)
+    return line and of.shape[1] % 8 == 0 and of.dtype != "float64" and of.kernel[1] * 2 * _OWN[0] <= STEPS
+
+
+def space(of: Depthwise) -> Space:
+    """The knobs.
+
+    `tile_c`: channels, over blocks, threads and a thread's own. `tile_x`: places, over blocks, stretches of a block,
+    threads and a thread's own. `copies`: how many stretches a block has room for.
+    """
+    channels = [[-1, t, 2] for t in (*_CHANNEL_THREADS, of.filters // 2) if t * 2 <= of.filters and t <= 64]
+    places = [[-1, s, t, own] for s in _STEPS for t in _THREADS for own in _OWN]
+    places = [each for each in places if prod(each[2:]) < 2 * of.places[1] and prod(each[1:]) < 4 * of.places[1]]
+
+    def fits(choices: Mapping[str, Any]) -> bool:
+        own = choices["tile_x"].size[-1]
+        return _shared_bytes(of, choices) <= _SHARED_BYTES and 2 * own * of.kernel[1] <= STEPS
+
+    def block(choices: Mapping[str, Any]) -> bool:
+        return 64 <= choices["tile_c"].size[-2] * choices["tile_x"].size[-2] <= 512 or of.places[1] < 64
+
+    return (
+        Space(
+            [
+                split_knob("tile_c", of.filters, "candidate", candidate=channels),
+                split_knob("tile_x", of.places[1], "candidate", candidate=places or [[-1, 1, 1, _OWN[0]]]),
+                value_knob("copies", _STRETCHES),
+            ]
+        )
+        .where(fits, ("tile_c", "tile_x", "copies"), "stretches and weights in shared memory")
+        .where(block, ("tile_c", "tile_x"), "64 to 512 threads per block")
+    )
+
+
+def _shared_bytes(of: Depthwise, choices: Mapping[str, Any]) -> int:
+    stretch = reach(of, 1, prod(choices["tile_x"].size[2:]))
+    each = choices["copies"].val * stretch * BYTES[of.dtype] + of.kernel[1] * 4
+    return int(prod(choices["tile_c"].size[1:]) * each)
+
+
+def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:
+    """Blocks of 128 threads that compute 64 places of 64 channels at a time, as many stretches as leave enough blocks."""
+    channels = min(32, of.filters // 2)
+    own = 16 if of.places[1] >= 64 else 8
+    across = max(1, min(4, -(-of.places[1] // own)))
+    lines = of.shape[0] * -(-of.filters // (2 * channels))
+
+    def is_enough(steps: int) -> bool:
+        return lines * -(-of.places[1] // (steps * across * own)) >= _BLOCKS * machine.multiprocessors * 7 // 8
+
+    steps = next((s for s in reversed(_STEPS) if is_enough(s)), 1)
+    return {"tile_c": [channels, 2], "tile_x": [steps, across, own], "copies": min(3, steps)}
+
+
+def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+    """Declare the sums of whole stretches, over the line with a border and weights with channels last."""
+    stretches = prod(config["tile_x"].size[1:])
+    length, kind, left = -(-of.places[1] // stretches) * stretches, sum_dtype(of.dtype), of.padding[1]
+    around = (of.shape[0], 1, reach(of, 1, length), of.shape[1])
+
+    def inside(n: Any, y: Any, x: Any, c: Any) -> Any:
+        return if_then_else(all_of(x >= left, x < of.shape[3] + left), data(n, y, x - left, c), const(0.0, of.dtype))
+
+    bordered = compute(around, inside, "bordered")
+    seen = compute(around, lambda n, y, x, c: cast(kind, bordered(n, y, x, c)), "seen")
+    turned = compute((of.kernel[1], of.filters), lambda rx, c: cast(kind, weights(c, 0, 0, rx)), "turned")
+    rx = reduce_axis((0, of.kernel[1]), name="rx")
+
+    def term(n: Any, y: Any, x: Any, f: Any) -> Any:
+        start = None if bias is None else cast(kind, bias(f))
+        return reduce_sum(seen(n, y, x + rx * of.dilation[1], f) * turned(rx, f), [rx], init=start)
+
+    made: Tensor = compute((of.shape[0], 1, length, of.filters), term, "sums")
+    return made
+
+
+def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Copy stretches ahead, and compute each from registers."""
+    out, sums = t.out, t.in_registers(s)
+    seen, turned = (next(each for each in sums.op.input_tensors if each.op.name == name) for name in ("seen", "turned"))
+    (bordered,) = seen.op.input_tensors
+    n, y, x, c = out.op.axis
+    cb, ct, ci = config["tile_c"].apply(s, out, c)
+    xb, xs, xt, xi = config["tile_x"].apply(s, out, x)
+    s[out].reorder(n, y, cb, xb, xs, xt, ct, xi, ci)
+    lines = s[out].fuse(n, y, cb)
+    bind_grid(s, out, (lines, xb), of.shape[0] * of.filters)
+    thread = s[out].fuse(xt, ct)  # one index, in whose terms the last copies of a stretch are guarded
+    bind_all(s, out, (thread,), (_THREAD,))
+    s[out].vectorize(ci)
+    s[sums].compute_at(s[out], thread)
+    s[sums].reorder(*sums.op.reduce_axis, *sums.op.axis)
+    threads = [(_THREAD, config["tile_x"].size[-2] * config["tile_c"].size[-2])]
+    s[turned].set_scope("shared")
+    s[turned].compute_at(s[out], xb)
+    fetch_together(s, turned, threads, order=(1, 0))
+    mine = s.cache_read(turned, "local", [sums])
+    s[mine].compute_at(s[sums], sums.op.reduce_axis[0])
+    s[mine].vectorize(mine.op.axis[-1])
+    s[seen].set_scope("local")
+    s[seen].compute_at(s[out], thread)
+    s[seen].vectorize(seen.op.axis[-1])
+    s[bordered].set_scope("shared")
+    s[bordered].compute_at(s[out], xs)
+    width = gcd(prod(config["tile_c"].size[1:]), of.shape[1], ACCESS // BYTES[of.dtype])
+    in_rounds(s, bordered, in_vectors(s, bordered, width), threads)
+    if config["copies"].val > 1:
+        s[bordered].pipeline(config["copies"].val)
+
+
+ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
+    space,
+    schedule,
+    usual,
+    Needs(types=("float32", "float16", "bfloat16"), layouts=("NHWC",), scope="lines and long windows"),
+    declare,
+    computes,
+    starts_at_bias=True,
+)
