@@ -319,7 +319,8 @@ def test_templates_are_known_by_name():
         "topi/conv2d.window", "topi/conv2d.wgmma", "topi/conv2d.wgmma_tf32", "topi/dense", "topi/dense.mma",
         "topi/dense.tf32", "topi/dense.wgmma", "topi/dense.wgmma_tf32", "topi/batch_matmul", "topi/batch_matmul.mma",
         "topi/batch_matmul.tf32", "topi/batch_matmul.wgmma", "topi/batch_matmul.wgmma_tf32", "topi/conv_transpose",
-        "topi/conv2d.grouped_rows", "topi/pool",
+        "topi/conv2d.grouped_rows", "topi/pool", "topi/conv_transpose.phases", "topi/depthwise.lines",
+        "topi/weight_gradient",
     }  # fmt: skip
     workload = Conv2d.of((1, 8, 7, 7))
     assert autotvm.task.create("topi/conv2d", workload.args, "opencl").flop == workload.flop

@@ -81,7 +81,7 @@ def _shared_bytes(of: Depthwise, choices: Mapping[str, Any]) -> int:
 
 
 def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:
-    """Blocks of 128 threads that compute 64 places of 64 channels at a time, as many stretches as leave enough blocks."""
+    """Blocks of 128 threads, 64 places of 64 channels at a time, and as many stretches as leave enough blocks."""
     channels = min(32, of.filters // 2)
     own = 16 if of.places[1] >= 64 else 8
     across = max(1, min(4, -(-of.places[1] // own)))

@@ -43,6 +43,7 @@ from .contraction import Contraction, Views
 from .convolutions import Conv1d, Conv2d, Depthwise
 from .matmul import BatchMatmul, Dense
 from .pooling import Pooling
+from .strategy import never
 from .template import ALL, PackagedTemplate
 from .transposed import Transposed
 from .weight_gradient import WeightGradient
@@ -168,7 +169,13 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         summary="whole small images one after another",
         default_on=depthwise_planes.is_timed_on,
     ),
-    PackagedTemplate(Depthwise, "lines", gpu=depthwise_lines.ON_GPU, summary="stretches of lines one after another"),
+    PackagedTemplate(
+        Depthwise,
+        "lines",
+        gpu=depthwise_lines.ON_GPU,
+        summary="stretches of lines one after another",
+        default_on=never,
+    ),
     PackagedTemplate(Transposed, gpu=elementwise.ON_GPU, cpu=transposed_cpu.ON_CPU),
     PackagedTemplate(Transposed, "phases", gpu=transposed_phases.ON_GPU, summary="tiles of whole steps in registers"),
     PackagedTemplate(WeightGradient, gpu=weight_gradient_gpu.ON_GPU, cpu=weight_gradient_cpu.ON_CPU),
