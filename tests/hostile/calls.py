@@ -210,7 +210,7 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
 def _is_callers(error: BaseException) -> bool:
     """Whether Python itself refused the call, by the signature of what was called, or on behalf of the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
-    passed_on = ("expr/constructors.py", "topi/templates/planned.py")  # all arguments, to the function that they wrap
+    passed_on = ("expr/constructors.py", "compat/topi/by_template.py")  # all arguments, to the function that they wrap
     if isinstance(error, TypeError) and (len(frames) == 1 or frames[-1].filename.endswith(passed_on)):
         return True
     return not isinstance(error, InternalError) and "raised by " in "".join(getattr(error, "__notes__", []))

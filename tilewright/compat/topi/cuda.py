@@ -46,8 +46,8 @@ from ...topi.templates import BatchMatmul as _BatchMatmul
 from ...topi.templates import Conv2d as _Conv2d
 from ...topi.templates import Dense as _Dense
 from ...topi.templates import Depthwise as _Depthwise
-from ...topi.templates.planned import by_template as _by_template
-from ...topi.templates.planned import product_by_template as _product_by_template
+from .by_template import by_template as _by_template
+from .by_template import product_by_template as _product_by_template
 from .schedule_names import functions as _functions
 
 conv2d_nchw_winograd = _nn.conv2d_winograd_nchw

@@ -14,8 +14,8 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
 from ..templates.fusion import schedule as schedule_declared
-from ..templates.planned import follower, planned
 from .blocked import block_on_processors
+from .declared import declared, follower
 from .injective import one_element_each
 from .reduce import reduce_to
 from .stages import LANES, computed, count, given_outputs, inline_elements, is_reduction, read_through, reductions
@@ -32,7 +32,7 @@ def schedule_products(outs: Any, target: Target, primitive: str) -> ScheduleHand
     """
     operations = list(dict.fromkeys(each.op for each in given_outputs(outs, primitive)))
     s = create_schedule(operations)
-    by_template = planned(s, target) if target.is_gpu else {}
+    by_template = declared(s, target) if target.is_gpu else {}
     owned = set[Operation]().union(*by_template.values())
     inline_elements(s, {*operations, *by_template, *owned})
     sums = [op for op in reductions(s) if op not in owned]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.errors import name_lines_of
 from ...tensor.tensor import Tensor
-from ...tune.task import Template, register
+from ...tune.task import register
 from . import (
     contraction_cpu,
     contraction_mma,
@@ -29,7 +29,6 @@ from . import (
     grouped_mma,
     grouped_rows,
     implicit_gemm,
-    lines,
     matmul,
     prepared_data,
     transposed_cpu,
@@ -184,9 +183,8 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
     *_products(BatchMatmul),
 )
 ALL.extend(STRATEGIES)
-_templates: tuple[Template, ...] = (*STRATEGIES, lines.LINES)
-for _template in _templates:
-    register(_template)
+for _row in STRATEGIES:
+    register(_row)
 for _schedule in (schedule for row in STRATEGIES for schedule in (row.gpu, row.cpu) if schedule is not None):
     _functions: tuple[Any, ...] = _schedule.schedule, _schedule.declare, _schedule.declare_for
     name_lines_of(*(function.__code__.co_filename for function in _functions if function is not None))

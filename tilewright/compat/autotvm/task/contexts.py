@@ -13,8 +13,8 @@ from typing import Any
 from ....core.errors import UserError
 from ....core.log import logger
 from ....core.target import Target
-from ....topi.templates import planned
 from ....topi.templates.template import ALL
+from ...topi import by_template
 from ..env import GLOBAL_SCOPE
 from .legacy_tasks import LEGACY
 from .space import FallbackConfigEntity
@@ -151,4 +151,4 @@ def _answers(target: Target, names: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     return DispatchContext.current.answers(target, names)
 
 
-planned.ask(_answers)
+by_template.ask(_answers)

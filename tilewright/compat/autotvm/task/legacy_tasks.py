@@ -23,6 +23,7 @@ from ....topi.templates.transposed import Transposed
 from ....topi.templates.workload import Convolution
 from ....tune.space.config import Config
 from ....tune.task import Declared, Program, register, thaw
+from .lines import LINES
 
 Read = Callable[..., tuple[Convolution, Any]]
 """From the arguments of a task to its workload, and the type that they name for the result."""
@@ -174,3 +175,4 @@ _TABLE: dict[str, tuple[Read, str]] = {
 LEGACY = [LegacyTemplate(name, read, example) for name, (read, example) in _TABLE.items()]
 for _template in LEGACY:
     register(_template)
+register(LINES)

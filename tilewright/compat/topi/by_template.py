@@ -1,8 +1,8 @@
-"""Convolutions that a general schedule computes by a packaged template: declared in the form that the template needs.
+"""Operators of the legacy API that packaged templates compute: declared in the form that the template needs.
 
 `topi.cuda.conv2d_nchw` and its kin choose the template and a configuration when they declare the convolution: from
 logs, as within `autotvm.apply_history_best`, else the first one. `topi.cuda.schedule_conv2d_nchw` applies them to the
-convolution and to element-wise operators after it.
+convolution and to element-wise operators after it (`tilewright/topi/schedules/declared.py`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...expr.operators import cast
 from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute
+from ...topi.templates.fusion import declared, workload_of
+from ...topi.templates.layouts import legacy_padding
+from ...topi.templates.template import PackagedTemplate, cheapest, named, named_by
+from ...topi.templates.workload import sum_dtype
 from ...tune.space.config import Config
 from ...tune.task import Workload, freeze
-from .fusion import declared, is_declared, workload_of
-from .layouts import legacy_padding
-from .template import PackagedTemplate, cheapest, named, named_by
-from .workload import sum_dtype
 
 Convolve = Callable[..., Tensor]
 Answers = Callable[[Target, Sequence[Workload]], Iterable[tuple[int, Any]]]
@@ -164,45 +164,3 @@ def _workload(
         return None
     same = tuple(int(e) for e in made.shape) == found.out_shape
     return found if same and str(made.dtype) in (found.result, sum_dtype(found.dtype)) else None
-
-
-def planned(s: ScheduleHandle, target: Target) -> dict[ComputeOp, set[Operation]]:
-    """The convolutions of a schedule that were declared for templates on such a target, each with its inputs."""
-    found = [stage.op for stage in s.value.in_order() if isinstance(stage.op, ComputeOp) and is_declared(stage.op)]
-    return {op: _above(op) for op in found if Target(op.attrs["target"]).kind == target.kind}
-
-
-def _above(op: Operation) -> set[Operation]:
-    read = {t.op for t in op.input_tensors}
-    return read.union(*map(_above, read))
-
-
-def follower(op: ComputeOp, operations: list[Operation], s: ScheduleHandle) -> Operation:
-    """The output that reads a convolution and nothing else that is computed, element by element at the same places.
-
-    Or the convolution itself if there is none.
-    """
-    for out in operations:
-        chain = _chain(out, op)
-        if chain and all(len(s.value.readers(s.value.stage_of[each])) == 1 for each in chain[1:]):
-            return out
-    return op
-
-
-def _chain(out: Operation, op: ComputeOp) -> list[Operation]:
-    """The operations from an output down to its convolution, both included; none if there is no convolution."""
-    chain = [out]
-    while chain[-1] is not op:
-        at = chain[-1]
-        read = {t.op for t in at.input_tensors if isinstance(t.op, ComputeOp)}
-        if not at.tag.startswith(("elemwise", "broadcast")) or len(read) != 1:
-            return []
-        below = read.pop()
-        if _extents(below) != _extents(op):
-            return []
-        chain.append(below)
-    return chain if _extents(out) == _extents(op) else []
-
-
-def _extents(op: Operation) -> list[str]:
-    return [str(axis.dom.extent) for axis in op.axis if axis.dom is not None]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.errors import UserError
-from ...schedule.handle import create_schedule
-from ...tensor.tensor import Tensor
-from ...tune.space.config import Config
-from ...tune.space.knobs import split_knob, value_knob
-from ...tune.space.space import Space
-from ...tune.task import Program, PureTemplate
-from ..argument_checks import sizes
-from ..nn.conv1d import conv1d_ncw
-from .schedule_helpers import bind_all, fetch_together, written_out
+from ....core.errors import UserError
+from ....schedule.handle import create_schedule
+from ....tensor.tensor import Tensor
+from ....topi.argument_checks import sizes
+from ....topi.nn.conv1d import conv1d_ncw
+from ....topi.templates.schedule_helpers import bind_all, fetch_together, written_out
+from ....tune.space.config import Config
+from ....tune.space.knobs import split_knob, value_knob
+from ....tune.space.space import Space
+from ....tune.task import Program, PureTemplate
 
 _NAME = "conv1d_ncw.cuda"
 
@@ -77,4 +77,3 @@ def build(config: Config, *args: Any) -> Program:
 
 
 LINES = PureTemplate(_NAME, space, build)
-"""The template, to be registered."""
