@@ -26,10 +26,10 @@ from benchmarks.models import MODELS
 from benchmarks.ship_records import write_rivals
 from tilewright.functional import cuda_kernels, fingerprint, torch_tensors
 from tilewright.functional.plans import plan_for
-from tilewright.functional.problem import AVG_POOL, CONV, DATA_GRADIENT, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
+from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import both
-from tilewright.nn import acceleration
+from tilewright.nn import acceleration, replacements
 from tilewright.report.table import Column, table
 from tilewright.runtime.device import cpu, cuda, device
 
@@ -214,24 +214,12 @@ POOLS = [(MAX_POOL, (32, 64, 112, 112), 3, 2, 1), (MAX_POOL, (1, 64, 112, 112), 
          (MAX_POOL, (8, 64, 256, 256), 2, 2, 0), (AVG_POOL, (32, 64, 56, 56), 2, 2, 0)]  # fmt: skip
 
 
-def gradients_of(layer: Problem) -> Iterator[Problem]:
-    """The gradients of a convolution by its weights and by its input."""
-    yield layer._replace(op=WEIGHT_GRADIENT)
-    taps = zip(
-        layer.shape[2:], layer.places, layer.covered, layer.stride, layer.padding, layer.padding[2:], strict=False
-    )
-    rows, columns = (size - ((place - 1) * step - b - a + covered) for size, place, covered, step, b, a in taps)
-    yield layer._replace(
-        op=DATA_GRADIENT, shape=layer.out_shape, filters=layer.shape[1], output_padding=(rows, columns)
-    )
-
-
 def known_gradients() -> Iterator[Problem]:
     """The gradients of layers that train: of depthwise ones, of signals, and of small groups."""
     kinds = [(dtype, layout) for dtype in ("float32", "float16", "bfloat16") for layout in ("NCHW", "NHWC")]
     for dtype, layout in kinds if GPU else kinds[:1]:
         for shape, filters, kernel, stride, padding, groups in TRAINED if GPU else TRAINED[2:3]:
-            yield from gradients_of(conv(shape, filters, kernel, stride, padding, groups, dtype, layout))
+            yield from conv(shape, filters, kernel, stride, padding, groups, dtype, layout).gradients
 
 
 def layers(layers_of: Iterator[Problem], rivals: Path | None, seconds: float, only: str) -> list[str]:
@@ -310,12 +298,12 @@ def compile_models(settings: list[Setting]) -> None:
         model, x = built(name, dtype, batch)
         with torch.no_grad():
             for layer in acceleration._seen(model, (x,)).values():
-                problems.append(acceleration.problem_of(*layer))
+                problems.append(acceleration.problem_of(*layer[:3]))
         del model, x
     compile_all(problems, (torch_tensors.RIVAL, ""))
 
 
-def accelerated(name: str, dtype: str, batch: int) -> tuple[acceleration.Acceleration, float, float]:
+def accelerated(name: str, dtype: str, batch: int) -> tuple[replacements.Acceleration, float, float]:
     """`accelerate` a model; returns its report, and the seconds of an eager run before and after."""
     model, x = built(name, dtype, batch)
     with torch.no_grad():

@@ -312,6 +312,70 @@ def test_threads_train_at_once(ours: str) -> None:
         close(each, wanted)
 
 
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Have `accelerate` find our kernels twice as fast, except for data gradients; returns the timed operations."""
+    from tilewright.nn import acceleration
+
+    seen: list[str] = []
+
+    def both(problem: Any, *_: Any) -> tuple[float, float]:
+        seen.append(problem.op)
+        return (2.0, 1.0) if problem.op == "data_gradient" else (1.0, 2.0)
+
+    monkeypatch.setattr(acceleration, "both", both)
+    monkeypatch.setattr(acceleration, "in_turns", lambda works, *_: [works[0]() and 2.0, 1.0])
+    yield seen
+    plans.forget()
+
+
+def test_accelerate_measures_training_steps(timed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+    x = torch.randn(4, 8, 5, 6)
+    model, other = Net(torch.nn), Net(torch.nn)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    done = tw.accelerate(model, x, training=True)
+    assert timed == ["conv", "weight_gradient", "conv", "weight_gradient", "data_gradient"]
+    assert [row.directions for row in done.rows] == [("forward", "weight gradient")] * 2
+    assert (type(model.first), type(model.line)) == (nn.Conv2d, nn.Conv1d)
+    text = str(done)
+    assert "replaced: forward, weight gradient" in text
+    assert "a training step: 2000.000 ms before" in text
+    assert all(p.grad is None for p in model.parameters())
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    ways = {problem.op: plan.choice.how for (problem, *_), plan in plans._plans.items() if plan.choice.seconds}
+    assert ways == {"conv": plans.OURS, "weight_gradient": plans.OURS, "data_gradient": plans.THEIRS}
+    close(_trained(model, x), _trained(other, x))
+
+
+def test_accelerate_does_not_measure_gradients_that_nobody_needs(timed: list[str]) -> None:
+    model = Net(torch.nn)
+    model.first.requires_grad_(False)
+    model.line.weight.requires_grad_(False)
+    tw.accelerate(model, torch.randn(4, 8, 5, 6), training=True)
+    assert timed == ["conv", "conv"]
+    with pytest.raises(tw.error.UserError, match="no parameter of the model requires a gradient"):
+        tw.accelerate(model.requires_grad_(False), torch.randn(4, 8, 5, 6), training=True)
+
+
+def test_accelerate_takes_random_layers_in_training(timed: list[str]) -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, 3, groups=6), torch.nn.Dropout(0.5)).train()
+    tw.accelerate(model, torch.randn(2, 6, 7, 7), training=True)
+    assert type(model[0]) is nn.Conv2d
+
+
+def test_problems_of_gradients_are_those_that_calls_run(ours: str) -> None:
+    from tilewright.functional.torch_gradients import gradients_of_ours
+
+    for layer, shape, weight, options in LAYERS.values():
+        plans.forget()
+        x, w = (torch.randn(size, requires_grad=True) for size in (shape, weight))
+        layer(x, w, **options).sum().backward()
+        made = [problem for problem, *_ in plans._plans]
+        forward, *gradients = made
+        assert set(gradients_of_ours(forward, of_weight=True, of_x=True)) == set(gradients)
+
+
 DISTRIBUTED = """
 import os, sys, torch, tilewright as tw
 from tests.functional.test_training import Net, nn, _trained

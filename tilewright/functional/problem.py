@@ -147,6 +147,18 @@ class Problem(NamedTuple):
         takes = self.op == CONV and self.layout == "NHWC" and self.groups == 1
         return self._replace(weights="OHWI") if takes and self.terms >= _TERMS and self.filters >= _FILTERS else self
 
+    @property
+    def gradients(self) -> tuple[Problem, Problem]:
+        """The gradients by the weights and by the input of a convolution, or of a transposed one."""
+        plain = self._replace(bias=False, residual=False, activation="", output_padding=(0, 0), weights="OIHW")
+        above = plain._replace(shape=self.out_shape, filters=self.shape[1])
+        if self.op == TRANSPOSED:
+            return above._replace(op=WEIGHT_GRADIENT), above._replace(op=CONV, precision="fp32")
+        least = transposed_positions(self.places, self.covered, self.stride, self.padding, (0, 0))
+        rows, columns = (size - reached for size, reached in zip(self.shape[2:], least, strict=True))
+        of_x = above._replace(op=DATA_GRADIENT, output_padding=(rows, columns), precision="fp32")
+        return plain._replace(op=WEIGHT_GRADIENT), of_x
+
     def with_batch(self, batch: int) -> Problem:
         """The same for another number of images."""
         return self._replace(shape=(batch, *self.shape[1:]))

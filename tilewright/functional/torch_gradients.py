@@ -14,7 +14,7 @@ from torch.library import register_autograd, register_vmap
 
 from ..core.errors import UserError
 from . import torch_native
-from .problem import TRANSPOSES
+from .problem import TRANSPOSES, Problem
 from .signature import GRADIENT, OPERATORS, channels_last_order
 from .torch_arguments import differentiates
 from .torch_options import ConvolutionOptions, WeightGradientOptions
@@ -71,6 +71,16 @@ def _check_differentiable(options: ConvolutionOptions) -> None:
             primitive=options.name,
             fix="call the operator without it, and apply it in PyTorch; or call it within torch.no_grad()",
         )
+
+
+def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool) -> list[Problem]:
+    """Return those of the requested gradients of a layer that operators of ours compute."""
+    transposed = problem.op in TRANSPOSES
+    fits = not transposed or all(m < s for m, s in zip(problem.output_padding, problem.stride, strict=True))
+    if not fits or not (problem.depthwise or problem.weights_shape[1] < _LARGE):
+        return []
+    wanted = of_weight, of_x and (transposed or problem.groups != 1)
+    return [each for each, asked in zip(problem.gradients, wanted, strict=True) if asked]
 
 
 class _Layer:

@@ -8,8 +8,9 @@ if find_spec("torch") is None:
     raise UserError("tilewright.nn needs PyTorch, which is not installed", fix="pip install torch")
 
 from ..functional import torch_operator as torch_operator  # `torch.ops.tilewright` is there from here on
-from .acceleration import Acceleration, accelerate
+from .acceleration import accelerate
 from .modules import AvgPool2d, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, MaxPool2d
+from .replacements import Acceleration
 
 __all__ = [
     "Acceleration",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext, suppress
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -14,13 +13,15 @@ from ..core.errors import UserError
 from ..core.text import kind_of
 from ..functional import torch_tensors
 from ..functional.plans import OURS, THEIRS, CallPlan, decide, plan_for
-from ..functional.problem import Problem
+from ..functional.problem import WEIGHT_GRADIENT, Problem
 from ..functional.signature import FLOATS, OPERATORS, Arrays, CallOptions, signature
 from ..functional.torch_arguments import type_in_autocast
+from ..functional.torch_gradients import gradients_of_ours
 from ..functional.torch_timing import ROUNDS, Around, both, in_turns
 from ..report.progress import progress
-from ..report.table import Column, table
 from . import modules
+from .replacements import Acceleration, Row
+from .steps import TrainingStep, tensors_in
 
 _KINDS: dict[type, tuple[type, str]] = {
     torch.nn.Conv1d: (modules.Conv1d, "conv1d"),
@@ -41,99 +42,7 @@ _MORE_ROUNDS, _LONGEST = 5 * ROUNDS, 4.0
 """Rounds, and seconds that they may take, of a second measurement, before a model is given back as it was."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A layer of the model: both times of one run, in seconds, and whether it was replaced.
-
-    If the times are 0, the layer was not measured, for the reason in `why`.
-    """
-
-    name: str
-    problem: Problem
-    ours: float
-    theirs: float
-    replaced: bool
-    why: str = ""
-
-
-class Acceleration:
-    """The changes of `accelerate` to a model. Printing it shows the table; `undo()` takes everything back.
-
-    Attributes
-    ----------
-    rows : list of Row
-        A row per layer that was measured.
-    before, after : float
-        Seconds of one run of the whole model on the sample, as it was and as it is; 0 if nothing was replaced. On a GPU
-        in a CUDA graph, without the host's time.
-    eager_before, eager_after : float
-        The same with the host's time, as the model runs without a graph.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.rows: list[Row] = []
-        self.before = self.after = self.eager_before = self.eager_after = 0.0
-        self._replaced: list[tuple[Any, type, type]] = []
-
-    def replace(self, layer: Any, kind: type) -> None:
-        """Make a layer one of ours: the same object, with its parameters, hooks and names, of another class."""
-        self._replaced.append((layer, type(layer), kind))
-        layer.__class__ = kind
-
-    def undo(self) -> None:
-        """Make the layers PyTorch's again, with their present state; layers that left the model stay away."""
-        while self._replaced:
-            layer, own, kind = self._replaced.pop()
-            if type(layer) is kind:
-                layer.__class__ = own
-            elif kind in type(layer).__bases__:  # a parametrization of PyTorch's derived a class for this layer alone
-                type(layer).__bases__ = tuple(own if base is kind else base for base in type(layer).__bases__)
-        self.rows = [replace(row, replaced=False) for row in self.rows]
-
-    def __enter__(self) -> Acceleration:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
-
-    def __str__(self) -> str:
-        if not self.rows:
-            return "nothing to replace: the model contains no convolution of PyTorch's that Tilewright covers"
-        heads = [Column("layer", right=False), Column("problem", right=False)]
-        heads += [Column("PyTorch, µs"), Column("ours, µs"), Column("gain"), Column("", right=False)]
-        lines = [
-            [row.name, str(row.problem), *_times(row), _what(row)]
-            for row in self.rows
-        ]  # fmt: skip
-        count = sum(row.replaced for row in self.rows)
-        whole = f"{count} of {len(self.rows)} layers replaced"
-        if self.after:
-            times = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after"
-            whole += f"; the model: {times}, {self.before / self.after:.2f} times as fast"
-            if (self.eager_before, self.eager_after) != (self.before, self.after):
-                whole += (
-                    f"; without a graph {self.eager_before * 1e3:.3f} ms before, {self.eager_after * 1e3:.3f} ms after"
-                )
-            whole += "" if count else "; all of them undone, since the model did not become faster"
-        return "\n".join([*table(heads, lines), whole])
-
-    __repr__ = __str__
-
-
-def _times(row: Row) -> list[str]:
-    """The times of a row, and their quotient."""
-    if not row.ours:
-        return ["–"] * 3
-    return [f"{row.theirs * 1e6:.1f}", f"{row.ours * 1e6:.1f}", f"{row.theirs / row.ours:.2f}"]
-
-
-def _what(row: Row) -> str:
-    """The outcome of a layer."""
-    return "replaced" if row.replaced else f"kept: {row.why}" if row.why else "kept"
-
-
-def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
+def accelerate(model: Any, sample: Any, *, tune: Any = None, training: bool = False) -> Acceleration:
     """Replace the convolutions of a model by Tilewright's if these are faster, as measured on a sample.
 
     Parameters
@@ -146,6 +55,9 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     tune : "quick" or float, optional
         Measure configurations of each layer for that long first. That includes dense layers, although their untuned
         kernels are known to be no faster than matrix products.
+    training : bool
+        Measure whole training steps: the forward call, and the gradients of all parameters that require them. The
+        forward call and both gradients of a layer each run by the kernel that was faster.
 
     Returns
     -------
@@ -160,25 +72,34 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     """
     if not isinstance(model, torch.nn.Module):
         raise UserError(f"model is {kind_of(model)}", primitive="accelerate", fix="give a torch.nn.Module")
+    if training and not any(p.requires_grad for p in model.parameters()):
+        raise UserError(
+            "no parameter of the model requires a gradient", primitive="accelerate", fix="leave training=True out"
+        )
     given = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
-    done = Acceleration(model)
+    done = Acceleration(model, training)
     gpu = max((a.get_device() for a in given if isinstance(a, torch.Tensor)), default=-1)
-    with torch.no_grad(), torch.cuda.device(gpu), _state_kept(model):  # events and graphs are the current GPU's
+    # Events and graphs are the current GPU's.
+    with torch.set_grad_enabled(training), torch.cuda.device(gpu), _state_kept(model):
         inputs = _copies(given)
         seen = _seen(model, inputs)
-        writes = any(a._version for a in _tensors(inputs) if not a.is_inference())
+        writes = any(a._version for a in tensors_in(inputs) if not a.is_inference())
         if not seen:
             return done
         measured: dict[Problem, tuple[float, float]] = {}
         try:
-            with progress(len(seen) + 1) as (say, step):
+            with progress(len(seen) + 1) as (say, done_one):
                 for name, layer in seen.items():
                     say(name)
                     _measure(done, name, layer, tune, measured)
-                    step()
+                    done_one()
                 say("the whole model")
                 run = (lambda: model(*_copies(given))) if writes else lambda: model(*given)
-                _prove(done, run, on_gpu=gpu >= 0)
+                if training:
+                    step = TrainingStep(model, run, given)
+                    _prove(done, step, step.outcome, on_gpu=gpu >= 0)
+                else:
+                    _prove(done, run, run, on_gpu=gpu >= 0)
         except BaseException:  # nobody gets the object that could undo the replacements
             done.undo()
             raise
@@ -188,7 +109,8 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
 def _copies(value: Any) -> Any:
     """The same inputs in tensors that a model may write to."""
     if isinstance(value, torch.Tensor):
-        return value.detach().clone()
+        copy = value.detach().clone()
+        return copy.requires_grad_() if value.requires_grad else copy
     if isinstance(value, dict):
         return {key: _copies(part) for key, part in value.items()}
     return type(value)(map(_copies, value)) if type(value) in (tuple, list) else value
@@ -210,15 +132,20 @@ def _state_kept(model: Any) -> Iterator[None]:
             if name in module._buffers:
                 module._buffers[name] = buffer
             if not torch.equal(buffer, before):  # tensors created in inference mode that remain cannot be written
-                buffer.copy_(before)
+                with torch.no_grad():
+                    buffer.copy_(before)
 
 
 class Layer(NamedTuple):
-    """A convolution of PyTorch's, its input when the model runs on its sample, and the type that it computes in."""
+    """A convolution of PyTorch's, its input when the model runs on its sample, and the type that it computes in.
+
+    `needs_gradient` says whether a training step computes the gradient of the input.
+    """
 
     module: Any
     x: Any
     dtype: str
+    needs_gradient: bool = False
 
 
 def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, Layer]:
@@ -230,9 +157,9 @@ def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, Layer]:
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
         x = given[0] if given else named.get("input")
         if isinstance(x, torch.Tensor) and module.padding_mode == "zeros":
-            x = x.detach()
+            needs, x = x.requires_grad, x.detach()
             dtype = type_in_autocast(x)
-            found.setdefault(names[module], Layer(module, x, torch_tensors.NAMES.get(dtype, str(dtype))))
+            found.setdefault(names[module], Layer(module, x, torch_tensors.NAMES.get(dtype, str(dtype)), needs))
 
     try:
         hooks = [module.register_forward_hook(note, with_kwargs=True) for module in names]
@@ -268,7 +195,7 @@ def _measure(
     kind, operator = _KINDS[type(layer.module)]
     if layer.dtype not in FLOATS:
         return
-    problem = problem_of(*layer)
+    problem = problem_of(*layer[:3])
     if 0 in problem.shape:
         done.rows.append(Row(name, problem, 0.0, 0.0, False, "the sample has no images"))
         return
@@ -277,21 +204,38 @@ def _measure(
     if plan.executable is None and problem.groups == 1:
         done.rows.append(Row(name, problem, 0.0, 0.0, False, plan.choice.why))
         return
+    try:
+        times = [_timed(problem, on, tune, measured)]
+    except UserError as refused:  # none of our kernels computes it
+        done.rows.append(Row(name, problem, 0.0, 0.0, False, refused.message))
+        return
+    parts = ["forward"]
+    if done.training:
+        for gradient in gradients_of_ours(problem, layer.module.weight.requires_grad, layer.needs_gradient):
+            with suppress(UserError):
+                times.append(_timed(gradient, on, tune, measured))
+                parts.append("weight gradient" if gradient.op == WEIGHT_GRADIENT else "data gradient")
+    # Of a training step, each part runs by the faster kernel.
+    mine = sum(min(pair) for pair in times) if done.training else times[0][0]
+    theirs = sum(pair[1] for pair in times)
+    wins = theirs >= _GAIN * mine
+    faster = tuple(part for part, (own, other) in zip(parts, times, strict=True) if other >= _GAIN * own)
+    done.rows.append(Row(name, problem, mine, theirs, wins, directions=faster if done.training else ()))
+    if wins:
+        done.replace(layer.module, kind)
+
+
+def _timed(problem: Problem, on: Any, tune: Any, measured: dict[Problem, tuple[float, float]]) -> tuple[float, float]:
+    """Time our kernel and PyTorch's for a problem, and have later calls run the faster one."""
+    plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
     if plan.executable is None:  # by an estimate, or by measurements from elsewhere: here it is measured
-        try:
-            plan = plan_for(problem, on, "")
-        except UserError as refused:  # none of our kernels computes it
-            done.rows.append(Row(name, problem, 0.0, 0.0, False, refused.message))
-            return
+        plan = plan_for(problem, on, "")
     assert plan.executable is not None
     if problem not in measured:
         measured[problem] = both(problem, on, plan.executable)
     mine, theirs = measured[problem]
-    wins = theirs >= _GAIN * mine
-    done.rows.append(Row(name, problem, mine, theirs, wins))
-    _keep(plan, wins, mine, theirs)
-    if wins:
-        done.replace(layer.module, kind)
+    _keep(plan, theirs >= _GAIN * mine, mine, theirs)
+    return mine, theirs
 
 
 def _keep(plan: CallPlan, wins: bool, mine: float, theirs: float) -> None:
@@ -302,13 +246,13 @@ def _keep(plan: CallPlan, wins: bool, mine: float, theirs: float) -> None:
     decide(plan, choice, torch_tensors.RIVAL)
 
 
-def _prove(done: Acceleration, run: Callable[[], Any], on_gpu: bool) -> None:
-    """Compare the results and the times of the whole model with the original; undo replacements that did not help."""
+def _prove(done: Acceleration, run: Callable[[], Any], outcome: Callable[[], Any], on_gpu: bool) -> None:
+    """Compare the outcome and the time of a run with those of the original; undo replacements that did not help."""
     if not any(row.replaced for row in done.rows):
         return
-    mine = run()
-    with _originals(done):
-        theirs = run()
+    mine = outcome()
+    with done.originals():
+        theirs = outcome()
     _agree(theirs, mine, {row.problem.dtype for row in done.rows if row.replaced})
     _time(done, run, on_gpu, ROUNDS)
     if _is_slower(done):  # or seems to be: other programs on the host can make a run without a graph twice as long
@@ -320,7 +264,7 @@ def _prove(done: Acceleration, run: Callable[[], Any], on_gpu: bool) -> None:
 
 def _time(done: Acceleration, run: Callable[[], Any], on_gpu: bool, rounds: int) -> None:
     """Measure the model as it was and as it is, in turns."""
-    sides: list[Around] = [lambda: _originals(done), nullcontext]
+    sides: list[Around] = [lambda: done.originals(), nullcontext]
     done.before, done.after = done.eager_before, done.eager_after = in_turns([run, run], on_gpu, sides, False, rounds)
     if on_gpu:
         done.eager_before, done.eager_after = in_turns([run, run], on_gpu, sides, True, rounds)
@@ -333,7 +277,7 @@ def _is_slower(done: Acceleration) -> bool:
 
 def _agree(theirs: Any, mine: Any, within: set[str]) -> None:
     """Raise UserError for results that differ by more than their type explains, or the types `within` the model."""
-    expected, found = _tensors(theirs), _tensors(mine)
+    expected, found = tensors_in(theirs), tensors_in(mine)
     if [a.shape for a in expected] != [a.shape for a in found]:
         shapes = " and ".join(str([tuple(a.shape) for a in each]) for each in (expected, found))
         raise _differs(f"the model gives results of other shapes in each run: {shapes}")
@@ -358,23 +302,3 @@ def _error(expected: Any, found: Any) -> float:
         expected, found = (a.masked_fill(same & ~expected.isfinite(), 0) for a in (expected, found))
         error, scale = float((found - expected).norm()), float(expected.norm())
     return error / scale if scale else error
-
-
-def _tensors(value: Any) -> list[Any]:
-    """The tensors in a model's result."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    return [tensor for part in parts for tensor in _tensors(part)]
-
-
-@contextmanager
-def _originals(done: Acceleration) -> Iterator[None]:
-    """The model's own layers for a while."""
-    for layer, own, _ in done._replaced:
-        layer.__class__ = own
-    try:
-        yield
-    finally:
-        for layer, _, kind in done._replaced:
-            layer.__class__ = kind

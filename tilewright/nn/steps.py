@@ -1,0 +1,48 @@
+"""Training steps of whole models, as `accelerate` measures them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+
+class TrainingStep:
+    """The forward call of a model, and the gradients of its parameters and inputs that require them.
+
+    The gradients of the results are random numbers, always the same: sums of the results would have no gradient through
+    a normalization.
+    """
+
+    def __init__(self, model: Any, run: Callable[[], Any], inputs: Sequence[Any]) -> None:
+        self._run = run
+        self._leaves = [a for a in (*model.parameters(), *tensors_in(inputs)) if a.requires_grad]
+        self._above: list[Any] = []
+
+    def __call__(self) -> tuple[Any, list[Any]]:
+        """Return the results, and the gradients that there are."""
+        made = self._run()
+        results = [a for a in tensors_in(made) if a.requires_grad]
+        if [a.shape for a in results] != [a.shape for a in self._above]:
+            self._above = [torch.randn_like(a) for a in results]
+        gradients = torch.autograd.grad(results, self._leaves, self._above, allow_unused=True)
+        return made, [a for a in gradients if a is not None]
+
+    def outcome(self) -> tuple[list[Any], Any]:
+        """Return the results, and all gradients as one vector: some may be zero but for rounding.
+
+        Random layers, such as dropout, draw the same numbers each time.
+        """
+        with torch.random.fork_rng({a.get_device() for a in self._leaves if a.is_cuda}):
+            torch.manual_seed(0)
+            made, gradients = self()
+        return [a.detach() for a in tensors_in(made)], torch.cat([a.detach().flatten().float() for a in gradients])
+
+
+def tensors_in(value: Any) -> list[Any]:
+    """The tensors in a model's result."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return [tensor for part in parts for tensor in tensors_in(part)]
