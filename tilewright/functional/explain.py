@@ -19,6 +19,7 @@ from .arrays import described as described_array
 from .arrays import shared
 from .named_arguments import named_input
 from .plans import THEIRS, CallPlan, plan_for
+from .problem import Problem
 from .signature import PUBLIC, Arrays, CallOptions, Signature, options_tuple, signature
 from .store import store
 
@@ -43,7 +44,8 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     Returns
     -------
     str
-        A few lines: the problem, the kernel and its configuration, the reason for the choice, and its origin.
+        A few lines: the problem, the kernel and its configuration, the reason for the choice, and its origin. If
+        PyTorch would record the call for gradients, the same of each gradient that operators of ours compute.
 
     Raises
     ------
@@ -76,7 +78,19 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
             f"problem: {checked.problem}\nresult:  {checked.shape} on {on}\nruns:    nothing, since the result is empty"
         )
     plan = plan_for(checked.problem, on, rival, function_of, options.tune)
-    return "\n".join(_lines(checked, plan, rival))
+    lines = _lines(checked.problem, checked.shape, plan, rival)
+    for gradient in _gradients(checked.problem, x, extras[0]) if rival else ():
+        lines += ["", *_lines(gradient, gradient.made_shape, plan_for(gradient, on, rival), rival)]
+    return "\n".join(lines)
+
+
+def _gradients(problem: Problem, x: Any, weight: Any) -> list[Problem]:
+    """The gradients of a call on tensors that operators of ours compute."""
+    torch, gradients = import_module("torch"), import_module(f"{__package__}.torch_gradients")
+    if weight is None or not torch.is_grad_enabled():
+        return []
+    found: list[Problem] = gradients.gradients_of_ours(problem, weight.requires_grad, x.requires_grad)
+    return found
 
 
 def _seen(name: str, x: Any, extras: tuple[Any, ...], options: CallOptions) -> tuple[Signature, Device, str, Any]:
@@ -97,9 +111,9 @@ def _seen(name: str, x: Any, extras: tuple[Any, ...], options: CallOptions) -> t
     return checked, device(*arrays[0].device), "", function
 
 
-def _lines(checked: Signature, plan: CallPlan, rival: str) -> list[str]:
+def _lines(problem: Problem, shape: tuple[int, ...], plan: CallPlan, rival: str) -> list[str]:
     choice, executable = plan.choice, plan.executable
-    lines = [f"problem: {checked.problem}", f"result:  {checked.shape} on {plan.on}"]
+    lines = [f"problem: {problem}", f"result:  {shape} on {plan.on}"]
     if choice.how == THEIRS:
         lines.append(f"runs:    the kernel of {rival}: {choice.why}")
     elif executable is not None:
