@@ -97,7 +97,7 @@ def test_every_configuration_computes_it(name: str) -> None:
         check(LAYERS[name], CUDA, emulated, drawn(LAYERS[name]))
 
 
-SMALL = {
+COPIED = {
     "whole planes": (WeightGradient.of((4, 32, 7, 7), 32, 3, groups=32), {"rows": 7, "columns": 7, "warps": 1}),
     "parts of planes": (
         WeightGradient.of((4, 40, 14, 14), 40, 5, groups=40, dtype="float16"),
@@ -107,13 +107,21 @@ SMALL = {
         WeightGradient.of((3, 20, 9, 7), 20, (3, 5), 2, groups=20, dtype="bfloat16"),
         {"rows": 5, "columns": 4, "warps": 1, "shares": 3},
     ),
+    "channels last": (
+        WeightGradient.of((3, 20, 14, 13), 20, 7, groups=20, dtype="bfloat16", layout="NHWC"),
+        {"rows": 2, "columns": 4, "filters": 2, "tap_rows": 4, "warps": 4, "jobs": 2, "shares": 2},
+    ),
+    "groups, channels last": (
+        WeightGradient.of((2, 32, 9, 8), 16, 3, groups=8, dtype="float16", layout="NHWC"),
+        {"rows": 2, "columns": 4, "filters": 1, "channels": 4, "tap_rows": 3, "warps": 2, "jobs": 1, "shares": 3},
+    ),
 }
 
 
 @emulates
-@pytest.mark.parametrize(("name", "copies"), [("whole planes", 3), ("parts of planes", 2), ("strides", 1)])
-def test_blocks_copy_small_planes(name: str, copies: int) -> None:
-    of, wanted = SMALL[name]
+@pytest.mark.parametrize(("name", "copies"), list(zip(COPIED, [3, 2, 1, 2, 2], strict=True)))
+def test_blocks_copy_their_part(name: str, copies: int) -> None:
+    of, wanted = COPIED[name]
     wanted = {**TEMPLATE.gpu.usual(of), "shares": 1, **wanted, "copies": copies}
     config = TEMPLATE.gpu.nearest(of, wanted)
     assert {key: config[key].val for key in wanted} == wanted

@@ -4,6 +4,9 @@ A thread walks over tiles of the result's gradient. Each row of the input that a
 all rows of taps. The sums of its taps stay in registers from the first tile to the last. In NCHW, neighbouring lanes
 have neighbouring tiles, and a warp adds up the sums of its lanes; in NHWC, lanes have neighbouring channels. A second
 kernel adds the partial sums of all warps in a fixed order.
+
+Rows of channels (NHWC) and planes of small images (NCHW) pass through shared memory: a block copies its part for the
+next step while it computes the present one. Otherwise a thread would need more loads under way than it has registers.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ def space(of: WeightGradient) -> Space:
         "warps": [*WARPS],
         "jobs": [1, 2, 4, 8, 16],
         "shares": [n for n in SHARES if n == 1 or n <= tiles],
-        "copies": [0, 1, 2, 3] if has_small_planes(of) else [0],
+        "copies": [0, 1, 2, 3] if has_small_planes(of) or not first else [0],
     }
 
     def fit(choices: Mapping[str, Any]) -> bool:
@@ -172,9 +175,9 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
         s[tensor].set_scope("local")
         s[tensor].compute_at(s[sums], at)
     if share.copies:
-        s[image].unroll(image.op.axis[3])
-        for source, reader, sizes in ((t.data, image, of.shape[2:]), (t.weights, given, of.places)):
-            _copy_planes(of, share, s, s.cache_read(source, "shared", [reader]), sizes, (sums, step))
+        s[image].unroll(image.op.axis[3 if of.layout == "NCHW" else 2])
+        for source, reader in ((t.data, image), (t.weights, given)):
+            _copy_together(of, share, s, s.cache_read(source, "shared", [reader]), source is t.data, (sums, step))
     if of.layout == "NCHW":
         for tensor, width in ((given, share.gradient_chunk(of)), (image, share.chunk)):
             if width > 1:
@@ -208,31 +211,32 @@ def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Te
             s[t.out].set_store_predicate(beside.var.equal(0))
 
 
-def _copy_planes(
-    of: WeightGradient,
-    share: Share,
-    s: ScheduleHandle,
-    planes: Tensor,
-    sizes: tuple[int, ...],
-    place: tuple[Tensor, IterVar],
+def _copy_together(
+    of: WeightGradient, share: Share, s: ScheduleHandle, held: Tensor, of_input: bool, place: tuple[Tensor, IterVar]
 ) -> None:
-    """Have a block copy planes to shared memory, in which lanes find theirs in different banks."""
-    s[planes].compute_at(s[place[0]], place[1])
-    each, width = share.plane(of, sizes)
-    if each > prod(sizes):
-        s[planes].storage_align(planes.op.axis[1], 2 * width, width)
-    s[planes].storage_align(planes.op.axis[0], share.apart(of, sizes), 0)
-    flat, lanes = s[planes].split(s[planes].fuse(*planes.op.axis), factor=width)
+    """Have a block copy its part of the input, or of the gradient, to shared memory for each step.
+
+    Lanes find their parts in different banks: neighbouring channels (NHWC), or planes (NCHW).
+    """
+    s[held].compute_at(s[place[0]], place[1])
+    s[held].storage_align(held.op.axis[0], share.apart(of, of_input), 0)
+    if of.layout == "NHWC":
+        _, width = share.neighbours(of, of_input)
+    else:
+        each, width = share.plane(of, of_input)
+        if each % (2 * width) == width:
+            s[held].storage_align(held.op.axis[1], 2 * width, width)
+    flat, lanes = s[held].split(s[held].fuse(*held.op.axis), factor=width)
     if width > 1:
-        s[planes].vectorize(lanes)
+        s[held].vectorize(lanes)
     counts = share.jobs, share.warps, share.lanes(of)
-    rounds, flat = s[planes].split(flat, factor=prod(counts))
-    s[planes].pragma(rounds, "auto_unroll_max_step", 0)
-    flat, x = s[planes].split(flat, factor=counts[2])
-    z, y = s[planes].split(flat, factor=counts[1])
-    bind_all(s, planes, (z, y, x), ("threadIdx.z", "threadIdx.y", "threadIdx.x"))
+    rounds, flat = s[held].split(flat, factor=prod(counts))
+    s[held].pragma(rounds, "auto_unroll_max_step", 0)
+    flat, x = s[held].split(flat, factor=counts[2])
+    z, y = s[held].split(flat, factor=counts[1])
+    bind_all(s, held, (z, y, x), ("threadIdx.z", "threadIdx.y", "threadIdx.x"))
     if share.copies > 1:
-        s[planes].pipeline(share.copies)
+        s[held].pipeline(share.copies)
 
 
 def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial: Tensor) -> Any:

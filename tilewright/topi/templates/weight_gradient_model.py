@@ -54,10 +54,11 @@ def _shared_out(of: WeightGradient, block: Share, machine: Machine) -> Iterator[
     """The block with batch and space in as many parts as make whole waves of blocks."""
     most = of.shape[0] * prod(block.tiles(of)) // block.workers(of)
     wave = machine.multiprocessors * _resident_blocks(of, block, machine) / block.blocks(of)
+    whole_images = block.copies and of.layout == "NCHW"
     found = set()
     for waves in (0.5, 1, 2, 4):
         wanted = max(1, min(most, wave * waves))
-        found.add(max(n for n in SHARES if n <= wanted and not (block.copies and of.shape[0] % n)))
+        found.add(max(n for n in SHARES if n <= wanted and not (whole_images and of.shape[0] % n)))
     yield from (replace(block, shares=n) for n in sorted(found))
 
 
@@ -129,9 +130,9 @@ def _read_again(of: WeightGradient, share: Share, image: float, given: float) ->
     """Return the bytes from the L2 cache: tiles overlap, and blocks with sums of their own read the same tiles."""
     jobs = share.jobs_of_group(of) / share.jobs
     filters = of.shared_filters // share.filters if share.lanes_have_tiles(of) else 1
-    rows = 1.0 if share.copies else share.seen(of)[0] / (share.rows * of.stride[0])
+    rows = 1.0 if share.copies and of.layout == "NCHW" else share.seen(of)[0] / (share.rows * of.stride[0])
     columns = 1.0
-    if not share.lanes_have_tiles(of):
+    if not share.lanes_have_tiles(of) and not share.copies:
         wide = min(share.warps, share.tiles(of)[1]) * share.columns * of.stride[1]
         columns = (wide + share.seen(of)[1] - share.columns * of.stride[1]) / wide
     images = image * rows * columns * max(1.0, jobs / (of.per_group // share.channels))

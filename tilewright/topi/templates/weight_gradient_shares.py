@@ -41,7 +41,7 @@ class Share:
     shares: int
     """Parts of batch and space, each for other blocks."""
     copies: int
-    """Images of a block's channels for which shared memory has room; 0 if threads load from global memory."""
+    """Steps for which shared memory has room; 0 if threads load from global memory."""
 
     @staticmethod
     def of(choices: Mapping[str, Any]) -> Share:
@@ -82,28 +82,44 @@ class Share:
 
     def copies_fit(self, of: WeightGradient) -> bool:
         """Return whether a step is one image, shared memory has room for its planes, and no image is left over."""
+        if of.layout == "NHWC":
+            whole = self.warps == self.tiles(of)[1] and self.lanes(of) * self.filters % of.shared_filters == 0
+            return whole and self.shared_bytes(of) <= GPU.memory(MemoryScope.SHARED).most
         whole = self.warps == prod(self.tiles(of)) and of.shape[0] % self.shares == 0
         return whole and self.shared_bytes(of) <= GPU.memory(MemoryScope.SHARED).most // 2
 
-    def plane(self, of: WeightGradient, sizes: tuple[int, ...]) -> tuple[int, int]:
+    def plane(self, of: WeightGradient, of_input: bool) -> tuple[int, int]:
         """Return how many elements planes begin apart in shared memory, and the elements of a copy.
 
         Lanes that read the same place of neighbouring planes find it in different banks.
         """
-        count, widest = prod(sizes), ACCESS // BYTES[of.dtype]
+        count, widest = prod(of.shape[2:] if of_input else of.places), ACCESS // BYTES[of.dtype]
         pair = max(2, 2 * _BANK // BYTES[of.dtype])
         if count % pair == 0:
             return count + (pair - count % (2 * pair)) % (2 * pair), pair
         return count, gcd(count * self.lanes(of), count * of.filters, widest)
 
-    def apart(self, of: WeightGradient, sizes: tuple[int, ...]) -> int:
-        """Return how many elements two copies of a block's planes begin apart.
+    def neighbours(self, of: WeightGradient, of_input: bool) -> tuple[int, int]:
+        """Return the neighbouring channels of a block, of the input or the gradient, and the elements of a copy."""
+        count, channels = self.lanes(of) * self.filters, of.shape[1] if of_input else of.filters
+        count = count // of.shared_filters * of.per_group if of_input else count
+        return count, gcd(count, channels, ACCESS // BYTES[of.dtype])
+
+    def apart(self, of: WeightGradient, of_input: bool) -> int:
+        """Return how many elements two copies of a block's part of the input, or of the gradient, begin apart.
 
         The room between them shows by addresses alone that a copy in flight does not touch the planes in use: addresses
         of a window reach into the border, and addresses of a last round of copies beyond the planes.
         """
-        each, width = self.plane(of, sizes)
-        lanes, line = self.lanes(of), _LINE // BYTES[of.dtype]
+        lanes, line, sizes = self.lanes(of), _LINE // BYTES[of.dtype], of.shape[2:] if of_input else of.places
+        if of.layout == "NHWC":
+            neighbours, width = self.neighbours(of, of_input)
+            count = (self.seen(of)[0] if of_input else self.rows) * sizes[1] * neighbours
+            beside = max(of.padding) + max(of.covered) + self.columns * of.stride[1]
+            last = self.threads(of) * width if count % (self.threads(of) * width) else 0
+            room = max(beside * neighbours, last) if self.copies > 1 else 0
+            return -(-(count + room) // line) * line
+        each, width = self.plane(of, of_input)
         border = (max(of.padding) + max(of.covered) + 1) * (sizes[1] + max(of.padding) + self.columns * of.stride[1])
         room = max(border, lanes * self.warps * self.jobs * width) if self.copies > 1 else 0
         return -(-(lanes * each + room) // line) * line
@@ -168,7 +184,7 @@ class Share:
 
     def shared_bytes(self, of: WeightGradient) -> int:
         """Return the bytes of shared memory of a block."""
-        return self.copies * sum(self.apart(of, sizes) for sizes in (of.shape[2:], of.places)) * BYTES[of.dtype]
+        return self.copies * (self.apart(of, True) + self.apart(of, False)) * BYTES[of.dtype]
 
     def is_possible(self, of: WeightGradient) -> bool:
         """Return whether chunks begin at the same place of each tile, and planes fit shared memory."""
@@ -251,8 +267,10 @@ def _blocks(of: WeightGradient, base: Share) -> Iterator[tuple[int, int, int]]:
     """The warps of a block with tiles of their own, those with sums of their own, and copies of planes."""
     tiles, several = base.tiles(of), base.jobs_of_group(of) > 1
     if of.layout == "NHWC":
-        fit = [n for n in WARPS if n == 4 or (n == tiles[1] and base.lanes(of) * n <= _MOST_THREADS)]
-        yield from [*((warps, 1, 0) for warps in fit), *([(2, 2, 0)] if several else [])]
+        if of.shape[2] > 1 and tiles[1] in WARPS:
+            yield from ((tiles[1], jobs, 2) for jobs in ((1, 2) if several else (1,)))
+        else:
+            yield from [(4, 1, 0), (2, 2, 0)] if several else [(4, 1, 0)]
         return
     yield from [(4, 1, 0), (2, 2, 0), (1, 4, 0)] if several else [(4, 1, 0)]
     if has_small_planes(of):
