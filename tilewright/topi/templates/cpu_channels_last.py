@@ -56,7 +56,7 @@ _LINE = 64
 _AHEAD = 512
 """Bytes of channels ahead of which columns are fetched. Each column is a stream of its own, too short for a processor
 to predict it: from memory, 7 taps take 0.7 of the time. At 1024 bytes, half of the gain is gone."""
-_MANY = 1 << 16
+MANY_WEIGHTS = 1 << 16
 """Weights from which on all processors turn them: to wake the others takes some microseconds."""
 
 
@@ -64,7 +64,7 @@ def space(of: Images) -> Space:
     """The knobs: channels in a vector, columns whose sums are computed together, and how far loops are written out."""
     own = of.filters // of.groups
     parts = {_dividing(n, _WIDEST, register) for n in (of.filters, own) for register in (_LANES[1], _WIDEST)}
-    fit = {n for n in (*_LANES, *parts, _of_one_group(of)) if n <= of.filters} or {of.filters}
+    fit = {n for n in (*_LANES, *parts, lanes_of_one_group(of)) if n <= of.filters} or {of.filters}
     lanes = [[-1, n] for n in sorted(fit)]
     columns = [[-1, n] for n in _COLUMNS if n <= of.places[1]]
     return Space(
@@ -94,7 +94,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     block, lanes = s[turned].split(f, factor=config["tile_c"].size[-1])
     s[turned].reorder(block, *terms, lanes)  # the rows of a few filters at a time, which stay in the nearest cache
     s[turned].vectorize(lanes)
-    if prod(of.weights_shape) > _MANY:
+    if prod(of.weights_shape) > MANY_WEIGHTS:
         s[turned].parallel(block)
     out, sums = t.out, t.in_registers(s)
     if of.layout == "NCHW":
@@ -122,7 +122,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[sums].vectorize(c)
 
 
-def _of_one_group(of: Images) -> int:
+def lanes_of_one_group(of: Images) -> int:
     """Return the lanes of vectors whose filters see the same channels, which is then one value for all of them."""
     own = of.filters // of.groups
     if of.groups == 1 or own == 1:  # a vector of channels is one load, too
@@ -138,9 +138,9 @@ def _of_near_groups(of: Images) -> int:
     """
     own, seen = of.filters // of.groups, of.shape[1] // of.groups
     if of.layout != "NHWC" or _WIDEST % own:
-        return _of_one_group(of)
+        return lanes_of_one_group(of)
     _, loaded = covering_vectors((_WIDEST // own - 1) * seen + 1, _WIDEST)
-    return _WIDEST if loaded and len(loaded) * own < _WIDEST else _of_one_group(of)
+    return _WIDEST if loaded and len(loaded) * own < _WIDEST else lanes_of_one_group(of)
 
 
 def _passes_by(of: Images, lanes: int) -> bool:
@@ -218,7 +218,7 @@ NEEDS = Needs(scope="channels last, or groups of few channels")
 def computes(of: Images, registers: VectorRegisters) -> bool:
     """Channels last, and sums over several channels for many filters, which are turned as they are stored."""
     own = of.filters // of.groups
-    return of.layout == "NHWC" or (of.shape[1] > of.groups and _of_one_group(of) <= own and own >= _LANES[1])
+    return of.layout == "NHWC" or (of.shape[1] > of.groups and lanes_of_one_group(of) <= own and own >= _LANES[1])
 
 
 ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, NEEDS, declare, computes)

@@ -111,6 +111,17 @@ def sums_of(
     return made
 
 
+def bordered(of: Images, data: Tensor, top: int, left: int) -> Any:
+    """Return how the input is read at (n, c, y, x) behind `top` rows and `left` columns of zeros; zeros surround it."""
+    height, width = of.shape[2:]
+
+    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+        inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
+        return if_then_else(inside, data(*in_layout(of.layout, (n, c, y - top, x - left))), const(0, of.dtype))
+
+    return element
+
+
 def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> Any:
     """Read a weight, of the filter `f` whose kernels stand one after another, or in rows of a channel's."""
     order = getattr(of, "weights", "OIHW")

@@ -31,6 +31,7 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
+from .declarations import bordered
 from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
@@ -192,20 +193,17 @@ def _width(of: Depthwise, eights: int) -> int:
 
 def declare(of: Depthwise, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Declare the bands, the padded input, and the products, which start at a bias, if any."""
-    (images, channels, height, width), (kh, kw) = of.shape, of.kernel
-    top, left = of.padding[0], _ahead(of, _fetch(of))
+    (images, channels, _, _), (kh, kw), left = of.shape, of.kernel, _ahead(of, _fetch(of))
     before, depth, rows, eights = left - of.padding[1], _depth(of), of.places[0], _eights(of)
     zero = const(0.0, of.dtype)
-
-    def bordered(n: Any, c: Any, y: Any, x: Any) -> Any:
-        inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
-        return if_then_else(inside, data(n, c, y - top, x - left), zero)
 
     def banded(c: Any, ry: Any, k: Any, j: Any) -> Any:
         tap = k - j - before
         return if_then_else(all_of(tap >= 0, tap < kw), weights(c, 0, ry, tap), zero)
 
-    padded = compute((images, channels, rows + kh - 1, _width(of, eights)), bordered, "padded")
+    padded = compute(
+        (images, channels, rows + kh - 1, _width(of, eights)), bordered(of, data, of.padding[0], left), "padded"
+    )
     band = compute((channels, kh, depth, _EIGHT), banded, "band")
     ry, k = reduce_axis((0, kh), name="ry"), reduce_axis((0, depth), name="k")
 

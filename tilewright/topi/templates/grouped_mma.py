@@ -19,7 +19,7 @@ from ...core.atoms import ATOMS
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
 from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...expr.operators import floordiv, floormod, if_then_else
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -30,6 +30,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
+from .declarations import bordered
 from .direct import direct_beside
 from .layouts import from_layout, in_layout
 from .needs import Needs
@@ -149,20 +150,18 @@ def _block_of(choices: Mapping[str, Any]) -> Block:
 
 def declare(of: Conv2d, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Declare the packed weights, the padded image, and the products, which start at a bias."""
-    (images, channels, height, width), (kh, kw) = of.shape, of.kernel
-    (sy, sx), (dy, dx) = of.stride, of.dilation
-    (top, left, _, _), group = of.padding, channels // of.groups
+    (images, channels, _, _), (kh, kw) = of.shape, of.kernel
+    (sy, sx), (dy, dx), group = of.stride, of.dilation, channels // of.groups
     packs, rows, eights, zero = channels // _PACK, of.places[0], _eights(of), const(0.0, of.dtype)
 
-    def pixel(n: Any, p: Any, y: Any, x: Any, c: Any) -> Any:
-        inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
-        return if_then_else(inside, data(*in_layout(of.layout, (n, p * _PACK + c, y - top, x - left))), zero)
+    pixel = bordered(of, data, *of.padding[:2])
 
     def tap(p: Any, ry: Any, rx: Any, f: Any, c: Any) -> Any:
         same = floordiv(f, group).equal(floordiv(c, group))
         return if_then_else(same, weights(p * _PACK + f, floormod(c, group), ry, rx), zero)
 
-    image = compute((images, packs, *of.seen(rows, eights * _EIGHT), _PACK), pixel, "image")
+    high, wide = of.seen(rows, eights * _EIGHT)
+    image = compute((images, packs, high, wide, _PACK), lambda n, p, y, x, c: pixel(n, p * _PACK + c, y, x), "image")
     taps = compute((packs, kh, kw, _PACK, _PACK), tap, "taps")
     ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (_PACK, "rc")))
 

@@ -24,6 +24,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import grouped_mma
+from .contraction import rounded
 from .convolutions import Conv2d
 from .layouts import from_layout, in_layout
 from .needs import Needs
@@ -40,7 +41,6 @@ from .row_pair_blocks import (
     reach,
     stored_together,
     taps_of,
-    whole,
 )
 from .schedule_helpers import bind_all, bind_grid, in_rounds, in_vectors
 from .strategy import ScheduleStrategy
@@ -80,7 +80,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Ten
     """Declare the weights, the padded image, and the products over whole tiles, which start at a bias."""
     block, (sy, sx), (dy, dx) = Block.of(config), of.stride, of.dilation
     _, rows, columns = block.tile
-    pairs, spans = whole(of.places[0], rows) // 2, whole(of.places[1], columns) // (block.run * EIGHT)
+    pairs, spans = rounded(of.places[0], rows) // 2, rounded(of.places[1], columns) // (block.run * EIGHT)
     group, ahead = of.shape[1] // of.groups, ahead_of(of, block)
 
     def tap(u: Any, x: Any, y: Any, f: Any, c: Any) -> Any:
@@ -152,7 +152,7 @@ def _image(of: Conv2d, data: Tensor, block: Block, pairs: int, spans: int) -> Te
     (images, channels, height, width), (sy, sx) = of.shape, of.stride
     (top, _, _, _), ahead, turn = of.padding, ahead_of(of, block), block.turn
     held, high = block.tile[0], 2 * (pairs - 1) * sy + 2 * pairs_of(of)
-    wide = whole(ahead + (spans * block.run * EIGHT - 1) * sx + reach(of)[1] + 1, turn) // turn
+    wide = rounded(ahead + (spans * block.run * EIGHT - 1) * sx + reach(of)[1] + 1, turn) // turn
     first, past = (ahead // turn, (width + ahead) // turn) if width % turn == 0 else (0, wide)
 
     def loaded(n: Any, p: Any, y: Any, q: Any, c: Any, j: Any) -> Any:

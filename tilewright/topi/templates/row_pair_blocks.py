@@ -19,6 +19,7 @@ from ...core.occupancy import occupancy
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import REFERENCE, Machine
+from .contraction import rounded
 from .convolutions import Conv2d
 from .schedule_helpers import GPU
 
@@ -82,14 +83,14 @@ class Block:
         """Rows and columns of the padded image that it sees."""
         _, rows, columns = self.tile
         high = (rows - 2) * of.stride[0] + 2 * pairs_of(of)
-        return high, whole(ahead_of(of, self) + (columns - 1) * of.stride[1] + reach(of)[1] + 1, self.turn)
+        return high, rounded(ahead_of(of, self) + (columns - 1) * of.stride[1] + reach(of)[1] + 1, self.turn)
 
     def shared(self, of: Conv2d) -> int:
         """Bytes of shared memory."""
         channels, rows, columns = self.tile
         line = channels if self.units == 1 else channels + EIGHT
         if of.layout == "NCHW":
-            results = channels * (whole(rows * columns, PLANES) + EIGHT)
+            results = channels * (rounded(rows * columns, PLANES) + EIGHT)
         else:
             results = (channels + EIGHT) * rows * columns
         return 2 * max(line * prod(self.seen(of)) + taps_of(of) * channels * EIGHT, self.staged * results)
@@ -172,14 +173,9 @@ def taps_of(of: Conv2d) -> int:
     return of.kernel[1] * (2 * pairs_of(of) + of.stride[0])
 
 
-def whole(count: int, parts: int) -> int:
-    """The least multiple of `parts` that is not below `count`."""
-    return -(-count // parts) * parts
-
-
 def ahead_of(of: Conv2d, block: Block) -> int:
     """Return the zeros on the left of a row: whole vectors of columns then lie in the border or in the image."""
-    return whole(of.padding[1], block.turn)
+    return rounded(of.padding[1], block.turn)
 
 
 def stored_together(of: Conv2d) -> int:

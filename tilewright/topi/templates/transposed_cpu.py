@@ -20,7 +20,8 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import elementwise
-from .declarations import same_shape
+from .cpu_channels_last import MANY_WEIGHTS, lanes_of_one_group
+from .declarations import bordered, same_shape
 from .layouts import from_layout, in_layout
 from .phases import border_of, has_phases, tap_and_place, taps_of
 from .processor import VectorRegisters
@@ -32,8 +33,6 @@ from .workload import sum_dtype
 _LANES, _COLUMNS, _FILTERS = (4, 8, 16, 32), (1, 2, 4, 8), (1, 2, 4, 8)
 _WIDEST, _SUMS = 16, 8
 """Lanes of a vector, and vectors of sums of a tile, if nothing was measured."""
-_MANY = 1 << 16
-"""Weights from which on all processors turn them: to wake the others takes some microseconds."""
 
 
 def space(of: Transposed) -> Space:
@@ -45,7 +44,7 @@ def space(of: Transposed) -> Space:
         return Space(
             [value_knob("columns", [*_LANES]), split_knob("tile_f", of.filters, "candidate", candidate=together)]
         )
-    fit = {n for n in (*_LANES, _of_one_group(of)) if n <= of.filters} or {of.filters}
+    fit = {n for n in (*_LANES, lanes_of_one_group(of)) if n <= of.filters} or {of.filters}
     lanes = [[-1, n] for n in sorted(fit)]
     return Space([value_knob("columns", [*_COLUMNS]), split_knob("tile_f", of.filters, "candidate", candidate=lanes)])
 
@@ -61,15 +60,7 @@ def usual(of: Transposed, registers: VectorRegisters) -> dict[str, Any]:
         filters = next(n for n in reversed(_FILTERS) if of.shared_filters % n == 0 and (n * phases <= most or n == 1))
         return {"columns": min(lanes, _WIDEST), "tile_f": [filters]}
     columns = next((n for n in reversed(_COLUMNS) if n * phases <= most and n < 2 * per_phase), 1)
-    return {"columns": columns, "tile_f": [_of_one_group(of)]}
-
-
-def _of_one_group(of: Transposed) -> int:
-    """Return the lanes of vectors of channels that read one value, or as many neighbours as there are lanes."""
-    own = of.shared_filters
-    if of.groups == 1 or own == 1:
-        return _WIDEST
-    return next((n for n in range(min(own, _WIDEST), 1, -1) if own % n == 0), _WIDEST)
+    return {"columns": columns, "tile_f": [lanes_of_one_group(of)]}
 
 
 def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
@@ -113,13 +104,10 @@ def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
 def _bordered(of: Transposed, data: Tensor, columns: int) -> Any:
     """Return how the input with its border is read at (n, c, y, x)."""
     (top, bottom), (left, right) = border_of(of, 0, of.places[0]), border_of(of, 1, columns)
-    batch, channels, height, width = of.shape
+    (batch, channels, height, width), element = of.shape, bordered(of, data, top, left)
 
     def value(*position: Any) -> Any:
-        n, c, y, x = from_layout(of.layout, position)
-        inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
-        found = data(*in_layout(of.layout, (n, c, y - top, x - left)))
-        return if_then_else(inside, found, const(0.0, of.dtype))
+        return element(*from_layout(of.layout, position))
 
     shape = in_layout(of.layout, (batch, channels, height + top + bottom, width + left + right))
     names = in_layout(of.layout, ("n", "c", "y", "x"))
@@ -169,7 +157,7 @@ def _prepared(of: Transposed, s: ScheduleHandle, sums: Tensor, lanes: int) -> No
             s[tensor].parallel(s[tensor].fuse(*outer))
         elif tensor.op.name == "turned":
             *outer, inner = tensor.op.axis
-            if prod(of.weights_shape) > _MANY:
+            if prod(of.weights_shape) > MANY_WEIGHTS:
                 s[tensor].parallel(s[tensor].fuse(*outer))
             if lanes:
                 s[tensor].vectorize(s[tensor].split(inner, factor=lanes)[1])

@@ -13,8 +13,7 @@ from typing import Any
 
 from ...core.atoms import ATOMS, Atom
 from ...core.dtype import DType
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, if_then_else
+from ...expr.convert import cast
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -26,6 +25,7 @@ from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
+from .declarations import bordered
 from .implicit_gemm import turned
 from .needs import Needs
 from .schedule_helpers import in_vectors
@@ -95,13 +95,8 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor) -> Tensor:
     (kh, kw), (sy, sx), (dy, dx) = of.kernel, of.stride, of.dilation
     channels, kind = of.shape[1], of.dtype
     kept = weights if of.weights == "OHWI" else turned(of, weights)
-    top, left, _, _ = of.padding
-
-    def pixel(n: Any, y: Any, x: Any, c: Any) -> Any:
-        inside = all_of(y >= top, y < of.shape[2] + top, x >= left, x < of.shape[3] + left)
-        return if_then_else(inside, data(n, y - top, x - left, c), const(0, kind))
-
-    image = compute((of.shape[0], *of.bordered, channels), pixel, "image")
+    pixel = bordered(of, data, *of.padding[:2])
+    image = compute((of.shape[0], *of.bordered, channels), lambda n, y, x, c: pixel(n, c, y, x), "image")
     taps = compute((of.filters, kh, kw, channels), lambda *at: kept(*at), "taps")
     ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (channels, "rc")))
     total = sum_dtype(kind)
