@@ -155,7 +155,7 @@ ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
     schedule,
     usual,
     Needs(types=("float32", "float16", "bfloat16"), layouts=("NHWC",), scope="lines and long windows"),
-    declare,
-    computes,
+    computes=computes,
     starts_at_bias=True,
+    declare_for=declare,
 )

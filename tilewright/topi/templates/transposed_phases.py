@@ -231,6 +231,6 @@ ON_GPU: ScheduleStrategy[Transposed] = ScheduleStrategy(
     schedule,
     usual,
     Needs(types=DTYPES, layouts=("NCHW", "NHWC"), scope="channels by themselves, with a stride"),
-    declare,
-    computes,
+    computes=computes,
+    declare_for=declare,
 )
