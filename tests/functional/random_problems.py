@@ -32,7 +32,16 @@ from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional import compiler
-from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from tilewright.functional.problem import (
+    AVG_POOL,
+    CONV,
+    GRADIENTS,
+    MAX_POOL,
+    TRANSPOSED,
+    TRANSPOSES,
+    WEIGHT_GRADIENT,
+    Problem,
+)
 from tilewright.functional.signature import ACTIVATIONS
 from tilewright.runtime.program import resolve_target
 
@@ -162,10 +171,17 @@ def _padding(rng: random.Random, op: str, kernel: tuple[int, ...], dilation: tup
 # The operators by their definitions
 
 
+def gradients_of(case: Case) -> list[Case]:
+    """The gradients of a convolution by its weights and its input, as cases."""
+    layer = case.problem
+    fits = all(more < step for more, step in zip(layer.output_padding, layer.stride, strict=True))
+    return [Case(case.seed, each) for each in layer.gradients] if layer.has_weights and fits else []
+
+
 def arrays_of(case: Case) -> list[np.ndarray]:
     """Data, then what `extra_arguments` names, in the order NCHW and with weights as PyTorch has them."""
     problem, rng = case.problem, np.random.default_rng(case.seed)
-    shapes = {"weights": problem.weights_shape, "bias": (problem.filters,), "residual": problem.out_shape}
+    shapes = {"weights": problem.second_shape, "bias": (problem.filters,), "residual": problem.out_shape}
     kind = DType(problem.dtype).numpy
     return [rng.uniform(-1, 1, shape).astype(kind) for shape in
             (problem.shape, *(shapes[name] for name in problem.extra_arguments))]  # fmt: skip
@@ -175,8 +191,13 @@ def wanted(problem: Problem, x: np.ndarray, *extras: np.ndarray) -> np.ndarray:
     """The result in float64, in the order NCHW."""
     given = dict(zip(problem.extra_arguments, (a.astype(np.float64) for a in extras), strict=True))
     x = x.astype(np.float64)
-    if problem.op == TRANSPOSED:
+    if problem.op in TRANSPOSES:
         out = _transposed(problem, x, given["weights"])
+    elif problem.op == WEIGHT_GRADIENT:
+        seen = _windows(problem, x, 0.0)
+        parts = seen.reshape(x.shape[0], problem.groups, -1, *seen.shape[2:])
+        above = given["weights"].reshape(x.shape[0], problem.groups, -1, *problem.places)
+        out = np.einsum("ngcyxij,ngfyx->gfcij", parts, above, optimize=True).reshape(problem.weights_shape)
     elif problem.op == CONV:
         seen = _windows(problem, x, 0.0)
         parts = seen.reshape(x.shape[0], problem.groups, -1, *seen.shape[2:])
@@ -250,7 +271,10 @@ def fault(case: Case, found: np.ndarray, right: np.ndarray, rounded: bool = Fals
         return "infinite results differ"
     apart, norm = np.linalg.norm(found[whole] - right[whole]), np.linalg.norm(right[whole])
     scale = max(norm, math.sqrt(max(whole.sum(), 1)) * 1e-2)
-    most = ERRORS[case.problem.dtype] * max(1.0, math.sqrt(case.problem.terms) / 8)
+    of_weights = case.problem.op == WEIGHT_GRADIENT
+    terms = case.problem.shape[0] * prod(case.problem.places) if of_weights else case.problem.terms
+    scale = max(scale, math.sqrt(terms * right.size) * 1e-1) if of_weights else scale  # such sums may cancel
+    most = ERRORS[case.problem.dtype] * max(1.0, math.sqrt(terms) / 8)
     most = max(most, _ROUNDED) if rounded else most
     return "" if apart <= most * scale else f"the error is {apart / scale:.1e}, and may be {most:.1e}"
 
@@ -311,9 +335,10 @@ def called(case: Case) -> str:
     return fault(case, found.transpose(0, 3, 1, 2) if last else found, right)
 
 
-def on_device(case: Case, emulate: bool) -> str:
-    """Run the CUDA kernels of a case; "" or what is wrong about their results."""
-    target, problem = resolve_target(Target(GPU)), case.problem
+def on_device(case: Case, emulate: bool, kind: str = GPU) -> str:
+    """Run the kernels of a case on a kind of target; "" or what is wrong about their results."""
+    target, problem = resolve_target(Target(kind)), case.problem
+    device = tw.cuda() if kind == GPU else tw.cpu()
     x, *extras = arrays_of(case)
     right = wanted(problem, x, *extras)
     given = dict(zip(problem.extra_arguments, extras, strict=True))
@@ -321,6 +346,9 @@ def on_device(case: Case, emulate: bool) -> str:
         given["weights"] = given["weights"].transpose(0, 2, 3, 1)
     if problem.residual:
         given["residual"] = _in_memory(problem, given["residual"])
+    of_weights = problem.op == WEIGHT_GRADIENT
+    if of_weights:
+        given["weights"] = _in_memory(problem, given["weights"])
     wrong = []
     for name, s, args in kernels_of(problem, target):
         shapes = [tuple(int(extent) for extent in tensor.shape) for tensor in args]
@@ -329,13 +357,13 @@ def on_device(case: Case, emulate: bool) -> str:
         arrays.append(np.full(shapes[-1], 77, x.dtype))
         try:
             module = emulated(s, args) if emulate else build(s, args, target, name="layer")
-            on_gpu = [tw.nd.array(array, tw.cuda()) for array in arrays]
-            module(*on_gpu)
-            found = on_gpu[-1].numpy()
+            there = [tw.nd.array(array, device) for array in arrays]
+            module(*there)
+            found = there[-1].numpy()
         except Exception as failure:  # reported with the case
             wrong.append(f"{name}: {type(failure).__name__}: {failure}")
             continue
-        found = found.transpose(0, 3, 1, 2) if problem.layout == "NHWC" else found
+        found = found.transpose(0, 3, 1, 2) if problem.layout == "NHWC" and not of_weights else found
         if said := fault(case, found, right, "tf32" in name):
             wrong.append(f"{name}: {said}")
     return "; ".join(wrong)
@@ -357,7 +385,7 @@ def judged(case: Case, engines: tuple[str, ...] = ENGINES) -> str:
             elif not case.is_small:
                 found = ""
             elif engine == "llvm":
-                found = called(case)
+                found = on_device(case, emulate=False, kind="llvm") if case.problem.op in GRADIENTS else called(case)
             else:
                 with emulation(case.seed):
                     found = on_device(case, emulate=True)
@@ -370,7 +398,7 @@ def judged(case: Case, engines: tuple[str, ...] = ENGINES) -> str:
 
 def _judged(work: tuple[int, tuple[str, ...]]) -> tuple[Case, str]:
     case = draw(work[0])
-    return case, judged(case, work[1])
+    return case, "\n".join(filter(None, (judged(each, work[1]) for each in (case, *gradients_of(case)))))
 
 
 def main(count: int = 100, first: int = 0, engines: str = ",".join(ENGINES), jobs: int = 0) -> int:

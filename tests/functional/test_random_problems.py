@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.functional.random_problems import draw, judged
+from tests.functional.random_problems import draw, gradients_of, judged
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -12,6 +12,13 @@ def test_random_layers_are_right_on_this_cpu_and_compile_for_a_gpu(part: int) ->
     for seed in range(part, 24, 4):
         case = draw(seed)
         assert not judged(case), f"seed {seed}: {case.problem}"
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_random_gradients_are_right_on_this_cpu_and_compile_for_a_gpu(part: int) -> None:
+    for seed in range(part, 12, 2):
+        for case in gradients_of(draw(seed)):
+            assert not judged(case), f"seed {seed}: {case.problem}"
 
 
 @pytest.mark.slow
@@ -24,8 +31,8 @@ def test_more_random_layers_are_right() -> None:
 @pytest.mark.cuda
 def test_random_layers_are_right_on_a_gpu() -> None:
     for seed in range(1, 101, 2):
-        case = draw(seed)
-        assert not judged(case, ("cuda",)), f"seed {seed}: {case.problem}"
+        for case in (draw(seed), *gradients_of(draw(seed))):
+            assert not judged(case, ("cuda",)), f"seed {seed}: {case.problem}"
 
 
 def test_a_seed_determines_its_layer() -> None:
