@@ -13,7 +13,7 @@ from tilewright.cli.sample_layers import draw
 from tilewright.functional import compiler, cpu_rates, rivals, tuning
 from tilewright.functional.cpu_rates_fit import fit
 from tilewright.functional.plans import OURS, THEIRS, Decision
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.problem import CONV, WEIGHT_GRADIENT, Problem
 from tilewright.runtime.device import cpu
 
 LONG = Problem(CONV, (1, 16, 1, 16000), 16, (1, 100), (1, 1), (0, 0, 0, 0), (1, 1), 16, "float32", "NCHW")
@@ -49,6 +49,21 @@ def test_rates_ship_for_each_type_and_instruction_set(instructions: str, dtype: 
         assert 1e-7 < one.overhead < 1e-2
         assert 1e8 < one.flop_per_second < 1e13
         assert 1e7 < one.bytes_per_second < 1e13
+
+
+@pytest.mark.parametrize("instructions", SETS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("groups", [64, 16])
+def test_weight_gradients_have_rates_of_their_own(
+    instructions: str, dtype: str, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a near instruction set, before those of all layers that calibration measured."""
+    taps, zeros = (7, 7), (3, 3, 3, 3)
+    of = Problem(WEIGHT_GRADIENT, (8, 64, 28, 28), 64, taps, (1, 1), zeros, (1, 1), groups, dtype, "NHWC")
+    before = cpu_rates.expected_ratio(of, instructions)
+    others = {"any": {side: [1e-6, 1e9, 1e9] for side in ("ours", "theirs")}}
+    monkeypatch.setattr(cpu_rates, "calibrated", lambda: {instructions: {dtype: others}})
+    assert cpu_rates.expected_ratio(of, instructions) == before < 1
 
 
 def test_bfloat16_is_pytorchs_with_matrix_instructions_and_long_windows_are_not() -> None:
