@@ -115,7 +115,7 @@ def drawn(rng: random.Random, given: argparse.Namespace) -> Problem:
         found = draw(rng, rng.choice(given.types) if given.types else "")
         if wanted in ("", found.op) and given.op != WEIGHT_GRADIENT:
             return found
-        if wanted == found.op and found.shape[1] // found.groups < _SMALL_GROUP and found.groups > 1:
+        if wanted == found.op and found.shape[1] // found.groups < _SMALL_GROUP:
             return found._replace(op=WEIGHT_GRADIENT, bias=False)
 
 

@@ -30,6 +30,8 @@ LAYERS = {
     "columns are left over": WeightGradient.of((1, 16, 4, 13), 16, 5, 2, groups=16, layout="NHWC", dtype="float16"),
     "groups of three": WeightGradient.of((2, 15, 5, 6), 15, 3, 1, 1, 1, 5, layout="NHWC"),
     "groups with one filter": WeightGradient.of((2, 10, 5, 6), 5, 3, 1, 1, 1, 5, "float64", "NHWC"),
+    "parts of groups": WeightGradient.of((1, 4, 3, 5), 42, 3, 1, 1, 1, 2, layout="NHWC"),
+    "one group": WeightGradient.of((1, 3, 4, 5), 37, 3, 1, 1, layout="NHWC", dtype="bfloat16"),
     "long rows, channels last": WeightGradient.of((1, 5, 4300), 5, 4, 2, (3, 0), 2, 5, "bfloat16", "NWC"),
     "padding only, channels last": WeightGradient.of((1, 4, 1, 2), 8, 5, 1, 3, groups=4, layout="NHWC"),
 }

@@ -7,12 +7,12 @@ number of shares depends on the layer only, so results do not depend on the numb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, if_then_else, minimum
+from ...expr.operators import all_of, floordiv, floormod, if_then_else, minimum
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import AxisKind, IterVar, reduce_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -68,11 +68,10 @@ def space(of: WeightGradient) -> Space:
 
 
 def _lanes(of: WeightGradient) -> list[int]:
-    """Filters of a vector: whole groups, or parts of one; any number of channels by themselves."""
+    """Filters of a vector: whole groups, or a part of one."""
     own, most = of.shared_filters, min(of.filters, _LANES[-1])
-    if own == 1:
-        return [n for n in _LANES if n <= most] or [most]
-    return [n for n in range(1, most + 1) if own % n == 0 or n % own == 0]
+    whole = [n for n in (_LANES if own == 1 else range(own, most + 1, own)) if n <= most]
+    return whole + [n for n in range(1, min(own, most + 1)) if own % n == 0 or n in _LANES] or [most]
 
 
 def _parts(of: WeightGradient, tile: int) -> tuple[int, int]:
@@ -94,28 +93,45 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
     (sy, sx), (dy, dx) = of.stride, of.dilation
     padded, given = _padded(of, data, rows, columns), _given(of, weights, rows, columns)
 
-    def term(f: Any, i: Any, ky: Any, kx: Any) -> Any:
-        channel = (floordiv(f, of.shared_filters) if of.groups > 1 else 0) * of.per_group + i
-        seen = padded(*in_layout(of.layout, (rn, channel, ry * sy + ky * dy, rx * sx + kx * dx)))
-        return reduce_sum(seen * given(*in_layout(of.layout, (rn, f, ry, rx))), [rn, ry, rx])
+    def term(f: Any, group: Any, i: Any, ky: Any, kx: Any) -> Any:
+        seen = (rn, group * of.per_group + i, ry * sy + ky * dy, rx * sx + kx * dx)
+        product = padded(*in_layout(of.layout, seen)) * given(*in_layout(of.layout, (rn, f, ry, rx)))
+        return reduce_sum(product, [rn, ry, rx])
 
-    if not last:
-        return compute(of.out_shape, term, "sums", "weight_gradient")  # type: ignore[no-any-return]
+    if last:
+        return _of_vectors_of_filters(of, lanes, term)
+    own = of.shared_filters
+    made: Tensor = compute(of.out_shape, lambda f, *at: term(f, floordiv(f, own), *at), "sums", "weight_gradient")
+    return made
 
-    unit = of.shared_filters if lanes % of.shared_filters == 0 else 1
-    units, each = of.filters // unit, lanes // unit
 
-    def first(block: Any) -> Any:  # the last vector overlaps the one before; groups stay aligned in vectors
-        return (minimum(block * each, units - each) if units % each else block * each) * unit
+def _of_vectors_of_filters(of: WeightGradient, lanes: int, term: Callable[..., Any]) -> Tensor:
+    """Declare vectors of filters, of whole groups or within a group, and the gradient that picks from them."""
+    own = of.shared_filters
+    whole = lanes % own == 0
+    count, each = (of.groups, lanes // own) if whole else (own, lanes)
+    blocks = -(-count // each)
 
-    shape = (-(-units // each), *of.weights_shape[1:], lanes)
-    vectors = compute(shape, lambda b, i, ky, kx, lane: term(first(b) + lane, i, ky, kx), "vectors", "weight_gradient")
+    def first(block: Any) -> Any:  # the last vector of all groups, or of a group, overlaps the one before
+        return minimum(block * each, count - each) if count % each else block * each
 
-    def element(f: Any, *place: Any) -> Any:
-        block = floordiv(f, lanes)
-        return vectors(block, *place, f - first(block))
+    def vector(block: Any, i: Any, ky: Any, kx: Any, lane: Any) -> Any:
+        group = floordiv(block, blocks)
+        f = first(block) * own + lane if whole else group * own + first(floormod(block, blocks)) + lane
+        return term(f, floordiv(f, own) if whole else group, i, ky, kx)
 
-    return compute(of.out_shape, element, "sums", "weight_gradient")  # type: ignore[no-any-return]
+    def element(f: Any, *at: Any) -> Any:
+        if whole:
+            block = floordiv(f, lanes)
+            return vectors(block, *at, f - first(block) * own)
+        of_group = floormod(f, own)
+        block = floordiv(of_group, lanes)
+        return vectors(floordiv(f, own) * blocks + block, *at, of_group - first(block))
+
+    shape = (blocks if whole else of.groups * blocks, *of.weights_shape[1:], lanes)
+    vectors = compute(shape, vector, "vectors", "weight_gradient")
+    made: Tensor = compute(of.out_shape, element, "sums", "weight_gradient")
+    return made
 
 
 def _padded(of: WeightGradient, data: Tensor, rows: int, columns: int) -> Tensor:
@@ -286,12 +302,11 @@ def _usual_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, An
 def _usual_last(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
     """A vector fills a register, or two for few sums; blocks of groups have several channels and one row of taps."""
     (high, wide), lane, own = of.kernel, registers.lanes(of.dtype), of.per_group
-    room, fit = registers.number * 3 // 4, _lanes(of)
+    room, shared = registers.number * 3 // 4, of.shared_filters
     taps = _even(wide, min(_TAPS, room))
     most = lane * 2 if taps * high * own <= 4 else lane
-    lanes = max((n for n in fit if n <= most), default=fit[0])
-    if 2 * lanes <= lane and of.shared_filters > lane:  # less than half of a register
-        lanes = max((n for n in fit if n <= 2 * lane), default=lanes)
+    filled = {n: n if n % shared == 0 else shared / -(-shared // n) for n in _lanes(of)}
+    lanes = max(filled, key=lambda n: (filled[n], n) if n <= most else (0, -n))
     vectors = -(-lanes // lane)
     wanted = (7, 8, 4) if own > 1 else (4, 7, 8)
     columns = of.places[1]
