@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import gcd, prod
 from typing import Any, NamedTuple
 
@@ -44,8 +45,9 @@ def begin(
 ) -> Begun:
     """Round rows, columns and depth up to whole tiles, inline the views, and keep the sums in registers.
 
-    `split` blocks share the depth of a tile. With a `run`, columns are in the order of `_in_lanes`. With a `slice`,
-    factors have their terms in slices of that many, one behind the other: each slice is a matrix by itself.
+    `split` blocks share the depth of a tile. With a `run`, columns are in the order in which a lane of a matrix
+    instruction holds so many neighbours of the result. With a `slice`, factors have their terms in slices of that many,
+    one behind the other: each slice is a matrix by itself.
     """
     products = contracted(t.sums)
     views = list(products.op.input_tensors)
@@ -53,10 +55,10 @@ def begin(
     *_, i, j = products.op.axis
     s[products].round_up((i, rows), (j, columns), (products.op.reduce_axis[0], depth * split))
     if run:
-        _in_lanes(s, products, views[1], run)
-    for view in views if slice else []:
-        s[view].transform_layout(lambda i, k: [k // slice, i, k % slice])
-    for view in views:
+        s[products].transform_layout(lambda *at: [*at[:-1], *_in_lanes(at[-1], run)])
+    for view, own in zip(views, (0, run), strict=True):
+        if own or slice:
+            s[view].transform_layout(partial(_in_slices, own, slice))
         s[view].compute_inline()
         repack(s, view)
     if split > 1:
@@ -65,21 +67,18 @@ def begin(
     return Begun(t.out, products, views, *result_axes(of, s, t.out))
 
 
-def _in_lanes(s: ScheduleHandle, products: Tensor, right: Tensor, run: int) -> None:
-    """Put columns into the order in which a lane of a matrix instruction holds `run` neighbours of the result.
+def _in_lanes(j: Any, run: int) -> tuple[Any, Any, Any, Any]:
+    """Return the indices of a column: of each 4 * run, lane m holds `run` from m * run on, two in each piece of 8."""
+    return j // (4 * run), j % run // 2, j % (4 * run) // run, j % 2
 
-    Of each 4 * run columns, lane m holds `run` columns from m * run on, two in each piece of 8.
-    """
 
-    def digits(j: Any) -> tuple[Any, ...]:
-        return j // (4 * run), j % run // 2, j % (4 * run) // run, j % 2
-
-    def place(j: Any) -> Any:
-        group, piece, lane, neighbour = digits(j)
-        return group * (4 * run) + piece * 8 + lane * 2 + neighbour
-
-    s[products].transform_layout(lambda *i: [*i[:-1], *digits(i[-1])])
-    s[right].transform_layout(lambda *i: [*i[:-2], place(i[-2]), i[-1]])
+def _in_slices(run: int, slice: int, *at: Any) -> list[Any]:
+    """Return the indices of an element of a factor, with its columns in the order of lanes, and in slices."""
+    *batch, j, k = at
+    if run:
+        group, piece, lane, neighbour = _in_lanes(j, run)
+        j = group * (4 * run) + piece * 8 + lane * 2 + neighbour
+    return [*batch, k // slice, j, k % slice] if slice else [*batch, j, k]
 
 
 def contracted(sums: Tensor) -> Tensor:

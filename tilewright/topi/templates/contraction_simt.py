@@ -58,7 +58,20 @@ class Simt(Generic[W]):
         `rows`, `columns`: over blocks, virtual threads, threads and neighbours of one thread. `depth`: steps in shared
         memory at a time. `split`: blocks that share the depth of one tile. `stages`: slices in flight.
         """
-        return space_of(self.contraction_of(of))
+        made = self.contraction_of(of)
+        knobs = [
+            split_knob("rows", made.rows.extent, "candidate", candidate=own_tiles(made.rows)),
+            split_knob("columns", made.columns.extent, "candidate", candidate=own_tiles(made.columns)),
+            value_knob("depth", depths(made)),
+            value_knob("split", splits(made)),
+            value_knob("stages", [1, 2, 3]),
+        ]
+
+        def block(choices: Any) -> Any:
+            return SimtTile.of(choices).is_possible(made)
+
+        names = ("rows", "columns", "depth", "split", "stages")
+        return Space(knobs).where(block, names, "a block that the hardware can hold", many=True)
 
     def tiles(self, of: W, machine: Machine) -> Sequence[SimtTile]:
         """Return the tiles of a workload, the fastest first."""
@@ -77,23 +90,6 @@ class Simt(Generic[W]):
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Apply a configuration."""
         schedule(self.contraction_of(of), config, s, t)
-
-
-def space_of(of: Contraction) -> Space:
-    """Return the knobs of a contraction."""
-    knobs = [
-        split_knob("rows", of.rows.extent, "candidate", candidate=own_tiles(of.rows)),
-        split_knob("columns", of.columns.extent, "candidate", candidate=own_tiles(of.columns)),
-        value_knob("depth", depths(of)),
-        value_knob("split", splits(of)),
-        value_knob("stages", [1, 2, 3]),
-    ]
-
-    def block(choices: Any) -> Any:
-        return SimtTile.of(choices).is_possible(of)
-
-    names = ("rows", "columns", "depth", "split", "stages")
-    return Space(knobs).where(block, names, "a block that the hardware can hold", many=True)
 
 
 def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> None:
