@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil, gcd, log2, prod
 
-from ...core.hardware import Hardware
 from ...core.occupancy import occupancy
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import Machine
@@ -142,9 +141,10 @@ def _read_again(of: WeightGradient, share: Share, image: float, given: float) ->
 def _resident_blocks(of: WeightGradient, share: Share, machine: Machine) -> int:
     """Return the blocks that a multiprocessor runs at a time."""
     warps = ceil(share.threads(of) / machine.hardware.warp)
-    return _resident(machine.hardware, warps, -(-share.registers(of) // 8) * 8, share.shared_bytes(of))
+    return _resident(machine, warps, -(-share.registers(of) // 8) * 8, share.shared_bytes(of))
 
 
 @lru_cache(maxsize=4096)
-def _resident(on: Hardware, warps: int, registers: int, shared_bytes: int) -> int:
+def _resident(machine: Machine, warps: int, registers: int, shared_bytes: int) -> int:
+    on = machine.hardware
     return max(1, int(occupancy(on, warps * on.warp, registers, shared_bytes).blocks))

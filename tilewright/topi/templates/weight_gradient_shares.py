@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, fields, replace
+from functools import lru_cache
 from math import ceil, gcd, prod
 from typing import Any
 
@@ -72,9 +73,7 @@ class Share:
         """Return the threads of a block along threadIdx.x; of neighbouring filters, a part that leaves none over."""
         if self.lanes_have_tiles(of):
             return LANES
-        threads = ceil(of.filters / self.filters)
-        most = LANES if self.copies else _MOST_LANES
-        return next((n for n in range(most, LANES // 2 - 1, -1) if threads % n == 0), min(threads, LANES))
+        return _even_part(ceil(of.filters / self.filters), LANES if self.copies else _MOST_LANES)
 
     def gradient_chunk(self, of: WeightGradient) -> int:
         """Return the neighbours in a row of the gradient that are loaded at once."""
@@ -201,6 +200,14 @@ _MOST_HELD = 232
 _MOST_PRODUCTS = 2100
 _MOST_WRITTEN_OUT = 6400
 """Products that code for a tile may write out: beyond it, compiling takes ten seconds and more."""
+
+
+@lru_cache(maxsize=1024)
+def _even_part(threads: int, most: int) -> int:
+    """Return the largest number of lanes up to `most` that leaves no thread over, or a warp if none does."""
+    return next((n for n in range(most, LANES // 2 - 1, -1) if threads % n == 0), min(threads, LANES))
+
+
 SHARES = tuple(sorted({n << octave for n in range(1, 32) for octave in range(8) if n << octave <= 4096}))
 
 
