@@ -16,7 +16,7 @@ from tilewright.driver import build
 from tilewright.topi.templates import WeightGradient, named
 
 CUDA, LLVM = Target("cuda -arch=sm_90"), Target("llvm")
-TEMPLATE = named("topi/weight_gradient")
+TEMPLATE, COPIES = named("topi/weight_gradient"), named("topi/weight_gradient.copied")
 LAYERS = {
     "depthwise": WeightGradient.of((2, 3, 12, 8), 3, groups=3),
     "depthwise, channels last": WeightGradient.of((2, 6, 9, 7), 6, groups=6, layout="NHWC", dtype="float16"),
@@ -50,11 +50,12 @@ def by_definition(of: WeightGradient, data: np.ndarray, gradient: np.ndarray) ->
     return out
 
 
-def check(of: WeightGradient, target: Target, compiled: Any, config: Any) -> None:
+def check(of: WeightGradient, target: Target, compiled: Any, choice: tuple[Any, Any]) -> None:
     given = of.inputs(np.random.default_rng(0))
     device = tw.cuda() if target.is_gpu else tw.cpu()
     out = tw.nd.array(np.full(of.weights_shape, np.nan, given[0].dtype), device)
-    compiled(*TEMPLATE.program(config, of, target))(*(tw.nd.array(values, device) for values in given), out)
+    template, config = choice
+    compiled(*template.program(config, of, target))(*(tw.nd.array(values, device) for values in given), out)
     right = by_definition(of, *(values.astype(np.float64) for values in given))
     error = np.linalg.norm(out.numpy().astype(np.float64) - right)
     assert error <= TOLERANCE[of.dtype] * np.linalg.norm(right)
@@ -79,7 +80,7 @@ def test_the_reference_follows_the_definition(name: str) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_cpus_compute_it(name: str) -> None:
     of = LAYERS[name]
-    check(of, LLVM, lambda s, args: build(s, args, LLVM), TEMPLATE.first(of.args, LLVM))
+    check(of, LLVM, lambda s, args: build(s, args, LLVM), TEMPLATE.choose(of, LLVM))
 
 
 @emulates
@@ -87,14 +88,14 @@ def test_cpus_compute_it(name: str) -> None:
 def test_the_source_computes_it(name: str) -> None:
     of = LAYERS[name]
     with emulation():
-        check(of, CUDA, emulated, TEMPLATE.first(of.args, CUDA))
+        check(of, CUDA, emulated, TEMPLATE.choose(of, CUDA))
 
 
 @emulates
 @pytest.mark.parametrize("name", ["multiplier, strides, uneven border", "groups", "groups, channels last"])
 def test_every_configuration_computes_it(name: str) -> None:
     with emulation():
-        check(LAYERS[name], CUDA, emulated, drawn(LAYERS[name]))
+        check(LAYERS[name], CUDA, emulated, (TEMPLATE, drawn(LAYERS[name])))
 
 
 COPIED = {
@@ -123,17 +124,17 @@ COPIED = {
 def test_blocks_copy_their_part(name: str, copies: int) -> None:
     of, wanted = COPIED[name]
     wanted = {**TEMPLATE.gpu.usual(of), "shares": 1, **wanted, "copies": copies}
-    config = TEMPLATE.gpu.nearest(of, wanted)
+    config = COPIES.gpu.nearest(of, wanted)
     assert {key: config[key].val for key in wanted} == wanted
     with emulation():
-        check(of, CUDA, emulated, config)
+        check(of, CUDA, emulated, (COPIES, config))
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", LAYERS)
 def test_gpus_compute_it(name: str) -> None:
     of = LAYERS[name]
-    check(of, CUDA, lambda s, args: build(s, args, CUDA), TEMPLATE.first(of.args, CUDA))
+    check(of, CUDA, lambda s, args: build(s, args, CUDA), TEMPLATE.choose(of, CUDA))
 
 
 def test_titles_name_only_what_differs() -> None:

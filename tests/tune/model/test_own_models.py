@@ -40,6 +40,7 @@ LAYERS = [
     BatchMatmul.of((2, 64, 64), 64),
     Conv1d.of(4096, 8),
     WeightGradient.of((4, 16, 28, 28), 16, 3, groups=16),
+    WeightGradient.of((4, 32, 28, 28), 32, 3, groups=32, layout="NHWC"),
 ]
 OWN = [template for template in ALL if template.gpu.own_model is not None]
 

@@ -177,7 +177,16 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
     ),
     PackagedTemplate(Transposed, gpu=elementwise.ON_GPU, cpu=transposed_cpu.ON_CPU),
     PackagedTemplate(Transposed, "phases", gpu=transposed_phases.ON_GPU, summary="tiles of whole steps in registers"),
-    PackagedTemplate(WeightGradient, gpu=weight_gradient_gpu.ON_GPU, cpu=weight_gradient_cpu.ON_CPU),
+    PackagedTemplate(
+        WeightGradient, gpu=weight_gradient_gpu.DIRECT, cpu=weight_gradient_cpu.ON_CPU, summary="tiles in registers"
+    ),
+    PackagedTemplate(
+        WeightGradient,
+        "copied",
+        gpu=weight_gradient_gpu.COPIED,
+        summary="blocks copy their part to shared memory",
+        default_on=depthwise_planes.is_timed_on,
+    ),
     PackagedTemplate(Pooling, gpu=elementwise.ON_GPU, cpu=elementwise.ON_CPU),
     *_products(Dense),
     *_products(BatchMatmul),

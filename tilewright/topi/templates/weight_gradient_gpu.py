@@ -11,7 +11,8 @@ next step while it computes the present one. Otherwise a thread would need more 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -21,6 +22,7 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
@@ -34,13 +36,13 @@ from .thread_tiles import ACCESS, BYTES
 from .tile_model import TileModel
 from .weight_gradient import WeightGradient
 from .weight_gradient_model import expectation, ranked
-from .weight_gradient_shares import ACROSS, DOWN, LANES, SHARES, WARPS, Share, has_small_planes, parts
+from .weight_gradient_shares import ACROSS, DOWN, LANES, SHARES, WARPS, Share, copies_pay, parts
 from .workload import DTYPES, sum_dtype
 
 _ADDING_WARPS = 8
 
 
-def space(of: WeightGradient) -> Space:
+def space(of: WeightGradient, copies: Sequence[int] = (0,)) -> Space:
     """The knobs: the fields of `Share`."""
     rows, columns = of.places
     widest = ACCESS // BYTES[of.dtype]
@@ -57,7 +59,7 @@ def space(of: WeightGradient) -> Space:
         "warps": [*WARPS],
         "jobs": [1, 2, 4, 8, 16],
         "shares": [n for n in SHARES if n == 1 or n <= tiles],
-        "copies": [0, 1, 2, 3] if has_small_planes(of) or not first else [0],
+        "copies": [*copies],
     }
 
     def fit(choices: Mapping[str, Any]) -> bool:
@@ -260,7 +262,22 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
     return lane
 
 
-_MODEL: TileModel[WeightGradient] = TileModel(ranked, Share.of, expectation)
-ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
-    space, schedule, _MODEL.default, Needs(types=DTYPES, layouts=LAYOUTS), model=_MODEL.model, declare_for=declare
+def _copies_pay(of: WeightGradient, machine: Machine) -> bool:
+    """Return whether a block has a part that it may copy, and room for two copies."""
+    return copies_pay(of) and bool(ranked(of, machine, True))
+
+
+_DIRECT: TileModel[WeightGradient] = TileModel(partial(ranked, copied=False), Share.of, expectation)
+_COPIED: TileModel[WeightGradient] = TileModel(partial(ranked, copied=True), Share.of, expectation)
+DIRECT: ScheduleStrategy[Any] = ScheduleStrategy(
+    space, schedule, _DIRECT.default, Needs(types=DTYPES, layouts=LAYOUTS), model=_DIRECT.model, declare_for=declare
+)
+COPIED: ScheduleStrategy[Any] = ScheduleStrategy(
+    partial(space, copies=(1, 2, 3)),
+    schedule,
+    _COPIED.default,
+    Needs(types=DTYPES, layouts=LAYOUTS, scope="rows of channels, or small images of a channel each"),
+    computes=_copies_pay,
+    model=_COPIED.model,
+    declare_for=declare,
 )

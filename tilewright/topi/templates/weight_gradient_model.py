@@ -13,13 +13,14 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil, gcd, log2, prod
 
+from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import Machine
 from ...tune.task import Expectation
 from .thread_tiles import BYTES
 from .weight_gradient import WeightGradient
-from .weight_gradient_shares import LANES, SHARES, Share, candidates
+from .weight_gradient_shares import LANES, SHARES, Share, candidates, least
 
 _LOAD_SLOTS, _STEP_SLOTS, _EXCHANGE_SLOTS = 1.54, 41.0, 14.9
 _SLOT_CYCLES, _SLOT_CYCLES_ALONE = 1.22, 0.8
@@ -43,10 +44,12 @@ def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectati
 
 
 @lru_cache(maxsize=64)
-def ranked(of: WeightGradient, machine: Machine) -> Sequence[Share]:
-    """Return all shares worth ranking, the fastest first."""
-    found = [share for block in candidates(of) for share in _shared_out(of, block, machine)]
-    return sorted(found, key=lambda share: cycles(of, share, machine))
+def ranked(of: WeightGradient, machine: Machine, copied: bool) -> Sequence[Share]:
+    """Return all shares worth ranking, the fastest first: of blocks that copy their part first, or of the others."""
+    room = machine.hardware.memory(MemoryScope.SHARED).most
+    fit = (block for block in candidates(of, copied) if block.shared_bytes(of) <= room)
+    found = [share for block in fit for share in _shared_out(of, block, machine)]
+    return sorted(found or [least(of)] * (not copied), key=lambda share: cycles(of, share, machine))
 
 
 def _shared_out(of: WeightGradient, block: Share, machine: Machine) -> Iterator[Share]:

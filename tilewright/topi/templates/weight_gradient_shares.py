@@ -211,9 +211,11 @@ def _even_part(threads: int, most: int) -> int:
 SHARES = tuple(sorted({n << octave for n in range(1, 32) for octave in range(8) if n << octave <= 4096}))
 
 
-def has_small_planes(of: WeightGradient) -> bool:
-    """Return whether a block can hold planes of many channels in shared memory."""
-    return of.layout == "NCHW" and of.groups == of.shape[1] == of.filters and prod(of.shape[2:]) <= _SMALL_PLANE
+def copies_pay(of: WeightGradient) -> bool:
+    """Return whether blocks may copy their part: planes of small images of a channel each, or rows of channels."""
+    if of.layout == "NHWC":
+        return of.shape[2] > 1
+    return of.groups == of.shape[1] == of.filters and prod(of.shape[2:]) <= _SMALL_PLANE
 
 
 def parts(taps: int) -> list[int]:
@@ -222,12 +224,12 @@ def parts(taps: int) -> list[int]:
     return sorted(n for n in found if n <= 64) or [64]
 
 
-def candidates(of: WeightGradient) -> Iterator[Share]:
-    """Yield blocks worth ranking, each for all of batch and space."""
+def candidates(of: WeightGradient, copied: bool) -> Iterator[Share]:
+    """Yield blocks worth ranking, each for all of batch and space: those that copy their part first, or the others."""
     for base in _tiles(of):
         if base.held(of) > _MOST_HELD or base.products() > _MOST_PRODUCTS:
             continue
-        for warps, jobs, copies in _blocks(of, base):
+        for warps, jobs, copies in _blocks(of, base, copied):
             share = replace(base, warps=warps, jobs=jobs, copies=copies)
             if share.is_possible(of):
                 yield share
@@ -270,18 +272,20 @@ def _taps(of: WeightGradient, pairs: int) -> Iterator[tuple[int, int]]:
     yield from ((n, wide) for n in fit[-2:] or [1])
 
 
-def _blocks(of: WeightGradient, base: Share) -> Iterator[tuple[int, int, int]]:
-    """The warps of a block with tiles of their own, those with sums of their own, and copies of planes."""
+def _blocks(of: WeightGradient, base: Share, copied: bool) -> Iterator[tuple[int, int, int]]:
+    """The warps of a block with tiles of their own, those with sums of their own, and copies of its part."""
     tiles, several = base.tiles(of), base.jobs_of_group(of) > 1
-    if of.layout == "NHWC":
-        if of.shape[2] > 1 and tiles[1] in WARPS:
-            yield from ((tiles[1], jobs, 2) for jobs in ((1, 2) if several else (1,)))
-        else:
-            yield from [(4, 1, 0), (2, 2, 0)] if several else [(4, 1, 0)]
-        return
-    yield from [(4, 1, 0), (2, 2, 0), (1, 4, 0)] if several else [(4, 1, 0)]
-    if has_small_planes(of):
-        yield from ((prod(tiles), jobs, 2) for jobs in ((1, 2) if several else (1,)))
+    if copied:
+        warps = prod(tiles) if of.layout == "NCHW" else tiles[1]
+        yield from ((warps, jobs, 2) for jobs in ((1, 2) if several else (1,)) if warps in WARPS)
+    else:
+        yield (4, 1, 0)
+        yield from ((2, 2, 0), (1, 4, 0)) if several else ()
+
+
+def least(of: WeightGradient) -> Share:
+    """Return a share that every GPU computes, if no other is worth ranking."""
+    return Share(1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 0)
 
 
 DOWN = 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
