@@ -10,10 +10,10 @@ import pytest
 import tilewright as tw
 from tests.emulator.device import TARGET
 from tilewright.codegen.program import generate
+from tilewright.core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal, CausalUpdate
 from tilewright.driver import finished, lower_for
 from tilewright.runtime.module import Module
 from tilewright.topi.causal import schedules, update
-from tilewright.topi.causal.workload import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal, CausalUpdate
 
 BATCH, CHANNELS = 2, 24
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..topi.causal.workload import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal
+from ..core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal
 from . import causal_by_pytorch
 from .launcher import MISALIGNED
 from .prepared_calls import PreparedCalls

@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.library import Library, register_autograd, register_fake
 
-from ..topi.causal.workload import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
+from ..core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from . import causal_by_pytorch, causal_calls, causal_updates
 from .causal_checks import CausalChecks, check_convolution, check_update
 from .torch_arguments import functionalizes

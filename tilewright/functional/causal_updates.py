@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..topi.causal.workload import CausalUpdate
+from ..core.causal import CausalUpdate
 from . import causal_by_pytorch
 from .causal_calls import facts, is_last, launcher_of
 from .prepared_calls import PreparedCalls

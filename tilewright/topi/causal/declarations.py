@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...core.causal import DATA_GRADIENT, FORWARD, Causal
 from ...expr.convert import cast, const
 from ...expr.intrinsics import TABLE
 from ...expr.operators import all_of, any_of, floordiv, floormod, if_then_else, minimum
@@ -16,7 +17,6 @@ from ...loops.declare import decl_buffer
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
-from .workload import DATA_GRADIENT, FORWARD, Causal
 
 At = Callable[[Any, Any, Any], Any]
 """A value of a row, a channel and a time."""

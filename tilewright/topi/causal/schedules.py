@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.causal import WEIGHT_GRADIENT, Causal
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
 from ..templates.schedule_helpers import bind_all, written_out
 from .declarations import CausalDeclaration
-from .workload import WEIGHT_GRADIENT, Causal
 
 _BYTES = 16
 _STEPS = 512

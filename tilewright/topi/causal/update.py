@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ...core.causal import CausalUpdate
 from ...core.target import Target
 from ...expr.convert import cast, const
 from ...expr.intrinsics import TABLE
@@ -18,7 +19,6 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import thread_axis
 from ...tensor.extern import ExternOp
 from ...tensor.tensor import Tensor, placeholder
-from .workload import CausalUpdate
 
 _THREADS = 128
 _sigmoid = TABLE["sigmoid"]
