@@ -192,8 +192,13 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
         )
         return made if status == 0 else unaligned(*given)
 
+    others: list[Run] = []
+
     def unaligned(*given: Any) -> Any:
-        return _of_program(of._replace(together=1), *given)(*given)
+        """Compute it by a program that loads elements one by one."""
+        if not others:
+            others.append(_of_program(of._replace(together=1), *given))
+        return others[0](*given)
 
     return run
 
