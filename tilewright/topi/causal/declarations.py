@@ -21,12 +21,17 @@ from ...tensor.tensor import Tensor, compute, placeholder
 At = Callable[[Any, Any, Any], Any]
 """A value of a row, a channel and a time."""
 _sigmoid = TABLE["sigmoid"]
-ROWS = 256
-"""Times whose products one thread sums for a gradient of the weights."""
 
 
 class CausalDeclaration:
     """The tensors of a causal convolution: arguments in order, stages that threads keep to themselves, and the result.
+
+    Parameters
+    ----------
+    of : Causal
+    part : tuple of int
+        The times of a part of a gradient of the weights: lanes with sums of their own, rounds in which they take turns,
+        and neighbouring times that a lane takes in a round.
 
     Attributes
     ----------
@@ -45,8 +50,8 @@ class CausalDeclaration:
         Sums of a part of all times each, of which the result is the sum.
     """
 
-    def __init__(self, of: Causal) -> None:
-        self.of = of
+    def __init__(self, of: Causal, part: tuple[int, int, int] = (1, 1, 1)) -> None:
+        self.of, self.part = of, part
         self.arguments: list[Tensor] = []
         self.binds: dict[Tensor, Any] = {}
         self.windows: list[Tensor] = []
@@ -250,30 +255,30 @@ class CausalDeclaration:
     def _weight_gradient(self) -> Tensor:
         """Gradients of the weights, and of the bias behind them, as (channels, width + 1).
 
-        Parts of `ROWS` times are summed first: by one thread if channels lie side by side, else by as many threads as
-        their times take.
+        They are sums of sums of parts of the times.
         """
-        of, last = self.of, self.of.width - 1
+        of, (lanes, rounds, run) = self.of, self.part
         grad = self._gradient_before(0)
-        parts = floordiv(self.length + (ROWS - 1), ROWS)
+        times = rounds * lanes * run
+        parts = floordiv(self.length + (times - 1), times)
+        r, u = reduce_axis((0, rounds), name="r"), reduce_axis((0, run), name="u")
 
-        def tap(k: Any) -> Any:
-            return minimum(k, last) - last
-
-        r = reduce_axis((0, ROWS), name="r")
-
-        def products(i: Any, q: Any, k: Any, c: Any) -> Any:
-            t = q * ROWS + r
-            product = grad(i, c, t) * if_then_else(k < of.width, self._x_at(i, c, t + tap(k)), const(1.0, of.sums))
+        def products(i: Any, q: Any, k: Any, c: Any, v: Any) -> Any:
+            t = q * times + (r * lanes + v) * run + u
+            source = t + minimum(k, of.width - 1) - (of.width - 1)
+            product = grad(i, c, t) * if_then_else(k < of.width, self._x_at(i, c, source), const(1.0, of.sums))
             if self._number is not None:
-                same = any_of(k == of.width, self._number(i, t + tap(k)).equal(self._number(i, t)))
+                same = any_of(k == of.width, self._number(i, source).equal(self._number(i, t)))
                 product = if_then_else(same, product, self._zero)
-            return reduce_sum(if_then_else(t < self.length, product, self._zero), axis=r)
+            return reduce_sum(if_then_else(t < self.length, product, self._zero), axis=[r, u])
 
-        shape = (self.batch, parts, of.width + 1, of.channels)
+        shape = (self.batch, parts, of.width + 1, of.channels, lanes)
         self.parts = made = compute(shape, products, name="parts")
-        i, q = reduce_axis((0, self.batch), name="i"), reduce_axis((0, parts), name="q")
+        every = [
+            reduce_axis((0, extent), name=name) for extent, name in ((self.batch, "i"), (parts, "q"), (lanes, "v"))
+        ]
+        i, q, v = every
         total: Tensor = compute(
-            (of.channels, of.width + 1), lambda c, k: reduce_sum(made[i, q, k, c], axis=[i, q]), name="out"
+            (of.channels, of.width + 1), lambda c, k: reduce_sum(made[i, q, k, c, v], axis=every), name="out"
         )
         return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 from ...core.causal import WEIGHT_GRADIENT, Causal
@@ -12,8 +13,10 @@ from ...tensor.tensor import Tensor
 from ..templates.schedule_helpers import bind_all, written_out
 from .declarations import CausalDeclaration
 
-_BYTES = 16
 _STEPS = 512
+"""Iterations of loops that the compiler unrolls."""
+_ROWS, _WARP, _ROUNDS = 256, 32, 8
+"""Times in a part of a gradient of the weights; lanes that share one if times lie side by side, and their rounds."""
 
 
 def times_per_thread(of: Causal) -> int:
@@ -54,36 +57,42 @@ def _weight_gradient_on_gpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration)
     """A thread sums the products of a part's times, a few at a time; then threads add the parts in a fixed order."""
     assert d.parts is not None
     sums = s.cache_write(d.parts, "local")
-    i, q, k, c = d.parts.op.axis
+    i, q, k, c, v = d.parts.op.axis
     if of.last:
         co, inner = s[d.parts].split(c, factor=of.together)
         block, thread = s[d.parts].split(co, factor=min(128, -(-of.channels // of.together)))
-        s[d.parts].reorder(i, q, block, thread, k, inner)
+        s[d.parts].reorder(i, q, block, thread, k, inner, v)
         bind_all(s, d.parts, (i, q, block, thread), ("blockIdx.z", "blockIdx.y", "blockIdx.x", "threadIdx.x"))
     else:
-        block, other = s[d.parts].split(c, factor=16)
-        q_block, thread = s[d.parts].split(q, factor=8)
-        s[d.parts].reorder(i, q_block, block, other, thread, k)
-        axes = (i, q_block, block, other, thread)
+        thread, inner = v, None
+        block, other = s[d.parts].split(c, factor=4)
+        s[d.parts].reorder(i, q, block, other, v, k)
+        axes = (i, q, block, other, v)
         bind_all(s, d.parts, axes, ("blockIdx.z", "blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
     s[sums].compute_at(s[d.parts], thread)
-    *_, k, c = sums.op.axis
-    ro, ri = s[sums].split(sums.op.reduce_axis[0], factor=times_per_thread(of))
-    s[sums].reorder(ro, ri, k, c)
+    _, _, k, c, v = sums.op.axis
+    r, u = sums.op.reduce_axis
+    outer, inner = s[sums].split(r, factor=times_per_thread(of)) if of.last else (r, u)
+    s[sums].reorder(outer, *([inner, u] if of.last else [u]), k, v, c)
     if of.last and of.together > 1:
         s[sums].vectorize(c)
-    for axis in (ri, k):
+    for axis in (inner, k):
         s[sums].unroll(axis)
         s[sums].pragma(axis, "unroll_explicit", 0)
-    s[sums].pragma(ro, "auto_unroll_max_step", _STEPS)
-    s[sums].pragma(ro, "unroll_explicit", 0)
-    _keep(s, of, d, sums, ro)
+    written_out(s, sums, outer, _STEPS, explicit=0)
+    _keep(s, of, d, sums, outer)
     total = s.cache_write(d.result, "local")
     c, k = d.result.op.axis
     block, thread = s[d.result].split(c, factor=128)
     s[d.result].reorder(k, block, thread)
     bind_all(s, d.result, (k, block, thread), ("blockIdx.y", "blockIdx.x", "threadIdx.x"))
     s[total].compute_at(s[d.result], thread)
+    # Many loads are under way at once.
+    i, q, v = total.op.reduce_axis
+    q, some = s[total].split(q, factor=8 if of.last else 1)
+    for axis in (some, v):
+        s[total].unroll(axis)
+        s[total].pragma(axis, "unroll_explicit", 0)
 
 
 def _keep(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, at: IterVar) -> None:
@@ -132,25 +141,29 @@ def on_cpu(of: Causal, d: CausalDeclaration) -> ScheduleHandle:
 
 
 def _weight_gradient_on_cpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration) -> None:
-    """Vectors of channels, or of the terms of sums over times; parts in parallel."""
+    """Vectors of channels, or of times that are summed apart; parts in parallel."""
     parts, lanes = d.parts, _lanes(of)
     assert parts is not None
-    c, k = d.result.op.axis
-    s[d.result].parallel(c)
-    i, q, k, c = parts.op.axis
-    (r,) = parts.op.reduce_axis
-    co, cv = s[parts].split(c, factor=lanes if of.last else 1)
-    ro, ri = s[parts].split(r, factor=_TIMES)
-    s[parts].reorder(i, q, co, ro, ri, k, cv)
-    s[parts].parallel(s[parts].fuse(i, q))
+    s[d.result].parallel(d.result.op.axis[0])
+    i, q, k, c, v = parts.op.axis
+    r, u = parts.op.reduce_axis
     if of.last:
-        s[parts].vectorize(cv)
+        co, vector = s[parts].split(c, factor=lanes)
+        ro, ri = s[parts].split(r, factor=_TIMES)
+        s[parts].reorder(i, q, co, v, ro, ri, u, k, vector)
+    else:
+        co, ro, vector = c, r, v
+        s[parts].reorder(i, q, c, r, u, k, v)
+    s[parts].parallel(s[parts].fuse(i, q))
+    s[parts].vectorize(vector)
     s[parts].unroll(k)
     _vectors(s, of, d, parts, ro, co)
 
 
 def _lanes(of: Causal) -> int:
-    return _LANES_BYTES // (8 if of.sums == "float64" else 4)
+    """Neighbours in a vector; a number that divides the channels, so that every vector of them is whole."""
+    lanes = _LANES_BYTES // (8 if of.sums == "float64" else 4)
+    return gcd(lanes, of.channels) if of.last else lanes
 
 
 def _vectors(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, at: IterVar, taps_at: IterVar) -> None:
@@ -167,10 +180,12 @@ def _vectors(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, 
         s[stage].vectorize(vector)
 
 
-SCHEDULES: dict[str, Any] = {"cuda": on_gpu, "llvm": on_cpu}
-
-
-def scheduled(of: Causal, target: Target) -> tuple[ScheduleHandle, list[Tensor], dict[Tensor, Any]]:
+def scheduled(of: Causal, target: Target) -> tuple[ScheduleHandle, list[Any], dict[Tensor, Any]]:
     """The schedule of a pass, its arguments, and the buffers of those whose rows lie apart."""
-    d = CausalDeclaration(of)
-    return SCHEDULES[target.kind](of, d), [*d.arguments, *d.sizes.values()], d.binds
+    if of.last:
+        part = (1, _ROWS, 1)
+    else:
+        part = (_WARP, _ROUNDS, times_per_thread(of)) if target.is_gpu else (_lanes(of), _ROWS // _lanes(of), 1)
+    d = CausalDeclaration(of, part)
+    schedule = (on_gpu if target.is_gpu else on_cpu)(of, d)
+    return schedule, [*d.arguments, *d.sizes.values()], d.binds
