@@ -25,6 +25,7 @@ from benchmarks.drawn_layers import drawn_layers
 from benchmarks.models import MODELS
 from benchmarks.ship_records import write_rivals
 from tilewright.functional import cuda_kernels, fingerprint, torch_tensors
+from tilewright.functional.call import CallOptions, OperatorCall
 from tilewright.functional.plans import plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 from tilewright.functional.torch_threads import program_of
@@ -109,8 +110,8 @@ def _calls(x: Any, w: Any, bias: Any, step: int, groups: int) -> dict[str, Call]
 
 def bare(x: Any, w: Any, bias: Any, step: int, groups: int) -> Call:
     """The launch alone, with everything ready."""
-    given = (step, 1, 1, groups, None, None, None, "fp32")
-    checked, _ = torch_tensors.signed("conv2d", x, (w, bias, None, None), given)
+    options = CallOptions(step, 1, 1, groups)
+    checked, _ = torch_tensors.signed(OperatorCall("conv2d", x, w, bias, None, None, options))
     on = cuda() if GPU else cpu()
     program: Any = program_of(plan_for(checked.problem, on, torch_tensors.RIVAL))
     made = torch.empty(checked.shape, device=x.device)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tilewright.functional.call import CallOptions, OperatorCall
 from tilewright.functional.plans import plan_for
 from tilewright.functional.running import program_of
 from tilewright.runtime.device import device
@@ -45,7 +46,7 @@ def test_results(dtype: str, bound: float, last: bool, channels: int, filters: i
 def test_a_graph_captures_a_call_of_several_kernels() -> None:
     """Memory between kernels is the graph's own: two graphs that were captured alike may run side by side."""
     x, w = random(1, 512, 7, 7), random(512, 512, 3, 3)
-    checked, _ = torch_tensors.signed("conv2d", x, (w, None, None, None), (1, 1, 1, 1, None, None, None, "fp32"))
+    checked, _ = torch_tensors.signed(OperatorCall("conv2d", x, w, None, None, None, CallOptions(padding=1)))
     program = program_of(plan_for(checked.problem, device("cuda"), ""))
     assert program.program.scratch
     outs, graphs = [torch.empty_like(x) for _ in range(2)], [torch.cuda.CUDAGraph() for _ in range(2)]
@@ -64,7 +65,7 @@ def test_a_graph_captures_a_call_of_several_kernels() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_filters_channels_last_are_not_copied(dtype: str) -> None:
     x, w = (random(*shape, dtype=dtype, last=True) for shape in ((2, 32, 14, 14), (48, 32, 3, 3)))
-    checked, _ = torch_tensors.signed("conv2d", x, (w, None, None, None), (1, 1, 1, 1, None, None, None, "fp32"))
+    checked, _ = torch_tensors.signed(OperatorCall("conv2d", x, w, None, None, None, CallOptions(padding=1)))
     assert checked.problem.weights == "OHWI"
     out = torch.empty(2, 48, 14, 14, device="cuda", dtype=x.dtype).to(memory_format=torch.channels_last)
     run = program_of(plan_for(checked.problem, device("cuda"), ""))  # ours, whatever is faster

@@ -9,9 +9,10 @@ import pytest
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.functional.activations import activation_name
+from tilewright.functional.call import CallOptions
 from tilewright.functional.compiler import strategies_of
 from tilewright.functional.problem import Problem
-from tilewright.functional.signature import Arrays, CallOptions, Described, signature
+from tilewright.functional.signature import Arrays, Described, signature
 
 HERE = ("cpu", 0)
 

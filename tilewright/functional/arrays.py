@@ -19,10 +19,9 @@ from ..runtime.array import NDArray, empty
 from ..runtime.device import device
 from ..runtime.dlpack import CUDA, CUDA_MANAGED
 from .activations import custom
+from .call import CallOptions, OperatorCall
 from .running import Program, runner_of
-from .signature import Arrays, CallOptions, Described, Signature, signature
-
-Extra = tuple[Any, ...]
+from .signature import Arrays, Described, Signature, signature
 
 
 @dataclass(frozen=True)
@@ -94,11 +93,11 @@ def described(array: Any) -> Described:
     return Described(tuple(array.shape), str(array.dtype), (array.device.kind, array.device.index))
 
 
-def call(name: str, x: Any, extras: Extra, options: CallOptions) -> Any:
-    """Compute an operator on arrays of any library; `extras`: weight, bias, residual, out."""
-    library = library_of(x)
-    with _on_its_stream(library, x):
-        return _computed(name, library, x, extras, options)
+def compute(call: OperatorCall) -> Any:
+    """Compute an operator on arrays of any library."""
+    library = library_of(call.x)
+    with _on_its_stream(library, call.x):
+        return _computed(call, library)
 
 
 def _on_its_stream(library: Library, x: Any) -> AbstractContextManager[Any]:
@@ -111,12 +110,12 @@ def _on_its_stream(library: Library, x: Any) -> AbstractContextManager[Any]:
     return device("cuda", index).use_stream(library.stream(index))
 
 
-def _computed(name: str, library: Library, x: Any, extras: Extra, options: CallOptions) -> Any:
-    given = [None if array is None else shared(array) for array in (x, *extras[:3])]
-    out = extras[3]
+def _computed(call: OperatorCall, library: Library) -> Any:
+    given = [None if array is None else shared(array) for array in call.arrays[:-1]]
+    name, out = call.name, call.out
     target = None if out is None else _written(name, out)
     seen = Arrays(*(None if array is None else described(array) for array in (*given, target)))  # type: ignore[arg-type]
-    checked, run = prepared(name, seen, options)
+    checked, run = prepared(name, seen, call.options)
     on, aligned = device(*seen.x.device), max(run.program.alignment)
     reverse = out is not None and _is_reversed(out)
     suits = target is not None and not reverse and _lies_in_rows(target) and int(target.handle or 0) % aligned == 0

@@ -17,10 +17,11 @@ from . import operators as public
 from .activations import custom
 from .arrays import described as described_array
 from .arrays import shared
+from .call import ARRAYS, PUBLIC, CallOptions, OperatorCall
 from .named_arguments import named_input
 from .plans import THEIRS, CallPlan, plan_for
 from .problem import Problem
-from .signature import PUBLIC, Arrays, CallOptions, Signature, options_tuple, signature
+from .signature import Arrays, Signature, signature
 from .store import store
 
 _TF32 = {
@@ -28,7 +29,6 @@ _TF32 = {
     "topi/conv2d.wgmma_tf32": "operands are cut to 11 significant bits: errors of some 7e-4",
 }
 """The treatment of float32 operands that templates may round."""
-_EXTRAS = ("weight", "bias", "residual", "out")
 
 
 def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -> str:
@@ -68,18 +68,18 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
         raise UserError(str(error), primitive=name, fix=f"call it as help(tilewright.{name}) says") from error
     bound.apply_defaults()
     given = dict(bound.arguments)
-    x, others = given.pop("x"), given.pop("named")
-    x = named_input(public_function, x, others) if others else x
-    extras = tuple(given.pop(what, None) for what in _EXTRAS)
-    options = CallOptions(**given)
-    checked, on, rival, function_of = _seen(name, x, extras, options)
+    x, named_x = given.pop("x"), given.pop("named")
+    x = named_input(public_function, x, named_x) if named_x else x
+    arrays = {what: given.pop(what, None) for what in ARRAYS[1:]}
+    call = OperatorCall(name, x, **arrays, options=CallOptions(**given))
+    checked, on, rival, function_of = _seen(call)
     if 0 in checked.shape:
         return (
             f"problem: {checked.problem}\nresult:  {checked.shape} on {on}\nruns:    nothing, since the result is empty"
         )
-    plan = plan_for(checked.problem, on, rival, function_of, options.tune)
+    plan = plan_for(checked.problem, on, rival, function_of, call.options.tune)
     lines = _lines(checked.problem, checked.shape, plan, rival)
-    for gradient in _gradients(checked.problem, x, extras[0]) if rival else ():
+    for gradient in _gradients(checked.problem, x, call.weight) if rival else ():
         lines += ["", *_lines(gradient, gradient.made_shape, plan_for(gradient, on, rival), rival)]
     return "\n".join(lines)
 
@@ -93,21 +93,20 @@ def _gradients(problem: Problem, x: Any, weight: Any) -> list[Problem]:
     return found
 
 
-def _seen(name: str, x: Any, extras: tuple[Any, ...], options: CallOptions) -> tuple[Signature, Device, str, Any]:
+def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
     """The signature of a call, its device, its rival and its activation."""
-    given = options_tuple(name, options)
-    if isinstance(x, np.ndarray):
-        checked, function = numpy_arrays.signed(name, x, extras, given)
+    if isinstance(call.x, np.ndarray):
+        checked, function = numpy_arrays.signed(call)
         return checked, cpu(), "", function
-    if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
+    if any(base.__module__.partition(".")[0] == "torch" for base in type(call.x).__mro__):
         tensors = import_module(f"{__package__}.torch_tensors")  # PyTorch is there: x is of it
-        tensors.check_types(name, x, extras)
-        checked, function = tensors.signed(name, x, extras, given)
-        return checked, tensors.place(name, x), tensors.RIVAL, function
-    arrays = [None if a is None else described_array(shared(a)) for a in (x, *extras)]
+        tensors.check_types(call)
+        checked, function = tensors.signed(call)
+        return checked, tensors.place(call.name, call.x), tensors.RIVAL, function
+    arrays = [None if a is None else described_array(shared(a)) for a in call.arrays]
     assert arrays[0] is not None
-    function, text = custom(name, options.activation, arrays[0].dtype)
-    checked = signature(name, Arrays(*arrays), options, text)  # type: ignore[arg-type]  # x is there
+    function, text = custom(call.name, call.options.activation, arrays[0].dtype)
+    checked = signature(call.name, Arrays(*arrays), call.options, text)  # type: ignore[arg-type]  # x is there
     return checked, device(*arrays[0].device), "", function
 
 

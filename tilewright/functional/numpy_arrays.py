@@ -18,12 +18,12 @@ from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
 from . import launcher
 from .activations import custom
+from .call import ARRAYS, OperatorCall, operator_call
 from .plans import plan_for
 from .prepared_calls import PreparedCalls
 from .running import CpuProgram, failed, program_of
-from .signature import FLOATS, Arrays, Described, Signature, options_of, signature
+from .signature import FLOATS, Arrays, Described, Signature, signature
 
-Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls = PreparedCalls()
 LARGE = 1 << 20
@@ -31,39 +31,40 @@ LARGE = 1 << 20
 past the caches."""
 
 
-def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any:
-    """Compute an operator on NumPy arrays; `extras`: weight, bias, residual, out; `given`: the options in order."""
-    w, bias, residual, out = extras
+def call(name: str, x: np.ndarray, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
+    """Compute an operator on NumPy arrays; `options` are in the order of `call.py`."""
     try:
         if bias is None and residual is None and out is None and w is not None:
-            key: Any = (name, given, x.shape, x.dtype, w.shape, w.dtype, type(w))
+            key: Any = (name, options, x.shape, x.dtype, w.shape, w.dtype, type(w))
         else:
-            key = (name, given, x.shape, x.dtype, *[a if a is None else (type(a), a.shape, a.dtype) for a in extras])
+            others = [a if a is None else (type(a), a.shape, a.dtype) for a in (w, bias, residual, out)]
+            key = (name, options, x.shape, x.dtype, *others)
         return _calls[key](x, w, bias, residual, out)
     except (KeyError, TypeError, AttributeError):
         pass
-    _check_types(name, extras)
+    made = operator_call(name, x, w, bias, residual, out, options)
+    _check_types(made)
     version = _calls.version
-    run = _prepared(name, x, extras, given)
+    run = _prepared(made)
     with suppress(NameError, TypeError):  # an option in a list: the call works, but is not remembered
         _calls.keep(key, run, version)
     return run(x, w, bias, residual, out)
 
 
-def _check_types(name: str, extras: Extra) -> None:
-    for what, array in zip(("weight", "bias", "residual", "out"), extras, strict=True):
+def _check_types(call: OperatorCall) -> None:
+    for what, array in zip(ARRAYS, call.arrays, strict=True):
         if array is not None and not isinstance(array, np.ndarray):
             raise UserError(
                 f"x is a NumPy array, but {what} is {kind_of(array)}",
-                primitive=name,
+                primitive=call.name,
                 fix=f"leave {what} out" if isinstance(array, bool) else f"convert it: numpy.asarray({what})",
             )
 
 
-def call_on_subclass(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any:
+def call_on_subclass(name: str, x: np.ndarray, *others: Any) -> Any:
     """Compute an operator on an array of a class derived from NumPy's, such as a memmap; the result is NumPy's own."""
     _check_unmasked(name, "x", x)
-    return call(name, x.view(np.ndarray), extras, given)
+    return call(name, x.view(np.ndarray), *others)
 
 
 def _check_unmasked(name: str, what: str, array: np.ndarray) -> None:
@@ -92,35 +93,33 @@ def _described(name: str, what: str, array: np.ndarray | None) -> Described | No
     return Described(array.shape, native.name, ("cpu", 0))
 
 
-def signed(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Any]:
+def signed(call: OperatorCall) -> tuple[Signature, Any]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
-    options = options_of(name, given)
-    named = zip(("x", "weight", "bias", "residual", "out"), (x, *extras), strict=True)
-    described = Arrays(*[_described(name, what, a) for what, a in named])  # type: ignore[arg-type]  # x is there
-    function, text = custom(name, options.activation, described.x.dtype)
-    return signature(name, described, options, text), function
+    named = zip(ARRAYS, call.arrays, strict=True)
+    described = Arrays(*[_described(call.name, what, a) for what, a in named])  # type: ignore[arg-type]  # x is there
+    function, text = custom(call.name, call.options.activation, described.x.dtype)
+    return signature(call.name, described, call.options, text), function
 
 
-def _prepared(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Run:
+def _prepared(call: OperatorCall) -> Run:
     """Return the executor of all calls with these shapes, types and options."""
-    checked, function = signed(name, x, extras, given)
-    shape, dtype = checked.shape, x.dtype
+    checked, function = signed(call)
+    shape, dtype = checked.shape, call.x.dtype
     if 0 in shape:
         return lambda x, w, bias, residual, out: np.empty(shape, dtype) if out is None else out
-    plan = plan_for(checked.problem, cpu(), "", function, options_of(name, given).tune)
+    plan = plan_for(checked.problem, cpu(), "", function, call.options.tune)
     program = program_of(plan)
     assert isinstance(program, CpuProgram)
     slow = _general(program, shape, dtype)
-    return slow if program.direct is None else _direct(program, slow, shape, dtype, extras)
+    return slow if program.direct is None else _direct(program, slow, shape, dtype, call)
 
 
-def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, extras: Extra) -> Run:
+def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, call: OperatorCall) -> Run:
     """The compiled launcher itself, which finds the memory of each array."""
     start: Any = program.direct
     pool, parallel = POOL, program.program.parallel
     large = prod(shape) * np.dtype(dtype).itemsize >= LARGE
     empty: Any = partial(_at, ALIGNMENT) if large else np.empty
-    w, bias, residual, out = extras
 
     def run_into(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         given = [array for array in (x, w, bias, residual) if array is not None]
@@ -148,9 +147,9 @@ def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, 
             return _again(slow, status, x, w, bias, residual, None)
         return made
 
-    if out is not None:
+    if call.out is not None:
         return run_into
-    return run_plain if w is not None and bias is None and residual is None else run
+    return run_plain if call.weight is not None and call.bias is None and call.residual is None else run
 
 
 def _again(slow: Run, status: int, *arrays: Any) -> Any:

@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from . import numpy_arrays
+from .call import OperatorCall, operator_call
 from .named_arguments import Named, named_input
-from .signature import options_of
 
 if TYPE_CHECKING:
     from .annotations import Activation, ArrayT, Extent, ImageLayout, Padding, Precision, SignalLayout, Tune
 
-Call = Callable[[str, Any, tuple[Any, ...], tuple[Any, ...]], Any]
+PublicCall = Callable[[str, Any, Any, Any, Any, Any, tuple[Any, ...]], Any]
+"""A function of an operator's name, `x`, weight, bias, residual, out, and the options in the order of `call.py`."""
 
 
-def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
     """Handle arrays of a new type: PyTorch's, of a class derived from NumPy's, or any with DLPack."""
     if isinstance(x, np.ndarray):
-        return numpy_arrays.call_on_subclass(name, x, extras, given)
+        return numpy_arrays.call_on_subclass(name, x, weight, bias, residual, out, options)
     if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
         # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
         from . import torch_tensors
@@ -36,21 +37,23 @@ def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) 
         for kind in torch_tensors.TENSORS:
             _calls[kind] = torch_tensors.call
         if not torch_tensors.is_tensor(x):  # such as one of `torch.fx`, which stands for a tensor
-            return torch_tensors.overridden(globals()[name], name, (x, *extras), given)
-        call: Call = torch_tensors.call if type(x) in torch_tensors.TENSORS else torch_tensors.operator
-        return call(name, x, extras, given)
+            call = operator_call(name, x, weight, bias, residual, out, options)
+            return torch_tensors.overridden(globals()[name], call)
+        if type(x) in torch_tensors.TENSORS:
+            return torch_tensors.call(name, x, weight, bias, residual, out, options)
+        return torch_tensors.operator(operator_call(name, x, weight, bias, residual, out, options))
     any_arrays = import_module(f"{__package__}.arrays")  # not needed for the arrays of NumPy and PyTorch
-    return any_arrays.call(name, x, extras, options_of(name, given))
+    return any_arrays.compute(operator_call(name, x, weight, bias, residual, out, options))
 
 
-def _registered(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+def _registered(call: OperatorCall) -> Any:
     """Call the operator that is registered with PyTorch; registering takes 20 ms, and plain calls do not need it."""
     from . import torch_operator
 
-    return torch_operator.dispatch(name, x, extras, given)
+    return torch_operator.dispatch(call)
 
 
-_calls: dict[type, Call] = {np.ndarray: numpy_arrays.call}
+_calls: dict[type, PublicCall] = {np.ndarray: numpy_arrays.call}
 
 
 def conv1d(
@@ -109,8 +112,8 @@ def conv1d(
     """
     if named:
         x = named_input(conv1d, x, named)
-    given = (stride, padding, dilation, groups, activation, layout, tune, precision)
-    return _calls.get(type(x), _of_any)("conv1d", x, (weight, bias, residual, out), given)
+    options = (stride, padding, dilation, groups, activation, layout, tune, precision)
+    return _calls.get(type(x), _of_any)("conv1d", x, weight, bias, residual, out, options)
 
 
 def conv2d(
@@ -176,8 +179,8 @@ def conv2d(
     """
     if named:
         x = named_input(conv2d, x, named)
-    given = (stride, padding, dilation, groups, activation, layout, tune, precision)
-    return _calls.get(type(x), _of_any)("conv2d", x, (weight, bias, residual, out), given)
+    options = (stride, padding, dilation, groups, activation, layout, tune, precision)
+    return _calls.get(type(x), _of_any)("conv2d", x, weight, bias, residual, out, options)
 
 
 def depthwise_conv2d(
@@ -210,8 +213,8 @@ def depthwise_conv2d(
     """
     if named:
         x = named_input(depthwise_conv2d, x, named)
-    given = (stride, padding, dilation, groups, activation, layout, tune, "fp32")
-    return _calls.get(type(x), _of_any)("depthwise_conv2d", x, (weight, bias, residual, out), given)
+    options = (stride, padding, dilation, groups, activation, layout, tune, "fp32")
+    return _calls.get(type(x), _of_any)("depthwise_conv2d", x, weight, bias, residual, out, options)
 
 
 def conv_transpose1d(
@@ -245,8 +248,8 @@ def conv_transpose1d(
     """
     if named:
         x = named_input(conv_transpose1d, x, named)
-    given = (stride, padding, dilation, groups, activation, layout, tune, output_padding)
-    return _calls.get(type(x), _of_any)("conv_transpose1d", x, (weight, bias, residual, out), given)
+    options = (stride, padding, dilation, groups, activation, layout, tune, output_padding)
+    return _calls.get(type(x), _of_any)("conv_transpose1d", x, weight, bias, residual, out, options)
 
 
 def conv_transpose2d(
@@ -280,8 +283,8 @@ def conv_transpose2d(
     """
     if named:
         x = named_input(conv_transpose2d, x, named)
-    given = (stride, padding, dilation, groups, activation, layout, tune, output_padding)
-    return _calls.get(type(x), _of_any)("conv_transpose2d", x, (weight, bias, residual, out), given)
+    options = (stride, padding, dilation, groups, activation, layout, tune, output_padding)
+    return _calls.get(type(x), _of_any)("conv_transpose2d", x, weight, bias, residual, out, options)
 
 
 def max_pool2d(
@@ -317,8 +320,8 @@ def max_pool2d(
     """
     if named:
         x = named_input(max_pool2d, x, named)
-    given = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, tune)
-    return _calls.get(type(x), _of_any)("max_pool2d", x, (None, None, None, out), given)
+    options = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, tune)
+    return _calls.get(type(x), _of_any)("max_pool2d", x, None, None, None, out, options)
 
 
 def avg_pool2d(
@@ -349,5 +352,5 @@ def avg_pool2d(
     """
     if named:
         x = named_input(avg_pool2d, x, named)
-    given = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, layout, tune)
-    return _calls.get(type(x), _of_any)("avg_pool2d", x, (None, None, None, out), given)
+    options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, layout, tune)
+    return _calls.get(type(x), _of_any)("avg_pool2d", x, None, None, None, out, options)

@@ -14,39 +14,15 @@ from ..core.precision import PRECISIONS
 from ..core.text import quantity
 from ..core.windows import extents, padded
 from ..runtime.argument_checks import flag
+from .call import OPERATORS, CallOptions, Operator
 from .pooling import is_left_out, reach_beyond
-from .problem import AVG_POOL, CONV, GRADIENTS, MAX_POOL, POOLS, TRANSPOSED, TRANSPOSES, WEIGHT_GRADIENT, Problem
+from .problem import AVG_POOL, CONV, POOLS, TRANSPOSES, WEIGHT_GRADIENT, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish")
 GRADIENT = "_gradient"
 """The end of an activation's name if its backward step is meant, with the gradient in the place of the residual."""
 
-
-class Operator(NamedTuple):
-    """One public function, or the gradient of one: its operation, and its number of spatial dimensions."""
-
-    name: str
-    op: str
-    rank: int
-    depthwise: bool = False
-
-
-OPERATORS = {
-    operator.name: operator
-    for operator in (
-        Operator("conv1d", CONV, 1),
-        Operator("conv2d", CONV, 2),
-        Operator("depthwise_conv2d", CONV, 2, depthwise=True),
-        Operator("conv_transpose1d", TRANSPOSED, 1),
-        Operator("conv_transpose2d", TRANSPOSED, 2),
-        Operator("max_pool2d", MAX_POOL, 2),
-        Operator("avg_pool2d", AVG_POOL, 2),
-        *(Operator(f"{op}{rank}d", op, rank) for op in GRADIENTS for rank in (1, 2)),
-    )
-}
-PUBLIC = tuple(name for name, operator in OPERATORS.items() if operator.op not in GRADIENTS)
-"""The names of the functions of users."""
 
 _WIDEST_PADDING = 2**30
 """The most zeros on a side: kernels compute sizes as 32-bit integers."""
@@ -63,26 +39,6 @@ class Described(NamedTuple):
     dtype: str
     device: tuple[str, int]
     channels_last: bool = False
-
-
-class CallOptions(NamedTuple):
-    """The options of a call as given; each operator uses its own."""
-
-    stride: Any = 1
-    padding: Any = 0
-    dilation: Any = 1
-    groups: Any = 1
-    """None, the default of a depthwise convolution, means one group per channel."""
-    activation: Any = None
-    layout: Any = None
-    output_padding: Any = 0
-    kernel_size: Any = None
-    ceil_mode: bool = False
-    count_include_pad: bool = True
-    divisor_override: Any = None
-    return_indices: bool = False
-    tune: Any = None
-    precision: Any = "fp32"
 
 
 class Arrays(NamedTuple):
@@ -397,19 +353,6 @@ class _Reader:
             )
 
 
-_WINDOW = ("stride", "padding", "dilation", "groups", "activation", "layout", "tune")
-_FIELDS = {
-    CONV: (*_WINDOW, "precision"),
-    **dict.fromkeys(TRANSPOSES, (*_WINDOW, "output_padding")),
-    WEIGHT_GRADIENT: ("kernel_size", "stride", "padding", "dilation", "groups", "layout", "precision"),
-    MAX_POOL: ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices", "layout", "tune"),
-    AVG_POOL: (
-        *("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override", "layout", "tune"),
-    ),
-}
-"""The options of each operator, in the order in which its public function hands them on."""
-
-
 def check_no_indices(name: str, options: CallOptions) -> None:
     """Raise UserError for a pooling that is asked for the indices of its results."""
     if flag(options.return_indices, "return_indices", name, optional=False):
@@ -418,16 +361,6 @@ def check_no_indices(name: str, options: CallOptions) -> None:
             primitive=name,
             fix="call torch.nn.functional.max_pool2d for them",
         )
-
-
-def options_of(name: str, given: tuple[Any, ...]) -> CallOptions:
-    """The options that a public function handed on."""
-    return CallOptions(**dict(zip(_FIELDS[OPERATORS[name].op], given, strict=True)))
-
-
-def options_tuple(name: str, options: CallOptions) -> tuple[Any, ...]:
-    """The options as the public function of that name would hand them on."""
-    return tuple(getattr(options, field) for field in _FIELDS[OPERATORS[name].op])
 
 
 def _by(sizes: Sequence[int]) -> str:

@@ -15,10 +15,10 @@ from torch.compiler import assume_constant_result
 from ..core.errors import UserError, warn_caller
 from ..core.padding import PYTORCH_WORDS, padding_of
 from .activations import activation_name, custom
+from .call import OPERATORS, OperatorCall
 from .plans import Tune
 from .problem import CONV
-from .signature import OPERATORS
-from .torch_tensors import NAMES, Extra, autocasts, check_places, check_types, signed, tracing, transforms
+from .torch_tensors import NAMES, autocasts, check_places, check_types, signed, tracing, transforms
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
@@ -130,14 +130,14 @@ def written(name: str, made: Any, out: Any) -> Any:
     return out.copy_(made)
 
 
-def mistake(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> UserError | None:
+def mistake(call: OperatorCall) -> UserError | None:
     """Return the error of a call, in the words of calls without gradients; None if it is valid."""
-    out = None if autocasts() else extras[3]  # under autocast, it may have another type: see `written`
+    out = None if autocasts() else call.out  # under autocast, it may have another type: see `written`
     try:
-        check_types(name, x, extras)
-        x, *cast = as_autocast((x, *extras[:3]))
+        check_types(call)
+        x, weight, bias, residual = as_autocast(call.arrays[:-1])
         with untraced():
-            signed(name, x, (*cast, out), given)
+            signed(OperatorCall(call.name, x, weight, bias, residual, out, call.options))
     except UserError as error:
         return error
     return None

@@ -14,8 +14,9 @@ from torch.library import register_autograd, register_vmap
 
 from ..core.errors import UserError
 from . import torch_native
+from .call import OPERATORS
 from .problem import TRANSPOSES, Problem
-from .signature import GRADIENT, OPERATORS, channels_last_order
+from .signature import GRADIENT, channels_last_order
 from .torch_arguments import differentiates
 from .torch_options import ConvolutionOptions, WeightGradientOptions
 from .torch_pools import pool_gradient, save_pool

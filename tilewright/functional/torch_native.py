@@ -11,8 +11,9 @@ from torch.nn import functional
 from torch.nn.functional import pad
 
 from ..core.windows import around
+from .call import OPERATORS
 from .problem import AVG_POOL, CONV, DATA_GRADIENT, MAX_POOL, POOLS, TRANSPOSED, WEIGHT_GRADIENT, Problem
-from .signature import GRADIENT, OPERATORS
+from .signature import GRADIENT
 
 
 def _hardswish(v: Any) -> Any:

@@ -17,20 +17,12 @@ from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
 from ..core.windows import extents
+from .call import OPERATORS, CallOptions, OperatorCall
 from .plans import Tune
 from .pooling import is_left_out
 from .prepared_calls import PreparedCalls
 from .problem import TRANSPOSES
-from .signature import (
-    OPERATORS,
-    Arrays,
-    CallOptions,
-    Described,
-    check_no_indices,
-    options_of,
-    options_tuple,
-    signature,
-)
+from .signature import Arrays, Described, check_no_indices, signature
 from .torch_allocation import empty_in_order
 from .torch_arguments import (
     FUNCTIONS,
@@ -47,7 +39,7 @@ from .torch_gradients import convolved
 from .torch_gradients import register as register_gradients
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions, call_options
 from .torch_pools import pooled
-from .torch_tensors import NAMES, Extra, channels_last, facts, in_order, prepared
+from .torch_tensors import NAMES, channels_last, facts, in_order, prepared
 
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
@@ -76,36 +68,35 @@ class _Asked(threading.local):
 _asked = _Asked()
 
 
-def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
-    """Call the registered operator with the options of a public function."""
-    tune = options_of(name, given).tune
+def dispatch(call: OperatorCall) -> Any:
+    """Make a call through the registered operator."""
+    tune = call.options.tune
     if is_dynamo_compiling():
         if tune is not None:
-            warn_of_budget(name, tune)
-        return _dispatched(name, x, extras, given)
+            warn_of_budget(call.name, tune)
+        return _dispatched(call)
     _asked.tune = tune
     try:
-        return _checked(name, x, extras, given)
+        return _checked(call)
     finally:
         _asked.tune = None
 
 
-def _checked(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
+def _checked(call: OperatorCall) -> Any:
     # The operator does not take `out`, and would not check it.
-    if extras[3] is not None and (wrong := mistake(name, x, extras, given)) is not None:
+    if call.out is not None and (wrong := mistake(call)) is not None:
         raise wrong
     try:
-        return _dispatched(name, x, extras, given)
+        return _dispatched(call)
     except (TypeError, ValueError, RuntimeError, AttributeError):
-        wrong = mistake(name, x, extras, given)
+        wrong = mistake(call)
         if wrong is None:
             raise
         raise wrong from None
 
 
-def _dispatched(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
-    options = options_of(name, given)
-    weight, bias, residual, out = extras
+def _dispatched(call: OperatorCall) -> Any:
+    name, x, weight, bias, residual, out, options = call
     rank = OPERATORS[name].rank
     layout = options.layout or ("NCHW" if rank == 2 else "NCW")
     dilation = numbers(options.dilation, rank)
@@ -149,29 +140,28 @@ def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any
     """Return the operator of a number of tensors and options of a kind, for memory of the CPU or of a GPU."""
 
     def compute(*arguments: Any) -> Any:
-        x, *more = arguments[:tensors]
-        extras, given = (*more, *[None] * (5 - tensors)), arguments[tensors:]
+        arrays, given = (*arguments[:tensors], *[None] * (5 - tensors)), arguments[tensors:]
         key, version = None, _executors.version
         if _asked.tune is None:
             options = [tuple(value) if type(value) is list else value for value in given]
-            key = (*[None if a is None else facts(a) for a in (x, *extras)], *options)
+            key = (*[None if a is None else facts(a) for a in arrays], *options)
         with torch.no_grad(), untraced():
             found = _executors.get(key)
             if found is None:
-                found = _prepared(x, extras, kind(*given))
+                found = _prepared(arrays, kind(*given))
                 if key is not None:
                     _executors.keep(key, found, version)
             checked, run = found
             # It lies in memory as `_shaped` says, even if PyTorch's own kernel returned another.
-            return in_order(run(x, *extras), checked.order)
+            return in_order(run(*arrays), checked.order)
 
     return compute
 
 
-def _prepared(x: Any, extras: Extra, options: Any) -> Any:
+def _prepared(arrays: tuple[Any, ...], options: Any) -> Any:
     text = getattr(options, "activation", "")
     call = call_options(options, FUNCTIONS.get(text, text or None), _asked.tune)
-    return prepared(options.name, x, extras, options_tuple(options.name, call))
+    return prepared(OperatorCall._make((options.name, *arrays, call)))
 
 
 def _shapes(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:
@@ -190,7 +180,7 @@ def _seen(a: Any, rank: int) -> Described | None:
     return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), (a.device.type, 0), channels_last(a, rank))
 
 
-def _shaped(name: str, arrays: Extra, options: CallOptions) -> Any:
+def _shaped(name: str, arrays: tuple[Any, ...], options: CallOptions) -> Any:
     """Return the result of a call of which PyTorch only follows the shapes."""
     if _asked.tune is not None:
         warn_of_budget(name, _asked.tune)

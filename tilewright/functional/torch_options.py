@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .signature import CallOptions
+from .call import CallOptions
 
 
 class ConvolutionOptions(NamedTuple):

@@ -20,16 +20,16 @@ from ..core.text import kind_of
 from ..runtime.device import Device, cpu, cuda
 from . import torch_native
 from .activations import custom
+from .call import ARRAYS, OperatorCall, operator_call
 from .launcher import MISALIGNED
 from .plans import THEIRS, Activation, plan_for
 from .prepared_calls import PreparedCalls
 from .problem import WEIGHT_GRADIENT
 from .running import CpuProgram, Program, failed
-from .signature import OPERATORS, Arrays, Described, Signature, channels_last_order, options_of, signature
+from .signature import Arrays, Described, Signature, channels_last_order, signature
 from .torch_allocation import allocator, in_shape, lies_in
 from .torch_threads import by_pytorch, lost, program_of
 
-Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
@@ -52,57 +52,54 @@ tracing = torch._C._get_tracing_state
 _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 
 
-def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
-    """Compute an operator on tensors; `extras`: weight, bias, residual, out; `given`: the options in order."""
+def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
+    """Compute an operator on tensors; `options` are in the order of `call.py`."""
     if is_dynamo_compiling() or tracing() is not None or forward_ad._current_level >= 0 or _modes():
-        return operator(name, x, extras, given)
-    w, bias, residual, out = extras
+        return operator(operator_call(name, x, w, bias, residual, out, options))
     if residual is None and out is None:
         try:
-            check, run = _recent[name, given, id(w), id(bias)]
+            check, run = _recent[name, options, id(w), id(bias)]
             # The check ends the process if a tensor is nested.
             known = not x.is_nested and (check(x, w) if bias is None else check(x, w, bias))
             if known and not (_grad_enabled() and _needs_gradient(x, w, bias)):
                 return run(x, w, bias, None, None)
         except (KeyError, TypeError):
             pass
-    return _known(name, x, extras, given)
+    return _known(name, x, w, bias, residual, out, options)
 
 
-def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
+def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
     """Look up a call by shapes, strides, types and options, if it is not like the last one of its weight."""
+    arrays = x, w, bias, residual, out
     if transforms() or _included(_PRE_DISPATCH):  # the tensors that these wrap or record look like any other
-        return operator(name, x, extras, given)
+        return operator(operator_call(name, *arrays, options))
     key: Any = []  # not a tensor: never remembered
     version = _recent.version
     try:
-        grad = _grad_enabled() and _needs_gradient(x, *extras)
-        key = (name, given, grad, autocasts(), *[None if a is None else facts(a) for a in (x, *extras)])
+        grad = _grad_enabled() and _needs_gradient(*arrays)
+        key = (name, options, grad, autocasts(), *[None if a is None else facts(a) for a in arrays])
         run = _calls[key]
     except (KeyError, TypeError, AttributeError, RuntimeError):  # the last, of tensors without shape or strides
-        return _unknown(name, x, extras, given, key)
+        return _unknown(operator_call(name, *arrays, options), key)
     try:
-        made = run(x, *extras)
+        made = run(*arrays)
     except RuntimeError:  # the address of a tensor that `vmap` and its kin wrap
-        if not any(a is not None and _wrapped(a) for a in (x, *extras)):
+        if not any(a is not None and _wrapped(a) for a in arrays):
             raise
-        return operator(name, x, extras, given)
-    _remember(name, x, extras, given, run, version)
+        return operator(operator_call(name, *arrays, options))
+    if TensorGuards is not None and w is not None and residual is None and out is None:
+        _remember((name, options, id(w), id(bias)), [a for a in (x, w, bias) if a is not None], run, version)
     return made
 
 
-def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run, version: int) -> None:
+def _remember(key: tuple[Any, ...], watched: list[Any], run: Run, version: int) -> None:
     """Let the next call with this weight and this bias be recognised by one check of PyTorch's own, in C++.
 
     The check compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device,
     shape and strides of each tensor. A weight's identity may therefore be reused by another tensor without harm.
     """
-    w, bias, residual, out = extras
-    if TensorGuards is None or w is None or residual is not None or out is not None:
-        return
-    watched = [a for a in (x, w, bias) if a is not None]
-    guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-    _recent.keep((name, given, id(w), id(bias)), (guards.check, run), version)
+    guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)  # type: ignore[misc]
+    _recent.keep(key, (guards.check, run), version)
 
 
 def facts(a: Any) -> tuple[Any, ...]:
@@ -115,9 +112,9 @@ def _needs_gradient(*arrays: Any) -> bool:
     return any(a is not None and a.requires_grad for a in arrays)
 
 
-def operator(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
-    """Compute the operator through PyTorch's dispatcher."""
-    return _dispatch[0](name, x, extras, given)
+def operator(call: OperatorCall) -> Any:
+    """Make a call through PyTorch's dispatcher."""
+    return _dispatch[0](call)
 
 
 def is_tensor(x: Any) -> bool:
@@ -125,15 +122,14 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, torch.Tensor)
 
 
-def overridden(function: Callable[..., Any], name: str, arrays: Extra, given: tuple[Any, ...]) -> Any:
+def overridden(function: Callable[..., Any], call: OperatorCall) -> Any:
     """Let tensor-like objects handle the call of a public function, by PyTorch's protocol `__torch_function__`."""
-    if not hasattr(type(arrays[0]), "__torch_function__"):
-        check_types(name, arrays[0], arrays[1:])
-    options = options_of(name, given)._asdict()
-    values = {**options, **dict(zip(("x", "weight", "bias", "residual", "out"), arrays, strict=True))}
+    if not hasattr(type(call.x), "__torch_function__"):
+        check_types(call)
+    values = {**call.options._asdict(), **dict(zip(ARRAYS, call.arrays, strict=True))}
     parameters = inspect.signature(function).parameters.values()
     named = {p.name: values[p.name] for p in parameters if values.get(p.name, p.default) is not p.default}
-    return torch.overrides.handle_torch_function(function, arrays, **named)
+    return torch.overrides.handle_torch_function(function, call.arrays, **named)
 
 
 def dispatch_by(dispatch: Callable[..., Any]) -> None:
@@ -141,18 +137,18 @@ def dispatch_by(dispatch: Callable[..., Any]) -> None:
     _dispatch[:] = [dispatch]
 
 
-def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any) -> Any:
+def _unknown(call: OperatorCall, key: Any) -> Any:
     """Handle the first call of its kind."""
-    check_types(name, x, extras)
-    everything = (x, *extras)
+    check_types(call)
+    everything = call.arrays
     special = autocasts() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
     if special or (_grad_enabled() and _needs_gradient(*everything)):
-        return operator(name, x, extras, given)
+        return operator(call)
     version = _calls.version
-    _, run = prepared(name, x, extras, given)
+    _, run = prepared(call)
     with suppress(TypeError):  # an option in a list: the call works, without being remembered
         _calls.keep(key, run, version)
-    return run(x, *extras)
+    return run(*everything)
 
 
 def _is_special(a: Any) -> bool:
@@ -160,9 +156,10 @@ def _is_special(a: Any) -> bool:
     return a.is_meta or a.is_neg() or a._is_zerotensor() or type(a) not in (torch.Tensor, torch.nn.Parameter)
 
 
-def check_types(name: str, x: Any, extras: Extra) -> None:
+def check_types(call: OperatorCall) -> None:
     """Raise UserError for a call in which an argument is not a tensor."""
-    for what, a in zip(("x", "weight", "bias", "residual", "out"), (x, *extras), strict=True):
+    name = call.name
+    for what, a in zip(ARRAYS, call.arrays, strict=True):
         if a is not None and not isinstance(a, torch.Tensor):
             raise UserError(
                 f"x is a tensor, but {what} is {kind_of(a)}" if what != "x" else f"x is {kind_of(a)}",
@@ -191,12 +188,11 @@ def described(a: Any, rank: int) -> Described | None:
     return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), place, channels_last(a, rank))
 
 
-def signed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Activation | None]:
+def signed(call: OperatorCall) -> tuple[Signature, Activation | None]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
-    options = options_of(name, given)
-    seen = Arrays(*[described(a, OPERATORS[name].rank) for a in (x, *extras)])  # type: ignore[arg-type]  # x is there
-    function, text = custom(name, options.activation, seen.x.dtype)
-    return signature(name, seen, options, text), function
+    seen = Arrays(*[described(a, call.operator.rank) for a in call.arrays])  # type: ignore[arg-type]  # x is there
+    function, text = custom(call.name, call.options.activation, seen.x.dtype)
+    return signature(call.name, seen, call.options, text), function
 
 
 def place(name: str, x: Any) -> Device:
@@ -208,31 +204,29 @@ def place(name: str, x: Any) -> Device:
     raise UserError(f"x is on {x.device}", primitive=name, fix="move it to a CUDA device or to the CPU")
 
 
-def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Run]:
+def prepared(call: OperatorCall) -> tuple[Signature, Run]:
     """The signature, and the executor of all calls with these shapes, strides, types and options, without gradients."""
-    checked, function = signed(name, x, extras, given)
-    return checked, _run_of(name, x, extras, given, checked, function)
+    checked, function = signed(call)
+    return checked, _run_of(call, checked, function)
 
 
-def _run_of(
-    name: str, x: Any, extras: Extra, given: tuple[Any, ...], checked: Signature, function: Activation | None
-) -> Run:
+def _run_of(call: OperatorCall, checked: Signature, function: Activation | None) -> Run:
     problem = checked.problem
-    on = place(name, x)
-    fresh = allocator(checked, x)
+    on = place(call.name, call.x)
+    fresh = allocator(checked, call.x)
     if 0 in problem.shape:
         return lambda x, w, bias, residual, out: fresh().zero_() if out is None else out
-    plan = plan_for(problem, on, RIVAL, function, options_of(name, given).tune)
+    plan = plan_for(problem, on, RIVAL, function, call.options.tune)
     if plan.choice.how == THEIRS:
-        return _native(name, checked, given, on)
+        return _native(call, checked, on)
     program = program_of(plan)
-    w, bias, residual, out = extras
-    images = [a is None or lies_in(a, checked.images) for a in (x, residual)]
+    w, bias = call.weight, call.bias
+    images = [a is None or lies_in(a, checked.images) for a in (call.x, call.residual)]
     plain = all(images) and (w is None or lies_in(w, _order_of(w, checked))) and (bias is None or bias.is_contiguous())
     general = _general(program, checked, fresh)
-    if not plain or out is not None:
+    if not plain or call.out is not None:
         return general
-    return _direct(program, on, fresh, extras, general) or general
+    return _direct(program, on, fresh, call, general) or general
 
 
 def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
@@ -242,7 +236,7 @@ def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
     return channels_last_order(w.dim(), w.dim() - 2) if checked.problem.weights == "OHWI" else ()
 
 
-def _direct(program: Program, on: Device, fresh: Callable[[], Any], extras: Extra, general: Run) -> Run | None:
+def _direct(program: Program, on: Device, fresh: Callable[[], Any], call: OperatorCall, general: Run) -> Run | None:
     """Return the shortest path: addresses straight into the compiled launcher."""
     if isinstance(program, CpuProgram):
         return _direct_on_cpu(program, fresh, general)
@@ -250,7 +244,6 @@ def _direct(program: Program, on: Device, fresh: Callable[[], Any], extras: Extr
     if kernel is None:
         return None
     index, stream = on.index, _raw_stream
-    w, bias, residual, _ = extras
 
     def run_plain(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         made = fresh()
@@ -277,9 +270,9 @@ def _direct(program: Program, on: Device, fresh: Callable[[], Any], extras: Extr
             kernel.failed(status, addresses)
         return made
 
-    if w is None or residual is not None:
+    if call.weight is None or call.residual is not None:
         return run
-    return run_plain if bias is None else run_biased
+    return run_plain if call.bias is None else run_biased
 
 
 def _direct_on_cpu(program: CpuProgram, fresh: Callable[[], Any], general: Run) -> Run | None:
@@ -378,10 +371,10 @@ def _check_out(out: Any, inputs: list[Any]) -> None:
         raise UserError("out shares memory with an input, which is read while it is written", fix="pass another tensor")
 
 
-def _native(name: str, checked: Signature, given: tuple[Any, ...], on: Device) -> Run:
+def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
     """Return PyTorch's own kernel, with the epilogue."""
-    layout, dims, on_gpu = options_of(name, given).layout, len(checked.shape), on.kind == "cuda"
-    compute = torch_native.computed(checked.problem, name, layout, dims, on_gpu)
+    layout, dims, on_gpu = call.options.layout, len(checked.shape), on.kind == "cuda"
+    compute = torch_native.computed(checked.problem, call.name, layout, dims, on_gpu)
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         if out is None:

@@ -12,9 +12,10 @@ import torch
 from ..core.errors import UserError
 from ..core.text import kind_of
 from ..functional import torch_tensors
+from ..functional.call import OPERATORS, CallOptions
 from ..functional.plans import OURS, THEIRS, CallPlan, decide, plan_for
 from ..functional.problem import WEIGHT_GRADIENT, Problem
-from ..functional.signature import FLOATS, OPERATORS, Arrays, CallOptions, signature
+from ..functional.signature import FLOATS, Arrays, signature
 from ..functional.torch_arguments import type_in_autocast
 from ..functional.torch_gradients import gradients_of_ours
 from ..functional.torch_timing import ROUNDS, Around, both, in_turns
