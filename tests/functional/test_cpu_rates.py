@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.cli import cpu_calibration
 from tilewright.cli.sample_layers import draw
-from tilewright.functional import compiler, cpu_rates, rivals, tuning
+from tilewright.functional import cpu_rates, kernel_choice, rivals, tuning
 from tilewright.functional.cpu_rates_fit import fit
 from tilewright.functional.plans import OURS, THEIRS, Decision
 from tilewright.functional.problem import CONV, WEIGHT_GRADIENT, Problem
@@ -113,7 +113,7 @@ def test_a_first_call_times_both_kernels_only_if_the_estimate_leaves_it_open(
         return choice._replace(how=OURS if ours <= theirs else THEIRS), program
 
     monkeypatch.setattr(tuning, "compared", compared)
-    choice, _ = compiler.make(LONG, cpu(), "torch", None, 0)
+    choice, _ = kernel_choice.choose(LONG, cpu(), "torch", None, 0)
     assert choice.how == how
     assert asked == ([] if times is None else [LONG])
     rivals._here.cache_clear()

@@ -52,19 +52,19 @@ def run(program: str) -> list[str]:
 PLANNING = """
 import numpy as np
 import tilewright as tw
-from tilewright.functional import compiler, plans
+from tilewright.functional import kernel_choice, plans
 call = lambda c: tw.conv2d(np.ones((1, c, 5, 5), "f"), np.ones((c, 1, 3, 3), "f"), groups=c)
 call(2)
-make, held, done = compiler.make, threading.Event(), threading.Event()
+make, held, done = kernel_choice.choose, threading.Event(), threading.Event()
 def slow(*given):
     held.set()
     done.wait()
     return make(*given)
-compiler.make = slow
+kernel_choice.choose = slow
 thread = threading.Thread(target=call, args=(3,))
 thread.start()
 held.wait()
-compiler.make = make
+kernel_choice.choose = make
 def same_and_another():
     assert (call(3) == 9).all() and (call(4) == 9).all()
 print(child(same_and_another, 60))
@@ -186,8 +186,8 @@ def test_tensors_that_must_be_copied_in_a_fork() -> None:
 
 NATIVE = """
 import tilewright as tw
-from tilewright.functional import compiler, plans
-compiler.make = lambda *_: (plans.Decision(plans.THEIRS, why="it is asked for"), None)
+from tilewright.functional import kernel_choice, plans
+kernel_choice.choose = lambda *_: (plans.Decision(plans.THEIRS, why="it is asked for"), None)
 """
 
 

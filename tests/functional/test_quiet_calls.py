@@ -11,8 +11,10 @@ from benchmarks.convolution_rows import WORKLOADS
 from tests.functional.random_problems import draw
 from tilewright.core.errors import UserError, keeping_remarks, remark
 from tilewright.core.target import Target
-from tilewright.functional import compiler
-from tilewright.functional.compiler import KernelNotes, Selection, without_spills
+from tilewright.functional import kernel_choice
+from tilewright.functional.compiler import KernelNotes, Selection
+from tilewright.functional.kernel_choice import without_spills
+from tilewright.functional.plans import Decision
 from tilewright.functional.problem import CONV, Problem
 from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target
@@ -42,12 +44,12 @@ def problem_of(name: str, dtype: str, layout: str) -> Problem:
     return Problem(CONV, shape, filters, taps, (stride, stride), padding, (1, 1), groups, dtype, layout)
 
 
-def quiet(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> compiler.Decision:
+def quiet(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> Decision:
     """What a call on a GPU runs, where each warning is an error."""
-    monkeypatch.setattr(compiler, "resolve_target", lambda *_: CUDA)
+    monkeypatch.setattr(kernel_choice, "resolve_target", lambda *_: CUDA)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        choice, _ = compiler.make(problem, device("cuda"), "", None, 0)
+        choice, _ = kernel_choice.choose(problem, device("cuda"), "", None, 0)
     return choice
 
 
@@ -94,7 +96,7 @@ def test_the_first_kernel_that_keeps_all_in_registers_is_chosen(
             raise UserError("no")
         return None
 
-    monkeypatch.setattr(compiler, "compiled", compiled)
+    monkeypatch.setattr(kernel_choice, "compiled", compiled)
     first = Selection(FIRST.template, OF, FIRST.config, "", measured)
     choice, _ = without_spills(first, lambda: OTHERS, CUDA, Epilogue())
     assert choice.config_index == index

@@ -209,12 +209,12 @@ def test_accelerate_keeps_layers_of_no_images() -> None:
 
 
 def test_accelerate_keeps_layers_that_no_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.functional import compiler
+    from tilewright.functional import kernel_choice
 
     def refuse(*_: Any) -> Any:
         raise UserError("the tile has 20 rows", fix="give fewer")
 
-    monkeypatch.setattr(compiler, "compiled", refuse)
+    monkeypatch.setattr(kernel_choice, "compiled", refuse)
     model = depthwise_model()
     (row,) = tw.accelerate(model, torch.randn(1, 6, 9, 13)).rows
     assert not row.replaced

@@ -14,7 +14,7 @@ from benchmarks.untuned import LIMITS, SHAPES
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional import compiler
+from tilewright.functional import compiler, kernel_choice
 from tilewright.functional.plans import THEIRS
 from tilewright.functional.problem import CONV, Problem
 from tilewright.functional.shipped import RECORDS
@@ -110,8 +110,8 @@ LARGE = Problem(CONV, (1, 64, 6000, 6000), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1,
 
 
 def test_a_large_image_has_more_blocks_of_pixels_than_y_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "resolve_target", lambda *_: CUDA)
-    _, executable = compiler.make(LARGE, device("cuda"), "", None, 0)
+    monkeypatch.setattr(kernel_choice, "resolve_target", lambda *_: CUDA)
+    _, executable = kernel_choice.choose(LARGE, device("cuda"), "", None, 0)
     assert executable is not None
     assert all(max(launch.grid[1:]) < 65536 for launch in executable.launches)
     assert max(max(launch.grid) for launch in executable.launches) > 65535
@@ -126,8 +126,8 @@ def refusing(monkeypatch: pytest.MonkeyPatch, refused: UserError, all_of_them: b
             raise refused
         return compiled(found, *rest)
 
-    monkeypatch.setattr(compiler, "resolve_target", lambda *_: CUDA)
-    monkeypatch.setattr(compiler, "compiled", small_ones)
+    monkeypatch.setattr(kernel_choice, "resolve_target", lambda *_: CUDA)
+    monkeypatch.setattr(kernel_choice, "compiled", small_ones)
 
 
 @pytest.mark.parametrize("said", ["blockIdx.y has the extent 70,000", "the tile has\n 20 rows"])
@@ -135,11 +135,11 @@ def test_a_layer_whose_usual_kernel_does_not_compile(monkeypatch: pytest.MonkeyP
     refusing(monkeypatch, UserError(said), all_of_them=False)
     usual = compiler.candidate(LARGE, CUDA).template.name
     why = f"our default kernel ({usual}) does not compile: {' '.join(said.split())}"
-    choice, executable = compiler.make(LARGE, device("cuda"), "", None, 0)
+    choice, executable = kernel_choice.choose(LARGE, device("cuda"), "", None, 0)
     assert (choice.why, choice.template != usual) == (why, True)
     assert executable is not None
-    monkeypatch.setattr(compiler.rivals, "is_faster", lambda *_: "")
-    choice, executable = compiler.make(LARGE, device("cuda"), "torch", None, 0)
+    monkeypatch.setattr(kernel_choice.rivals, "is_faster", lambda *_: "")
+    choice, executable = kernel_choice.choose(LARGE, device("cuda"), "torch", None, 0)
     assert (choice.how, choice.why, executable) == (THEIRS, why, None)
 
 
@@ -148,4 +148,4 @@ def test_a_layer_that_no_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(
         UserError, match=r"(?s)no kernel of ours computes .*the tile has 20 rows.*fix: compute it in parts"
     ):
-        compiler.make(LARGE, device("cuda"), "", None, 0)
+        kernel_choice.choose(LARGE, device("cuda"), "", None, 0)

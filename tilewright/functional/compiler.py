@@ -1,46 +1,37 @@
-"""Making a plan: which template computes a problem, with which configuration, and the kernel that follows.
+"""From a problem to our kernel: the strategies that compute it, the default candidate, and its machine code.
 
-A tuned record of the workload comes first, then a suitable record of its nearest neighbour, then the configuration that
-suits most sizes. If a library's own kernel was measured to be faster, the plan is to run that one.
+The candidate is a tuned record of the workload, else a suitable record of its nearest neighbour, else the default
+configuration of the best strategy. `kernel_choice.py` compares it with other kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.llvm.binding import PARALLEL_FOR
 from ..core.errors import UserError, keeping_remarks
 from ..core.target import Target
 from ..driver import build
-from ..runtime.program import resolve_target
 from ..topi import templates
 from ..topi.templates import Convolution, Epilogue, PackagedTemplate
 from ..tune.space.choices import SplitChoice
-from . import rivals, shipped
+from . import shipped
 from .executable import Executable, executable
-from .plans import OURS, THEIRS, Decision
+from .plans import OURS, Activation, Decision
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSES, WEIGHT_GRADIENT, Problem
 
 if TYPE_CHECKING:
-    from ..runtime.device import Device
     from ..tune.space.choices import Choice
     from ..tune.space.config import Config
 
-_TARGETS = {"cuda": "cuda", "cpu": "llvm"}
-_ALTERNATIVES = 6
-"""Selections that are tried in place of one whose threads spill."""
-_SUITS = 1.3
+SUITS = 1.3
 """How many times as long as its own choice a strategy's model may expect the configuration of a near layer to take. It
 expected more of 17 of 53 layers on an H200, which ran at 0.78 of the speed of that choice; others at 1.04.
 """
 _LARGE_WINDOW = 25
 """Taps from which on CPUs compute a transposed depthwise layer in NCHW faster as a convolution."""
-Activation = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -69,106 +60,6 @@ class KernelNotes:
         """The notes as one line for users."""
         spills = [f"a thread spills {self.spilled} bytes to memory"] if self.spilled else []
         return "; ".join([*(each.splitlines()[0] for each in self.remarks), *spills])
-
-
-def make(
-    problem: Problem,
-    on: Device,
-    rival: str,
-    activation: Activation | None,
-    budget: float,
-    earlier: Decision | None = None,
-) -> tuple[Decision, Executable | None]:
-    """Choose and compile; `budget` is how many seconds may be spent on measuring configurations.
-
-    `earlier` is the choice of an earlier search, which Ctrl-C ended.
-    """
-    target = resolve_target(Target(_TARGETS[on.kind]), on)
-    epilogue = epilogue_of(problem, activation)
-    if budget:
-        tuning = import_module(f"{__package__}.tuning")  # which tunes what this module makes
-        found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
-        return found
-    close = bool(rival) and activation is None and rivals.is_close(problem, on)
-    if rival and activation is None and not close:
-        faster = rivals.is_faster(problem, on)
-        if faster:
-            return Decision(THEIRS, why=faster), None
-    usual = candidate(problem, target)
-    try:
-        made = without_spills(usual, lambda: _others(problem, usual, target), target, epilogue)
-        if close:
-            tuning = import_module(f"{__package__}.tuning")
-            made = tuning.compared(problem, on, *made)
-        return made
-    except UserError as refused:  # of an activation of the user's own; or of a limit, as of the grid's
-        if activation is not None:
-            raise
-        return _otherwise(problem, usual, target, epilogue, rival, refused)
-
-
-def without_spills(
-    first: Selection, others: Callable[[], Iterable[Selection]], target: Target, epilogue: Epilogue
-) -> tuple[Decision, Executable]:
-    """Compile the first selection whose threads spill nothing; `first` if that was measured, or if all spill."""
-    made: list[tuple[Decision, Executable]] = []
-    for found in chain((first,), islice(_lazily(others), _ALTERNATIVES)):
-        notes = KernelNotes()
-        try:
-            program = compiled(found, target, epilogue, notes)
-        except UserError:
-            if not made:
-                raise
-            continue
-        made.append((described(found)._replace(remark=notes.text), program))
-        if first.measured or not notes.spilled:
-            return made[-1]
-    return made[0]
-
-
-def _lazily(others: Callable[[], Iterable[Selection]]) -> Iterator[Selection]:
-    yield from others()
-
-
-def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
-    """Selections beside `first` that models expect to be nearly as fast, by its own strategy, then by others."""
-    why = "the choice of the model whose threads keep all in registers"
-    strategy, workload = first.template.strategy(target), first.workload
-    space = strategy.space(workload)
-    near = [space.get(index) for index in strategy.likely(workload, space, _ALTERNATIVES)]
-    usual = first.template.first(workload.args, target)
-    if strategy.own_model is not None:
-        most = _SUITS * strategy.expected(workload, usual).cycles
-        near = [each for each in near if strategy.expected(workload, each).cycles <= most]
-    for config in [usual, *near]:
-        if config.index != first.config.index:
-            yield Selection(first.template, workload, config, why)
-    able, workload = strategies_of(problem, target)
-    most_cycles = _SUITS * strategy.cost(workload)
-    for template in reversed(able):
-        if template is not first.template and template.strategy(target).cost(workload) <= most_cycles:
-            yield Selection(template, workload, template.first(workload.args, target), why)
-
-
-def _otherwise(
-    problem: Problem, usual: Selection, target: Target, epilogue: Epilogue, rival: str, refused: UserError
-) -> tuple[Decision, Executable | None]:
-    """Choose for a problem after its default candidate was `refused` by the compiler: the rival, or another
-    strategy."""
-    why = f"our default kernel ({usual.template.name}) does not compile: {' '.join(refused.message.split())}"
-    if rival:
-        return Decision(THEIRS, why=why), None
-    able, workload = strategies_of(problem, target)
-    for template in able:
-        if template is not usual.template:
-            found = Selection(template, workload, template.first(workload.args, target), why)
-            with suppress(UserError):
-                return described(found), compiled(found, target, epilogue)
-    raise UserError(
-        f"no kernel of ours computes {problem} on {target}; {why}",
-        fix="compute it in parts (fewer images at a time, or rows that overlap by the window), or by the "
-        "library that its arrays come from",
-    ) from refused
 
 
 def described(found: Selection) -> Decision:
@@ -304,4 +195,4 @@ def _suits(template: PackagedTemplate[Any], workload: Convolution, config: Confi
     if strategy.own_model is None:
         return True
     usual = template.first(workload.args, target)
-    return strategy.expected(workload, config).cycles <= _SUITS * strategy.expected(workload, usual).cycles
+    return strategy.expected(workload, config).cycles <= SUITS * strategy.expected(workload, usual).cycles

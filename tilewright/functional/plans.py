@@ -181,9 +181,9 @@ def _made(
     before: CallPlan | None,
 ) -> CallPlan:
     """Make a plan; `before` is the one that a search may improve."""
-    compiler = import_module(f"{__package__}.compiler")  # the whole compiler: not needed for a kernel on disk
+    kernel_choice = import_module(f"{__package__}.kernel_choice")  # loads the compiler: not needed for a kernel on disk
     earlier = before.choice if before is not None and before.choice.tuned and before.threads == threads else None
-    choice, executable = compiler.make(problem, on, rival, activation, budget, earlier)
+    choice, executable = kernel_choice.choose(problem, on, rival, activation, budget, earlier)
     if before is not None and earlier is not None and choice.interrupted and earlier.seconds <= choice.seconds:
         return before
     plan = CallPlan(problem, on, choice, executable, "compiled", threads if choice.tuned else 0)

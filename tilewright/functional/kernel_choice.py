@@ -1,0 +1,130 @@
+"""Choose the kernel for a problem, and compile it: ours or the rival's, measured here or not.
+
+A library's own kernel is the choice if it was measured to be faster. Ours is the configuration that a search finds, or
+the one of `compiler.py::candidate`, or a similar one if that spills or does not compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from importlib import import_module
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from ..core.errors import UserError
+from ..core.target import Target
+from ..runtime.program import resolve_target
+from ..topi.templates import Epilogue
+from . import rivals
+from .compiler import SUITS, KernelNotes, Selection, candidate, compiled, described, epilogue_of, strategies_of
+from .executable import Executable
+from .plans import THEIRS, Activation, Decision
+from .problem import Problem
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+
+_TARGETS = {"cuda": "cuda", "cpu": "llvm"}
+_ALTERNATIVES = 6
+"""Selections that are tried in place of one whose threads spill."""
+
+
+def choose(
+    problem: Problem,
+    on: Device,
+    rival: str,
+    activation: Activation | None,
+    budget: float,
+    earlier: Decision | None = None,
+) -> tuple[Decision, Executable | None]:
+    """Choose and compile; `budget` is how many seconds may be spent on measuring configurations.
+
+    `earlier` is the choice of an earlier search, which Ctrl-C ended.
+    """
+    target = resolve_target(Target(_TARGETS[on.kind]), on)
+    epilogue = epilogue_of(problem, activation)
+    if budget:
+        tuning = import_module(f"{__package__}.tuning")  # loads what measures, which other calls do not need
+        found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
+        return found
+    close = bool(rival) and activation is None and rivals.is_close(problem, on)
+    if rival and activation is None and not close:
+        faster = rivals.is_faster(problem, on)
+        if faster:
+            return Decision(THEIRS, why=faster), None
+    usual = candidate(problem, target)
+    try:
+        made = without_spills(usual, lambda: _others(problem, usual, target), target, epilogue)
+        if close:
+            tuning = import_module(f"{__package__}.tuning")
+            made = tuning.compared(problem, on, *made)
+        return made
+    except UserError as refused:  # of an activation of the user's own; or of a limit, as of the grid's
+        if activation is not None:
+            raise
+        return _otherwise(problem, usual, target, epilogue, rival, refused)
+
+
+def without_spills(
+    first: Selection, others: Callable[[], Iterable[Selection]], target: Target, epilogue: Epilogue
+) -> tuple[Decision, Executable]:
+    """Compile the first selection whose threads spill nothing; `first` if that was measured, or if all spill."""
+    made: list[tuple[Decision, Executable]] = []
+    for found in chain((first,), islice(_lazily(others), _ALTERNATIVES)):
+        notes = KernelNotes()
+        try:
+            program = compiled(found, target, epilogue, notes)
+        except UserError:
+            if not made:
+                raise
+            continue
+        made.append((described(found)._replace(remark=notes.text), program))
+        if first.measured or not notes.spilled:
+            return made[-1]
+    return made[0]
+
+
+def _lazily(others: Callable[[], Iterable[Selection]]) -> Iterator[Selection]:
+    yield from others()
+
+
+def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
+    """Selections beside `first` that models expect to be nearly as fast, by its own strategy, then by others."""
+    why = "the choice of the model whose threads keep all in registers"
+    strategy, workload = first.template.strategy(target), first.workload
+    space = strategy.space(workload)
+    near = [space.get(index) for index in strategy.likely(workload, space, _ALTERNATIVES)]
+    usual = first.template.first(workload.args, target)
+    if strategy.own_model is not None:
+        most = SUITS * strategy.expected(workload, usual).cycles
+        near = [each for each in near if strategy.expected(workload, each).cycles <= most]
+    for config in [usual, *near]:
+        if config.index != first.config.index:
+            yield Selection(first.template, workload, config, why)
+    able, workload = strategies_of(problem, target)
+    most_cycles = SUITS * strategy.cost(workload)
+    for template in reversed(able):
+        if template is not first.template and template.strategy(target).cost(workload) <= most_cycles:
+            yield Selection(template, workload, template.first(workload.args, target), why)
+
+
+def _otherwise(
+    problem: Problem, usual: Selection, target: Target, epilogue: Epilogue, rival: str, refused: UserError
+) -> tuple[Decision, Executable | None]:
+    """Choose for a problem after its default candidate was `refused` by the compiler: the rival, or another
+    strategy."""
+    why = f"our default kernel ({usual.template.name}) does not compile: {' '.join(refused.message.split())}"
+    if rival:
+        return Decision(THEIRS, why=why), None
+    able, workload = strategies_of(problem, target)
+    for template in able:
+        if template is not usual.template:
+            found = Selection(template, workload, template.first(workload.args, target), why)
+            with suppress(UserError):
+                return described(found), compiled(found, target, epilogue)
+    raise UserError(
+        f"no kernel of ours computes {problem} on {target}; {why}",
+        fix="compute it in parts (fewer images at a time, or rows that overlap by the window), or by the "
+        "library that its arrays come from",
+    ) from refused
