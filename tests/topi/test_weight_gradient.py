@@ -28,6 +28,7 @@ LAYERS = {
     "groups, channels last": WeightGradient.of((3, 8, 9, 7), 8, 3, 1, 1, 2, 2, dtype="bfloat16", layout="NHWC"),
     "line": WeightGradient.of((2, 5, 40), 5, 4, padding=(3, 0), groups=5, layout="NCW", dtype="bfloat16"),
     "a window of padding only": WeightGradient.of((1, 2, 3, 4), 2, 3, 4, 4, groups=2, dtype="float64"),
+    "few columns, a step": WeightGradient.of((2, 8, 5, 2), 3, (3, 1), 3, 0, dtype="float16"),
     "large window": WeightGradient.of((1, 2, 14, 16), 2, 13, groups=2),
     "one number": WeightGradient.of((1, 1, 1, 1), 1, 1, padding=0),
 }

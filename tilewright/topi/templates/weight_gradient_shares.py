@@ -240,9 +240,10 @@ def _tiles(of: WeightGradient) -> Iterator[Share]:
     rows, columns = of.places
     first = of.layout == "NCHW"
     chunks = [n for n in (1, 2, 4, 8) if n <= ACCESS // BYTES[of.dtype] and of.shape[3] % n == 0] if first else [1]
+    chunks = [n for n in chunks if _widths(of, n)]
     downs = [n for n in _TRIED_DOWN if n <= rows and ceil(rows / n) * n <= _WASTE * rows]
     for chunk in chunks[-2 if of.groups == of.shape[1] else -1 :]:
-        across = [n for n in ACROSS if n * of.stride[1] % chunk == 0 and (n == 1 or n < 2 * columns)]
+        across = _widths(of, chunk)
         least = min(ceil(columns / n) * n for n in across)
         across = [n for n in across if ceil(columns / n) * n <= max(least, _WASTE * columns)]
         for filters, channels in own(of):
@@ -250,6 +251,11 @@ def _tiles(of: WeightGradient) -> Iterator[Share]:
                 for down in downs:
                     for beside in across:
                         yield Share(down, beside, filters, channels, tap_rows, tap_columns, chunk, 1, 1, 1, 0)
+
+
+def _widths(of: WeightGradient, chunk: int) -> list[int]:
+    """The columns of a tile that begin at whole chunks of the input, without a tile of more than twice the columns."""
+    return [n for n in ACROSS if n * of.stride[1] % chunk == 0 and (n == 1 or n < 2 * of.places[1])]
 
 
 def own(of: WeightGradient) -> list[tuple[int, int]]:
