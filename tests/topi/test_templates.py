@@ -356,4 +356,5 @@ def test_few_declarations_depend_on_a_configuration() -> None:
         for how in ("mma", "tf32", "wgmma", "wgmma_tf32")
     }
     tiles = {"conv2d.direct", "conv2d.grouped_rows", "depthwise.direct", "depthwise.planes"}
+    tiles |= {"depthwise.lines", "conv_transpose.phases"}
     assert {name for name in found if not name.startswith("weight_gradient")} == products | tiles
