@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import Any, NamedTuple
 from tilewright.report.table import width
 
 FOLDER = Path(__file__).parent
-DATA, PAGE, README = FOLDER / "data", FOLDER / "RESULTS.md", FOLDER.parent / "README.md"
+DATA, PAGE = FOLDER / "data", FOLDER / "RESULTS.md"
+README, TRAINING = FOLDER.parent / "README.md", FOLDER.parent / "docs" / "training.md"
 MISSING = "–"
 Row = Mapping[str, Any]
 Cell = str | Callable[[Row], str]
@@ -153,6 +155,12 @@ SECTIONS = (
         ["models"],
         "Each cell: PyTorch's time over the time after `accelerate`, in a CUDA graph and without one.",
         lambda: pivot("models", "model", lambda row: f"{row['graph_ratio']:.2f}, {row['eager_ratio']:.2f}"),
+    ),
+    Section(
+        "Training steps",
+        ["training"],
+        "Forward call and both gradients in a CUDA graph, in the faster memory order of each side.",
+        lambda: training_table(),
     ),
     Section(
         "Dense convolutions without records",
@@ -311,13 +319,27 @@ def cpu_table() -> list[str]:
     return lines_of(["PyTorch's time ÷ Tilewright's, CPU, channels last, float32", "1 thread", "16 threads"], body)
 
 
-BLOCKS = {"gpu": gpu_table, "cpu": cpu_table}
-"""Tables that stand in README.md between `<!-- figures: NAME -->` and `<!-- end -->`."""
+def training_table() -> list[str]:
+    """Return the table of training steps."""
+    short = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+    body = [
+        [f"{row['row']}, {short[row['mode']]}", *(number(row[key]) for key in TRAINING_KEYS),
+         f"{row['pytorch_us'] / row['us']:.1f}"]
+        for row in read("training").rows
+    ]  # fmt: skip
+    heads = ["layer, µs", "copy", "forward", "by x", "by weights", "step", "PyTorch's step", "times as fast"]
+    return lines_of(heads, body)
 
 
-def readme(text: str) -> str:
-    """Return the text of README.md with its tables of figures written anew."""
-    for name, made in BLOCKS.items():
+TRAINING_KEYS = ("copy_us", "forward_us", "by_x_us", "by_weights_us", "us", "pytorch_us")
+BLOCKS = {README: {"gpu": gpu_table, "cpu": cpu_table}, TRAINING: {"training": training_table}}
+"""Tables that stand in a page between `<!-- figures: NAME -->` and `<!-- end -->`."""
+
+
+def with_figures(path: Path) -> str:
+    """Return the text of a page with its tables of figures written anew."""
+    text = path.read_text(encoding="utf-8")
+    for name, made in BLOCKS[path].items():
         begin, end = f"<!-- figures: {name} -->\n", "<!-- end -->"
         before, _, rest = text.partition(begin)
         text = f"{before}{begin}\n" + "\n".join(made()) + f"\n\n{end}{rest.partition(end)[2]}"
@@ -335,8 +357,13 @@ def page() -> str:
 
 
 def take(path: Path) -> None:
-    """Store the parts `rows` and `models` of a run of `benchmarks.acceptance`."""
+    """Store a run of `benchmarks.training`, or the parts `rows` and `models` of one of `benchmarks.acceptance`."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    if "layer" in lines[0]:
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+        made = {**lines[0]["run"], "command": "python -m benchmarks.training", "commit": commit}
+        write("training", made, list(map(_step, lines)))
+        return
     for part, name, row_of in (("rows", "shipped", _shipped), ("models", "models", _model)):
         own = [line for line in lines if line["part"] == part]
         if own:
@@ -357,19 +384,31 @@ def _model(unit: str, values: Row) -> Row:
     return {"row": f"{name}, {mode}", "mode": f"batch {batch}", **ratios}
 
 
+def _step(line: Row) -> Row:
+    """A training step in µs, in the faster memory order of each side."""
+    seconds = line["seconds"]
+    order = min(("first", "last"), key=lambda o: seconds[f"ours {o} xw"])
+    forward, by_x, by_weights, step = (1e6 * seconds[f"ours {order} {wanted}"] for wanted in ("", "x", "w", "xw"))
+    theirs = 1e6 * min(seconds["theirs first"], seconds["theirs last"])
+    times = {"copy_us": 1e6 * seconds["copy"], "forward_us": forward, "by_x_us": by_x - forward,
+             "by_weights_us": by_weights - forward, "us": step, "pytorch_us": theirs}  # fmt: skip
+    rounded = {key: round(value, 1) for key, value in times.items()}
+    return {"row": line["layer"], "mode": line["dtype"], "channels": order, **rounded, "error": max(line["errors"])}
+
+
 def main() -> int:
     """Write the page, or compare it with the data."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
-    parser.add_argument("--take", type=Path, help="store a run of benchmarks.acceptance first")
+    parser.add_argument("--take", type=Path, help="store a run of benchmarks.acceptance or .training first")
     given = parser.parse_args()
     if given.take:
         take(given.take)
-    front = README.read_text(encoding="utf-8")
+    texts = {PAGE: page(), **{path: with_figures(path) for path in BLOCKS}}
     if given.check:
-        return int((PAGE.read_text(encoding="utf-8"), front) != (page(), readme(front)))
-    PAGE.write_text(page(), encoding="utf-8")
-    README.write_text(readme(front), encoding="utf-8")
+        return int(any(path.read_text(encoding="utf-8") != text for path, text in texts.items()))
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

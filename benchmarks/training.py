@@ -14,7 +14,9 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import date
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,8 @@ import torch
 from torch.nn import functional
 
 import tilewright as tw
+from benchmarks.drawn_layers import drawn_layers
+from tilewright.functional.problem import Problem
 from tilewright.report.table import Column, table
 
 LIMITS = {"float32": 2e-6, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-14}
@@ -172,7 +176,7 @@ def _graph(run: Call) -> Callable[[], float]:
             for _ in range(count):
                 run()
 
-    def seconds() -> float:
+    def seconds(held: Call = run) -> float:  # keeps the tensors, since the graph reads and writes their memory
         begin.record()
         graph.replay()
         end.record()
@@ -206,10 +210,58 @@ def measure(name: str, dtype: str) -> dict[str, Any]:
             times[key].append(seconds())
     found = {key: statistics.median(each) for key, each in times.items()}
     spread = max((max(each) - min(each)) / statistics.median(each) for key, each in times.items() if "xw" in key)
-    return {"layer": name, "dtype": dtype, "errors": errors, "spread": spread, "seconds": found}
+    made = {"device": torch.cuda.get_device_name(), "date": date.today().isoformat()}
+    return {"layer": name, "dtype": dtype, "errors": errors, "spread": spread, "seconds": found, "run": made}
 
 
-def written(lines: list[dict[str, Any]]) -> str:
+def measure_random(problem: Problem) -> dict[str, Any]:
+    """Check and time a random layer, both sides in its own memory order."""
+    kind, last = getattr(torch, problem.dtype), problem.layout == "NHWC"
+    order = torch.channels_last if last else torch.contiguous_format
+    x, w, dy = (torch.randn(s, device="cuda") for s in (problem.shape, problem.weights_shape, problem.out_shape))
+    x, dy = (a.to(kind, memory_format=order) for a in (x, dy))
+    x, w = x.requires_grad_(), (w * 0.1).to(kind).requires_grad_()
+    given = (None, problem.stride, problem.padding[:2], problem.dilation, problem.groups)
+    ours, theirs = (partial(_with_rest, call, given) for call in (tw.conv2d, functional.conv2d))
+    made = _step(ours, x, w, dy, "xw")()
+    with torch.backends.cudnn.flags(enabled=False):
+        exact = _step(theirs, *(a.detach().double().requires_grad_() for a in (x, w)), dy.double(), "xw")()
+    errors = [
+        float((a.double() - b).norm() / b.norm()) for a, b in zip(map(torch.detach, made), map(torch.detach, exact))
+    ]
+    graphs = [_graph(_step(call, x, w, dy, "xw")) for call in (ours, theirs)]
+    times = [[seconds() for seconds in graphs] for _ in range(ROUNDS)]
+    mine, other = (statistics.median(each) for each in zip(*times, strict=True))
+    spread = max((max(each) - min(each)) / statistics.median(each) for each in zip(*times, strict=True))
+    return {"layer": str(problem), "dtype": problem.dtype, "ours": mine, "theirs": other, "spread": spread,
+            "error": max(errors) / LIMITS[problem.dtype]}  # fmt: skip
+
+
+def _with_rest(call: Call, given: Arrays, x: Any, w: Any) -> Any:
+    return call(x, w, *given)
+
+
+def random_layers(count: int, seed: int) -> Iterator[Problem]:
+    """Draw layers, as many in each type and memory order; padding is the same on both sides."""
+    modes = [(dtype, layout) for dtype in ("float32", "float16", "bfloat16", "float64") for layout in ("NCHW", "NHWC")]
+    return drawn_layers(max(1, count // len(modes)), modes, seed)
+
+
+def written_random(lines: list[dict[str, Any]]) -> list[str]:
+    """The slowest of the random layers, and the mean of all."""
+    lines = sorted(lines, key=lambda line: line["theirs"] / line["ours"])
+    rows = [
+        [line["layer"], *(f"{line[key] * 1e6:.1f}" for key in ("theirs", "ours")),
+         f"{line['theirs'] / line['ours']:.2f}", f"{line['spread']:.0%}", f"{line['error']:.2f}"]
+        for line in lines[:15]
+    ]  # fmt: skip
+    columns = [Column("slowest layers", right=False), *map(Column, ("PyTorch", "ours", "times", "spread", "error"))]
+    mean = math.exp(statistics.mean(math.log(line["theirs"] / line["ours"]) for line in lines))
+    wrong = sum(line["error"] > 1 for line in lines)
+    return [*table(columns, rows), f"{len(lines)} layers, {wrong} wrong, geometric mean {mean:.2f}"]
+
+
+def written(lines: list[dict[str, Any]]) -> list[str]:
     """The table of all measured layers, in microseconds."""
     heads = [
         "layer",
@@ -243,7 +295,7 @@ def written(lines: list[dict[str, Any]]) -> str:
         ])  # fmt: skip
     columns = [Column(heads[0], right=False), Column(heads[1], right=False), *map(Column, heads[2:])]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
-    return f"{table(columns, rows)}\ngeometric mean {mean:.2f}"
+    return [*table(columns, rows), f"geometric mean {mean:.2f}"]
 
 
 def main() -> None:
@@ -251,12 +303,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="layers with this text in their name")
     parser.add_argument("--types", nargs="*", default=list(SHORT), help="element types")
+    parser.add_argument("--random", type=int, default=0, help="measure this many random layers in place of the table")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random layers")
     parser.add_argument("--out", type=Path, help="write a line of JSON per layer and type")
     given = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("error: PyTorch sees no GPU")
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    if given.random:
+        print(
+            "\n".join(written_random([measure_random(problem) for problem in random_layers(given.random, given.seed)]))
+        )
+        return
     lines = []
     for name, layer in LAYERS.items():
         for dtype in layer.asked:
@@ -270,7 +329,7 @@ def main() -> None:
                     with given.out.open("a") as file:
                         file.write(json.dumps(lines[-1]) + "\n")
     print(torch.cuda.get_device_name())
-    print(written(lines))
+    print("\n".join(written(lines)))
 
 
 if __name__ == "__main__":

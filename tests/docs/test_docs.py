@@ -249,7 +249,7 @@ def test_every_primitive_is_documented() -> None:
 def test_results_and_the_readme_show_the_data() -> None:
     page, front = results.PAGE.read_text(encoding="utf-8"), results.README.read_text(encoding="utf-8")
     assert page == results.page(), "benchmarks/RESULTS.md is not up to date: python -m benchmarks.results"
-    assert front == results.readme(front), "README.md is not up to date: python -m benchmarks.results"
+    assert front == results.with_figures(results.README), "README.md is not up to date: python -m benchmarks.results"
     assert page.count("\n") <= 300
 
 

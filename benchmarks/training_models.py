@@ -1,0 +1,158 @@
+"""Training steps of whole models on a GPU, with PyTorch's convolutions and with ours.
+
+    python -m benchmarks.training_models [--only TEXT] [--compile] [--steps N]
+
+A step is forward, loss, backward and optimizer, under autocast to bfloat16. Ours has `tilewright.nn` in place of
+depthwise and grouped convolutions, with the same parameters. Both sides take turns, a few steps each; medians count.
+With `--compile`, both go through `torch.compile`. Losses after the first steps are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import tilewright as tw
+import tilewright.nn
+from tilewright.report.table import Column, table
+
+ROUNDS, WARM = 7, 3
+"""Turns of each side, and steps before the first: kernels compile, and libraries choose theirs."""
+
+
+class ShortConvolution(nn.Module):
+    """A gated short convolution: two streams of 2048, four causal taps with SiLU on one, a gate, and a residual."""
+
+    def __init__(self, width: int = 1024, inner: int = 2048, taps: int = 4) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(width)
+        self.into, self.out = nn.Linear(width, 2 * inner), nn.Linear(inner, width)
+        self.inner, self.taps, self.ours = inner, taps, False
+        self.weight = nn.Parameter(torch.randn(inner, 1, taps) / taps)
+        self.bias = nn.Parameter(torch.zeros(inner))
+
+    def forward(self, x: Any) -> Any:
+        """Mix (batch, length, width)."""
+        mixed, gate = self.into(self.norm(x)).split(self.inner, dim=-1)
+        mixed = mixed.transpose(1, 2)
+        if self.ours:
+            mixed = tw.conv1d(mixed, self.weight, self.bias, padding=(self.taps - 1, 0), groups=self.inner,
+                              activation="silu")  # fmt: skip
+        else:
+            made = nn.functional.conv1d(mixed, self.weight, self.bias, padding=self.taps - 1, groups=self.inner)
+            mixed = nn.functional.silu(made[..., : x.shape[1]])
+        return x + self.out(mixed.transpose(1, 2) * gate)
+
+
+def _of_timm(name: str, last: bool) -> Callable[[], tuple[nn.Module, Any]]:
+    def made() -> tuple[nn.Module, Any]:
+        import timm
+
+        order = torch.channels_last if last else torch.contiguous_format
+        model = timm.create_model(name, num_classes=10, drop_path_rate=0.0)
+        return model.to("cuda", memory_format=order), torch.randn(64, 3, 224, 224, device="cuda").to(
+            memory_format=order
+        )
+
+    return made
+
+
+def _stack() -> tuple[nn.Module, Any]:
+    return nn.Sequential(*(ShortConvolution() for _ in range(12))).cuda(), torch.randn(8, 2048, 1024, device="cuda")
+
+
+MODELS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
+    "convnext_tiny": _of_timm("convnext_tiny", False),
+    "convnext_tiny, channels last": _of_timm("convnext_tiny", True),
+    "efficientnet_b0": _of_timm("efficientnet_b0", False),
+    "efficientnet_b0, channels last": _of_timm("efficientnet_b0", True),
+    "12 short convolutions": _stack,
+}
+
+
+def replaced(model: nn.Module) -> nn.Module:
+    """Return a copy with our modules in place of depthwise and grouped convolutions, and our short convolutions."""
+    made = copy.deepcopy(model)
+    for parent in list(made.modules()):
+        if isinstance(parent, ShortConvolution):
+            parent.ours = True
+        for name, layer in list(parent.named_children()):
+            if type(layer) is nn.Conv2d and layer.groups > 1 and layer.padding_mode == "zeros":
+                other = tw.nn.Conv2d(
+                    layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding,
+                    layer.dilation, layer.groups, layer.bias is not None,
+                )  # fmt: skip
+                other.weight, other.bias = layer.weight, layer.bias
+                setattr(parent, name, other)
+    return made
+
+
+def stepping(model: nn.Module, x: Any, compiled: bool) -> Callable[[], Any]:
+    """Return one training step, which returns the loss."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    run = torch.compile(model) if compiled else model
+
+    def step() -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = run(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def measure(name: str, compiled: bool, steps: int) -> list[str]:
+    """Time both sides in turns; one row of the table."""
+    torch.manual_seed(0)
+    model, x = MODELS[name]()
+    sides = [stepping(model.train(), x, compiled), stepping(replaced(model).train(), x, compiled)]
+    losses = [[float(step()) for _ in range(WARM)] for step in sides]
+    apart = max(abs(a - b) / abs(a) for a, b in zip(*losses, strict=True))
+    times: list[list[float]] = [[], []]
+    for _ in range(ROUNDS):
+        for step, into in zip(sides, times, strict=True):
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            for _ in range(steps):
+                step()
+            torch.cuda.synchronize()
+            into.append((time.perf_counter() - began) / steps * 1e3)
+    theirs, ours = map(statistics.median, times)
+    spread = max((max(each) - min(each)) / statistics.median(each) for each in times)
+    return [name, "compiled" if compiled else "eager", f"{theirs:.2f}", f"{ours:.2f}", f"{theirs / ours:.2f}",
+            f"{spread:.0%}", f"{apart:.1e}"]  # fmt: skip
+
+
+def main() -> None:
+    """Measure the models and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="models with this text in their name")
+    parser.add_argument("--compile", action="store_true", help="both sides through torch.compile")
+    parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
+    given = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("error: PyTorch sees no GPU")
+    torch.backends.cudnn.benchmark = True
+    rows = []
+    for name in MODELS:
+        if given.only in name:
+            rows.append(measure(name, given.compile, given.steps))
+            torch.cuda.empty_cache()
+    heads = ["model", "mode", "PyTorch ms", "ours ms", "times as fast", "spread", "losses differ"]
+    print(
+        "\n".join(table([Column(heads[0], right=False), Column(heads[1], right=False), *map(Column, heads[2:])], rows))
+    )
+
+
+if __name__ == "__main__":
+    main()
