@@ -227,7 +227,8 @@ def measure_random(problem: Problem) -> dict[str, Any]:
     with torch.backends.cudnn.flags(enabled=False):
         exact = _step(theirs, *(a.detach().double().requires_grad_() for a in (x, w)), dy.double(), "xw")()
     errors = [
-        float((a.double() - b).norm() / b.norm()) for a, b in zip(map(torch.detach, made), map(torch.detach, exact))
+        float((a.double() - b).norm() / b.norm())
+        for a, b in zip(map(torch.detach, made), map(torch.detach, exact), strict=True)
     ]
     graphs = [_graph(_step(call, x, w, dy, "xw")) for call in (ours, theirs)]
     times = [[seconds() for seconds in graphs] for _ in range(ROUNDS)]
