@@ -164,8 +164,9 @@ def test_only_wanted_gradients_are_computed(monkeypatch: pytest.MonkeyPatch) -> 
     passes: list[str] = []
     usual = causal_calls.executor
     monkeypatch.setattr(causal_calls, "executor", lambda step, *rest: (passes.append(step), usual(step, *rest))[1])
-    tw.causal_conv1d_fn(X, W, B.clone().requires_grad_()).backward(X)
-    tw.causal_conv1d_fn(X.clone().requires_grad_(), W, B).backward(X)
+    packed = torch.zeros(X.shape[0], X.shape[2], dtype=torch.int32)  # without it, the call is an ordinary layer
+    tw.causal_conv1d_fn(X, W, B.clone().requires_grad_(), packed).backward(X)
+    tw.causal_conv1d_fn(X.clone().requires_grad_(), W, B, packed).backward(X)
     assert passes == ["forward", "weight_gradient", "forward", "data_gradient"]
 
 

@@ -12,6 +12,7 @@ from torch.library import Library, register_autograd, register_fake
 from ..core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from . import causal_by_pytorch, causal_calls, causal_updates
 from .causal_checks import CausalChecks, check_convolution, check_update
+from .operators import conv1d
 from .torch_arguments import functionalizes
 from .torch_tensors import _PRE_DISPATCH, TENSORS, _included, _modes, tracing, transforms
 
@@ -72,10 +73,22 @@ def _is_trained(tensors: tuple[Any, ...]) -> bool:
     return any([a is not None and a.requires_grad for a in tensors])
 
 
+def _is_layer(x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any) -> bool:
+    """Whether a call is an ordinary depthwise convolution, with one type and something to compute."""
+    if seq_idx is not None or initial_states is not None or type(x) not in TENSORS or not all(x.shape):
+        return False
+    return bool(weight.dtype == x.dtype and (bias is None or bias.dtype == x.dtype))
+
+
 def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:
+    if not is_dynamo_compiling() and _differentiates():
+        return causal_by_pytorch.convolved(*(*tensors, activation))
+    if _is_layer(*tensors):  # with the kernels, gradients and decisions of every layer
+        x, weight, bias, _, _ = tensors
+        named: Any = activation or None
+        before = (weight.shape[1] - 1, 0)
+        return conv1d(x, weight[:, None], bias, padding=before, groups=x.shape[1], activation=named)
     if not is_dynamo_compiling():
-        if _differentiates():
-            return causal_by_pytorch.convolved(*(*tensors, activation))
         trained = torch.is_grad_enabled() and _is_trained(tensors)
         if not trained and not _is_watched() and _are_plain(tensors):
             version = causal_calls.version()
