@@ -157,12 +157,6 @@ SECTIONS = (
         lambda: pivot("models", "model", lambda row: f"{row['graph_ratio']:.2f}, {row['eager_ratio']:.2f}"),
     ),
     Section(
-        "Training steps",
-        ["training"],
-        "Forward call and both gradients in a CUDA graph, in the faster memory order of each side.",
-        lambda: training_table(),
-    ),
-    Section(
         "Dense convolutions without records",
         ["dense"],
         "Each cell: the default configuration, the best known one, and cuDNN, in µs; the relative L2 error. Calls run "

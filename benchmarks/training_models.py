@@ -147,6 +147,7 @@ def main() -> None:
     for name in MODELS:
         if given.only in name:
             rows.append(measure(name, given.compile, given.steps))
+            print(*rows[-1], sep="  ", flush=True)
             torch.cuda.empty_cache()
     heads = ["model", "mode", "PyTorch ms", "ours ms", "times as fast", "spread", "losses differ"]
     print(
