@@ -104,3 +104,38 @@ def test_targets_by_the_names_of_their_devices() -> None:
     assert str(tw.target.arm_cpu("rasp3b", ["-mattr=+neon"])).endswith("-model=rasp3b -mattr=+neon")
     with refused("mali", "options=[3]", fix="give texts"):
         tw.target.mali(options=[3])
+
+
+def test_numbers_of_intrinsics() -> None:
+    from tilewright.target import codegen  # type: ignore[attr-defined]
+
+    number = codegen.llvm_lookup_intrinsic_id("llvm.fma")
+    assert number > 0
+    assert number == codegen.llvm_lookup_intrinsic_id("llvm.fma")
+    assert codegen.llvm_get_intrinsic_name(number) == "llvm.fma"
+    assert codegen.llvm_lookup_intrinsic_id("fma") == 0
+    with refused("llvm_get_intrinsic_name", "0 is the number of no intrinsic", fix="llvm_lookup_intrinsic_id"):
+        codegen.llvm_get_intrinsic_name(0)
+
+
+def test_comparisons_by_the_names_of_their_operators() -> None:
+    x, y = te.var("x"), te.var("y")
+    assert isinstance(x == y, tir.EqualOp)
+    assert (x == y).asobject() is x.equal(y)
+    assert isinstance(x != y, tir.NotEqualOp)
+    assert tw.testing.skip_if_wheel_test(len) is len
+    assert tw.testing.skip_if_32bit(reason="too large")(len) is len
+
+
+def test_unknown_sizes_differ() -> None:
+    a, b = tir.Any(), tir.Any()
+    assert isinstance(a, tir.Any)
+    assert not isinstance(te.size_var("n"), tir.Any)
+    assert tw.arith.Analyzer().simplify(a - a).value == 0
+    assert not tw.ir.structural_equal(a, b)
+
+
+def test_vectors_of_truth_values_by_the_name_of_a_bit() -> None:
+    assert te.var("c", "uint1x2").dtype == "boolx2"
+    with refused("", "unknown data type 'uintx2'", fix="uint8..uint64"):
+        te.var("c", "uintx2")

@@ -22,6 +22,7 @@ MOST_LANES = 1024
 _PYTHON_TYPES: dict[object, str] = {float: "float32", int: "int32", bool: "bool"}
 _WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
 _TYPE_CODES = {"int": 0, "uint": 1, "bool": 1, "float": 2, "handle": 3, "bfloat": 4}
+_ALIASES = {"uint1": "bool", "int1": "bool", "float": "float32", "int": "int32"}
 
 
 class DType(str):
@@ -46,9 +47,8 @@ class DType(str):
     @classmethod
     def _parse(cls, given: str | type | np.dtype | None) -> DType:
         name = given if isinstance(given, str) else _type_name(given)
-        match = _PATTERN.fullmatch(
-            {"uint1": "bool", "int1": "bool", "float": "float32", "int": "int32"}.get(name, name)
-        )
+        scalar, x, lanes_text = name.partition("x")
+        match = _PATTERN.fullmatch(_ALIASES.get(scalar, scalar) + x + lanes_text)
         if name != "handle" and (match is None or (match[1] and int(match[2]) not in _WIDTHS[match[1]])):
             raise UserError(
                 f"unknown data type {given!r}",

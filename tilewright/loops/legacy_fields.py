@@ -12,7 +12,7 @@ from typing import Any
 from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
-from ..expr.nodes import TRUE, IfThenElse, Load, StringImm
+from ..expr.nodes import EQ, NE, TRUE, IfThenElse, Load, StringImm
 from ..expr.operators import as_expr, const
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
@@ -157,6 +157,7 @@ def _is_it(self: Any, other: object) -> bool:
 
 _METHODS: dict[type, dict[str, Callable[..., Any]]] = {
     **{kind: {"same_as": _is_it} for kind in (Stmt, Function)},
+    **{kind: {"asobject": lambda e: e} for kind in (EQ, NE)},
     Buffer: {"same_as": _is_it, "offset_of": _offset_of},
     Seq: {
         "__getitem__": lambda seq, index: seq.stmts[index],

@@ -8,7 +8,7 @@ from ...tune.records.files import merge, pick_best, split_workload
 from ...tune.records.format import VERSION as AUTOTVM_LOG_VERSION
 from ...tune.records.format import MeasureInput, measure_str_key
 from ...tune.records.log import load_from_buffer, load_from_file
-from .. import pickled_records as _pickled
+from ..legacy import pickled_records as _pickled
 from .task import ApplyHistoryBest
 
 

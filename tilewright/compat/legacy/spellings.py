@@ -155,7 +155,12 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "te": {"te": "divide=div", "tensor.reduction": "prod"},
     "te.hybrid": {"legacy.hybrid_globals": "HYBRID_GLOBALS"},
-    "tir": {"loops.legacy_statements": "Load=POINTER_LOAD Store=POINTER_STORE"},
+    "testing": {"legacy.suite_marks": "skip_if_32bit skip_if_wheel_test"},
+    "tir": {
+        "loops.legacy_statements": "Load=POINTER_LOAD Store=POINTER_STORE",
+        "tir": "EqualOp=EQ NotEqualOp=NE",
+        "legacy.node_classes": "Any",
+    },
     "topi": _OPERATORS,
     "topi.broadcast": _OPERATORS,
     "topi.cuda": {

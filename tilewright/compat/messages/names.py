@@ -112,7 +112,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "start_profile_intrinsic": "module.time_evaluator(module.entry_name, dev), or a profiler of the device",
         "IndexMap": _LAYOUT,
         **dict.fromkeys(("tvm_thread_allreduce", "ptx_cp_async"), "s.cache_read and s.cache_write, with bind"),
-        "Any": 'te.size_var("n"), a size that is known at the call',
         "Range": "te.Range(begin, end)",
         "log_softmax": "topi.nn.log_softmax(A)",
         "select": "tir.Select(condition, a, b)",

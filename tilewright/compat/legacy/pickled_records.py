@@ -12,12 +12,12 @@ import pickle
 from collections import OrderedDict
 from typing import Any
 
-from ..core.errors import UserError
-from ..core.version import __version__
-from ..measure.outcome import MeasureResult
-from ..tune.records.format import VERSION, MeasureInput, Pair
-from ..tune.records.format import decode as of_json
-from ..tune.records.format import encode as as_json
+from ...core.errors import UserError
+from ...core.version import __version__
+from ...measure.outcome import MeasureResult
+from ...tune.records.format import VERSION, MeasureInput, Pair
+from ...tune.records.format import decode as of_json
+from ...tune.records.format import encode as as_json
 
 _FIELDS = 6
 
