@@ -4,11 +4,11 @@ from typing import Any as _Any
 
 from ...measure.outcome import MeasureResult
 from ...tune.records import format as _format
+from ...tune.records import pickled as _pickled
 from ...tune.records.files import merge, pick_best, split_workload
 from ...tune.records.format import VERSION as AUTOTVM_LOG_VERSION
 from ...tune.records.format import MeasureInput, measure_str_key
 from ...tune.records.log import load_from_buffer, load_from_file
-from ..legacy import pickled_records as _pickled
 from .task import ApplyHistoryBest
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from ...core.errors import UserError
 from ...core.version import __version__
 from ...measure.outcome import MeasureResult
-from ...tune.records.format import VERSION, MeasureInput, Pair
-from ...tune.records.format import decode as of_json
-from ...tune.records.format import encode as as_json
+from .format import VERSION, MeasureInput, Pair
+from .format import decode as of_json
+from .format import encode as as_json
 
 _FIELDS = 6
 
