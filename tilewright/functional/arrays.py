@@ -7,7 +7,7 @@ library. It reads arrays through DLPack, computes in their memory, and returns t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from ..runtime.device import device
 from ..runtime.dlpack import CUDA, CUDA_MANAGED
 from .activations import custom
 from .call import CallOptions, OperatorCall
+from .outputs import check_apart, check_places
 from .running import Program, runner_of
 from .signature import Arrays, Described, Signature, signature
 
@@ -121,7 +122,7 @@ def _computed(call: OperatorCall, library: Library) -> Any:
     suits = target is not None and not reverse and _lies_in_rows(target) and int(target.handle or 0) % aligned == 0
     result = target if suits and target is not None else empty(checked.shape, seen.x.dtype, on)
     if suits:
-        _check_out(name, result, given[:2])
+        check_apart(any(array is not None and _overlap(array, result) for array in given[:2]), name=name)
         given[2:] = [_apart(array, result) for array in given[2:]]
     if result.size:
         ready = [a if int(a.handle) % aligned == 0 else a.copyto(on) for a in (*given, result) if a is not None]
@@ -140,10 +141,7 @@ def _written(name: str, out: Any) -> NDArray:
     if _is_reversed(out):
         out = out[tuple(slice(None, None, -1 if step < 0 else 1) for step in out.strides)]
     target = out if isinstance(out, NDArray) else from_dlpack(out)
-    if any(step == 0 and size > 1 for size, step in zip(target.shape, target.strides or (), strict=False)):
-        raise UserError(
-            "several elements of out are one place in memory", primitive=name, fix="pass an array of its own memory"
-        )
+    check_places(target.shape, target.strides or (), name=name)
     return target
 
 
@@ -158,15 +156,6 @@ def _lies_in_rows(array: NDArray) -> bool:
 
 def _overlap(a: NDArray, b: NDArray) -> bool:
     return a.start < b.end and b.start < a.end
-
-
-def _check_out(name: str, out: NDArray, inputs: Sequence[NDArray | None]) -> None:
-    if any(array is not None and _overlap(array, out) for array in inputs):
-        raise UserError(
-            "out shares memory with an input, which is read while it is written",
-            primitive=name,
-            fix="pass another array",
-        )
 
 
 def _apart(array: NDArray | None, out: NDArray) -> NDArray | None:

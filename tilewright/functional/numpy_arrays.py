@@ -19,6 +19,7 @@ from ..runtime.thread_pool import POOL
 from . import launcher
 from .activations import custom
 from .call import ARRAYS, OperatorCall, operator_call
+from .outputs import check_apart, check_places
 from .plans import plan_for
 from .prepared_calls import PreparedCalls
 from .running import CpuProgram, failed, program_of
@@ -190,10 +191,8 @@ def _general(program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
 def _check_out(out: np.ndarray, inputs: list[np.ndarray]) -> None:
     if not out.flags.writeable:
         raise UserError("out is read-only", fix="pass an array that can be written")
-    if any(step == 0 and size > 1 for size, step in zip(out.shape, out.strides, strict=True)):
-        raise UserError("several elements of out are one place in memory", fix="pass an array of its own memory")
-    if any(np.shares_memory(out, array) for array in inputs):
-        raise UserError("out shares memory with an input, which is read while it is written", fix="pass another array")
+    check_places(out.shape, out.strides)
+    check_apart(any(np.shares_memory(out, array) for array in inputs))
 
 
 def _apart(array: np.ndarray, out: np.ndarray) -> np.ndarray:

@@ -16,9 +16,10 @@ from ..core.errors import UserError, warn_caller
 from ..core.padding import PYTORCH_WORDS, padding_of
 from .activations import activation_name, custom
 from .call import OPERATORS, OperatorCall
+from .outputs import check_places
 from .plans import Tune
 from .problem import CONV
-from .torch_tensors import NAMES, autocasts, check_places, check_types, signed, tracing, transforms
+from .torch_tensors import NAMES, autocasts, check_types, signed, tracing, transforms
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
@@ -126,7 +127,7 @@ def written(name: str, made: Any, out: Any) -> Any:
             primitive=name,
             fix=f"convert out to {NAMES[made.dtype]}",
         )
-    check_places(out)
+    check_places(out.shape, out.stride(), "a tensor")
     return out.copy_(made)
 
 

@@ -22,6 +22,7 @@ from . import torch_native
 from .activations import custom
 from .call import ARRAYS, OperatorCall, operator_call
 from .launcher import MISALIGNED
+from .outputs import check_apart, check_places
 from .plans import THEIRS, Activation, plan_for
 from .prepared_calls import PreparedCalls
 from .problem import WEIGHT_GRADIENT
@@ -359,16 +360,9 @@ def _apart(a: Any, out: Any) -> Any:
     return a if same or not _overlap(a, out) else a.clone()
 
 
-def check_places(out: Any) -> None:
-    """Raise UserError for an `out` of which several elements are one place in memory."""
-    if any(step == 0 and size > 1 for size, step in zip(out.shape, out.stride(), strict=True)):
-        raise UserError("several elements of out are one place in memory", fix="pass a tensor of its own memory")
-
-
 def _check_out(out: Any, inputs: list[Any]) -> None:
-    check_places(out)
-    if any(_overlap(out, a) for a in inputs):
-        raise UserError("out shares memory with an input, which is read while it is written", fix="pass another tensor")
+    check_places(out.shape, out.stride(), "a tensor")
+    check_apart(any(_overlap(out, a) for a in inputs), "a tensor")
 
 
 def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
@@ -379,7 +373,7 @@ def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         if out is None:
             return compute(x, w, bias, residual)
-        check_places(out)
+        check_places(out.shape, out.stride(), "a tensor")
         return out.copy_(compute(x, w, bias, residual))
 
     def run_on_cpu(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
