@@ -42,7 +42,7 @@ def compile_c(code: str) -> bytes:
 
 
 def merged(objects: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Object files as at most one; of functions that several define, the last definition counts."""
+    """Merge object files into at most one; the last definition of a function replaces earlier ones."""
     different = list(dict.fromkeys(objects))
     if len(different) < 2:
         return tuple(different)
@@ -64,7 +64,7 @@ def merged(objects: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def llvm_ir(code: str) -> str:
-    """LLVM IR, or the contents of a file of it."""
+    """Return LLVM IR, from text or from the file at a path."""
     return text_of(code, (".ll",))
 
 

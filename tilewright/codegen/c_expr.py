@@ -107,7 +107,7 @@ class ExprWriter:
         return text if level >= at_least else f"({text})"
 
     def _whole(self, e: n.Expr) -> Text:
-        """`_text` of a whole expression: parts that it reads often get variables."""
+        """Return the text of a whole expression, after declaring variables for parts that it reads often."""
         if self._shared or e in self._memo:
             return self._text(e)
         self._shared = set(read_often(e, self._sizes))
@@ -116,7 +116,7 @@ class ExprWriter:
         return text
 
     def write(self, e: n.Expr, at_least: int = 0) -> str:
-        """`__call__`, on the way down: calls of methods take no C stack, calls of objects do."""
+        """The same as `__call__`, for recursion: Python uses C stack to call an object, and none to call a method."""
         text, level = self._text(e)
         return text if level >= at_least else f"({text})"
 
@@ -132,7 +132,7 @@ class ExprWriter:
         return found
 
     def _bounded(self, e: n.Expr, text: Text) -> Text:
-        """The text, or a variable that holds its value: C compilers take 256 nested brackets."""
+        """Return the text, or a variable if it is nested deeply: C compilers accept 256 nested brackets."""
         height = 1 + max([self._heights.get(child, 0) for child in e.children()], default=0)
         small = height < MOST_NESTED and len(text[0]) < MOST_CHARACTERS and text[0].count("?") <= MOST_CHOICES
         if self._path:  # few large parts, since each of them repeats the conditions that lead to it
@@ -220,7 +220,7 @@ class ExprWriter:
         return f"{left} {sign} {self._arm(e.b, matters, e.a, EQUAL)}", level
 
     def _deep_choice(self, e: n.IfThenElse) -> Text:
-        """Write a choice of which a branch is deep."""
+        """Write a choice with a deeply nested branch."""
         condition = self.write(e.condition, EQUAL)
         yes = self._arm(e.true_value, condition, e.condition, OR)
         no = self._arm(e.false_value, f"!({condition})", e.condition, TERNARY)
@@ -250,7 +250,7 @@ class ExprWriter:
         return self._division_helper("safediv" if isinstance(e, n.Div) else "safemod", e)
 
     def _divides(self, divisor: n.Expr) -> bool:
-        """Whether the hardware's own division by this is always defined."""
+        """Whether the hardware defines the division by this value for all dividends."""
         return never_zero(divisor, self.positive)
 
     def _floor_division(self, e: n.FloorDiv | n.FloorMod) -> Text:
@@ -362,7 +362,7 @@ class ExprWriter:
         return f"({self.dialect.scalar_type(e.dtype)}){self.write(e.value, UNARY)}", UNARY
 
     def _reinterpret(self, e: n.Call) -> Text:
-        """The bits of a number as one of another type: as an integer of as many bits on the way."""
+        """Return the bits of a number as a value of another type, by way of an integer with the same number of bits."""
         source, to, text = e.args[0].dtype, e.dtype, self.write(e.args[0], UNARY)
         self.dtypes.update((source, to))
         if is_half(source):
@@ -382,11 +382,11 @@ class ExprWriter:
         return self.loaded(self.element(e), e.dtype), ATOM
 
     def loaded(self, text: str, dtype: DType) -> str:
-        """The value of an element as it stands in memory."""
+        """Return the value of an element from its representation in memory."""
         return f"{self.helper(f'{dtype.scalar}_value')}({text})" if is_half(dtype) else text
 
     def stored(self, value: n.Expr, dtype: DType) -> str:
-        """The value as an element in memory; of a 16-bit float that is only moved, its bits."""
+        """Return the value as it is stored in memory: the bits of a 16-bit float that is only copied."""
         if not is_half(dtype):
             return self(value)
         if isinstance(value, n.Load) and value.dtype == dtype:

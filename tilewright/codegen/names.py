@@ -1,4 +1,4 @@
-"""Names in generated text: each variable and buffer gets one of its own, close to the name it has."""
+"""Names in generated text: each variable and buffer gets a unique one, similar to its name in the program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Names:
         return found
 
     def fresh(self, wish: str) -> str:
-        """Return an unused name: the wished one, or that with a number."""
+        """Return an unused name: the requested one, with a number appended if it is taken."""
         base = identifier(wish)
         if self._owned.fullmatch(base):
             base = f"v_{base}"

@@ -18,7 +18,7 @@ def extents(kernel: Sizes, dilation: Sizes) -> tuple[Any, ...]:
 
 
 def around(padding: Sizes) -> tuple[Any, ...]:
-    """Return the zeros before and after each dimension together."""
+    """Return the number of zeros that pad each dimension, before and after it together."""
     half = len(padding) // 2
     return tuple(before + after for before, after in zip(padding[:half], padding[half:], strict=True))
 

@@ -73,7 +73,7 @@ _FIELDS = {
 
 
 class OperatorCall(NamedTuple):
-    """One call: the operator's name, the arrays, of which all but `x` may be None, and the options as given."""
+    """One call: the operator's name, the arrays (all but `x` may be None), and the options as given."""
 
     name: str
     x: Any

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TARGETS = {"cuda": "cuda", "cpu": "llvm"}
 _ALTERNATIVES = 6
-"""Selections that are tried in place of one whose threads spill."""
+"""Selections that are tried in place of one with spills to memory."""
 
 
 def choose(
@@ -45,7 +45,7 @@ def choose(
     target = resolve_target(Target(_TARGETS[on.kind]), on)
     epilogue = epilogue_of(problem, activation)
     if budget:
-        tuning = import_module(f"{__package__}.tuning")  # loads what measures, which other calls do not need
+        tuning = import_module(f"{__package__}.tuning")  # loads the measuring session, which other calls do not need
         found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
         return found
     close = bool(rival) and activation is None and rivals.is_close(problem, on)
@@ -69,7 +69,7 @@ def choose(
 def without_spills(
     first: Selection, others: Callable[[], Iterable[Selection]], target: Target, epilogue: Epilogue
 ) -> tuple[Decision, Executable]:
-    """Compile the first selection whose threads spill nothing; `first` if that was measured, or if all spill."""
+    """Compile the first selection without spills to memory; `first` if that was measured, or if all spill."""
     made: list[tuple[Decision, Executable]] = []
     for found in chain((first,), islice(_lazily(others), _ALTERNATIVES)):
         notes = KernelNotes()

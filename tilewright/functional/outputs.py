@@ -8,7 +8,7 @@ from ..core.errors import UserError
 
 
 def check_places(shape: Iterable[int], strides: Iterable[int], noun: str = "an array", name: str = "") -> None:
-    """Raise UserError for an `out` of which several elements are one place in memory; `name` is the operator's."""
+    """Raise UserError for an `out` with several elements in one place of memory; `name` is the operator's."""
     if any(step == 0 and size > 1 for size, step in zip(shape, strides, strict=False)):
         raise UserError(
             "several elements of out are one place in memory", primitive=name, fix=f"pass {noun} of its own memory"

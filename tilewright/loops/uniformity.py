@@ -48,7 +48,7 @@ class _Walk:
         return any(varies(e, frozenset(self.threads), self.found) for e in parts)
 
     def statement(self, stmt: Stmt, apart: bool) -> None:
-        """Walk through a statement; `apart`: threads may come by differently often."""
+        """Walk through a statement; `apart` says that threads may execute it a different number of times."""
         own = [part for part in stmt.children() if isinstance(part, Expr)]
         differs = self._varies(*own)
         if isinstance(stmt, (For, If, While)):

@@ -174,7 +174,7 @@ def _of_one(
 def _combiner(
     name: str, fcombine: Callable[..., Any], fidentity: Callable[..., Any], dtypes: tuple[DType, ...]
 ) -> CommReducer:
-    """The reducer of values of some types, by the functions that `comm_reducer` is given."""
+    """Return the reducer for values of these types, from the functions that `comm_reducer` was called with."""
     single = len(dtypes) == 1
     lhs = tuple(Var(f"x{i}" if i else "x", d) for i, d in enumerate(dtypes))
     rhs = tuple(Var(f"y{i}" if i else "y", d) for i, d in enumerate(dtypes))
@@ -233,7 +233,7 @@ def _folded(fcombine: Callable[..., Any], values: tuple[Any, ...], where: Any, i
 
 
 def _start(init: Any, sources: tuple[Expr, ...], axes: tuple[IterVar, ...], name: str) -> tuple[Expr, ...]:
-    """The values that a reduction starts from."""
+    """Return the initial values of a reduction."""
     given = init if isinstance(init, (list, tuple)) else [init]
     if len(given) != len(sources):
         raise UserError(

@@ -1,4 +1,4 @@
-"""transform_layout: the elements of a stage lie, and are computed, in another order."""
+"""transform_layout: store and compute the elements of a stage in another order."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def plain_compute(schedule: Schedule, stage: Stage, primitive: str) -> None:
 
 
 def _has_more(stage: Stage) -> bool:
-    """Whether a schedule says more of a stage that is about its dimensions."""
+    """Whether a schedule holds other decisions about the dimensions of a stage."""
     return bool(stage.aligns or stage.prefetches or stage.store_predicate is not None)
 
 

@@ -85,7 +85,7 @@ def _level(loop: LoopFact) -> int:
 
 
 def _touch(rows: dict[Var, LoopRow], loops: Sequence[LoopFact], access: AffineAccess, name: str) -> None:
-    """Enter an access into the rows of the loops around it."""
+    """Add an access to the rows of the loops around it."""
     strides = [int(abs(stride)) for stride in access.strides]
     extents = [loop.extent for loop in loops]
     moves, stays = (

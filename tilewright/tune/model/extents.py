@@ -212,18 +212,18 @@ def plus(a: Form, b: Form, sign: int = 1) -> Form:
 
 
 def scaled(form: Form, factor: Number) -> Form:
-    """A form times a number."""
+    """Return a form multiplied by a number."""
     return {var: step * factor for var, step in form.items()}
 
 
 def divided(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
-    """The quotient: loops that never carry over the width do not move it."""
+    """Return the quotient by a width. Loops that stay within one multiple of the width do not move it."""
     below = _stays_below(form, width, extents)
     return {var: np.where(below[var], 0, step / width) for var, step in form.items()}
 
 
 def remainder(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
-    """The remainder: multiples of the width do not move it, and its reach is less than the width."""
+    """Return the remainder by a width. Loops with steps of whole widths do not move it; its reach is less."""
     below = _stays_below(form, width, extents)
     made: Form = {}
     for var, step in form.items():
@@ -279,7 +279,7 @@ def form_of(e: Expr, roots: Mapping[Var, Form], extents: Mapping[Var, Number]) -
 
 
 def reach(form: Form, extents: Mapping[Var, Number], running: Iterable[Var] | None = None) -> Number:
-    """How far an index moves over all iterations of some loops (by default, of all that are known)."""
+    """Return how far an index moves over all iterations of the given loops, by default of all known loops."""
     total: Number = 0
     wanted = None if running is None else set(running)
     for var, step in form.items():

@@ -17,7 +17,7 @@ _MOST = 1 << 62
 
 
 class Choices(Sequence[Choice]):
-    """`count` choices: `at` makes the one at a place, `place` finds the place of one (None: it is none of them)."""
+    """A sequence of `count` choices: `at` returns the choice at a place, `place` the place of a choice, or None."""
 
     def __init__(self, count: int, at: Callable[[int], Choice], place: Callable[[Choice], int | None]) -> None:
         self._count = count
@@ -111,7 +111,7 @@ class Splits:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of choices."""
         for more in range(self.more):  # in this order no count stacks up on another
             self._left(more, 1)
         return self._left(self.more, 1)

@@ -28,7 +28,7 @@ class Moves:
         self._near = [_neighbours(knob) for knob in space.knobs]
 
     def mutated(self, points: np.ndarray, knobs: float = 1.5) -> np.ndarray:
-        """The points with about that many of their knobs changed, at least one."""
+        """Return the points with some knobs changed: about the given number, and at least one."""
         count, width = points.shape
         chosen = self.rng.random(points.shape) < (knobs - 1) / max(width - 1, 1)
         chosen[np.arange(count), self.rng.integers(width, size=count)] = True
