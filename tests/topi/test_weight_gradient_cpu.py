@@ -49,13 +49,13 @@ def drawn(of: WeightGradient, seed: int) -> Config:
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_default_configuration_computes_it(name: str) -> None:
     of = LAYERS[name]
-    check(of, LLVM, lambda s, args: build(s, args, LLVM), TEMPLATE.first(of.args, LLVM))
+    check(of, LLVM, lambda s, args: build(s, args, LLVM), (TEMPLATE, TEMPLATE.first(of.args, LLVM)))
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_every_configuration_computes_it(seed: int) -> None:
     of = [*LAYERS.values()][7 * seed % len(LAYERS)]
-    check(of, LLVM, lambda s, args: build(s, args, LLVM), drawn(of, seed))
+    check(of, LLVM, lambda s, args: build(s, args, LLVM), (TEMPLATE, drawn(of, seed)))
 
 
 def test_fewer_registers_hold_smaller_blocks() -> None:

@@ -21,7 +21,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .layouts import from_layout, in_layout
-from .processor import VectorRegisters
+from .processor import AVX512, VectorRegisters
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .weight_gradient import WeightGradient
@@ -272,8 +272,8 @@ def usual(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
 def _usual_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
     """A vector fills a register, or several registers if there are few sums; a body has four rows, or a small image.
 
-    Copies of rows pay if columns lie apart or are converted. They also pay for large windows over long rows, because
-    each tap would test the border again.
+    Copies of rows pay if columns lie apart. They also pay for large windows over long rows, because each tap would test
+    the border again, and if columns are converted. AVX-512 masks loads of 16 bits, so small images need no copies.
     """
     (high, wide), (rows, columns) = of.kernel, of.places
     room, lanes = registers.number * 3 // 4, registers.lanes(of.dtype)
@@ -287,7 +287,8 @@ def _usual_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, An
     vectors = max(1, lanes // registers.lanes(of.dtype))
     filters = next(n for n in (2, 3, 1) if of.shared_filters % n == 0 and (taps * n * vectors <= room or n == 1))
     taps_y = _even(high, max(1, room // (taps * vectors * filters)))
-    apart = of.stride[1] > 1
+    apart, masks = of.stride[1] > 1, registers.bytes >= AVX512.bytes
+    converted = sum_dtype(of.dtype) != of.dtype and not (small and masks)
     return {
         "lanes": lanes,
         "rows": rows if small and rows <= 8 and columns <= 8 else min(2 if apart else 4, rows),
@@ -295,7 +296,7 @@ def _usual_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, An
         "channels": _largest(of.per_group, room // (taps * taps_y * vectors * filters)) if taps_y == high else 1,
         "taps_y": taps_y,
         "taps_x": taps,
-        "store_padding": apart or sum_dtype(of.dtype) != of.dtype or (not small and high > 1 and wide >= 5),
+        "store_padding": apart or converted or (not small and high > 1 and wide >= 5),
     }
 
 
