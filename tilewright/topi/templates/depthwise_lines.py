@@ -26,12 +26,14 @@ from .needs import Needs
 from .schedule_helpers import bind_all, bind_grid, fetch_together, in_rounds, in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .thread_tiles import ACCESS, BYTES, STEPS, is_long, reach
+from .thread_tiles import ACCESS, BYTES, STEPS, reach
 from .workload import sum_dtype
 
 _THREAD = "threadIdx.x"
 _OWN, _STEPS, _THREADS, _STRETCHES = (8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (1, 2, 3, 4)
 _CHANNEL_THREADS = (8, 16, 32, 64)
+_TAPS = 12
+"""Taps from which on arithmetic takes as long as memory."""
 _SHARED_BYTES = 98_304
 """Of the stretches and the weights of a block, at most."""
 _BLOCKS = 3
@@ -40,8 +42,9 @@ _BLOCKS = 3
 
 def computes(of: Depthwise, machine: Any) -> bool:
     """Return whether images are lines with channels last, windows are long, and channels come in vectors."""
-    line = is_long(of) and of.multiplier == 1 and of.padding[0] == of.padding[2] == 0 and of.stride == (1, 1)
-    return line and of.shape[1] % 8 == 0 and of.dtype != "float64" and of.kernel[1] * 2 * _OWN[0] <= STEPS
+    line = of.shape[2] == of.kernel[0] == 1 and of.padding[0] == of.padding[2] == 0 and of.stride == (1, 1)
+    long = _TAPS <= of.kernel[1] <= STEPS // (2 * _OWN[0])
+    return line and long and of.multiplier == 1 and of.shape[1] % 8 == 0
 
 
 def space(of: Depthwise) -> Space:

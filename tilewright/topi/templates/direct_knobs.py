@@ -19,7 +19,6 @@ from .thread_tiles import (
     Tile,
     Window,
     even_threads,
-    is_long,
     own_channels,
     own_filters,
     widest,
@@ -28,7 +27,6 @@ from .thread_tiles import (
 
 _THREADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 56, 64, 96, 128, 192, 256)
 _INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
-_INNER_OF_LONG = (*_INNER, 24, 32)
 _LARGEST_BLOCK = 512
 _PLANE_BYTES, _ROW_BYTES = 2048, 128
 _RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
@@ -105,7 +103,7 @@ def _knobs(of: Images) -> list[Knob]:
         split_knob("tile_c", channels, "candidate", candidate=mine),
         split_knob("tile_f", of.filters // of.groups, "candidate", candidate=[[-1, f] for f in own_filters(of)]),
         split_knob("tile_y", rows, "candidate", candidate=_tiles(rows)),
-        split_knob("tile_x", columns, "candidate", candidate=_tiles(columns, is_long(of))),
+        split_knob("tile_x", columns, "candidate", candidate=_tiles(columns)),
         value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
         value_knob("window", [w.value for w in windows(of)]),
         value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
@@ -127,10 +125,9 @@ def _threads(choice: Any) -> int:
     return int(choice.sizes[-2])
 
 
-def _tiles(extent: int, long: bool = False) -> list[list[int]]:
-    inner = _INNER_OF_LONG if long else _INNER
-    threads = sorted({*_THREADS, *(-(-extent // i) for i in inner if -(-extent // i) <= _THREADS[-1])})
-    return [[-1, t, i] for t in threads for i in inner if t * i < extent + i and i < 2 * extent] or [[-1, 1, 1]]
+def _tiles(extent: int) -> list[list[int]]:
+    threads = sorted({*_THREADS, *(-(-extent // i) for i in _INNER if -(-extent // i) <= _THREADS[-1])})
+    return [[-1, t, i] for t in threads for i in _INNER if t * i < extent + i and i < 2 * extent] or [[-1, 1, 1]]
 
 
 def tile_of(choices: Mapping[str, Any]) -> Tile:

@@ -42,7 +42,6 @@ from .contraction import Contraction, Views
 from .convolutions import Conv1d, Conv2d, Depthwise
 from .matmul import BatchMatmul, Dense
 from .pooling import Pooling
-from .strategy import never
 from .template import ALL, PackagedTemplate
 from .transposed import Transposed
 from .weight_gradient import WeightGradient
@@ -173,7 +172,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         "lines",
         gpu=depthwise_lines.ON_GPU,
         summary="stretches of lines one after another",
-        default_on=never,
+        default_on=depthwise_planes.is_timed_on,
     ),
     PackagedTemplate(Transposed, gpu=elementwise.ON_GPU, cpu=transposed_cpu.ON_CPU),
     PackagedTemplate(Transposed, "phases", gpu=transposed_phases.ON_GPU, summary="tiles of whole steps in registers"),

@@ -75,11 +75,6 @@ def even_threads(channels: int, own: int) -> list[int]:
     return [t for t in range(1, 97) if rest % t == 0]
 
 
-def is_long(of: Images) -> bool:
-    """Whether the layer slides long windows along lines with channels last: a thread's tile is then long, too."""
-    return of.layout == "NHWC" and of.groups == of.shape[1] and of.kernel[0] == of.shape[2] == 1 and of.kernel[1] >= 12
-
-
 def own_filters(of: Images) -> list[int]:
     """How many filters of a group a thread may compute (channels last: its channels are filters)."""
     per_group = of.filters // of.groups

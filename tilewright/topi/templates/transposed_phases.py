@@ -33,14 +33,17 @@ from .workload import DTYPES, sum_dtype
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
 _THREADS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128)
-_STEPS, _REGISTERS, _SHARED_WEIGHTS = 1024, 160, 8192
-"""Products of a tile, and registers for its sums and its window, at most; and weights of a block in shared memory."""
+_STEPS, _REGISTERS = 1024, 160
+"""Products of a tile, and registers for its sums and its window, at most."""
 _BLOCK = 256
 
 
 def computes(of: Transposed, machine: Any) -> bool:
-    """Return whether channels are alone, results have phases, and a thread's smallest tile is small enough."""
-    alone = of.groups == of.shape[1] == of.filters
+    """Return whether channels are alone, results have phases, and a thread's smallest tile is small enough.
+
+    Rows of an odd number of columns in NCHW are loaded one by one. On 7 × 7, the general strategy is faster then.
+    """
+    alone = of.groups == of.shape[1] == of.filters and (of.layout == "NHWC" or of.shape[3] % 2 == 0)
     return alone and max(of.stride) > 1 and has_phases(of) and prod(taps_of(of)) * prod(of.stride) <= _STEPS
 
 
@@ -108,7 +111,7 @@ def usual(of: Transposed, machine: Machine) -> dict[str, Any]:
     """A vector of results per row and thread, and one step of rows; blocks of 256 threads."""
     (sy, sx), (rows, columns), width = of.stride, of.places, ACCESS // BYTES[of.dtype]
     if of.layout == "NHWC":
-        own = next(n for n in (width, width // 2, 2, 1) if n and of.filters % n == 0)
+        own = next(n for n in (min(width, 4), 2, 1) if of.filters % n == 0)  # more would take too many registers
         channels = min(-(-of.filters // own), 64)
         across = _even(-(-columns // (2 * sx)), _BLOCK // channels)
         down = _even(-(-rows // sy), min(_BLOCK // (channels * across), THREADS_Z))
