@@ -109,6 +109,20 @@ def test_sums_are_of_float32(dtype: Any, ours: str) -> None:
     close(w.grad, torch.full_like(w, 1024.0), 0)
 
 
+@pytest.mark.parametrize("groups", [16, 2])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_dilated_windows_in_16_bits(dtype: Any, groups: int, kernels: str) -> None:
+    """PyTorch's own weight gradient of these is of unset memory on CPUs, with channels last and 32 places or more."""
+    x, w = torch.randn(1, 16, 40, 40).to(dtype, memory_format=torch.channels_last), torch.randn(16, 16 // groups, 5, 5)
+    w = w.to(dtype).requires_grad_()
+    made = tw.conv2d(x, w, None, 1, 4, 2, groups)
+    dy = torch.randn(made.shape).to(dtype, memory_format=torch.channels_last)
+    exact = w.detach().double().requires_grad_()
+    F.conv2d(x.double().contiguous(), exact, None, 1, 4, 2, groups).backward(dy.double().contiguous())
+    (found,) = torch.autograd.grad(made, w, dy)
+    assert float((found - exact.grad).norm() / exact.grad.norm()) < 1e-2
+
+
 def test_an_empty_batch_has_gradients_of_zeros(kernels: str) -> None:
     x, w = torch.randn(0, 4, 5, 5, requires_grad=True), torch.randn(4, 1, 3, 3, requires_grad=True)
     b = torch.randn(4, requires_grad=True)

@@ -173,6 +173,9 @@ class _Layer:
             grad = torch.nn.functional.pad(grad, around)
         elif not even:
             x = torch.nn.functional.pad(x, around)
+        kind = x.dtype
+        if wanted[1] and torch_native.is_wrong_on_cpu(x, self.dilation):
+            x, grad, flat = x.float(), grad.float(), flat.float()
         of_x, of_weight, _ = torch.ops.aten.convolution_backward(
             grad, x, flat, None, self.stride, padding, self.dilation, self.transposed,
             list(self.options.output_padding) if self.transposed else [0] * self.rank, self.groups, [*wanted, False],
@@ -184,7 +187,7 @@ class _Layer:
         if of_weight is not None and flat.device.type == "cpu":
             images = (grad, x) if self.transposed else (x, grad)
             of_weight = torch_native.without_unreached(of_weight, *images, self.stride, padding, self.dilation)
-        return of_x, None if of_weight is None else of_weight.reshape(weight.shape)
+        return of_x, None if of_weight is None else of_weight.to(kind).reshape(weight.shape)
 
     def weight_gradient_by_torch(self, grad: Any, x: Any, weight: Any) -> Any:
         """Compute the gradient of the weight by PyTorch."""

@@ -183,11 +183,19 @@ def weight_gradient(
     if before != after:
         padding = [0] * len(before)
         x = pad(x, sides(before, after))
+    kind = x.dtype
+    if is_wrong_on_cpu(x, dilation):
+        x, grad = x.float(), grad.float()
     made = _aten.convolution_backward(
         grad, x, x.new_empty(shape), None, stride, padding, dilation, False, [0] * len(before), groups,
         [False, True, False],
-    )[1]  # fmt: skip
+    )[1].to(kind)  # fmt: skip
     return made if made.device.type != "cpu" else without_unreached(made, x, grad, stride, padding, dilation)
+
+
+def is_wrong_on_cpu(x: Any, dilation: Any) -> bool:
+    """Whether PyTorch computes a weight gradient from unset memory: in 16 bits, with a dilation, on CPUs (oneDNN)."""
+    return bool(x.device.type == "cpu" and x.element_size() == 2 and any(apart != 1 for apart in dilation))
 
 
 def without_unreached(made: Any, x: Any, grad: Any, stride: Any, padding: Any, dilation: Any) -> Any:
