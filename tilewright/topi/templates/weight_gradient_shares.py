@@ -81,6 +81,8 @@ class Share:
 
     def copies_fit(self, of: WeightGradient) -> bool:
         """Return whether a step is one image, shared memory has room for its planes, and no image is left over."""
+        if self.jobs_of_group(of) % self.jobs:
+            return False  # a block would have jobs of two groups, and copy the channels of both
         if of.layout == "NHWC":
             whole = self.warps == self.tiles(of)[1] and self.lanes(of) * self.filters % of.shared_filters == 0
             return whole and self.shared_bytes(of) <= GPU.memory(MemoryScope.SHARED).most
@@ -113,7 +115,9 @@ class Share:
         lanes, line, sizes = self.lanes(of), _LINE // BYTES[of.dtype], of.shape[2:] if of_input else of.places
         if of.layout == "NHWC":
             neighbours, width = self.neighbours(of, of_input)
-            count = (self.seen(of)[0] if of_input else self.rows) * sizes[1] * neighbours
+            taps = self.taps(of)[0] if self.jobs > 1 else self.tap_rows  # of all warps
+            seen = (self.rows - 1) * of.stride[0] + (taps - 1) * of.dilation[0] + 1
+            count = (seen if of_input else self.rows) * sizes[1] * neighbours
             beside = max(of.padding) + max(of.covered) + self.columns * of.stride[1]
             last = self.threads(of) * width if count % (self.threads(of) * width) else 0
             room = max(beside * neighbours, last) if self.copies > 1 else 0
