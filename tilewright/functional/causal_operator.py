@@ -74,8 +74,10 @@ def _is_trained(tensors: tuple[Any, ...]) -> bool:
 
 
 def _is_layer(x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any) -> bool:
-    """Whether a call is an ordinary depthwise convolution, with one type and something to compute."""
+    """Whether a call is an ordinary depthwise convolution, with one type, no gaps and something to compute."""
     if seq_idx is not None or initial_states is not None or type(x) not in TENSORS or not all(x.shape):
+        return False
+    if not (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):  # which a layer would copy
         return False
     return bool(weight.dtype == x.dtype and (bias is None or bias.dtype == x.dtype))
 

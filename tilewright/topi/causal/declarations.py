@@ -126,40 +126,62 @@ class CausalDeclaration:
         return (lambda i, t, c: value(i, c, t)) if self.of.last else value
 
     def _elements(self, name: str, tensor: Tensor, before: int, after: int) -> At:
-        """Elements of an argument, in vectors as they lie in memory; `before` them states or zeros, `after` zeros."""
-        size = self.of.together
-        if self.of.last:
-            shape = (self.batch, self.length + (before + after), self.of.channels)
+        """Elements of an argument, in vectors as they lie in memory; `before` them states or zeros, `after` zeros.
+
+        Elements of 16 bits are loaded first and converted then, so that all loads of a thread are under way at once.
+        """
+        size, of = self.of.together, self.of
+        states = self._states if before and tensor is self._x else None
+        if of.last:
+            shape: tuple[Any, ...] = (self.batch, self.length + (before + after), of.channels)
             value = self._element(tensor, before, after)
-            made = compute(
-                shape, lambda i, t, c: value(i, c, t - before, t >= before, t < self.length + before), name=name
-            )
-            self.windows.append(made)
+
+            def element(i: Any, t: Any, c: Any) -> Any:
+                return value(i, c, t - before, t >= before, t < self.length + before)
+
+            made = self._converted(name, shape, element, lambda i, t, c: (i, c, t - before), states)
             return lambda i, c, t: made[i, t + before, c]
         # A vector is wholly inside or outside, which its conditions show.
         first, end, blocks = -(-before // size), -(-after // size), floordiv(self.length, size)
+        shape = (self.batch, of.channels, blocks + (first + end), size)
         value = self._element(tensor, first, end)
 
-        def element(i: Any, c: Any, q: Any, v: Any) -> Any:
+        def element_of_block(i: Any, c: Any, q: Any, v: Any) -> Any:
             return value(i, c, (q - first) * size + v, q >= first, q < blocks + first)
 
-        made = compute((self.batch, self.of.channels, blocks + (first + end), size), element, name=name)
-        self.windows.append(made)
+        made = self._converted(name, shape, element_of_block, lambda i, c, q, v: (i, c, (q - first) * size + v), states)
         return lambda i, c, t: made[i, c, floordiv(t + first * size, size), floormod(t + first * size, size)]
 
+    def _converted(
+        self, name: str, shape: Any, element: Callable[..., Any], place: Callable[..., Any], states: Tensor | None
+    ) -> Tensor:
+        """A stage of elements in the type of the sums, with states that `place` finds by row, channel and time."""
+        raw: Callable[..., Any] = element
+        if self.of.dtype in ("float16", "bfloat16"):
+            loaded = compute(shape, element, name=f"{name}_loaded")
+            self.windows.append(loaded)
+            raw = loaded
+
+        def value(*indices: Any) -> Any:
+            found = self._as_sum(raw(*indices))
+            if states is not None:
+                i, c, t = place(*indices)
+                row = t + (self.of.width - 1)
+                earlier = if_then_else(all_of(row >= 0, t < 0), states[i, c, row], const(0.0, self.of.dtype))
+                found += self._as_sum(earlier)
+            return found
+
+        made: Tensor = compute(shape, value, name=name)
+        self.windows.append(made)
+        return made
+
     def _element(self, tensor: Tensor, before: int, after: int) -> Callable[..., Any]:
-        states = self._states if before and tensor is self._x else None
-        zero = const(0.0, self.of.dtype)
+        """An element of an argument, or zero; the choice between the two is one that is loaded as a vector."""
 
         def value(i: Any, c: Any, t: Any, begun: Any, unfinished: Any) -> Any:
             inside = [begun] * bool(before) + [unfinished] * bool(after)
             found = tensor[i, t, c] if self.of.last else tensor[i, c, t]
-            # A choice between an element and zero is one that is loaded as a vector.
-            found = self._as_sum(if_then_else(all_of(*inside), found, zero) if inside else found)
-            if states is not None:
-                row = t + (self.of.width - 1)
-                found += self._as_sum(if_then_else(all_of(row >= 0, t < 0), states[i, c, row], zero))
-            return found
+            return if_then_else(all_of(*inside), found, const(0.0, self.of.dtype)) if inside else found
 
         return value
 
@@ -195,7 +217,10 @@ class CausalDeclaration:
 
     def _biased(self, sums: At) -> At:
         bias = self._bias
-        return sums if bias is None else lambda i, c, t: sums(i, c, t) + self._as_sum(bias[c])
+        if bias is None:
+            return sums
+        offsets = self._sum((self.of.channels,), lambda c: self._as_sum(bias[c]), "offsets")
+        return lambda i, c, t: sums(i, c, t) + offsets[c]
 
     def _forward(self) -> Tensor:
         before = self.of.width - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Any
 
-from ...core.causal import WEIGHT_GRADIENT, Causal
+from ...core.causal import FORWARD, WEIGHT_GRADIENT, Causal
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar
@@ -21,6 +21,8 @@ _ROWS, _WARP, _ROUNDS = 256, 32, 8
 
 def times_per_thread(of: Causal) -> int:
     """The number of times that a thread computes: more for longer filters, which read as many again."""
+    if of.step == FORWARD and of.together > 1 and not of.last:  # one vector: 134 instead of 184 us on an H200
+        return of.together if of.width <= 8 else 2 * of.together
     return 8 if of.width <= 8 else 16
 
 
@@ -81,6 +83,9 @@ def _weight_gradient_on_gpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration)
         s[sums].pragma(axis, "unroll_explicit", 0)
     written_out(s, sums, outer, _STEPS, explicit=0)
     _keep(s, of, d, sums, outer)
+    for stage in d.sums:
+        if stage.name in ("taps", "offsets"):
+            s[stage].compute_at(s[d.parts], thread)
     total = s.cache_write(d.result, "local")
     c, k = d.result.op.axis
     block, thread = s[d.result].split(c, factor=128)
@@ -169,8 +174,8 @@ def _lanes(of: Causal) -> int:
 def _vectors(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, at: IterVar, taps_at: IterVar) -> None:
     """Compute stages where they are needed, a vector at a time."""
     for stage in (*d.windows, *d.sums):
-        if stage.ndim == 2:
-            s[stage].compute_at(s[into], taps_at if stage.name == "taps" else at)
+        if stage.ndim <= 2:
+            s[stage].compute_at(s[into], at if stage.name == "numbers" else taps_at)
             continue
         s[stage].compute_at(s[into], at)
         axes = list(stage.op.axis)
