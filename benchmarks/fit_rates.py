@@ -63,7 +63,7 @@ def held_out(name: str, layers: Sequence[Layer]) -> str:
 
 
 def _added(name: str, fitted: Any) -> Any:
-    """The shipped rates of an instruction set and those of further kinds; "any" stays as it is."""
+    """Return the shipped rates of an instruction set with further kinds; "any" stays as it is."""
     made = json.loads(cpu_rates.SHIPPED.read_text(encoding="utf-8"))[name]
     for dtype, rows in fitted.items():
         kinds = made.setdefault(dtype, {})
