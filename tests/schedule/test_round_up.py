@@ -114,7 +114,7 @@ def test_mistakes() -> None:
     with refused("round_up", "multiple=0 for axis 'i' is below 1"):
         s[C].round_up((i, 0))
     with refused(
-        "round_up", "would read beyond the ends of 'A', whose elements cannot be made zero", fix="padded copy"
+        "round_up", "would read beyond the ends of 'A', and elements there cannot be made zero", fix="padded copy"
     ):
         s[C.op.input_tensors[0]].round_up((C.op.input_tensors[0].op.axis[0], 4))
     with refused("round_up", "axis 'i' is not an axis of stage 'left'"):

@@ -74,8 +74,8 @@ class CausalUpdate(NamedTuple):
     kept : int
         Inputs that the state holds of each sequence.
     last, state_last : bool
-        Whether the channels of one time lie side by side in the result, and in the state, without gaps; else the times
-        of one channel do.
+        Whether the channels of one time lie side by side in the result, and in the state, without gaps. Otherwise the
+        times of one channel do.
     bias, circular, indexed : bool
         Whether there are a bias, numbers of earlier inputs (the state is then a ring), and rows of the state.
     activation : str

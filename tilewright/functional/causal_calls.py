@@ -55,7 +55,7 @@ def version() -> int:
 
 
 def recent(key: tuple[Any, ...], tensors: tuple[Any, ...]) -> Run | None:
-    """The executor of the last call of that key, if these tensors are like those of that call."""
+    """The executor of the last call of that key, if its tensors were like these."""
     found = _recent.get(key)
     if found is None or not found[0](*[a for a in tensors if a is not None]):
         return None
@@ -94,7 +94,7 @@ def _lies_well(a: Any, last: bool) -> bool:
 
 
 def in_rows(a: Any, last: bool) -> Any:
-    """The tensor, or a copy whose rows are without gaps."""
+    """The tensor if its rows are without gaps, else a copy."""
     if _lies_well(a, last):
         return a
     return a.transpose(1, 2).contiguous().transpose(1, 2) if last else a.contiguous()

@@ -91,7 +91,7 @@ class CausalChecks:
     def same_device(self, x: Any, name: str, a: Any) -> None:
         """Check the place of a tensor."""
         if a is not None and a.device != x.device:
-            raise self.wrong(f"{name} is on {a.device}, and x is on {x.device}", f"move {name} to where x is")
+            raise self.wrong(f"{name} is on {a.device}, and x is on {x.device}", f"move {name} to the device of x")
 
 
 def check_convolution(
@@ -112,7 +112,7 @@ def check_convolution(
     checks.like(x, "final_states_out", final_states_out, states)
     if seq_idx is not None and (initial_states is not None or returns_states):
         raise checks.wrong(
-            "seq_idx is given with initial or final states, which are those of a single sequence",
+            "seq_idx is given with initial or final states, but states belong to a single sequence",
             "leave one of them out: with seq_idx, put earlier inputs of a sequence in front of it",
         )
     if final_states_out is not None and not returns_states:

@@ -35,7 +35,7 @@ def causal_conv1d_fn(
         (channels,).
     seq_idx : torch.Tensor, optional
         (batch, length), integers: the sequence that each input belongs to, for rows that hold several. Results see
-        inputs of their own sequence only. Negative numbers mark padding, whose results are 0.
+        inputs of their own sequence only. Negative numbers mark padding; its results are 0.
     initial_states : torch.Tensor, optional
         (batch, channels, width - 1), of the type of x: the inputs before the first one, instead of zeros.
     return_final_states : bool
@@ -75,15 +75,15 @@ def causal_conv1d_update(
     cache_seqlens: Any = None,
     conv_state_indices: Any = None,
 ) -> ArrayT:
-    """Convolve the next inputs of sequences whose earlier inputs are in `conv_state`, and store these inputs there.
+    """Convolve the next inputs of sequences, and store them in `conv_state`, which holds the earlier inputs.
 
     Parameters
     ----------
     x : torch.Tensor
         (batch, channels), or (batch, channels, length) for several inputs of each sequence.
     conv_state : torch.Tensor
-        (batch, channels, kept), of the type of x, where kept is at least width - 1: the last inputs of each sequence.
-        It is updated in place.
+        (batch, channels, kept), of the type of x: the last inputs of each sequence, with kept at least width - 1. The
+        tensor is updated in place.
     weight : torch.Tensor
         (channels, width).
     bias : torch.Tensor, optional

@@ -1,4 +1,4 @@
-"""Programs whose sizes are known at the call: one compiled program serves every batch and every length.
+"""Programs with sizes known at the call: one compiled program serves every batch and every length.
 
 The host code of such a program is Python that checks its arguments and starts kernels. It runs once per set of sizes,
 with arguments that only have shapes, to list the launches. A call then only passes addresses.
@@ -124,7 +124,7 @@ _lock = new_reentrant_lock()
 def program_of(of: Any, on: Device, scheduler: str) -> CompiledProgram:
     """The program of a description: from memory, from disk, or newly compiled.
 
-    `scheduler` names the module, below this package, whose `scheduled` returns the schedule.
+    `scheduler` names a module below this package. Its function `scheduled` returns the schedule.
     """
     with _lock:
         found = _programs.get((of, on))

@@ -29,7 +29,7 @@ def allocator(checked: Signature, x: Any) -> Callable[[], Any]:
 
 
 def strided_allocator(x: Any, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Callable[[], Any]:
-    """Return the allocator of tensors of that shape, those strides and that type, on the device of `x`."""
+    """Return the allocator of tensors of the given shape, strides and type, on the device of `x`."""
     by_operator = partial(torch.empty_strided, sizes, strides, dtype=dtype, device=x.device)
     if x.device.type == "cpu":
         return by_operator if _empty_on_cpu is None else partial(_empty_on_cpu, sizes, strides, dtype)

@@ -32,7 +32,7 @@ def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.options = ConvolutionOptions(*options)
     ctx.layer = _Layer.of(ctx.options, x, weight)
     ctx.biased, ctx.added = bias is not None, residual is not None
-    if ctx.options.activation:  # whose argument is computed again
+    if ctx.options.activation:  # the backward pass computes its argument again
         ctx.save_for_backward(x, weight, bias, residual)
     else:
         of_x, of_weight = ctx.needs_input_grad[:2]
@@ -75,7 +75,7 @@ def _check_differentiable(options: ConvolutionOptions) -> None:
 
 
 def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool) -> list[Problem]:
-    """Return those of the requested gradients of a layer that operators of ours compute."""
+    """Return the requested gradients of a layer that our operators compute."""
     transposed = problem.op in TRANSPOSES
     fits = not transposed or all(m < s for m, s in zip(problem.output_padding, problem.stride, strict=True))
     if not fits or not (problem.depthwise or problem.weights_shape[1] < _LARGE):
@@ -232,7 +232,7 @@ def _batched_weight_gradient(info: Any, in_dims: Any, x: Any, grad: Any, *given:
 
 
 def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """The same gradient, whose operators of PyTorch do not hang in a fork."""
+    """The same gradient, computed by PyTorch in a way that does not hang in a fork."""
 
     def computed(*arguments: Any) -> Any:
         with by_pytorch():

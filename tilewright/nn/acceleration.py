@@ -248,7 +248,7 @@ def _keep(plan: CallPlan, wins: bool, mine: float, theirs: float) -> None:
 
 
 def _prove(done: Acceleration, run: Callable[[], Any], outcome: Callable[[], Any], on_gpu: bool) -> None:
-    """Compare the outcome and the time of a run with those of the original; undo replacements that did not help."""
+    """Compare the outcome and the time of a run with the original's; undo replacements that did not help."""
     if not any(row.replaced for row in done.rows):
         return
     mine = outcome()

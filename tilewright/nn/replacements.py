@@ -38,8 +38,8 @@ class Acceleration:
     rows : list of Row
         A row per layer that was measured.
     before, after : float
-        Seconds of one run of the whole model on the sample, or of one training step, as it was and as it is; 0 if
-        nothing was replaced. On a GPU in a CUDA graph, without the host's time.
+        Seconds of one run of the whole model on the sample, or of one training step, as it was and as it is. Both are
+        0 if nothing was replaced. On a GPU in a CUDA graph, without the host's time.
     eager_before, eager_after : float
         The same with the host's time, as the model runs without a graph.
     """

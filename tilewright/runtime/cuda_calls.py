@@ -19,7 +19,7 @@ def bindings() -> Any:
 
 @cache
 def bindings_version() -> tuple[int, ...]:
-    """The version of `cuda.bindings`, the first number of which is that of CUDA."""
+    """The version of `cuda.bindings`; its first number is the version of CUDA."""
     from cuda import bindings
 
     return tuple(int(part) for part in bindings.__version__.split(".")[:2])
@@ -49,9 +49,9 @@ def driver_error(what: str, status: Any) -> DeviceError:
 
 
 def owner_of(address: int) -> int | None:
-    """The number of the GPU whose memory an address is of; None for memory that the driver does not know.
+    """The number of the GPU that has an address in its memory; None for memory that the driver does not know.
 
-    Not by `bindings`, some versions of which answer 0 for every GPU (NVIDIA/cuda-python#2928).
+    The driver is asked directly: some versions of `bindings` answer 0 for every GPU (NVIDIA/cuda-python#2928).
     """
     ordinal, number = bindings().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ctypes.c_int(-1)
     ask = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute

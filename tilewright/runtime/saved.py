@@ -114,7 +114,7 @@ def _entry(entry: EntryPoint) -> dict[str, Any]:
 
 
 def program_in(archive: bytes) -> CompiledProgram:
-    """The program in what `archive_of` returned."""
+    """The program in an archive that `archive_of` returned."""
     return _read(Path("the archive"), io.BytesIO(archive))
 
 

@@ -48,7 +48,7 @@ def _simple(combiner: CommReducer, simplest: Simplifier) -> CommReducer:
 
 
 def _needed(reduction: Reduce, combiner: CommReducer) -> list[int]:
-    """The components that the result depends on, and those whose values are computed by calls with effects."""
+    """The components that the result depends on, and the components that calls with effects compute."""
     places = {var: i for vars in (combiner.lhs, combiner.rhs) for i, var in enumerate(vars)}
     acting = [i for i, source in enumerate(reduction.source) if acts(source)]
     found, open_ = set(), {reduction.value_index, *acting}

@@ -35,8 +35,8 @@ def round_up(
 
     Nobody reads the further elements of the stage. The stages that it reads (here A and B, not inputs) grow as far as
     it reads them, and are zero there. Returns the axes, in the order given. Raises UserError for an input or an output,
-    for an axis that has been split, if it would read beyond an input, and for a reduction axis unless the stage sums
-    products of tensors with that axis as one index. (Halide: TailStrategy::RoundUp; TVM: pad_einsum.)
+    for an axis that has been split, and if the stage would read beyond an input. A reduction axis raises it unless
+    the stage sums products of tensors with that axis as one index. (Halide: TailStrategy::RoundUp; TVM: pad_einsum.)
     """
     plain_compute(schedule, stage, "round_up")
     wanted = _extents_of(stage, multiples)
@@ -117,8 +117,8 @@ def _grow_source(
             continue
         if not isinstance(source.op, ComputeOp) or source.op.reduce_axis or not isfinite(last):
             raise UserError(
-                f"stage {stage.name!r} would read beyond the ends of {source.name!r}, whose elements cannot be made "
-                f"zero: index {dimension}, {index}, is up to {last}",
+                f"stage {stage.name!r} would read beyond the ends of {source.name!r}, and elements there cannot be "
+                f"made zero: index {dimension}, {index}, is up to {last}",
                 primitive="round_up",
                 fix=f"read {source.name!r} through a stage of its own, such as a padded copy",
             )

@@ -1,6 +1,6 @@
 """Declarations of causal convolutions and their gradients, for a batch and a length that are known at the call.
 
-`i` counts rows of the batch, `c` channels, `t` times. Times before the first are those of the states, or zeros.
+`i` counts rows of the batch, `c` channels, `t` times. Times before the first are in the states, or zeros.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ class CausalDeclaration:
     ----------
     of : Causal
     part : tuple of int
-        The times of a part of a gradient of the weights: lanes with sums of their own, rounds in which they take turns,
-        and neighbouring times that a lane takes in a round.
+        The times of a part of a gradient of the weights: lanes, rounds, and neighbouring times of a lane in a round.
+        Lanes have sums of their own, and take turns in each round.
 
     Attributes
     ----------
     arguments : list of Tensor
         The result is the last one.
     binds : dict
-        The buffers of arguments whose rows lie apart.
+        The buffers of arguments with rows that lie apart.
     sizes : dict
         The size variables by name, which follow the tensors among the arguments: in the unit of a vector if rows
         begin at multiples of one.
     windows : list of Tensor
         Copies of elements as threads load them, in the order in which they are needed.
     sums : list of Tensor
-        Values that threads compute from those.
+        Values that threads compute from the windows.
     parts : Tensor, optional
-        Sums of a part of all times each, of which the result is the sum.
+        Sums of a part of all times each; the result is their sum.
     """
 
     def __init__(self, of: Causal, part: tuple[int, int, int] = (1, 1, 1)) -> None:

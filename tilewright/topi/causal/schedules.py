@@ -172,7 +172,7 @@ def _lanes(of: Causal) -> int:
 
 
 def _vectors(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, at: IterVar, taps_at: IterVar) -> None:
-    """Compute stages where they are needed, a vector at a time."""
+    """Compute stages at the loops that need them, a vector at a time."""
     for stage in (*d.windows, *d.sums):
         if stage.ndim <= 2:
             s[stage].compute_at(s[into], at if stage.name == "numbers" else taps_at)
@@ -186,7 +186,7 @@ def _vectors(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, 
 
 
 def scheduled(of: Causal, target: Target) -> tuple[ScheduleHandle, list[Any], dict[Tensor, Any]]:
-    """The schedule of a pass, its arguments, and the buffers of those whose rows lie apart."""
+    """The schedule of a pass, its arguments, and the buffers of arguments with rows that lie apart."""
     if of.last:
         part = (1, _ROWS, 1)
     else:

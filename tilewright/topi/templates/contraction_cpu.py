@@ -51,7 +51,7 @@ class Packed(Generic[W]):
         return {"lanes": 16, "rows": min(4, self.contraction_of(of).rows.extent), "chunks": 1}
 
     def declare(self, of: W, data: Tensor, weights: Tensor) -> Tensor:
-        """Declare the contraction, with a right factor whose columns are neighbours."""
+        """Declare the contraction, with neighbouring columns in the right factor."""
         made = self.contraction_of(of)
         packed = replace(made, columns=replace(made.columns, along_depth=False))
         return declare(packed, self.views_of(of, data, weights), made.sum_dtype)

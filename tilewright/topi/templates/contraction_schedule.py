@@ -46,7 +46,7 @@ def begin(
     """Round rows, columns and depth up to whole tiles, inline the views, and keep the sums in registers.
 
     `split` blocks share the depth of a tile. With a `run`, columns are in the order in which a lane of a matrix
-    instruction holds so many neighbours of the result. With a `slice`, factors have their terms in slices of that many,
+    instruction holds `run` neighbours of the result. With a `slice`, factors have their terms in slices of that size,
     one behind the other: each slice is a matrix by itself.
     """
     products = contracted(t.sums)
@@ -68,7 +68,7 @@ def begin(
 
 
 def _in_lanes(j: Any, run: int) -> tuple[Any, Any, Any, Any]:
-    """Return the indices of a column: of each 4 * run, lane m holds `run` from m * run on, two in each piece of 8."""
+    """Return the indices of a column. Of each 4 * run, lane m holds `run` from m * run on, two in each piece of 8."""
     return j // (4 * run), j % run // 2, j % (4 * run) // run, j % 2
 
 
@@ -169,9 +169,9 @@ def bind_blocks(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, in
 def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int]]) -> None:
     """Bind at most three loops to the grid, of which the last two run over rows and columns of tiles.
 
-    Blocks run in the order of blockIdx.x. The shorter of those two loops is bound to it, so that blocks at work at the
-    same time share slices of the operand that has more of them, and memory is read once. If the dimension y cannot
-    count the longer one, the order is as in `bind_blocks`.
+    Blocks run in the order of blockIdx.x. The shorter of the two loops is bound to it. Blocks at work at the same time
+    then share slices of the operand that has more of them, and memory is read once. If the dimension y cannot count the
+    longer one, the order is as in `bind_blocks`.
     """
     outer, (short, long) = axes[:-2], sorted(axes[-2:], key=lambda each: each[1])
     if any(count > min(REFERENCE.hardware.grid.extents) for _, count in (*outer, long)):

@@ -1,7 +1,7 @@
 """Depthwise convolutions along lines with channels last and long windows: blocks walk along a line.
 
 A block computes one stretch of a line after another. Asynchronous copies bring the next stretches to shared memory
-meanwhile, so that memory and arithmetic work at the same time, and the weights are read once. A thread computes several
+meanwhile, so that memory and arithmetic work at the same time. The weights are read once. A thread computes several
 neighbours of two channels from a window in registers.
 """
 
@@ -130,7 +130,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     s[out].reorder(n, y, cb, xb, xs, xt, ct, xi, ci)
     lines = s[out].fuse(n, y, cb)
     bind_grid(s, out, (lines, xb), of.shape[0] * of.filters)
-    thread = s[out].fuse(xt, ct)  # one index, in whose terms the last copies of a stretch are guarded
+    thread = s[out].fuse(xt, ct)  # one index: the guards of a stretch's last copies use it
     bind_all(s, out, (thread,), (_THREAD,))
     s[out].vectorize(ci)
     s[sums].compute_at(s[out], thread)

@@ -77,7 +77,7 @@ class MmaTile:
 
     @classmethod
     def covers(cls, of: Contraction, atom: Atom) -> bool:
-        """Return whether a contraction fills an instruction, whose operands it can load."""
+        """Return whether a contraction fills an instruction and can load the operands."""
         deep = of.rows.along_depth and of.columns.along_depth
         return of.rows.extent >= atom.m and of.columns.extent >= atom.n and (deep or atom.per_word < 4)
 

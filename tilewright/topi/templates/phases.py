@@ -1,4 +1,4 @@
-"""The phases of a transposed convolution: results whose positions differ by a multiple of the step take the same taps.
+"""The phases of a transposed convolution: results at distances of a multiple of the step take the same taps.
 
 A phase takes every `step`-th tap of the window, and its neighbours read neighbours of the input. If the loops over a
 tile of whole steps are written out, each tap is a constant.

@@ -50,8 +50,8 @@ def computes(of: Transposed, machine: Any) -> bool:
 def space(of: Transposed) -> Space:
     """The knobs: `tile_c`, `tile_y`, `tile_x`: channels, rows and columns over blocks, threads and a thread's own.
 
-    `chunk`: neighbours of the input that are loaded at once. `window`: whether a thread loads all that its tile needs
-    first, or what a row of taps needs.
+    `chunk`: neighbours of the input that are loaded at once. `window`: whether a thread first loads all elements that
+    its tile needs, or only the elements that a row of taps needs.
     """
     (sy, sx), (rows, columns), last = of.stride, of.places, of.layout == "NHWC"
     widths = [n for n in (1, 2, 4, 8) if n * BYTES[of.dtype] <= ACCESS]
@@ -187,7 +187,7 @@ def _turned(of: Transposed, weights: Tensor) -> Any:
 
 
 def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Tiles of results over blocks and threads, whose windows and sums are in registers."""
+    """Tiles of results over blocks and threads, with windows and sums in registers."""
     out, sums, last = t.out, t.in_registers(s), of.layout == "NHWC"
     block, thread, vector = _tile(of, config, s, out)
     s[sums].compute_at(s[out], thread)

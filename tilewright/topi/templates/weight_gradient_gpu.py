@@ -5,7 +5,7 @@ all rows of taps. The sums of its taps stay in registers from the first tile to 
 have neighbouring tiles, and a warp adds up the sums of its lanes; in NHWC, lanes have neighbouring channels. A second
 kernel adds the partial sums of all warps in a fixed order.
 
-Rows of channels (NHWC) and planes of small images (NCHW) pass through shared memory: a block copies its part for the
+Rows of channels (NHWC) and planes of small images (NCHW) pass through shared memory. A block copies its part for the
 next step while it computes the present one. Otherwise a thread would need more loads under way than it has registers.
 """
 

@@ -2,7 +2,7 @@
 
 A multiprocessor issues instructions, and its L1 cache moves data; all of them move bytes from the L2 cache and from
 memory. A kernel takes a little more than the longest of these. A warp that has a scheduler for itself waits for its
-loads, of which few are under way at a time. The quantities were fitted to 460 kernels on an H200; half of them take
+loads: few of them are under way at a time. The quantities were fitted to 460 kernels on an H200; half of them take
 within 17 % of the prediction.
 """
 

@@ -27,7 +27,7 @@ class Share:
     """Rows of a tile of the gradient."""
     columns: int
     filters: int
-    """Filters whose sums a thread holds."""
+    """Filters of a thread, which holds their sums."""
     channels: int
     """Channels of the input for each of them."""
     tap_rows: int
@@ -109,7 +109,7 @@ class Share:
     def apart(self, of: WeightGradient, of_input: bool) -> int:
         """Return how many elements two copies of a block's part of the input, or of the gradient, begin apart.
 
-        The room between them shows by addresses alone that a copy in flight does not touch the planes in use: addresses
+        The room between them shows by addresses alone that a copy in flight does not touch the planes in use. Addresses
         of a window reach into the border, and addresses of a last round of copies beyond the planes.
         """
         lanes, line, sizes = self.lanes(of), _LINE // BYTES[of.dtype], of.shape[2:] if of_input else of.places
@@ -229,7 +229,7 @@ def parts(taps: int) -> list[int]:
 
 
 def candidates(of: WeightGradient, copied: bool) -> Iterator[Share]:
-    """Yield blocks worth ranking, each for all of batch and space: those that copy their part first, or the others."""
+    """Yield blocks worth ranking, each for all of batch and space; they copy their part first if `copied`."""
     for base in _tiles(of):
         if base.held(of) > _MOST_HELD or base.products() > _MOST_PRODUCTS:
             continue
@@ -283,7 +283,7 @@ def _taps(of: WeightGradient, pairs: int) -> Iterator[tuple[int, int]]:
 
 
 def _blocks(of: WeightGradient, base: Share, copied: bool) -> Iterator[tuple[int, int, int]]:
-    """The warps of a block with tiles of their own, those with sums of their own, and copies of its part."""
+    """The warps of a block with tiles of their own, its warps with sums of their own, and copies of its part."""
     tiles, several = base.tiles(of), base.jobs_of_group(of) > 1
     if copied:
         warps = prod(tiles) if of.layout == "NCHW" else tiles[1]

@@ -25,7 +25,7 @@ from .mma_tiles import MmaTile
 USUAL: Mapping[str, str] = {name: f"wgmma_{name}" for name in ("float16", "bfloat16", "int8", "uint8")}
 """The atom for elements of a type, as exact as products and sums in float32."""
 ROUNDED: Mapping[str, str] = {"float32": "wgmma_tf32"}
-"""The atom for elements of a type whose operands may lose bits beyond 11."""
+"""The atom for elements of a type, if operands may lose bits beyond 11."""
 _OVERHEAD = 40
 """Registers for addresses and loops."""
 _LEAST_COLUMNS = 16
@@ -44,7 +44,7 @@ class WgmmaTile(MmaTile):
     def covers(cls, of: Contraction, atom: Atom) -> bool:
         """Return whether terms of both factors are neighbours, and rows fill more than half of a warpgroup's tile."""
         deep, columns = of.rows.along_depth and of.columns.along_depth, of.columns.extent
-        # Columns fewer than those of the smallest tile are one tile, of whole instructions.
+        # Fewer columns than the smallest tile has are one tile, of whole instructions.
         return deep and of.rows.extent > 32 and (columns >= _LEAST_COLUMNS or columns % atom.n == 0)
 
     @classmethod

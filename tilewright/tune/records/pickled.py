@@ -47,7 +47,7 @@ class _DataOnly(pickle.Unpickler):
         raise UserError(
             f"the record pickles {module}.{name}, and loading that may run any code",
             primitive="record.decode",
-            fix="write the log with protocol='json', where it was made",
+            fix="write the log with protocol='json' in the program that made it",
         )
 
 
