@@ -348,6 +348,8 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         seen.append(problem.op)
         return (2.0, 1.0) if problem.op == "data_gradient" else (1.0, 2.0)
 
+    monkeypatch.setattr(plans, "_plans", {})  # without decisions of other tests
+    plans.forget()
     monkeypatch.setattr(acceleration, "both", both)
     monkeypatch.setattr(acceleration, "in_turns", lambda works, *_: [works[0]() and 2.0, 1.0])
     yield seen

@@ -18,6 +18,7 @@ from .call import OPERATORS
 from .problem import TRANSPOSES, Problem
 from .signature import GRADIENT, channels_last_order
 from .torch_arguments import differentiates
+from .torch_eager import Operator, eager, is_plain
 from .torch_options import ConvolutionOptions, WeightGradientOptions
 from .torch_pools import pool_gradient, save_pool
 from .torch_tensors import channels_last, in_order
@@ -250,12 +251,20 @@ def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any, **named: Any) -> Any:
     )
 
 
-def register() -> None:
-    """Register the gradients with PyTorch, of operators that are defined; and that `vmap` is refused."""
-    register_autograd("tilewright::convolution", _wherever(_convolution_gradient), setup_context=_save_convolution)
-    register_autograd(
-        "tilewright::weight_gradient", _wherever(_gradient_of_weight_gradient), setup_context=_save_weight_gradient
-    )
+_eager: dict[str, Operator] = {}
+"""The calls of both operators that nothing traces."""
+
+
+def register(convolution: Operator, of_weight: Operator) -> None:
+    """Register the gradients with PyTorch, of operators that are defined; and that `vmap` is refused.
+
+    The arguments are the implementations of both operators.
+    """
+    back, of_back = _wherever(_convolution_gradient), _wherever(_gradient_of_weight_gradient)
+    _eager["convolution"] = eager("convolution", 4, convolution, _save_convolution, back)
+    _eager["weight_gradient"] = eager("weight_gradient", 2, of_weight, _save_weight_gradient, of_back)
+    register_autograd("tilewright::convolution", back, setup_context=_save_convolution)
+    register_autograd("tilewright::weight_gradient", of_back, setup_context=_save_weight_gradient)
     register_autograd("tilewright::pool", _wherever(pool_gradient), setup_context=save_pool)
     register_vmap("tilewright::convolution", _refuse_vmap)
     register_vmap("tilewright::weight_gradient", _batched_weight_gradient)
@@ -266,14 +275,16 @@ def convolved(*arguments: Any) -> Any:
     """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
     if differentiates():
         return _Transformed.apply(*arguments)
-    return torch.ops.tilewright.convolution(*arguments)
+    run = _eager["convolution"] if is_plain(arguments[:4]) else torch.ops.tilewright.convolution
+    return run(*arguments)
 
 
 def weight_gradient(*arguments: Any) -> Any:
     """Call the operator of weight gradients in that form."""
     if differentiates():
         return _TransformedWeightGradient.apply(*arguments)
-    return torch.ops.tilewright.weight_gradient(*arguments)
+    run = _eager["weight_gradient"] if is_plain(arguments[:2]) else torch.ops.tilewright.weight_gradient
+    return run(*arguments)
 
 
 class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed

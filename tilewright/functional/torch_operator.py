@@ -188,13 +188,15 @@ def _shaped(name: str, arrays: tuple[Any, ...], options: CallOptions) -> Any:
     return empty_in_order(arrays[0], signature(name, seen, options))
 
 
+_implementations: dict[str, Callable[..., Any]] = {}
 for _operator, _tensors, _kind in (
     ("convolution", 4, ConvolutionOptions),
     ("weight_gradient", 2, WeightGradientOptions),
     ("pool", 1, PoolOptions),
 ):
+    _implementations[_operator] = _implementation(_tensors, _kind)
     for _key in ("CPU", "CUDA"):
-        _library.impl(_operator, _implementation(_tensors, _kind), _key)
+        _library.impl(_operator, _implementations[_operator], _key)
     register_fake(f"tilewright::{_operator}", _shapes(_tensors, _kind))
 
 
@@ -215,4 +217,4 @@ def _operations_of_weight_gradient(x: Any, grad: Any, *options: Any, out_shape: 
     return 2 * products
 
 
-register_gradients()
+register_gradients(_implementations["convolution"], _implementations["weight_gradient"])

@@ -1,0 +1,73 @@
+"""Eager calls with gradients without PyTorch's dispatcher, which takes longer than a small kernel.
+
+The operators of the library serve tracing, compilation, modes and subclasses of tensors. If nothing of that is there,
+their implementations run at once, and a function of autograd records the same backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from .torch_tensors import _PRE_DISPATCH, TENSORS, _included, _modes, tracing, transforms
+
+Operator = Callable[..., Any]
+
+
+def is_plain(tensors: tuple[Any, ...]) -> bool:
+    """Whether nothing sees the operators of a call, and its tensors are dense ones on a CPU or a GPU."""
+    if is_dynamo_compiling() or tracing() is not None or _modes() or transforms() or _included(_PRE_DISPATCH):
+        return False
+    return all([a is None or _is_dense(a) for a in tensors])
+
+
+def _is_dense(a: Any) -> bool:
+    """Whether a tensor has memory of its own: it is not sparse, nested, negated, batched by `vmap`, or a subclass."""
+    return type(a) in TENSORS and _dispatch_keys(a).raw_repr() in _usual(a.device.type)
+
+
+_dispatch_keys: Any = torch._C._dispatch_keys
+
+
+@cache
+def _usual(device: str) -> frozenset[int]:
+    """The dispatch keys of ordinary tensors of a kind of device, as numbers; none of a device that is not ours."""
+    if device not in ("cpu", "cuda"):
+        return frozenset()
+    with torch.inference_mode():
+        of_inference = torch.empty(0, device=device)
+    with torch.inference_mode(False):
+        ordinary = torch.empty(0, device=device)
+    return frozenset(_dispatch_keys(a).raw_repr() for a in (ordinary, of_inference))
+
+
+def eager(name: str, tensors: int, compute: Operator, save: Operator, gradient: Operator) -> Operator:
+    """Return a call of an implementation, with its gradient recorded if a tensor among the first arguments needs it."""
+
+    class Eager(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed
+        """The operator with its backward pass."""
+
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            """Compute it."""
+            made = compute(*arguments)
+            save(ctx, arguments, made)
+            return made
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            """Return the gradients."""
+            return gradient(ctx, *grads)
+
+    Eager.__name__ = Eager.__qualname__ = name.title().replace("_", "")  # `grad_fn` shows it
+
+    def call(*arguments: Any) -> Any:
+        if torch.is_grad_enabled() and any([a is not None and a.requires_grad for a in arguments[:tensors]]):
+            return Eager.apply(*arguments)
+        return compute(*arguments)
+
+    return call
