@@ -24,8 +24,10 @@ import tilewright as tw
 import tilewright.nn
 from tilewright.report.table import Column, table
 
-ROUNDS, WARM = 7, 3
-"""Turns of each side, and steps before the first: kernels compile, and libraries choose theirs."""
+ROUNDS, WARM, REST = 7, 5, 5.0
+"""Turns of each side; steps before the first, in which kernels compile and libraries choose theirs; seconds after these
+steps, in which the launchers of small calls compile beside them.
+"""
 
 
 class ShortConvolution(nn.Module):
@@ -117,6 +119,7 @@ def measure(name: str, compiled: bool, steps: int) -> list[str]:
     model, x = MODELS[name]()
     sides = [stepping(model.train(), x, compiled), stepping(replaced(model).train(), x, compiled)]
     losses = [[float(step()) for _ in range(WARM)] for step in sides]
+    time.sleep(REST)
     apart = max(abs(a - b) / abs(a) for a, b in zip(*losses, strict=True))
     times: list[list[float]] = [[], []]
     for _ in range(ROUNDS):
