@@ -45,7 +45,6 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("topi", "softmax", "topi has no 'softmax'", "topi.nn.softmax"),
     ("topi.nn", "bitserial_dense", "topi.nn.bitserial_dense is not part of Tilewright", "te.compute"),
     ("nd", "micro_dev", "nd.micro_dev is not part of Tilewright", "nd.cuda()"),
-    ("target", "arm_cpu", "target.arm_cpu is not part of Tilewright", 'Target("cuda")'),
     ("transform", "FuseOps", "transform.FuseOps is not part of Tilewright", "tir.add_lower_pass"),
     ("tir.transform", "MakePackedAPI", "tir.transform.MakePackedAPI is not part of Tilewright", "tw.build does it"),
     ("ir", "TupleType", "ir.TupleType is not part of Tilewright", "Python's own objects"),

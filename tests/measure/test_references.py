@@ -64,7 +64,7 @@ def test_a_reference_that_runs_out_of_time_is_tried_once_more(monkeypatch: pytes
             for doing in self._busy.values():
                 doing.deadline += 1000 * before
 
-    monkeypatch.setattr(referee, "Pool", Patient)
+    monkeypatch.setattr(referee, "WorkerPool", Patient)
     monkeypatch.setattr(referee, "_SECONDS", 0.5)
 
     def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:

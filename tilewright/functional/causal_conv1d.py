@@ -4,12 +4,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
+
+from ..core.errors import UserError
 
 if TYPE_CHECKING:
     from .annotations import ArrayT
 
 Silu = Literal["silu", "swish"]
+
+
+def _operators(name: str) -> Any:
+    """The module of the operators; UserError if PyTorch, whose tensors they take, is not installed."""
+    try:
+        return import_module(f"{__package__}.causal_operator")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UserError(
+            "PyTorch is not installed, and this function takes its tensors",
+            primitive=name,
+            fix="pip install 'tilewright[torch]'; conv1d takes arrays of NumPy",
+        ) from None
 
 
 def causal_conv1d_fn(
@@ -59,9 +76,7 @@ def causal_conv1d_fn(
     -----
     All arguments but `seq_idx` have gradients, also through the final states.
     """
-    from . import causal_operator
-
-    return causal_operator.convolve(
+    return _operators("causal_conv1d_fn").convolve(
         x, weight, bias, seq_idx, initial_states, return_final_states, final_states_out, activation
     )
 
@@ -110,6 +125,6 @@ def causal_conv1d_update(
     -----
     It has no gradients: train with `causal_conv1d_fn` and its `initial_states`.
     """
-    from . import causal_operator
-
-    return causal_operator.update(x, conv_state, weight, bias, activation, cache_seqlens, conv_state_indices)
+    return _operators("causal_conv1d_update").update(
+        x, conv_state, weight, bias, activation, cache_seqlens, conv_state_indices
+    )
