@@ -25,8 +25,8 @@ import tilewright.nn
 from tilewright.report.table import Column, table
 
 ROUNDS, WARM, REST = 7, 5, 5.0
-"""Turns of each side; steps before the first, in which kernels compile and libraries choose theirs; seconds after these
-steps, in which the launchers of small calls compile beside them.
+"""Turns of each side, and steps before the first turn, in which kernels compile. Then some seconds, in which the
+launchers of small calls compile.
 """
 
 

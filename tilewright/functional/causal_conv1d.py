@@ -16,7 +16,7 @@ Silu = Literal["silu", "swish"]
 
 
 def _operators(name: str) -> Any:
-    """The module of the operators; UserError if PyTorch, whose tensors they take, is not installed."""
+    """The module of the operators, which take tensors of PyTorch; UserError if that is not installed."""
     try:
         return import_module(f"{__package__}.causal_operator")
     except ModuleNotFoundError as error:
