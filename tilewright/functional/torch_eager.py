@@ -48,26 +48,17 @@ def _usual(device: str) -> frozenset[int]:
 def eager(name: str, tensors: int, compute: Operator, save: Operator, gradient: Operator) -> Operator:
     """Return a call of an implementation, with its gradient recorded if a tensor among the first arguments needs it."""
 
-    class Eager(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed
-        """The operator with its backward pass."""
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        made = compute(*arguments)
+        save(ctx, arguments, made)
+        return made
 
-        @staticmethod
-        def forward(ctx: Any, *arguments: Any) -> Any:
-            """Compute it."""
-            made = compute(*arguments)
-            save(ctx, arguments, made)
-            return made
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            """Return the gradients."""
-            return gradient(ctx, *grads)
-
-    Eager.__name__ = Eager.__qualname__ = name.title().replace("_", "")  # `grad_fn` shows it
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(gradient)}
+    function = type(torch.autograd.Function)(name, (torch.autograd.Function,), methods)  # `grad_fn` shows the name
 
     def call(*arguments: Any) -> Any:
         if torch.is_grad_enabled() and any([a is not None and a.requires_grad for a in arguments[:tensors]]):
-            return Eager.apply(*arguments)
+            return function.apply(*arguments)
         return compute(*arguments)
 
     return call

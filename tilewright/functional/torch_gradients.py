@@ -261,8 +261,8 @@ def register(convolution: Operator, of_weight: Operator) -> None:
     The arguments are the implementations of both operators.
     """
     back, of_back = _wherever(_convolution_gradient), _wherever(_gradient_of_weight_gradient)
-    _eager["convolution"] = eager("convolution", 4, convolution, _save_convolution, back)
-    _eager["weight_gradient"] = eager("weight_gradient", 2, of_weight, _save_weight_gradient, of_back)
+    _eager["convolution"] = eager("Convolution", 4, convolution, _save_convolution, back)
+    _eager["weight_gradient"] = eager("WeightGradient", 2, of_weight, _save_weight_gradient, of_back)
     register_autograd("tilewright::convolution", back, setup_context=_save_convolution)
     register_autograd("tilewright::weight_gradient", of_back, setup_context=_save_weight_gradient)
     register_autograd("tilewright::pool", _wherever(pool_gradient), setup_context=save_pool)
