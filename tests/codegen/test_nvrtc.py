@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tilewright.codegen.abi import Resources
-from tilewright.codegen.nvrtc import _read, architectures, compile_cuda, parse_log
+from tilewright.codegen.nvrtc import _read, architectures, compile_cuda, library_for, parse_log
 from tilewright.core.errors import InternalError, UserError
 
 LOG = """
@@ -92,3 +93,14 @@ def test_the_log_is_there_every_time() -> None:
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert "registers=64" in done.stdout, done.stderr
+
+
+def test_a_driver_of_cuda_12_takes_its_own_compiler(tmp_path: Path) -> None:
+    """If both compilers are installed; without a driver, or with a newer one, the newest compiler is in use."""
+    place = ("bin", "nvrtc64_120_0.dll") if sys.platform == "win32" else ("lib", "libnvrtc.so.12")
+    library = tmp_path.joinpath("nvidia", "cuda_nvrtc", *place)
+    folders = ["", str(tmp_path / "other"), str(tmp_path)]
+    assert library_for(12_080, folders) is None
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert [library_for(driver, folders) for driver in (0, 12_080, 13_000)] == [None, library, None]

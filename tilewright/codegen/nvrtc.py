@@ -5,12 +5,16 @@ The result is a cubin for one architecture. The log of `ptxas -v` reports the re
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import InternalError, UserError
@@ -33,6 +37,9 @@ def _nvrtc() -> Any:
     try:
         from cuda.bindings import nvrtc
 
+        if (older := library_for(_driver_version(), sys.path)) is not None:
+            with suppress(OSError):
+                ctypes.CDLL(str(older), ctypes.RTLD_GLOBAL)
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
         raise UserError(
@@ -40,6 +47,29 @@ def _nvrtc() -> Any:
             fix="pip install 'tilewright[cuda]', or 'tilewright[cuda12]' for drivers before 580",
         ) from error
     return nvrtc
+
+
+def _driver_version() -> int:
+    """The newest CUDA that the driver runs, such as 12080; 0 without a driver. It leaves the driver uninitialised."""
+    from cuda.bindings import driver
+
+    try:
+        status, found = driver.cuDriverGetVersion()
+    except RuntimeError:
+        return 0
+    return 0 if status else int(found)
+
+
+def library_for(driver: int, folders: Iterable[str]) -> Path | None:
+    """The NVRTC of CUDA 12 in folders of packages, if the driver needs it.
+
+    `cuda-bindings` uses a loaded NVRTC, else the newest one. A driver of CUDA 12 loads no cubins of CUDA 13.
+    """
+    if not 0 < driver < 13_000:
+        return None
+    place = ("bin", "nvrtc64_120_0.dll") if sys.platform == "win32" else ("lib", "libnvrtc.so.12")
+    found = (Path(folder, "nvidia", "cuda_nvrtc", *place) for folder in folders)
+    return next((path for path in found if path.is_file()), None)
 
 
 def version() -> tuple[int, int]:

@@ -66,7 +66,7 @@ def _sources() -> str:
 def compiler(kind: str) -> str:
     """The compiler for a kind of device, and its version; without one if it came with something else.
 
-    If NVRTC is here for both versions of CUDA, `cuda-bindings` decides which one is in use.
+    If NVRTC is here for both versions of CUDA, the driver decides which one is in use.
     """
     found = {name: version for name in _COMPILERS[kind] if (version := _version(name))}
     of_bindings = _version("cuda-bindings") if len(found) > 1 else ""
