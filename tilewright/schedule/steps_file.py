@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.errors import UserError
 from ..core.paths import file_path
 from ..core.text import quantity
 from ..tensor.tensor import Tensor
+from .as_python import as_python
 from .steps import Step, StepReferences
 from .value import Schedule
 
@@ -120,6 +121,37 @@ class KeptSteps:
                 at.replay([part])
                 found.append(at.copy())
         return found
+
+    def as_python(self, declaration: Mapping[str, Any] | None = None) -> str:
+        """Return the program that takes these steps, as a person would write it.
+
+        Parameters
+        ----------
+        declaration : mapping, optional
+            The variables of the program that declares the computation, such as `globals()`: tensors, axes and sizes
+            keep their names. By default the text is a function `schedule` of the outputs.
+
+        Returns
+        -------
+        str
+            Python, with an import, `te.create_schedule` and a line for each step. It has parameters for intrinsics of
+            the program's own that are no variable of the declaration.
+
+        Raises
+        ------
+        UserError
+            If `declaration` is no mapping, or has no variable for an output or a size.
+
+        Notes
+        -----
+        The program makes the same schedule again: the lowered text is identical.
+
+        Examples
+        --------
+        >>> print(s.as_python())
+        >>> print(s.as_python({"A": A, "B": B, "C": C}))
+        """
+        return as_python(self._begun, self.steps, self.value.stage_of, declaration)
 
     def save_steps(self, path: Any) -> None:
         """Write the steps of this schedule to a file, as JSON."""
