@@ -15,9 +15,11 @@ from .core.refusals import hook_in as _hook_in
 from .core.refusals import hook_in_old_names as _hook_in_old_names
 from .core.refusals import old_name as _old_name
 from .core.version import __version__ as __version__
+from .core.views import hook_in as _hook_in_view
 from .explain import hook_in_views as _hook_in_views
 
 if _typing.TYPE_CHECKING:
+    from .auto import auto_schedule as auto_schedule
     from .compat import autotvm as autotvm
     from .compat import contrib as contrib
     from .compat import legacy as legacy
@@ -64,6 +66,7 @@ _HOMES = {
     "functional.causal_conv1d": ("causal_conv1d_fn", "causal_conv1d_update"),
     "functional.explain": ("explain_call",),
     "nn": ("accelerate",),
+    "auto": ("auto_schedule",),
     # The oldest spelling kept all of these at the top level.
     "te": (
         "placeholder compute reduce_axis thread_axis create_schedule var size_var const sum min max all any exp log "
@@ -83,6 +86,7 @@ _OLD_NAMES = {
 for _subject in ("name", "expression", "tensor", "array"):
     _hook_in(_subject, f"{__name__}.compat.messages.{_subject}s")
 _hook_in_views()
+_hook_in_view("schedule", f"{__name__}.auto.schedule", "scheduled")
 _hook_in_old_names(f"{__name__}.compat.legacy.spellings", "find")
 _hook_in_other_paths(f"{__name__}.compat.legacy.finder", "folded_module")
 

@@ -18,6 +18,7 @@ from .core.forking import not_while_forking
 from .core.options import Options
 from .core.recursion import deep
 from .core.target import KINDS, Target
+from .core.views import view
 from .loops.build import build_function
 from .loops.nodes import Function, Launch, Program
 from .loops.printer import show_program
@@ -33,7 +34,7 @@ from .schedule.culprits import naming_steps
 from .schedule.handle import ScheduleHandle
 from .schedule.steps import Step
 from .schedule.value import Schedule
-from .tensor.tensor import Tensor
+from .tensor.tensor import ComputeOp, Tensor
 
 
 @dataclass(frozen=True)
@@ -246,15 +247,20 @@ def build(
     name: str = "main",
     binds: Any = None,
 ) -> Module:
-    """A callable module for `target` ("cuda", "opencl", "llvm") from a schedule and its arguments, or a lowered module.
+    """A callable module for `target` ("cuda", "opencl", "llvm") from a schedule and its arguments, tensors, or a
+    lowered module.
 
-    Several functions make one module: give a list of lowered modules, or {name: (schedule, arguments)}. Without a
-    target: the current one (`with Target(...)`), else the CPU. Raises UserError for a schedule that cannot be
-    built or that breaks a limit of the target.
+    Bare tensors are scheduled by `auto_schedule`: their arguments are by default the inputs, then the tensors. Several
+    functions make one module: give a list of lowered modules, or {name: (schedule, arguments)}. Without a target: the
+    current one (`with Target(...)`), else the CPU. Raises UserError for a schedule that cannot be built or that breaks
+    a limit of the target.
     """
     if isinstance(inputs, Mapping) and inputs and all(map(_names_target, inputs)):
         inputs, target = _only_target(inputs, target)
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
+    if _are_tensors(inputs):
+        inputs, args = view("schedule", inputs, args, chosen)
+    _check_begun(inputs, chosen)
     with naming_steps(_steps_of(inputs)):
         functions = _functions(inputs, chosen, args, name, binds)
         return compile_functions(tuple(finished(function, chosen) for function in functions), chosen)
@@ -342,6 +348,27 @@ def _together(parts: Sequence[tuple[Function, ...]]) -> tuple[Function, ...]:
             fix='name each one: lower(s, args, name="...")',
         )
     return functions
+
+
+def _check_begun(inputs: Any, target: Target) -> None:
+    """Raise UserError for a schedule without a single primitive on a GPU."""
+    if not (isinstance(inputs, ScheduleHandle) and target.is_gpu) or inputs.steps:
+        return
+    stage = next((op.name for op in inputs.value.stage_of if isinstance(op, ComputeOp)), None)
+    if stage is not None:
+        outputs = ", ".join(op.name for op in inputs.outputs)
+        raise UserError(
+            f"stage {stage!r} is computed outside of any kernel: the schedule has no primitives",
+            primitive="build",
+            fix=f's = tw.auto_schedule([{outputs}], "{target.kind}"), or bind loops: s[{stage}].bind(axis, '
+            'te.thread_axis("blockIdx.x"))',
+        )
+
+
+def _are_tensors(given: Any) -> bool:
+    if isinstance(given, (list, tuple)):
+        return bool(given) and all(isinstance(each, Tensor) for each in given)
+    return isinstance(given, Tensor)
 
 
 def _names_target(key: Any) -> bool:

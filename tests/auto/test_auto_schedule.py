@@ -1,0 +1,108 @@
+"""Automatic schedules compute the declared results on every target; bare tensors build by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.auto.programs import PROGRAMS, Program, layer_norm, softmax
+from tilewright import te
+from tilewright.tensor.tensor import PlaceholderOp
+
+TARGETS = (
+    "llvm",
+    pytest.param("cuda", marks=pytest.mark.cuda),
+    pytest.param("opencl", marks=[pytest.mark.opencl, pytest.mark.slow]),
+)
+SIZE = 21
+"""The value of sizes that are known only at the call."""
+
+
+def arrays(args: list[Any], seed: int = 0) -> list[np.ndarray]:
+    """Random inputs; outputs are poisoned."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for each in args:
+        shape = [getattr(extent, "value", SIZE) for extent in each.shape]
+        kind = str(each.dtype)
+        if not isinstance(each.op, PlaceholderOp):
+            made.append(np.full(shape, np.nan if "float" in kind else -7, kind))
+        elif "int" in kind:
+            made.append(rng.integers(0, 20, shape).astype(kind))
+        else:
+            made.append((rng.random(shape) - 0.3).astype(kind))
+    return made
+
+
+def check(program: Program, schedule: Any, target: str) -> None:
+    """Compare the results of a schedule, or of bare tensors, with NumPy's."""
+    args, reference = program
+    given = arrays(args)
+    inputs = [x.astype("float64") if x.dtype.kind == "f" else x
+              for x, t in zip(given, args, strict=True) if isinstance(t.op, PlaceholderOp)]  # fmt: skip
+    expected = reference(*inputs)
+    device = tw.device("cpu" if target == "llvm" else target, 0)
+    held = [tw.nd.array(x, device) for x in given]
+    tw.build(schedule, args, target)(*held)
+    found = [x.numpy() for x, t in zip(held, args, strict=True) if not isinstance(t.op, PlaceholderOp)]
+    for got, wanted in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("declare", PROGRAMS, ids=lambda f: f.__name__)
+def test_results(declare: Callable[[], Program], target: str) -> None:
+    program = declare()
+    check(program, tw.auto_schedule(program[0], target), target)
+
+
+@pytest.mark.parametrize("declare", PROGRAMS, ids=lambda f: f.__name__)
+def test_kernels_compile(declare: Callable[[], Program]) -> None:
+    """For a GPU, without one."""
+    args, _ = declare()
+    tw.build(tw.auto_schedule(args, "cuda"), args, "cuda")
+
+
+def test_bare_tensors_are_scheduled() -> None:
+    args, reference = softmax()
+    check((args, reference), args, "llvm")
+    module = tw.build(args[-1], target="llvm")
+    assert module.entry_name == "main"
+
+
+def test_stages_of_a_row_share_a_kernel() -> None:
+    args, _ = layer_norm()
+    s = tw.auto_schedule(args, "cuda")
+    outside = [stage.op.name for stage in s.value.in_order() if str(stage.placement) == "AtRoot()"]
+    assert outside == ["a", "g", "b"]
+
+
+def test_the_same_program_has_the_same_steps() -> None:
+    first, second = (tw.auto_schedule(softmax()[0], "cuda") for _ in range(2))
+    assert [s.to_json() for s in first.steps] == [s.to_json() for s in second.steps]
+    args, _ = softmax()
+    replayed = te.create_schedule(args[-1].op)
+    replayed.replay([s.to_json() for s in first.steps])
+    assert [s.to_json() for s in replayed.steps] == [s.to_json() for s in first.steps]
+
+
+def test_a_gpu_build_without_primitives_names_auto_schedule() -> None:
+    a = te.placeholder((8,), name="a")
+    b = te.compute((8,), lambda i: a[i] + 1, name="b")
+    with pytest.raises(tw.UserError, match="has no primitives") as refused:
+        tw.build(te.create_schedule(b.op), [a, b], "cuda")
+    assert "tw.auto_schedule([b]" in str(refused.value)
+
+
+def test_errors() -> None:
+    a = te.placeholder((8,), name="a")
+    with pytest.raises(tw.UserError, match="nothing to compute among"):
+        tw.auto_schedule([a], "llvm")
+    with pytest.raises(tw.UserError, match="is not a tensor"):
+        tw.auto_schedule([3], "llvm")
+    with pytest.raises(tw.UserError, match="no target is given"):
+        tw.auto_schedule(te.compute((8,), lambda i: a[i], name="b"))

@@ -1,0 +1,45 @@
+"""Rows on processors: each computes some rows, and every stage of a row before the next one."""
+
+from __future__ import annotations
+
+from ..schedule.handle import ScheduleHandle
+from ..tensor.tensor import ComputeOp, Operation
+from ..topi.schedules.reduce import partial_sums
+from ..topi.schedules.stages import LANES
+from .dataflow import Dataflow, is_reduction, known, known_total
+from .gpu_rows import free_axes, inner_axes, row_loops, runs_along_rows
+from .kernels import FusedKernel
+
+_PARALLEL_FROM = 1 << 14
+
+
+def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel) -> None:
+    """Schedule a kernel of rows."""
+    out = kernel.out
+    if not kernel.rows:
+        return
+    along = runs_along_rows(flow, kernel)
+    row, place = row_loops(s, kernel)
+    inner = inner_axes(kernel)
+    if along and place is not None and not is_reduction(out) and (known_total(inner) or 0) >= LANES:
+        s[out].vectorize(s[out].split(place, factor=LANES)[1])
+    for op in kernel.members:
+        s[op].compute_at(s[out], row)
+        if is_reduction(op):
+            partial = _in_vectors(s, op) if along and not free_axes(kernel, op) else None
+            if partial is not None:
+                s[partial].compute_at(s[out], row)
+        elif op.axis and (known(op.axis[-1]) or 0) >= LANES:
+            s[op].vectorize(s[op].split(op.axis[-1], factor=LANES)[1])
+    if kernel.row_count > 1 and sum(flow.work(op) for op in (out, *kernel.members)) >= _PARALLEL_FROM:
+        s[out].parallel(row)
+
+
+def _in_vectors(s: ScheduleHandle, op: Operation) -> Operation | None:
+    """Let a reduction add vectors of terms; returns the stage of the partial sums, or None for short ones."""
+    if not isinstance(op, ComputeOp) or len(op.outputs) > 1 or (known(op.reduce_axis[-1]) or 0) < 4 * LANES:
+        return None
+    partial = partial_sums(s, op, LANES)
+    s[partial].reorder(*s[partial].op.axis[1:], *s[partial].op.reduce_axis, s[partial].op.axis[0])
+    s[partial].vectorize(s[partial].op.axis[0])
+    return partial

@@ -1,0 +1,190 @@
+"""Rows on GPUs: a block computes one row or several, and every stage of a row in it, so that rows are read once.
+
+If a row is contiguous in memory, the threads along x share it. If neighbouring rows are neighbours in memory, each
+thread along x has its own row, which the threads along y share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.target import Target
+from ..expr.traverse import variables
+from ..schedule.handle import ScheduleHandle
+from ..tensor.axis import IterVar, thread_axis
+from ..tensor.tensor import Operation
+from .dataflow import Dataflow, is_reduction, known, known_total, total
+from .kernels import FusedKernel
+
+_MOST_VECTOR = 16
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """How rows are shared out: threads that share one row, rows of a block, and neighbours that a thread moves."""
+
+    across: int
+    rows: int
+    vector: int = 1
+
+
+def power_of_two(number: float) -> int:
+    """Return the largest power of two that is at most a number, and at least 1."""
+    return 1 << max(0, int(number).bit_length() - 1)
+
+
+def runs_along_rows(flow: Dataflow, kernel: FusedKernel) -> bool:
+    """Whether neighbours in memory are neighbours within a row, by the loads of the kernel's reductions."""
+    along = across = 0
+    for op in kernel.reductions:
+        reduced = {axis.var for axis in op.reduce_axis}
+        for load in flow.reads[op]:
+            last = set(variables(load.indices[-1])) if load.indices else set()
+            weight = total(a for a in op.loop_axes if a.var in set(variables(*load.indices)))
+            along += weight * bool(last & reduced)
+            across += weight * (bool(last) and not last & reduced)
+    return along >= across
+
+
+def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> RowTile:
+    """The tile that rules choose without a model."""
+    most, warp = target.max_threads_per_block, target.warp_size
+    length = max([total(inner_axes(kernel)), *(total(op.reduce_axis) for op in kernel.reductions)])
+    if not runs_along_rows(flow, kernel):
+        return RowTile(max(1, min(8, most // warp, power_of_two(length / 4))), warp)
+    vector = _vector(flow, kernel, target)
+    across = min(most, 1024, max(warp, power_of_two(length / (4 * vector))))
+    return RowTile(across, max(1, 128 // across), vector)
+
+
+def inner_axes(kernel: FusedKernel) -> list[IterVar]:
+    """The axes of the result that lie within a row."""
+    rows = {axis for axis, divisor in kernel.rows if divisor == 1}
+    return [axis for axis in kernel.out.axis if axis not in rows]
+
+
+def _vector(flow: Dataflow, kernel: FusedKernel, target: Target) -> int:
+    """Neighbours of a row that one access moves."""
+    inner = inner_axes(kernel)
+    if not inner or inner[-1] is not kernel.out.axis[-1]:
+        return 1
+    divisors = dict(kernel.rows)
+    last = divisors.get(inner[-1]) or known(inner[-1])
+    bits = max(t.dtype.bits for t in kernel.out.outputs)
+    width = min(target.hardware.vector_bytes, _MOST_VECTOR) * 8 // bits
+    while width > 1 and (last is None or last % width or (known_total(inner) or 1) % width):
+        width //= 2
+    return max(width, 1)
+
+
+def schedule_rows(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, target: Target, tile: RowTile) -> None:
+    """Schedule a kernel of rows."""
+    if runs_along_rows(flow, kernel):
+        _along(s, flow, kernel, tile)
+    else:
+        _across(s, flow, kernel, tile)
+
+
+def row_loops(s: ScheduleHandle, kernel: FusedKernel) -> tuple[IterVar, IterVar | None]:
+    """The loop over all rows, and the one over the elements of a row."""
+    out, rows, inner = kernel.out, [], []
+    divisors = dict(kernel.rows)
+    for axis in out.axis:
+        divisor = divisors.get(axis)
+        if divisor is None:
+            inner.append(axis)
+        elif divisor == 1:
+            rows.append(axis)
+        else:
+            outer, rest = s[out].split(axis, factor=divisor)
+            rows.append(outer)
+            inner.append(rest)
+    s[out].reorder(*rows, *inner)
+    return s[out].fuse(*rows), s[out].fuse(*inner) if inner else None
+
+
+def _along(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> None:
+    out = kernel.out
+    thread = thread_axis("threadIdx.x")
+    own = is_reduction(out)
+    row, place = row_loops(s, kernel)
+    block = row
+    if tile.rows > 1:
+        block, row = s[out].split(row, factor=tile.rows)
+        s[out].bind(row, thread_axis("threadIdx.y"))
+    s[out].bind(block, thread_axis("blockIdx.x"))
+    if own:
+        _share_reduction(s, out, tile, thread)
+    elif place is not None:
+        _share(s, out, place, tile.across, tile.vector, thread)
+    else:
+        s[out].set_store_predicate(thread.var.equal(0))
+    for op in kernel.members:
+        s[op].compute_at(s[out], row)
+        free = free_axes(kernel, op)
+        if not is_reduction(op) and not free:
+            continue  # every thread computes it anew
+        if not is_reduction(op) or (free and total(free) >= tile.across):
+            s[op].compute_at(s[out], block)
+            s[op].set_scope("shared")
+            if tile.rows > 1:
+                _bind_rows(s, op, kernel, tile.rows)
+            _share(s, op, s[op].fuse(*free), tile.across, 1, thread)
+        else:
+            _share_reduction(s, op, tile, thread)
+
+
+def free_axes(kernel: FusedKernel, op: Operation) -> list[IterVar]:
+    """The axes of a member that lie within a row."""
+    rows = {axis for axis, _ in kernel.rows}
+    return [axis for axis, place in zip(op.axis, kernel.places[op], strict=True) if not (place and place[0] in rows)]
+
+
+def _bind_rows(s: ScheduleHandle, op: Operation, kernel: FusedKernel, rows: int) -> None:
+    """Give the rows of a member to the threads along y."""
+    free = free_axes(kernel, op)
+    mine = [axis for axis in op.axis if axis not in free]
+    s[op].reorder(*mine, *free)
+    flat = s[op].fuse(*mine)
+    _, row = s[op].split(flat, factor=rows)
+    s[op].bind(row, thread_axis("threadIdx.y"))
+
+
+def _share(s: ScheduleHandle, op: Operation, loop: IterVar, across: int, vector: int, thread: IterVar) -> None:
+    """Share the elements of a row out to threads, a vector at a time."""
+    lanes = None
+    if vector > 1:
+        loop, lanes = s[op].split(loop, factor=vector)
+    _, x = s[op].split(loop, factor=across)
+    s[op].bind(x, thread)
+    if lanes is not None:
+        s[op].vectorize(lanes)
+
+
+def _share_reduction(s: ScheduleHandle, op: Operation, tile: RowTile, thread: IterVar) -> None:
+    """Share the terms of a reduction out to threads."""
+    reduced = list(s[op].op.reduce_axis)
+    flat = s[op].fuse(*reduced) if len(reduced) > 1 else reduced[0]
+    _, x = s[op].split(flat, factor=tile.across)
+    s[op].bind(x, thread)
+
+
+def _across(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> None:
+    """A thread along x for each row; the threads along y share the terms."""
+    out = kernel.out
+    x, y = thread_axis("threadIdx.x"), thread_axis("threadIdx.y")
+    row, place = row_loops(s, kernel)
+    block, row = s[out].split(row, factor=tile.rows)
+    s[out].bind(block, thread_axis("blockIdx.x"))
+    s[out].bind(row, x)
+    divided = RowTile(tile.across, tile.rows)
+    if is_reduction(out):
+        _share_reduction(s, out, divided, y)
+    elif place is not None:
+        _share(s, out, place, tile.across, 1, y)
+    else:
+        s[out].set_store_predicate(y.var.equal(0))
+    for op in kernel.members:
+        s[op].compute_at(s[out], row)
+        if is_reduction(op) and not free_axes(kernel, op):
+            _share_reduction(s, op, divided, y)

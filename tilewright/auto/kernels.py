@@ -1,0 +1,144 @@
+"""Kernels: stages that are computed together, and the axes along which they fall into rows.
+
+A stage joins the kernel of its readers if both fall into the same rows. Then a row of the result needs one row of the
+stage, which no other row needs. The intermediate results of a row stay on the chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from ..tensor.axis import IterVar
+from ..tensor.tensor import ComputeOp, Operation
+from .dataflow import Dataflow, is_element_wise, is_reduction, size, total, whole_index
+
+Row = tuple[IterVar, int]
+"""An axis of the result, and how many of its neighbours belong to one row."""
+
+
+@dataclass
+class FusedKernel:
+    """Stages that are computed together.
+
+    `places` maps the dimensions of each member to the axis of the result that they follow, and its divisor. `operands`
+    are element-wise stages that one reduction of the kernel reads again and again.
+    """
+
+    out: Operation
+    members: list[Operation] = field(default_factory=list)
+    operands: list[Operation] = field(default_factory=list)
+    places: dict[Operation, tuple[Row | None, ...]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The axes along which the members fall into rows, in the order of the result's axes."""
+        found: list[Row] = []
+        for axis in self.out.axis:
+            divisors = [1]
+            for member in self.members:
+                here = [d for a, d in filter(None, self.places[member]) if a is axis]
+                if len(here) != 1:
+                    break
+                divisors += here
+            else:
+                most = max(divisors)
+                if all(most % d == 0 for d in divisors):
+                    found.append((axis, most))
+        return found
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return prod(-(-size(axis) // divisor) for axis, divisor in self.rows)
+
+    @property
+    def reductions(self) -> list[ComputeOp]:
+        """The reductions, producers first; the result's own last."""
+        return [op for op in (*reversed(self.members), self.out) if isinstance(op, ComputeOp) and is_reduction(op)]
+
+    @property
+    def one_each(self) -> bool:
+        """Whether each element of every member belongs to one element of the result."""
+        rows = self.rows
+        return (
+            len(rows) == len(self.out.axis)
+            and all(d == 1 for _, d in rows)
+            and all(len(m.axis) == len(self.out.axis) for m in self.members)
+        )
+
+
+def kernels(flow: Dataflow, fewest_rows: int, most_work: int) -> list[FusedKernel]:
+    """Divide the stored stages into kernels, producers first.
+
+    Fewer than `fewest_rows` rows do not fill the machine: then at most `most_work` iterations are computed so.
+    """
+    owner: dict[Operation, FusedKernel] = {}
+    found: list[FusedKernel] = []
+    for op in reversed(flow.stored):
+        if op in owner:
+            continue
+        kernel = FusedKernel(op)
+        found.append(kernel)
+        owner[op] = kernel
+        if isinstance(op, ComputeOp) and op.call is None:
+            for member in _members(flow, kernel, owner, fewest_rows, most_work):
+                owner[member] = kernel
+    return found[::-1]
+
+
+def _members(
+    flow: Dataflow, kernel: FusedKernel, owner: Mapping[Operation, FusedKernel], fewest_rows: int, most_work: int
+) -> Iterator[Operation]:
+    """Add the stages that fall into the rows of a kernel, and yield each of them."""
+    kernel.places[kernel.out] = tuple((axis, 1) for axis in kernel.out.axis)
+    inside = {kernel.out}
+    for op in reversed(flow.stored):
+        readers = flow.readers.get(op, [])
+        free = isinstance(op, ComputeOp) and op.call is None and op not in flow.outputs and op not in owner
+        if not free or not readers or not all(r in inside for r in readers):
+            continue
+        if len(readers) == 1 and is_element_wise(op) and is_reduction(readers[0]) and flow.is_product(readers[0]):
+            kernel.operands.append(op)
+            inside.add(op)
+            yield op
+            continue
+        if any(r in kernel.operands for r in readers):
+            continue
+        places = _places(flow, kernel, op, readers)
+        trial = FusedKernel(kernel.out, [*kernel.members, op], kernel.operands, {**kernel.places, op: places})
+        if _pays(flow, trial, op, fewest_rows, most_work):
+            kernel.members, kernel.places = trial.members, trial.places
+            inside.add(op)
+            yield op
+
+
+def _places(flow: Dataflow, kernel: FusedKernel, op: Operation, readers: list[Operation]) -> tuple[Row | None, ...]:
+    """The axis of the result that each dimension of a stage follows, if all readers agree."""
+    found: list[set[Row | None]] = [set() for _ in op.axis]
+    for reader in readers:
+        axes = {axis.var: axis for axis in reader.axis}
+        own = dict(zip(reader.axis, kernel.places[reader], strict=True))
+        for load in flow.loads_of(reader, op):
+            for d, index in enumerate(load.indices):
+                at = whole_index(index, axes)
+                place = own[at[0]] if at is not None else None
+                found[d].add(None if at is None or place is None else (place[0], place[1] * at[1]))
+    return tuple(next(iter(each)) if len(each) == 1 else None for each in found)
+
+
+def _pays(flow: Dataflow, kernel: FusedKernel, op: Operation, fewest_rows: int, most_work: int) -> bool:
+    """Whether a kernel is better with its last member than without."""
+    if not kernel.rows:
+        return not kernel.out.axis and not op.axis and not _has_product(flow, kernel)
+    if kernel.one_each:
+        return not _has_product(flow, kernel) or len(kernel.reductions) == 1
+    if _has_product(flow, kernel):
+        return False
+    work = sum(total(each.loop_axes) for each in (kernel.out, *kernel.members))
+    return kernel.row_count >= fewest_rows or work <= most_work
+
+
+def _has_product(flow: Dataflow, kernel: FusedKernel) -> bool:
+    return any(flow.is_product(op) for op in kernel.reductions)

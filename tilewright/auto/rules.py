@@ -1,0 +1,36 @@
+"""The rule for each kernel: which kind of schedule computes it."""
+
+from __future__ import annotations
+
+from ..core.target import Target
+from ..schedule.handle import ScheduleHandle
+from ..tensor.tensor import ComputeOp
+from ..topi.schedules.injective import one_element_each
+from ..topi.schedules.products import sums_to
+from ..topi.schedules.reduce import reduce_to
+from .cpu_rows import schedule_rows_on_processors
+from .dataflow import Dataflow
+from .gpu_rows import default_tile, schedule_rows
+from .kernels import FusedKernel
+
+
+def schedule_kernel(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, target: Target) -> None:
+    """Schedule one kernel by the rule of its kind."""
+    out = kernel.out
+    if not isinstance(out, ComputeOp) or out.call is not None:
+        return
+    for op in kernel.operands:
+        one_element_each(s, op, target)
+    reductions = kernel.reductions
+    if not kernel.members and not reductions:
+        one_element_each(s, out, target)
+    elif len(reductions) == 1 and len(kernel.members) == (out is not reductions[0]) and kernel.one_each:
+        (op,) = reductions
+        if flow.is_product(op):
+            sums_to(s, op, out, target)
+        else:
+            reduce_to(s, op, out, target)
+    elif target.is_gpu:
+        schedule_rows(s, flow, kernel, target, default_tile(flow, kernel, target))
+    else:
+        schedule_rows_on_processors(s, flow, kernel)

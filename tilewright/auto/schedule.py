@@ -1,0 +1,102 @@
+"""`auto_schedule`: the schedule of a program, from its declaration alone.
+
+inline cheap stages ──► kernels ──► a rule per kernel ──► tiles ──► steps of an ordinary schedule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.target import Target
+from ..schedule.handle import ScheduleHandle, create_schedule
+from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
+from ..tune.model.machine import Machine
+from .dataflow import Dataflow
+from .inline import inline_cheap
+from .kernels import FusedKernel, kernels
+from .rules import schedule_kernel
+
+_ROW_WORK = 1 << 16
+"""Iterations that one block may compute alone."""
+
+
+def auto_schedule(
+    tensors: Any, target: Any = None, *, trials: int = 0, budget: float | None = None, log: Any = None
+) -> ScheduleHandle:
+    """Return a schedule of tensors for a target, made by rules and the model of the machine.
+
+    Parameters
+    ----------
+    tensors : Tensor or list of Tensor
+        The outputs. Inputs may be among them, as in a list of arguments: they are skipped.
+    target : Target or str, optional
+        The target; by default the current one.
+    trials : int
+        How many candidates to measure on this machine; 0 measures nothing.
+    budget : float, optional
+        Seconds after which no new candidate is measured.
+    log : str or Path, optional
+        The log to which measurements are added, and from which they resume.
+
+    Returns
+    -------
+    Schedule
+        An ordinary schedule: its steps print, replay, and can be changed.
+
+    Raises
+    ------
+    UserError
+        For arguments that are not tensors, and if no target is given.
+    """
+    outputs = _outputs(tensors)
+    chosen = Target.parse(target) if target is not None else Target.current(allow_none=True)
+    if chosen is None:
+        raise UserError("no target is given", primitive="auto_schedule", fix='pass target="cuda", "opencl" or "llvm"')
+    return by_rules(outputs, chosen)
+
+
+def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple[ScheduleHandle, list[Any]]:
+    """Return the schedule of bare tensors and the arguments of their function, for `build`."""
+    outputs = _outputs(tensors)
+    if args is None:
+        given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+        inputs = [op.output(0) for op in topological(outputs) if isinstance(op, PlaceholderOp)]
+        args = [*(t for t in inputs if t not in given), *given]
+    return by_rules(outputs, target), list(args)
+
+
+def by_rules(outputs: Sequence[Operation], target: Target) -> ScheduleHandle:
+    """Return the schedule that rules make."""
+    s = create_schedule(list(outputs))
+    inline_cheap(s)
+    flow = Dataflow(s)
+    for kernel in _kernels(flow, target):
+        schedule_kernel(s, flow, kernel, target)
+    return s
+
+
+def _kernels(flow: Dataflow, target: Target) -> list[FusedKernel]:
+    if not target.is_gpu:
+        return kernels(flow, 1, 0)
+    return kernels(flow, Machine.for_models(target).multiprocessors // 2, _ROW_WORK)
+
+
+def _outputs(tensors: Any) -> list[Operation]:
+    given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+    for each in given:
+        if not isinstance(each, Tensor):
+            raise UserError(
+                f"{each!r} is not a tensor",
+                primitive="auto_schedule",
+                fix="give the results of te.compute: tw.auto_schedule([B], target)",
+            )
+    found = list(dict.fromkeys(each.op for each in given if not isinstance(each.op, PlaceholderOp)))
+    if not found:
+        raise UserError(
+            f"there is nothing to compute among {[each.name for each in given]}",
+            primitive="auto_schedule",
+            fix="give the results of te.compute: tw.auto_schedule([B], target)",
+        )
+    return found
