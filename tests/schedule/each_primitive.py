@@ -293,6 +293,24 @@ def _transform_layout(used: bool, on_grid: bool) -> Program:
     return s, [A, C], lambda a: 2 * (a + 1)
 
 
+def _as_product(used: bool, on_grid: bool) -> Program:
+    A, r = te.placeholder((6, 7), name="A"), te.reduce_axis((0, 3), name="r")
+    B = te.compute((6, 6, 5), lambda i, o, y: te.sum(A[i, y + r] * A[o, r], axis=r), name="B")
+    s = te.create_schedule(B.op)
+    i, o, y = B.op.axis
+    if used:
+        left, right, product = s[B].as_product([], [o], [i, y], [r])
+        s[left].compute_inline()
+        s[right].compute_inline()
+        s[product].compute_at(s[B], i)
+    if on_grid:
+        s[B].bind(i, te.thread_axis("blockIdx.x"))
+        s[B].bind(y, te.thread_axis("threadIdx.x"))
+        s[product].set_scope("shared") if used else None
+    windows = np.lib.stride_tricks.sliding_window_view
+    return s, [A, B], lambda a: np.einsum("iyr,or->ioy", windows(a, 3, 1), a[:, :3])
+
+
 def _round_up(used: bool, on_grid: bool) -> Program:
     A = te.placeholder((10, 6), name="A")
     B = te.compute((10, 6), lambda i, k: A[i, k] + 1, name="B")
@@ -432,6 +450,9 @@ ENTRIES: dict[str, Entry] = {
     "prefetch": Entry(_prefetch, _of(matrix, lambda s, A, B: s[B].prefetch(A, B.op.axis[0], 0)), "offset=0"),
     "transform_layout": Entry(
         _transform_layout, _of(chain, lambda s, A, B, C: s[B].transform_layout(lambda i: [i // 5, i % 5])), "'B'"
+    ),
+    "as_product": Entry(
+        _as_product, _of(sums, lambda s, A, B: s[B].as_product([], B.op.axis, [], B.op.reduce_axis)), "no axis"
     ),
     "round_up": Entry(_round_up, _of(chain, lambda s, A, B, C: s[B].round_up((B.op.axis[0], 5))), "'A'"),
     "rolling_buffer": Entry(_rolling_buffer, _of(stencil, lambda s, A, B, C: s[B].rolling_buffer()), "'B'"),

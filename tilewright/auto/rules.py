@@ -10,8 +10,10 @@ from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
 from .cpu_rows import schedule_rows_on_processors
 from .dataflow import Dataflow
+from .gpu_products import schedule_product, ways
 from .gpu_rows import default_tile, schedule_rows
 from .kernels import FusedKernel
+from .products import is_sum, product_of
 
 
 def schedule_kernel(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, target: Target) -> None:
@@ -19,9 +21,16 @@ def schedule_kernel(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, targ
     out = kernel.out
     if not isinstance(out, ComputeOp) or out.call is not None:
         return
+    reductions = kernel.reductions
+    if target.is_gpu and len(reductions) == 1 and kernel.one_each and flow.is_product(reductions[0]):
+        form = product_of(flow, kernel, reductions[0])
+        found = ways(form[1], target) if form is not None and is_sum(reductions[0]) else []
+        if form is not None and found:
+            config = found[0].space.get(found[0].default)
+            schedule_product(s, kernel, reductions[0], form, found[0], config, target)
+            return
     for op in kernel.operands:
         one_element_each(s, op, target)
-    reductions = kernel.reductions
     if not kernel.members and not reductions:
         one_element_each(s, out, target)
     elif len(reductions) == 1 and len(kernel.members) == (out is not reductions[0]) and kernel.one_each:

@@ -322,7 +322,8 @@ class _Program:
             target = ""
         elif isinstance(made[0], Tensor):
             names = [self.names.give(part, _identifier(part.op.name)) for part in made]
-            self.tensors[self.ids[made[0].op]] = names[0], 0
+            for part, name in reversed([*zip(made, names, strict=True)]):
+                self.tensors[self.ids[part.op]] = name, part.value_index
             target = f"{', '.join(names)} = "
         else:
             target = f"{_targets(map(self._made, made), listed=step.primitive != 'fuse')} = "

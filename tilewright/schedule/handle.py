@@ -382,6 +382,10 @@ class StageHandle(StageView):
         axes."""
         return list(self._apply("round_up", multiples))
 
+    def as_product(self, batch: Any, rows: Any, columns: Any, depth: Any) -> list[Tensor]:
+        """Compute a reduction as a product of two matrices; returns both and the product."""
+        return list(self._apply("as_product", batch, rows, columns, depth))
+
     def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:
         """Compute a loop and all loops inside it by a matrix instruction, or by an intrinsic of one's own."""
         self._apply("tensorize", var, intrin.name if isinstance(intrin, MatrixIntrin) else intrin)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..value import Schedule
 from . import annotate, pipeline, place, storage
+from .as_product import as_product
 from .bind import bind, env_threads
 from .cache_read import cache_read
 from .cache_write import cache_write
@@ -33,6 +34,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         cache_read,
         cache_write,
         rfactor,
+        as_product,
         annotate.unroll,
         annotate.vectorize,
         annotate.parallel,

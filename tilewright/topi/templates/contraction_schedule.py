@@ -60,7 +60,8 @@ def begin(
         if own or slice:
             s[view].transform_layout(partial(_in_slices, own, slice))
         s[view].compute_inline()
-        repack(s, view)
+        if not t.inputs_are_placed:
+            repack(s, view)
     if split > 1:
         return _partial(s, t, products, views, split)
     s[products].set_scope("local")

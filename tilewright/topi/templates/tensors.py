@@ -15,7 +15,7 @@ class Tensors:
     """A convolution's tensors; `extras` are the tensors that its epilogue adds. Without an epilogue, `sums` is `out`.
 
     `finished` is what an activation makes of the sums, if a strategy has that done before results are stored. Without a
-    `target`, the kernel is for the default GPU.
+    `target`, the kernel is for the default GPU. If `inputs_are_placed`, the caller has scheduled their inputs.
     """
 
     data: Tensor
@@ -25,6 +25,7 @@ class Tensors:
     out: Tensor
     finished: Tensor | None = None
     target: Target | None = None
+    inputs_are_placed: bool = False
 
     @property
     def padded(self) -> Tensor:

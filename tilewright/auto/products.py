@@ -1,0 +1,166 @@
+"""Products: reductions of two tensors as contractions, the form that tiled schedules compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import NamedTuple
+
+from ..arith.simplify import simplify
+from ..expr import nodes as n
+from ..expr.nodes import Expr, IntImm
+from ..expr.operators import as_expr
+from ..expr.traverse import loads, post_order, rewrite, substitute, uses_any, variables
+from ..tensor.axis import IterVar
+from ..tensor.reduction import Reduce
+from ..tensor.tensor import ComputeOp
+from ..topi.templates.contraction import Contraction, Operand
+from .dataflow import Dataflow, Read, is_element_wise, known, size
+from .kernels import FusedKernel
+
+_VECTOR = 16
+"""Bytes that a thread loads at once."""
+
+
+class ProductAxes(NamedTuple):
+    """The axes of a reduction as the axes of a product of matrices, each group with its slowest axis first."""
+
+    batch: tuple[IterVar, ...]
+    rows: tuple[IterVar, ...]
+    columns: tuple[IterVar, ...]
+    depth: tuple[IterVar, ...]
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """A reduction that is a product of two matrices.
+
+    `element` is the type of both factors, the key of matrix instructions; empty if the terms are not plain products.
+    """
+
+    contraction: Contraction
+    element: str
+
+
+def product_of(flow: Dataflow, kernel: FusedKernel, op: ComputeOp) -> tuple[ProductAxes, MatrixProduct] | None:
+    """Return the product that a reduction of a kernel is; None if it is none."""
+    body, reads = op.body[0], flow.reads[op]
+    plain = isinstance(body, Reduce) and len(op.body) == 1 and not body.init and not body.ends
+    if not plain or not isinstance(body, Reduce) or body.condition is not n.TRUE or len(reads) != 2:
+        return None
+    if any(known(axis) is None or axis.dom is None or not _is_zero(axis.dom.min) for axis in op.loop_axes):
+        return None
+    used = [set(variables(*read.indices)) for read in reads]
+    if any(loads(*read.indices) for read in reads) or _uses_axes_elsewhere(body, op):
+        return None
+    batch = tuple(a for a in op.axis if a.var in used[0] and a.var in used[1])
+    own = [tuple(a for a in op.axis if a.var in used[i] and a.var not in used[1 - i]) for i in (0, 1)]
+    if not own[0] or not own[1] or len(batch) + len(own[0]) + len(own[1]) != len(op.axis):
+        return None
+    if not all(any(a.var in u for u in used) for a in op.reduce_axis):
+        return None
+    right = next(i for i in (0, 1) if op.axis[-1] in own[i]) if op.axis[-1] not in batch else 1
+    rows, columns = own[1 - right], own[right]
+    axes = ProductAxes(batch, rows, columns, _depth(op, reads))
+    where = {mine: place[0] for mine, place in zip(op.axis, kernel.places[op], strict=True) if place is not None}
+    if len(where) != len(op.axis):
+        return None
+    dims = list(kernel.out.axis)
+    places = [tuple(dims.index(where[a]) for a in group) for group in (batch, rows, columns)]
+    if any(list(each) != sorted(each) for each in places):
+        return None
+    left, over = _operand(flow, reads[1 - right], rows, axes.depth), _operand(flow, reads[right], columns, axes.depth)
+    deep = over.along_depth
+    windows = [size(a) for a in axes.depth]
+    period = (windows[-1] if deep else prod(windows[1:])) if len(windows) > 1 else 1
+    made = Contraction(
+        prod(map(size, batch)), left, over, prod(windows), str(reads[0].source.dtype), str(op.dtypes[0]),
+        places[0], places[1], places[2], period, _run(kernel, places[2]),
+    )  # fmt: skip
+    return axes, MatrixProduct(made, _element(body, reads))
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
+
+
+def _uses_axes_elsewhere(body: Reduce, op: ComputeOp) -> bool:
+    """Whether terms depend on axes beside the elements that they read."""
+    bare = rewrite(body.source[0], lambda e: as_expr(0, e.dtype) if isinstance(e, n.Load) else e)
+    return uses_any(bare, {axis.var for axis in op.loop_axes})
+
+
+def _steps_by_one(read: Read, axis: IterVar) -> bool:
+    last = read.indices[-1] if read.indices else None
+    if last is None or not uses_any(last, {axis.var}):
+        return False
+    return bool(simplify(substitute(last, {axis.var: axis.var + 1}) - last) is as_expr(1, last.dtype))
+
+
+def _depth(op: ComputeOp, reads: list[Read]) -> tuple[IterVar, ...]:
+    """The reduction axes, with the one last along which the larger operand's neighbours lie."""
+    axes = list(op.reduce_axis)
+    for read in sorted(reads, key=lambda r: -prod(getattr(e, "value", 1) for e in r.source.shape)):
+        last = read.indices[-1] if read.indices else None
+        found = next((a for a in axes if last is a.var), None)
+        if found is not None:
+            return (*(a for a in axes if a is not found), found)
+    return tuple(axes)
+
+
+def _operand(flow: Dataflow, read: Read, own: tuple[IterVar, ...], depth: tuple[IterVar, ...]) -> Operand:
+    deep = not _steps_by_one(read, own[-1])
+    extent = prod(map(size, own))
+    return Operand(extent, deep, _together(flow, read, depth if deep else own))
+
+
+def _together(flow: Dataflow, read: Read, axes: tuple[IterVar, ...]) -> int:
+    """Neighbours that one load may fetch: along the axes, whole rows of the tensor, without conditions."""
+    tensor = read.source
+    if is_element_wise(tensor.op) and any(
+        isinstance(e, (n.IfThenElse, n.Select)) for e in post_order(*flow.bodies[tensor.op])
+    ):
+        return 1
+    run = 1
+    for index, axis, extent in zip(reversed(read.indices), reversed(axes), reversed(tensor.shape), strict=False):
+        whole = extent.value if isinstance(extent, IntImm) else 1
+        if index is not axis.var:
+            break
+        run *= gcd(size(axis), whole)
+        if size(axis) != whole:
+            break
+    last = tensor.shape[-1]
+    return gcd(
+        run, gcd(run * (last.value if isinstance(last, IntImm) and run == 1 else 1), _VECTOR // tensor.dtype.bytes)
+    )
+
+
+def _run(kernel: FusedKernel, columns: tuple[int, ...]) -> int:
+    """Neighbouring columns that lie together in the result."""
+    dims, run = list(kernel.out.axis), 1
+    for d, column in zip(range(len(dims) - 1, -1, -1), reversed(columns), strict=False):
+        if d != column:
+            break
+        run *= size(dims[d])
+    return run
+
+
+def _element(body: Reduce, reads: list[Read]) -> str:
+    """The type of both factors if terms are plain products of them, and the sum is plain; else nothing."""
+    kinds = {str(read.source.dtype) for read in reads}
+    term = body.source[0]
+    parts = [term.a, term.b] if isinstance(term, n.Mul) else []
+    bare = [part.value if isinstance(part, n.Cast) else part for part in parts]
+    a, b = body.combiner.lhs[0], body.combiner.rhs[0]
+    sums = body.combiner.result[0] in (n.Add(a, b), n.Add(b, a))
+    good = len(kinds) == 1 and sums and len(bare) == 2 and all(isinstance(part, n.Load) for part in bare)
+    return kinds.pop() if good else ""
+
+
+def is_sum(op: ComputeOp) -> bool:
+    """Return whether a reduction adds terms, so that zeros beyond its ends change nothing."""
+    body = op.body[0]
+    if not isinstance(body, Reduce) or len(op.body) > 1:
+        return False
+    a, b = body.combiner.lhs[0], body.combiner.rhs[0]
+    return body.combiner.result[0] in (n.Add(a, b), n.Add(b, a))
