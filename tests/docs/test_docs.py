@@ -78,6 +78,8 @@ def _marks(path: Path) -> list[pytest.MarkDecorator]:
     if any("import torch" in text for text in programs):
         absent = find_spec("torch") is None
         found += [pytest.mark.torch, pytest.mark.skipif(absent, reason="PyTorch is not installed")]
+    if any("import jax" in text for text in programs):
+        found.append(pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed"))
     return found
 
 

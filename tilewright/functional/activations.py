@@ -12,6 +12,8 @@ from .signature import ACTIVATIONS, GRADIENT
 
 _FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
 """Packages whose functions compute on arrays."""
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
+"""User-defined activations, by the text that represents them in a problem."""
 
 
 def activation_name(name: str, activation: Any) -> str:
@@ -52,4 +54,6 @@ def custom(name: str, activation: Any, dtype: str) -> tuple[Callable[[Any], Any]
             primitive=name,
             fix="return an expression of the argument: lambda v: te.max(v, 0)",
         )
-    return activation, f"custom:{made}"
+    text = f"custom:{made}"
+    FUNCTIONS[text] = activation
+    return activation, text

@@ -54,8 +54,6 @@ def _cupy_stream(index: int) -> int:
 LIBRARIES = {
     "tilewright": Library("tilewright", lambda out: out),
     "cupy": Library("cupy", lambda out: sys.modules["cupy"].from_dlpack(out), _cupy_stream),
-    "jax": Library("jax", lambda out: sys.modules["jax"].dlpack.from_dlpack(out)),
-    "jaxlib": Library("jax", lambda out: sys.modules["jax"].dlpack.from_dlpack(out)),
 }
 
 
@@ -63,11 +61,6 @@ def library_of(array: Any) -> Library:
     """The library of an array; raises UserError for anything else."""
     name = type(array).__module__.partition(".")[0]
     found = LIBRARIES.get(name)
-    if found is not None and found.name == "jax" and isinstance(array, sys.modules["jax"].core.Tracer):
-        raise UserError(
-            f"x is a {type(array).__name__}: JAX is tracing the program (jit, grad or vmap), and there is no array yet",
-            fix="call it outside of the traced function, or by jax.pure_callback, which copies arrays to the host",
-        )
     if found is not None:
         return found
     if not hasattr(array, "__dlpack__"):

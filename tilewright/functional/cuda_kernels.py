@@ -95,6 +95,32 @@ def load(program: Executable, index: int) -> list[LoadedKernel]:
         return [LoadedKernel(module, launch, program.alignment, index) for launch in program.launches]
 
 
+def load_on_all(program: Executable, index: int) -> tuple[Any, list[int]]:
+    """The kernels of a program, one per launch, for all GPUs of the same architecture as one of them; and their owner.
+
+    They are loaded onto a GPU at the first launch there. `cuLaunchKernel` takes them from drivers of CUDA 12 on.
+    """
+    held, devices = ctypes.c_void_p(), ctypes.c_int()
+    nothing = (None, None, 0) * 2
+    _call("cuLibraryLoadData", ctypes.byref(held), program.binary, *nothing)
+    _call("cuDeviceGetCount", ctypes.byref(devices))
+    found = []
+    for launch in program.launches:
+        kernel = ctypes.c_void_p()
+        _call("cuLibraryGetKernel", ctypes.byref(kernel), held, launch.kernel.encode())
+        for device in range(devices.value if launch.shared else 0):
+            if described(device)[0] != described(index)[0]:
+                continue
+            _call("cuKernelSetAttribute", _OPT_IN_SHARED, launch.shared, kernel, device)
+        found.append(kernel.value or 0)
+    return (held, program.binary), found
+
+
+def launch_address() -> int:
+    """The address of the driver's function that launches a kernel."""
+    return _address("cuLaunchKernel")
+
+
 def load_one(binary: bytes, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> LoadedKernel:
     """One launch of machine code, ready on a GPU; `alignment` is that of its arguments."""
     with Current(index):

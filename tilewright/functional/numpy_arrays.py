@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -27,6 +28,8 @@ from .signature import FLOATS, Arrays, Described, Signature, signature
 
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls = PreparedCalls()
+JAX = ("jax", "jaxlib")
+"""The packages of JAX's arrays, and of the tracers that stand for them."""
 LARGE = 1 << 20
 """Bytes of a result from which a microsecond is worth having it begin with a cache line: kernels may store whole lines
 past the caches."""
@@ -43,6 +46,8 @@ def call(name: str, x: np.ndarray, w: Any, bias: Any, residual: Any, out: Any, o
         return _calls[key](x, w, bias, residual, out)
     except (KeyError, TypeError, AttributeError):
         pass
+    if any(type(a).__module__.partition(".")[0] in JAX for a in (w, bias, residual)):  # such as traced weights
+        return import_module(f"{__package__}.jax_arrays").call(name, x, w, bias, residual, out, options)
     made = operator_call(name, x, w, bias, residual, out, options)
     _check_types(made)
     version = _calls.version

@@ -42,6 +42,11 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
         if type(x) in torch_tensors.TENSORS:
             return torch_tensors.call(name, x, weight, bias, residual, out, options)
         return torch_tensors.operator(operator_call(name, x, weight, bias, residual, out, options))
+    if any(base.__module__.partition(".")[0] in numpy_arrays.JAX for base in type(x).__mro__):
+        from . import jax_arrays
+
+        _calls[type(x)] = jax_arrays.call
+        return jax_arrays.call(name, x, weight, bias, residual, out, options)
     any_arrays = import_module(f"{__package__}.arrays")  # not needed for the arrays of NumPy and PyTorch
     return any_arrays.compute(operator_call(name, x, weight, bias, residual, out, options))
 

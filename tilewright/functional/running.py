@@ -40,7 +40,7 @@ class CpuProgram:
     def __init__(self, program: Executable, threads: Threads = POOL) -> None:
         symbols = [launch.kernel + PACKED for launch in program.launches]
         imports = {PARALLEL_FOR: threads.start()} if program.parallel else {}
-        self._held, self._addresses = link(program.binary, symbols, imports)
+        self._held, self.addresses = link(program.binary, symbols, imports)
         self.program = program
         self.threads = threads
         self.direct = self._direct(arrays=True)
@@ -48,7 +48,7 @@ class CpuProgram:
         self.direct_pointers = self._direct(arrays=False)
         """The same with addresses."""
         self._starts = [
-            (launcher.on_cpu(self._addresses[one.kernel + PACKED], self._aligned(one.arguments), False), one.arguments)
+            (launcher.on_cpu(self.addresses[one.kernel + PACKED], self._aligned(one.arguments), False), one.arguments)
             for one in program.launches
         ]
 
@@ -64,7 +64,7 @@ class CpuProgram:
             or not launcher.fits(len(arguments))
         ):
             return None
-        address = self._addresses[program.launches[0].kernel + PACKED]
+        address = self.addresses[program.launches[0].kernel + PACKED]
         return launcher.on_cpu(address, self._aligned(arguments), arrays)
 
     def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import index
 from typing import Any
@@ -22,8 +22,6 @@ from .problem import CONV
 from .torch_tensors import NAMES, autocasts, check_types, signed, tracing, transforms
 
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
-"""User-defined activations, by the text that represents them in a graph."""
 
 
 @contextmanager
@@ -83,7 +81,7 @@ def padding(name: str, given: Any, covered: Sequence[int], stride: Sequence[int]
 
 
 def activation_text(name: str, activation: Any, x: Any) -> str:
-    """Return the representation of an activation in a graph, and remember the function."""
+    """Return the representation of an activation in a graph."""
     if activation is None or isinstance(activation, str):
         return activation_name(name, activation) if activation else ""
     text: str = _remembered(name, activation, NAMES.get(x.dtype, ""))
@@ -92,10 +90,7 @@ def activation_text(name: str, activation: Any, x: Any) -> str:
 
 @assume_constant_result  # type: ignore[untyped-decorator]  # PyTorch is not followed
 def _remembered(name: str, activation: Any, dtype: str) -> str:
-    function, text = custom(name, activation, dtype)
-    if function is not None:
-        FUNCTIONS[text] = function
-    return text
+    return custom(name, activation, dtype)[1]
 
 
 @assume_constant_result  # type: ignore[untyped-decorator]  # PyTorch is not followed

@@ -17,6 +17,7 @@ from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
 from ..core.windows import extents
+from .activations import FUNCTIONS
 from .call import OPERATORS, CallOptions, OperatorCall
 from .plans import Tune
 from .pooling import is_left_out
@@ -25,7 +26,6 @@ from .problem import TRANSPOSES
 from .signature import Arrays, Described, check_no_indices, signature
 from .torch_allocation import empty_in_order
 from .torch_arguments import (
-    FUNCTIONS,
     activation_text,
     as_autocast,
     mistake,

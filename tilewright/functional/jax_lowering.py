@@ -1,0 +1,69 @@
+"""Lower the operator for XLA: to a target that runs our kernel, or to XLA's own operators.
+
+The device is known here for the first time. So a plan is made when JAX lowers a program, as it is in an eager call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+from jax.interpreters import mlir
+
+from ..runtime.device import Device, cpu, cuda
+from . import rivals
+from .activations import FUNCTIONS
+from .jax_by_xla import by_xla, made_shape
+from .jax_operator import operator
+from .plans import Tune, plan_for
+from .problem import Problem
+from .xla_targets import target_of
+
+
+def _lowered(place: Callable[[], Device], ctx: Any, *operands: Any, problem: Problem, tune: Tune) -> Any:
+    """Return the operations of a call, on a kind of device that is ours."""
+    if 0 in problem.shape:
+        compute: Any = lambda *_: jax.numpy.zeros(made_shape(problem), ctx.avals_out[0].dtype)  # noqa: E731
+    else:
+        compute = _chosen(problem, place(), tune)
+    return mlir.lower_fun(compute, multiple_results=False)(ctx, *operands)
+
+
+def _by_xla(ctx: Any, *operands: Any, problem: Problem, tune: Tune) -> Any:
+    return mlir.lower_fun(partial(by_xla, problem), multiple_results=False)(ctx, *operands)
+
+
+def _chosen(problem: Problem, on: Device, tune: Tune) -> Callable[..., Any]:
+    if tune is None and _is_faster(problem, on):
+        return partial(by_xla, problem)
+    plan = plan_for(problem, on, "", FUNCTIONS.get(problem.activation), tune)
+    program = plan.executable
+    assert program is not None  # no rival was given
+    results = (
+        jax.ShapeDtypeStruct(made_shape(problem), problem.dtype),
+        *[jax.ShapeDtypeStruct((size,), "uint8") for size in program.scratch],
+    )
+    target = jax.ffi.ffi_call(target_of(program, on), results)
+    return lambda *arrays: target(*arrays)[0]
+
+
+def _is_faster(problem: Problem, on: Device) -> bool:
+    """Whether XLA's own kernel is faster: of dense layers, for which it calls cuDNN, as PyTorch does.
+
+    On CPUs, and of groups, XLA's kernels are slower than the kernels that PyTorch calls.
+    """
+    if on.kind != "cuda" or not problem.has_weights or problem.groups != 1 or problem.activation.startswith("custom:"):
+        return False
+    return bool(rivals.verdict(problem, rivals.table()))
+
+
+def _gpu() -> Device:
+    """The GPU that plans are made for: JAX's first one; others of its kind run the same machine code."""
+    return cuda(jax.local_devices(backend="cuda")[0].local_hardware_id or 0)
+
+
+mlir.register_lowering(operator, _by_xla)
+mlir.register_lowering(operator, partial(_lowered, cpu), platform="cpu")
+mlir.register_lowering(operator, partial(_lowered, _gpu), platform="cuda")
