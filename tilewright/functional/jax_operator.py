@@ -57,7 +57,9 @@ def _moved(primals: Any, tangents: Any, *, problem: Problem, tune: Tune) -> Any:
     parts += [compute(_plain(problem), moved["x"], second)] if "x" in moved else []
     parts += [compute(_plain(problem), x, moved["weights"])] if "weights" in moved else []
     if "bias" in moved:
-        parts.append(jax.numpy.broadcast_to(beside(problem, moved["bias"]), made_shape(problem)))
+        # In float32 if in less, so that its transpose, a sum over all images, is in float32.
+        bias = moved["bias"].astype(jax.numpy.promote_types(problem.dtype, "float32"))
+        parts.append(jax.numpy.broadcast_to(beside(problem, bias), made_shape(problem)).astype(problem.dtype))
     tangent = sum(parts[1:], parts[0])
     made = compute(problem._replace(activation=""), *primals, tune=tune)
     if not problem.activation:
