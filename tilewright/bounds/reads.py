@@ -112,7 +112,7 @@ def _need(
     needed: dict[Operation, list[ExactRange | None]], producer: Operation, found: Sequence[ExactRange | None]
 ) -> None:
     """Add the demands of one read on a tensor, dimension by dimension, to the demands of other reads."""
-    if isinstance(producer, PlaceholderOp):
+    if not producer.axis:  # a tensor that is given, or that a statement writes as a whole
         return
     known = needed.setdefault(producer, list(found))
     for d, (a, b) in enumerate(zip(known, found, strict=True)):

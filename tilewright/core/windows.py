@@ -40,3 +40,16 @@ def transposed_positions(
     """Return the sizes of the result of a transposed convolution."""
     each = zip(sizes, window, stride, around(padding), output_padding, strict=True)
     return tuple((size - 1) * step - cut + covered + more for size, covered, step, cut, more in each)
+
+
+def is_short(kernel: Sizes, dilation: Sizes, padding: Sizes) -> bool:
+    """Return whether a window slides along a line, and registers hold several windows.
+
+    No window may see only padding.
+    """
+    (top, left, bottom, right), (rows, reach) = padding, (extent - 1 for extent in extents(kernel, dilation))
+    line = rows == top == bottom == 0
+    return bool(line and kernel[1] <= _SHORT_TAPS and reach <= _SHORT_REACH and max(left, right) <= reach)
+
+
+_SHORT_TAPS, _SHORT_REACH = 8, 12

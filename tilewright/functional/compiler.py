@@ -20,7 +20,7 @@ from ..tune.space.choices import SplitChoice
 from . import shipped
 from .executable import Executable, executable
 from .plans import OURS, Activation, Decision
-from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSES, WEIGHT_GRADIENT, Problem
+from .problem import AVG_POOL, BACKWARD, CONV, MAX_POOL, TRANSPOSES, WEIGHT_GRADIENT, Problem
 
 if TYPE_CHECKING:
     from ..tune.space.choices import Choice
@@ -96,6 +96,8 @@ def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: Kernel
 
 def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
     """Return the epilogue of a problem: the operations after its sums."""
+    if problem.op == BACKWARD:  # which computes the derivative of its activation
+        return Epilogue()
     named: Any = problem.activation or None
     if named is not None and named.startswith("custom:"):
         if activation is None:
@@ -124,6 +126,9 @@ def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
         return templates.Conv2d.of(problem.shape, **options)
     if problem.op == WEIGHT_GRADIENT:
         return templates.WeightGradient.of(problem.shape, problem.filters, groups=problem.groups, **window)
+    if problem.op == BACKWARD:
+        del window["stride"]
+        return templates.Backward.of(problem.shape, bias=problem.bias, activation=problem.activation, **window)
     if problem.op in TRANSPOSES:
         options = {
             "filters": problem.filters,

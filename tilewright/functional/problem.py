@@ -15,6 +15,8 @@ from ..core.windows import extents, positions, transposed_positions
 CONV, TRANSPOSED, MAX_POOL, AVG_POOL = "conv", "conv_transpose", "max_pool", "avg_pool"
 DATA_GRADIENT, WEIGHT_GRADIENT = "data_gradient", "weight_gradient"
 GRADIENTS = (DATA_GRADIENT, WEIGHT_GRADIENT)
+BACKWARD = "backward"
+"""All gradients of a layer at once; the kernel reads the gradient of the result as well."""
 TRANSPOSES = (TRANSPOSED, DATA_GRADIENT)
 """Transposed convolutions: of users, and as the data gradients of convolutions. A library may have other kernels for
 these."""
@@ -31,7 +33,7 @@ class Problem(NamedTuple):
     Attributes
     ----------
     op : str
-        "conv", "conv_transpose", "max_pool", "avg_pool", "data_gradient" or "weight_gradient".
+        "conv", "conv_transpose", "max_pool", "avg_pool", "data_gradient", "weight_gradient" or "backward".
     shape : tuple of int
         Batch, channels, height and width of the input, in any layout.
     filters : int

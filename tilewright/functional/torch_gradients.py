@@ -13,7 +13,7 @@ import torch
 from torch.library import register_autograd, register_vmap
 
 from ..core.errors import UserError
-from . import torch_native
+from . import torch_backward, torch_native
 from .call import OPERATORS
 from .problem import TRANSPOSES, Problem
 from .signature import GRADIENT, channels_last_order
@@ -44,6 +44,8 @@ def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     x, weight, *_ = ctx.saved_tensors
     options: ConvolutionOptions = ctx.options
+    if _is_one_pass(ctx, x, weight):
+        return *_by_one_pass(ctx, grad), *[None] * (1 + len(options))
     if options.activation:
         _check_differentiable(options)
         grad = _before_activation(ctx.saved_tensors, options, grad)
@@ -55,6 +57,20 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     of_weight = layer.weight_gradient(grad, x, weight) if ctx.needs_input_grad[1] else None
     of_bias = layer.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
     return of_x, of_weight, of_bias, of_residual, *[None] * len(options)
+
+
+def _is_one_pass(ctx: Any, x: Any, weight: Any) -> bool:
+    """Whether an operator computes all gradients at once, and these are not differentiated again."""
+    if ctx.added or not all(ctx.needs_input_grad[:2]) or torch.is_grad_enabled() or differentiates():
+        return False
+    return torch_backward.computes(ctx.options, x, weight)
+
+
+def _by_one_pass(ctx: Any, grad: Any) -> tuple[Any, Any, Any]:
+    """Return the gradients by the input, the weight and the bias."""
+    x, weight, bias, _ = ctx.saved_tensors
+    grad = ctx.layer.arranged(grad)
+    return torch_backward.gradients(x, weight, bias, ctx.biased, grad, ctx.options)
 
 
 def _before_activation(tensors: tuple[Any, ...], options: ConvolutionOptions, grad: Any) -> Any:

@@ -29,15 +29,18 @@ class StatementBuilder:
         self.on_grid = current is not None and current.is_gpu
         self.ib = ir_builder.create()
 
-    def each(self, count: Any, body: Body) -> None:
-        """Run `body(i)` for i = 0 ... count - 1, by threads or processors; later statements wait for all of them."""
+    def each(self, count: Any, body: Body, threads: int = _THREADS) -> None:
+        """Run `body(i)` for i = 0 ... count - 1, by threads or processors; later statements wait for all of them.
+
+        `threads`: threads per block, on a GPU.
+        """
         number = count if isinstance(count, int) else None
         if not self.on_grid:
             several = number is None or number >= _PARALLEL_FROM
             with self.ib.for_range(0, count, "i", kind="parallel" if several else "serial") as i:
                 body(i)
             return
-        threads = _THREADS if number is None else max(1, min(_THREADS, number))
+        threads = threads if number is None else max(1, min(threads, number))
         with self.ib.new_scope():
             block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
             self.ib.scope_attr(block, "thread_extent", o.floordiv(o.as_expr(count) + threads - 1, threads))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from .backward import Backward as Backward
 from .convolutions import Conv1d as Conv1d
 from .convolutions import Conv2d as Conv2d
 from .convolutions import Depthwise as Depthwise

@@ -14,6 +14,7 @@ from ...core.errors import name_lines_of
 from ...tensor.tensor import Tensor
 from ...tune.task import register
 from . import (
+    backward_lines,
     contraction_cpu,
     contraction_mma,
     contraction_simt,
@@ -38,6 +39,7 @@ from . import (
     wgmma_tiles,
     window_mma,
 )
+from .backward import Backward
 from .contraction import Contraction, Views
 from .convolutions import Conv1d, Conv2d, Depthwise
 from .matmul import BatchMatmul, Dense
@@ -186,6 +188,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         summary="blocks copy their part to shared memory",
         default_on=depthwise_planes.is_timed_on,
     ),
+    backward_lines.SeveralResults(Backward, gpu=backward_lines.ON_GPU, summary="all gradients in one pass"),
     PackagedTemplate(Pooling, gpu=elementwise.ON_GPU, cpu=elementwise.ON_CPU),
     *_products(Dense),
     *_products(BatchMatmul),

@@ -1,0 +1,109 @@
+"""The operator that computes all gradients of a layer along lines, beside PyTorch's gradients in float64."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import_module("tilewright.functional.torch_operator")  # the operator of one pass falls back to those of each direction
+torch_backward = import_module("tilewright.functional.torch_backward")
+ConvolutionOptions = import_module("tilewright.functional.torch_options").ConvolutionOptions
+F = torch.nn.functional
+LIMITS = {torch.float64: 1e-13, torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 1e-2}
+
+
+def drawn(shape: tuple[int, ...], taps: int, last: bool, dtype: Any, device: str) -> list[Any]:
+    """An input, weights and a bias, all of which need gradients."""
+    x = torch.randn(shape, dtype=dtype, device=device)
+    x = x.transpose(1, 2).contiguous().transpose(1, 2) if last else x
+    others = (torch.randn(n, dtype=dtype, device=device) for n in ((shape[1], 1, taps), (shape[1],)))
+    return [x.requires_grad_(), *(a.requires_grad_() for a in others)]
+
+
+def exact(tensors: list[Any], padding: tuple[int, int], activation: str | None, above: Any) -> Any:
+    x, w, *bias = doubles = [a.detach().double().requires_grad_() for a in tensors]
+    y = F.conv1d(F.pad(x, padding), w, *bias, groups=x.shape[1])
+    return torch.autograd.grad(F.silu(y) if activation else y, doubles, above.double())
+
+
+def check(tensors: list[Any], padding: tuple[int, int], activation: str | None, layout: str = "NCW") -> list[Any]:
+    x, *others = tensors
+    seen = x.transpose(1, 2) if layout == "NWC" else x
+    y = tw.conv1d(seen, *others, padding=padding, groups=x.shape[1], activation=activation, layout=layout)
+    y = y.transpose(1, 2) if layout == "NWC" else y
+    above = torch.randn_like(y)
+    found = torch.autograd.grad(y, tensors, above)
+    for a, b in zip(found, exact(tensors, padding, activation, above), strict=True):
+        assert (a.double() - b).norm() <= LIMITS[x.dtype] * b.norm()
+    assert found[0].stride() == x.stride()
+    assert all(a.is_contiguous() for a in found[1:])
+    return list(found)
+
+
+@pytest.fixture
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have the operator compute gradients on CPUs, too; counts its runs by separate kernels."""
+    runs, separately = [0], torch_backward._separately
+
+    def counted(*arguments: Any) -> Any:
+        runs[0] += 1
+        return separately(*arguments)
+
+    monkeypatch.setattr(torch_backward, "_separately", counted)
+    monkeypatch.setattr(torch_backward, "runs_on", lambda x: True)
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("last", "biased", "activation", "layout"),
+    [(False, True, "silu", "NCW"), (True, False, "silu", "NCW"), (True, True, None, "NWC")],
+)
+def test_separate_kernels_compute_the_same(
+    last: bool, biased: bool, activation: str | None, layout: str, everywhere: list[int]
+) -> None:
+    tensors = drawn((2, 6, 19), 4, last, torch.float64, "cpu")[: 2 + biased]
+    check(tensors, (3, 0), activation, layout)
+    assert everywhere == [1]
+
+
+def test_the_operator_is_as_pytorch_asks() -> None:
+    x, w, bias = (a.detach() for a in drawn((2, 6, 19), 4, True, torch.float32, "cpu"))
+    given = (x, w, bias, x.clone(), True, [3, 0], [1], "")
+    torch.library.opcheck(torch.ops.tilewright.convolution_backward, given)
+
+
+def test_layers_that_it_leaves_to_others(everywhere: list[int]) -> None:
+    x = torch.empty(2, 6, 19)
+
+    def computes(taps: int = 4, filters: int = 6, rank: int = 1, given: Any = x, **changed: Any) -> bool:
+        options = ConvolutionOptions(f"conv{rank}d", [1], [3, 0], [1], 6, "silu", "NCW", [0])
+        return bool(torch_backward.computes(options._replace(**changed), given, torch.empty(filters, 1, taps)))
+
+    assert computes()
+    assert computes(8, padding=[3, 4], activation="")
+    assert not computes(stride=[2])
+    assert not computes(padding=[4, 0])  # the first window sees only padding
+    assert not computes(9)
+    assert not computes(filters=12)
+    assert not computes(activation="custom:v * 2")
+    assert not computes(layout="NWC")  # which has 19 channels
+    assert not computes(given=x[0])
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(("biased", "activation"), [(True, "silu"), (False, None)])
+def test_gpus_compute_all_gradients_by_one_kernel(
+    last: bool, dtype: Any, biased: bool, activation: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch_backward, "_separately")
+    tensors = drawn((3, 40, 200), 4, last, dtype, "cuda")[: 2 + biased]
+    first = check(tensors, (3, 0), activation)
+    assert len(first) == 2 + biased
+    check(drawn((2, 7, 33), 5, last, dtype, "cuda"), (2, 2), activation)

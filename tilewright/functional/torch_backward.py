@@ -1,0 +1,151 @@
+"""The operator that computes all gradients of a depthwise layer along lines by one kernel, registered with PyTorch.
+
+If a record says that separate kernels are faster, or ours does not compile, it runs these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.library import Library, register_fake
+
+from ..core.errors import UserError
+from ..core.windows import is_short
+from .plans import THEIRS, plan_for
+from .prepared_calls import PreparedCalls
+from .problem import BACKWARD, Problem
+from .signature import ACTIVATIONS, GRADIENT, channels_last_order
+from .torch_allocation import strided_allocator
+from .torch_eager import is_plain
+from .torch_options import ConvolutionOptions
+from .torch_tensors import NAMES, channels_last, facts, in_order, launch, place
+from .torch_threads import program_of
+
+_library = Library("tilewright", "FRAGMENT")
+_library.define(
+    "convolution_backward(Tensor x, Tensor weight, Tensor? bias, Tensor grad, bool biased, SymInt[] padding, "
+    "SymInt[] dilation, str activation) -> (Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_passes = PreparedCalls()
+SEPARATELY = "separate kernels"
+"""The rival of the kernel, in plans."""
+
+
+def runs_on(x: Any) -> bool:
+    """Return whether there is a kernel for the device of a tensor."""
+    return bool(x.is_cuda)
+
+
+def computes(options: ConvolutionOptions, x: Any, weight: Any) -> bool:
+    """Return whether the operator computes the gradients of a layer: by the input, the weight and the bias."""
+    line = options.name == "conv1d" and x.dim() == 3 and runs_on(x)
+    channels = x.shape[options.layout.index("C")] if line else 0
+    depthwise = line and weight.shape[1] == 1 and options.groups == weight.shape[0] == channels
+    if not depthwise or options.stride[0] != 1 or options.activation not in ("", *ACTIVATIONS):
+        return False
+    left, right = options.padding
+    return is_short((1, weight.shape[2]), (1, options.dilation[0]), (0, left, 0, right))
+
+
+def gradients(
+    x: Any, weight: Any, bias: Any, biased: bool, grad: Any, options: ConvolutionOptions
+) -> tuple[Any, Any, Any]:
+    """Compute the gradients by the input, the weight and the bias; None for the last if the layer is not `biased`.
+
+    `bias` is read if there is an activation.
+    """
+    last = options.layout == "NWC"
+    if last:
+        x, grad = x.transpose(1, 2), grad.transpose(1, 2)
+    given = (x, weight, bias, grad)
+    run = _computed if is_plain(given) else torch.ops.tilewright.convolution_backward
+    of_x, others = run(*given, biased, list(options.padding), list(options.dilation), options.activation)
+    count = weight.numel()
+    of_x = of_x.transpose(1, 2) if last else of_x
+    return of_x, others[:count].view(weight.shape), others[count:] if biased else None
+
+
+def _computed(
+    x: Any, weight: Any, bias: Any, grad: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
+) -> tuple[Any, Any]:
+    """Compute the gradient by the input; and one tensor of the gradients by the weight, then by the bias."""
+    key = (*[None if a is None else facts(a) for a in (x, weight, bias, grad)], biased, *padding, *dilation, activation)
+    version = _passes.version
+    run = _passes.get(key)
+    if run is None:
+        run = _prepared(x, weight, biased, padding, dilation, activation)
+        _passes.keep(key, run, version)
+    with torch.no_grad():
+        made: tuple[Any, Any] = run(x, weight, bias, grad)
+    return made
+
+
+def _prepared(x: Any, weight: Any, biased: bool, padding: list[int], dilation: list[int], activation: str) -> Any:
+    """Return the executor of all calls like this one."""
+    last = channels_last(x, 1)
+    batch, channels, length = x.shape
+    problem = Problem(
+        BACKWARD, (batch, channels, 1, length), channels, (1, weight.shape[2]), (1, 1), (0, padding[0], 0, padding[1]),
+        (1, dilation[0]), channels, NAMES[x.dtype], "NHWC" if last else "NCHW", biased, False, activation,
+    )  # fmt: skip
+
+    def separately(x: Any, weight: Any, bias: Any, grad: Any) -> tuple[Any, Any]:
+        return _separately(x, weight, bias, grad, biased, padding, dilation, activation)
+
+    if 0 in x.shape or not x.is_cuda:
+        return separately
+    try:
+        plan = plan_for(problem, place("conv1d", x), SEPARATELY)
+    except UserError:  # such as a limit of the grid
+        return separately
+    if plan.choice.how == THEIRS:
+        return separately
+    reads_bias = biased and bool(activation)
+    program, order = program_of(plan), channels_last_order(3, 1) if last else ()
+    aligned = max(program.program.alignment)
+    strides = (length * channels, 1, channels) if last else (length * channels, length, 1)
+    of_x = strided_allocator(x, tuple(x.shape), strides, x.dtype)
+    others = strided_allocator(x, (weight.numel() + channels * biased,), (1,), x.dtype)
+
+    def run(x: Any, weight: Any, bias: Any, grad: Any) -> tuple[Any, Any]:
+        given = [in_order(x, order), weight.contiguous()]
+        given += [bias.contiguous()] if reads_bias else []
+        given.append(in_order(grad, order))
+        given = [a if a.data_ptr() % aligned == 0 else a.clone() for a in given]
+        made = of_x(), others()
+        launch(program, [a.data_ptr() for a in (*given, *made)], x)
+        return made
+
+    return run
+
+
+def _separately(
+    x: Any, weight: Any, bias: Any, grad: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
+) -> tuple[Any, Any]:
+    """Compute the same by a kernel for each direction."""
+    operators = torch.ops.tilewright
+    window = [1], padding, dilation, x.shape[1]
+    if activation:
+        grad = operators.convolution(x, weight, bias, grad, "conv1d", *window, activation + GRADIENT, "NCW", [0])
+    inverse = ConvolutionOptions("data_gradient1d", *window, "", "NCW", [0])
+    of_x = operators.convolution(grad, weight, None, None, *inverse)
+    taps = [weight.shape[2]]
+    of_weight = operators.weight_gradient(x, grad, "weight_gradient1d", taps, *window, "NCW")
+    of_bias = [grad.sum((0, 2))] if biased else []
+    return of_x, torch.cat([of_weight.reshape(-1), *of_bias])
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("convolution_backward", _computed, _key)
+
+
+@register_fake("tilewright::convolution_backward")  # type: ignore[untyped-decorator]  # PyTorch is not followed
+def _shapes(x: Any, weight: Any, bias: Any, grad: Any, biased: bool, *rest: Any) -> tuple[Any, Any]:
+    batch, channels, length = x.shape
+    if channels_last(x, 1):
+        of_x = x.new_empty(batch, length, channels).transpose(1, 2)
+    else:
+        of_x = x.new_empty(x.shape)
+    return of_x, x.new_empty(weight.shape[0] * (weight.shape[2] + biased))

@@ -1,0 +1,174 @@
+"""The whole backward pass of a depthwise layer along lines: all gradients, from one pass over its input.
+
+The kernel reads the input and the gradient of the result. It computes the sums before the activation again, which is
+cheap for short windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import erf, pi, prod, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...core.dtype import DType
+from ...core.errors import UserError
+from ...tensor.tensor import Tensor, placeholder
+from .convolutions import window
+from .epilogue import ACTIVATIONS
+from .images import Images
+from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
+from .workload import dtype_of, shape_of, shortened
+
+_Arrays = Callable[[np.ndarray], np.ndarray]
+
+
+def _sigmoid(v: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-v)))
+
+
+def _of_gelu(v: np.ndarray) -> np.ndarray:
+    below = 0.5 * (1 + np.vectorize(erf)(v * sqrt(0.5)))
+    return np.asarray(below + v * np.exp(-v * v / 2) / sqrt(2 * pi))
+
+
+def _of_gelu_tanh(v: np.ndarray) -> np.ndarray:
+    slope = sqrt(2 / pi)
+    bent = np.tanh(slope * (v + 0.044715 * v**3))
+    return np.asarray(0.5 * (1 + bent) + 0.5 * v * (1 - bent**2) * slope * (1 + 3 * 0.044715 * v * v))
+
+
+_DERIVATIVES: dict[str, _Arrays] = {
+    "relu": lambda v: v > 0,
+    "relu6": lambda v: (v > 0) & (v < 6),
+    "silu": lambda v: _sigmoid(v) * (1 + v * (1 - _sigmoid(v))),
+    "gelu": _of_gelu,
+    "gelu_tanh": _of_gelu_tanh,
+    "sigmoid": lambda v: _sigmoid(v) * (1 - _sigmoid(v)),
+    "hardswish": lambda v: np.where(v <= -3, 0, np.where(v >= 3, 1, v / 3 + 0.5)),
+}
+"""Derivatives of activations in NumPy, for the reference."""
+
+
+@dataclass(frozen=True)
+class Backward(Images):
+    """The gradients of a depthwise layer of lines with stride 1, by the input, by the weights and by the bias.
+
+    The kernel takes the input, the weights, the bias if there is an activation, and the gradient of the result. It has
+    two results. The first is the gradient of the input, in its layout. The second has the gradients of the weights in
+    PyTorch's order, then the gradients of the bias.
+    """
+
+    name: ClassVar[str] = "backward"
+
+    shape: tuple[int, ...]
+    kernel: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    bias: bool
+    activation: str
+    dtype: str
+    layout: str
+
+    @classmethod
+    def of(
+        cls,
+        shape: Any,
+        kernel: Any = 3,
+        padding: Any = None,
+        dilation: Any = 1,
+        bias: bool = False,
+        activation: str = "",
+        dtype: str = "float32",
+        layout: str = "NCW",
+    ) -> Backward:
+        """The workload of a layer with the options of `Depthwise.of`; `shape` is that of the layer's input."""
+        shape, kernel, _, padding, dilation = as_images(cls.name, layout, shape, kernel, 1, padding, dilation)
+        images = shape_of(cls.name, shape, "NCHW")
+        kernel, _, padding, dilation = window(cls.name, images, kernel, 1, padding, dilation)
+        if activation and activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise UserError(f"activation {activation!r} is unknown", primitive=cls.name, fix=f"give {known}")
+        return cls(images, kernel, padding, dilation, bool(bias), activation, dtype_of(cls.name, dtype),
+                   layout_of(cls.name, layout))  # fmt: skip
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"shape": self.shape, "kernel": self.kernel, "padding": shortened(self.padding)}
+        found |= {"dilation": self.dilation} if self.dilation != (1, 1) else {}
+        found |= {"bias": True} if self.bias else {}
+        found |= {"activation": self.activation} if self.activation else {}
+        return {**found, "dtype": self.dtype, **({"layout": self.layout} if self.layout != LAYOUTS[0] else {})}
+
+    @property
+    def stride(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Always 1."""
+        return 1, 1
+
+    @property
+    def filters(self) -> int:  # type: ignore[override]
+        """Channels of the result: as many as of the input."""
+        return self.shape[1]
+
+    @property
+    def groups(self) -> int:  # type: ignore[override]
+        """One per channel."""
+        return self.shape[1]
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Channels, 1, rows, columns."""
+        return (self.shape[1], 1, *self.kernel)
+
+    @property
+    def taps(self) -> int:
+        """Sums of a channel: one per weight, and one for the bias."""
+        return prod(self.kernel) + self.bias
+
+    @property
+    def terms(self) -> int:
+        """Products per element of the input: for the input, for the weights, and for the sums of the layer."""
+        return prod(self.kernel) * (3 if self.activation else 2)
+
+    def placeholders(self) -> tuple[Tensor, ...]:  # type: ignore[override]
+        """Fresh tensors: input, weights, the bias if it is read, the gradient of the result."""
+        data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
+        weights = placeholder(self.weights_shape, self.dtype, "weights")
+        bias = [placeholder((self.shape[1],), self.dtype, "bias")] if self.bias and self.activation else []
+        return data, weights, *bias, placeholder(self.out_shape, self.dtype, "gradient")
+
+    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
+        raise UserError("it has no plain declaration", primitive=self.name, fix="use its templates")
+
+    def numpy(self, *given: np.ndarray) -> Any:
+        """The results by NumPy, in the type of the data."""
+        data, weights, *bias, above = given
+        (top, left, bottom, right), (high, wide), (dy, dx) = self.padding, self.kernel, self.dilation
+        above, (rows, columns) = in_order(self.layout, above), self.places
+        seen = np.pad(in_order(self.layout, data), ((0, 0), (0, 0), (top, bottom), (left, right)))
+        at = {(ky, kx): (..., slice(ky * dy, ky * dy + rows), slice(kx * dx, kx * dx + columns))
+              for ky in range(high) for kx in range(wide)}  # fmt: skip
+        if self.activation:
+            before = sum(seen[at[tap]] * weights[:, 0, tap[0], tap[1], None, None] for tap in at)
+            before = before + (bias[0][:, None, None] if bias else 0)
+            above = above * _DERIVATIVES[self.activation](before)
+        of_seen, of_weights = np.zeros_like(seen), np.zeros(self.weights_shape, data.dtype)
+        for (ky, kx), place in at.items():
+            of_seen[place] += above * weights[:, 0, ky, kx, None, None]
+            of_weights[:, 0, ky, kx] = (seen[place] * above).sum((0, 2, 3))
+        inside = of_seen[:, :, top : top + self.shape[2], left : left + self.shape[3]]
+        of_bias = [above.sum((0, 2, 3))] if self.bias else []
+        return in_memory(self.layout, inside), np.concatenate([of_weights.ravel(), *of_bias])
+
+    def inputs(self, rng: np.random.Generator) -> Any:
+        shapes = [[int(str(extent)) for extent in tensor.shape] for tensor in self.placeholders()]
+        return tuple(rng.uniform(-1, 1, shape).astype(DType(self.element).numpy) for shape in shapes)
+
+    def sample(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        given = self.inputs(np.random.default_rng())
+        return [*given], [*self.numpy(*(values.astype(np.float64) for values in given))]
+
+    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        return []
