@@ -15,6 +15,8 @@ from tests.functional import direct
 from tilewright.core.errors import UserError
 from tilewright.functional import arrays
 from tilewright.functional.arrays import library_of
+from tilewright.functional.launcher import MISALIGNED
+from tilewright.functional.running import GpuProgram
 
 
 class ndarray:  # noqa: N801  # CuPy's name
@@ -68,6 +70,77 @@ def test_arrays_of_cupy_are_taken_and_returned(monkeypatch: pytest.MonkeyPatch) 
     found = tw.conv2d(ndarray(x), ndarray(w), padding=1, groups=4)
     assert type(found) is ndarray
     np.testing.assert_allclose(found.held, direct.conv(x, w, None, 1, ((1, 1), (1, 1)), 1, 4), rtol=1e-4, atol=1e-4)
+
+
+class OnGpu(ndarray):
+    """The same with the attributes of CuPy's arrays that the fast path reads."""
+
+    @property
+    def shape(self) -> Any:
+        return self.held.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.held.dtype
+
+    @property
+    def flags(self) -> Any:
+        return self.held.flags
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.held.ctypes.data, device_id=3)
+
+
+OnGpu.__module__ = "cupy"
+
+
+def test_calls_of_known_shapes_launch_by_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the kernel of the CPU in the place of a GPU's: launches, and the calls that take the way through DLPack."""
+    face(monkeypatch, np.from_dlpack, lambda: 1234)
+    cupy, prepare, launched, others = sys.modules["cupy"], arrays.prepared, [], []
+    current = [3]
+    cupy.cuda.runtime = SimpleNamespace(getDevice=lambda: current[0])  # type: ignore[attr-defined]
+    cupy.empty = lambda shape, dtype: OnGpu(np.empty(shape, dtype))  # type: ignore[attr-defined]
+
+    class Program(GpuProgram):
+        def __init__(self, run: Any) -> None:
+            self.run, self.index = run, 3
+
+        @property
+        def direct(self) -> Any:
+            return self
+
+        def start(self, *given: int) -> int:
+            launched.append(given[-1])
+            if any(pointer % 16 for pointer in given[:-1]):
+                return MISALIGNED
+            self.run(given[:-1])
+            return 0
+
+    def prepared(name: str, seen: Any, options: Any) -> Any:
+        assert {each.device for each in seen if each is not None} == {("cuda", 3)}
+        on_cpu = seen._make(None if each is None else each._replace(device=("cpu", 0)) for each in seen)
+        checked, run = prepare(name, on_cpu, options)
+        return checked, Program(run)
+
+    monkeypatch.setattr(arrays, "prepared", prepared)
+    monkeypatch.setattr(arrays, "compute", others.append)
+    rng = np.random.default_rng(0)
+    x, w, bias = (OnGpu(rng.standard_normal(shape, "float32")) for shape in ((2, 4, 9, 9), (4, 1, 3, 3), (4,)))
+    wanted = direct.conv(x.held, w.held, bias.held, 1, ((1, 1), (1, 1)), 1, 4)
+    for _ in range(2):
+        found = tw.conv2d(x, w, bias, padding=1, groups=4)
+        np.testing.assert_allclose(found.held, wanted, rtol=1e-4, atol=1e-4)
+    assert launched == [1234] * 2
+    assert not others
+    tw.conv2d(OnGpu(x.held[:, ::-1]), w, bias, padding=1, groups=4)
+    tw.conv2d(OnGpu(begins_off(x.held)), w, bias, padding=1, groups=4)
+    tw.conv2d(x, w, bias, padding=1, groups=4, out=found)
+    tw.conv2d(x, w.held, bias, padding=1, groups=4)
+    current[0] = 0
+    tw.conv2d(x, w, bias, padding=1, groups=4)
+    assert len(others) == 5
 
 
 def begins_off(a: np.ndarray, by: int = 1) -> np.ndarray:

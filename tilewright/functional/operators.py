@@ -47,6 +47,11 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
 
         _calls[type(x)] = jax_arrays.call
         return jax_arrays.call(name, x, weight, bias, residual, out, options)
+    if type(x).__module__.partition(".")[0] == "cupy":
+        from . import cupy_arrays
+
+        _calls[type(x)] = cupy_arrays.call
+        return cupy_arrays.call(name, x, weight, bias, residual, out, options)
     any_arrays = import_module(f"{__package__}.arrays")  # not needed for the arrays of NumPy and PyTorch
     return any_arrays.compute(operator_call(name, x, weight, bias, residual, out, options))
 
