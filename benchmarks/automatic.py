@@ -1,0 +1,260 @@
+"""Automatic schedules beside torch.compile: python -m benchmarks.automatic [--target llvm] [--trials 64] [--only NAME]
+
+Each program of `benchmarks.automatic_programs` is scheduled by `tw.auto_schedule` without a measurement, and with
+`--trials` by as many. Its results are checked against PyTorch in float64 before it is timed. Ratios are the time of
+torch.compile divided by ours: above 1, ours is faster. Both are timed in turns, by CUDA graphs on a GPU. The time of a
+copy is that of as many bytes as the program has inputs and outputs. A program that fails is a row with its error, and
+counts as none in the geometric means. Without a GPU, the target "cuda" compiles the programs and times nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tilewright as tw
+from benchmarks.automatic_programs import FUSED, LAYER, PRODUCTS, Program, error_of
+from benchmarks.reductions import graph_of
+from tilewright.core.target import Target
+from tilewright.report.table import Column, table
+from tilewright.runtime import set_num_threads
+
+GROUPS = {"fused programs": FUSED, "products": PRODUCTS, "the tutorial's layer": (LAYER,)}
+RUNS, ROUNDS, CPU_SECONDS = 20, 7, 0.3
+Timer = Callable[[], float]
+"""Runs a program and returns its seconds."""
+
+
+@dataclass
+class Bench:
+    """The conditions of the measurements."""
+
+    target: Target
+    threads: int
+    trials: int
+    mode: str
+    rivals: bool
+    log: str | None = None
+    device: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.device = tw.cuda() if self.target.is_gpu else tw.cpu()
+
+    @property
+    def sizes(self) -> str:
+        return "gpu" if self.target.is_gpu else "cpu"
+
+
+@dataclass
+class Figures:
+    """The measurements of a program, in seconds; None for one that failed or was not asked for."""
+
+    scheduling: float | None = None
+    ranked: float | None = None
+    tuned: float | None = None
+    rival: float | None = None
+    copy: float | None = None
+    error: float | None = None
+    failure: str = ""
+
+
+class Run:
+    """A program on a device: its arrays, and PyTorch's tensors of the same values."""
+
+    def __init__(self, program: Program, bench: Bench) -> None:
+        self.program, self.bench = program, bench
+        sizes = program.sizes_for(bench.sizes)
+        self.inputs, self.outputs = program.declare(**sizes)
+        self.given = program.arrays(self.inputs, sizes)
+        poison = [np.full([int(n) for n in t.shape], -7, str(t.dtype)) for t in self.outputs]
+        self.arrays = [tw.nd.array(array, bench.device) for array in (*self.given, *poison)]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all inputs and outputs."""
+        return sum(int(np.prod(array.shape)) * np.dtype(str(array.dtype)).itemsize for array in self.arrays)
+
+    def built(self, trials: int) -> tuple[Any, float]:
+        """The module of an automatic schedule, and the seconds that the schedule took."""
+        tensors = [*self.inputs, *self.outputs]
+        options = {"trials": trials, "log": self.bench.log} if trials else {}
+        began = time.perf_counter()
+        s = tw.auto_schedule(tensors, self.bench.target, **options)
+        took = time.perf_counter() - began
+        return tw.build(s, tensors, self.bench.target), took
+
+    def tensors(self, wide: bool = False) -> list[Any]:
+        """The inputs as PyTorch's tensors, or in float64."""
+        import torch
+
+        device = "cuda" if self.bench.target.is_gpu else "cpu"
+        found = [torch.from_numpy(array).to(device) for array in self.given]
+        return [t.double() if wide and t.is_floating_point() else t for t in found]
+
+    def error(self, module: Any) -> float:
+        """The error of a call, the largest of all outputs."""
+        import torch
+
+        module(*self.arrays)
+        expected = self.program.expected(torch, self.tensors(wide=True))
+        found = [array.numpy() for array in self.arrays[len(self.inputs) :]]
+        return max(error_of(ours, right.cpu().numpy()) for ours, right in zip(found, expected, strict=True))
+
+    def ours(self, module: Any) -> Timer:
+        """A timer of our program."""
+        if not self.bench.target.is_gpu:
+            return lambda: _seconds(lambda: module(*self.arrays))
+        timed = module.time_evaluator(module.entry_name, self.bench.device, number=RUNS, repeat=1)
+        return lambda: float(timed(*self.arrays).median)
+
+    def rival(self) -> Timer:
+        """A timer of torch.compile."""
+        import torch
+
+        torch._dynamo.reset()
+        program, tensors = self.program, self.tensors()
+        call = program.library or program.reference
+        compiled = torch.compile(lambda *given: call(torch, *given), mode=self.bench.mode, dynamic=False)
+        return self._timer(lambda: compiled(*tensors))
+
+    def copy(self) -> Timer:
+        """A timer of a copy that moves as many bytes as the program."""
+        import torch
+
+        source = torch.zeros(self.bytes // 2, dtype=torch.int8, device="cuda" if self.bench.target.is_gpu else "cpu")
+        target = torch.empty_like(source)
+        return self._timer(lambda: target.copy_(source))
+
+    def _timer(self, call: Callable[[], Any]) -> Timer:
+        call()
+        return graph_of(call) if self.bench.target.is_gpu else lambda: _seconds(call)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def in_turns(timers: dict[str, Timer], enough: float) -> dict[str, float]:
+    """The median seconds of each timer, run in turns; more rounds until `enough` seconds have passed."""
+    found: dict[str, list[float]] = {name: [] for name in timers}
+    for timer in timers.values():
+        timer()
+    began = time.perf_counter()
+    while len(next(iter(found.values()))) < ROUNDS or time.perf_counter() - began < enough:
+        for name, timer in timers.items():
+            found[name].append(timer())
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def measured(program: Program, bench: Bench) -> Figures:
+    """Check and time a program. A failure of ours or of PyTorch's becomes part of the figures."""
+    figures, timers = Figures(), dict[str, Timer]()
+    run = Run(program, bench)
+    for name, trials in {"ranked": 0, "tuned": bench.trials}.items() if bench.trials else [("ranked", 0)]:
+        try:
+            module, took = run.built(trials)
+            figures.scheduling = took if not trials else figures.scheduling
+            if not bench.device.exist:
+                continue
+            figures.error = run.error(module)
+            if not figures.error <= program.error:
+                raise ValueError(f"wrong: the error is {figures.error:.1e}")
+            timers[name] = run.ours(module)
+        except Exception as failure:
+            figures.failure = figures.failure or _line(failure)
+    if bench.device.exist and bench.rivals:
+        try:
+            timers |= {"rival": run.rival(), "copy": run.copy()}
+        except Exception as failure:
+            figures.failure = figures.failure or f"PyTorch: {_line(failure)}"
+    if timers:
+        for name, seconds in in_turns(timers, 0.0 if bench.target.is_gpu else CPU_SECONDS).items():
+            setattr(figures, name, seconds)
+    return figures
+
+
+def _line(failure: Exception) -> str:
+    return f"{type(failure).__name__}: {failure}".splitlines()[0][:90]
+
+
+def _ratio(rival: float | None, ours: float | None) -> float | None:
+    return rival / ours if rival and ours else None
+
+
+def _cells(program: Program, figures: Figures) -> list[str]:
+    def shown(value: float | None, scale: float, digits: int) -> str:
+        return "" if value is None else f"{value * scale:.{digits}f}"
+
+    times = [figures.ranked, figures.tuned, figures.rival, figures.copy]
+    ratios = [_ratio(figures.rival, ours) for ours in (figures.ranked, figures.tuned)]
+    error = "" if figures.error is None else f"{figures.error:.0e}"
+    return [
+        program.name, shown(figures.scheduling, 1e3, 0), *(shown(t, 1e6, 1) for t in times),
+        *(shown(r, 1, 2) for r in ratios), error, figures.failure,
+    ]  # fmt: skip
+
+
+def _means(name: str, every: Sequence[Figures]) -> Iterator[str]:
+    """Lines with the geometric means of a group."""
+    for title in ("ranked", "tuned"):
+        ratios = [r for f in every if (r := _ratio(f.rival, getattr(f, title))) is not None]
+        if ratios:
+            mean, least = statistics.geometric_mean(ratios), min(ratios)
+            yield f"{name}, {title}: geometric mean {mean:.2f}, least {least:.2f}, of {len(ratios)} of {len(every)}"
+    times = sorted(f.scheduling for f in every if f.scheduling is not None)
+    if times:
+        yield f"{name}: scheduling takes {statistics.median(times):.2f} s in the median, {times[-1]:.2f} s at most"
+
+
+def show(bench: Bench, only: Sequence[str]) -> None:
+    """Measure the programs and print a table, then the means."""
+    heads = ["schedule ms", "ours µs", f"{bench.trials} trials µs", "compile µs", "copy µs", "ratio", "tuned", "error"]
+    lines: list[list[str]] = []
+    means: list[str] = []
+    for name, group in GROUPS.items():
+        chosen = [p for p in group if not only or any(each.lower() in p.name.lower() for each in only)]
+        if bench.sizes == "cpu" and group is PRODUCTS:
+            chosen = []
+        every = []
+        for program in chosen:
+            figures = measured(program, bench)
+            every.append(figures)
+            lines.append(_cells(program, figures))
+            print("  ".join(cell for cell in lines[-1] if cell), flush=True)
+        means += _means(name, every)
+    print(f"\n{bench.target} on {bench.device.name if bench.device.exist else 'no device'}, threads {bench.threads}")
+    print("\n".join(table([Column("program", right=False), *map(Column, heads), Column("", right=False)], lines)))
+    print("\n".join(means))
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--target", default="cuda")
+    parser.add_argument("--trials", type=int, default=0)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="of a CPU: a table for each number")
+    parser.add_argument("--only", nargs="+", default=[], help="parts of the names of programs")
+    parser.add_argument("--mode", default="max-autotune-no-cudagraphs", help="of torch.compile")
+    parser.add_argument("--no-rivals", action="store_true", help="time our programs alone")
+    parser.add_argument("--log", help="a log of measurements to resume from")
+    given = parser.parse_args()
+    target = Target.parse(given.target)
+    for threads in [1] if target.is_gpu else given.threads:
+        if not target.is_gpu:
+            import torch
+
+            set_num_threads(threads)
+            torch.set_num_threads(threads)
+        show(Bench(target, threads, given.trials, given.mode, not given.no_rivals, given.log), given.only)
+
+
+if __name__ == "__main__":
+    main()
