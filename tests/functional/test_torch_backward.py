@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tilewright.functional import rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import_module("tilewright.functional.torch_operator")  # the operator of one pass falls back to those of each direction
 torch_backward = import_module("tilewright.functional.torch_backward")
+torch_gradients = import_module("tilewright.functional.torch_gradients")
 ConvolutionOptions = import_module("tilewright.functional.torch_options").ConvolutionOptions
 F = torch.nn.functional
 LIMITS = {torch.float64: 1e-13, torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 1e-2}
@@ -93,6 +95,45 @@ def test_layers_that_it_leaves_to_others(everywhere: list[int]) -> None:
     assert not computes(activation="custom:v * 2")
     assert not computes(layout="NWC")  # which has 19 channels
     assert not computes(given=x[0])
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, weight_gradient = [], torch_gradients.weight_gradient
+    monkeypatch.setattr(rivals, "is_faster", lambda *_: "a test says so")
+    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
+    monkeypatch.setattr(torch_gradients._Layer, "adds_up_bias", lambda layer, x: layer.small)
+    monkeypatch.setattr(torch_gradients, "weight_gradient", lambda *a: calls.append(a) or weight_gradient(*a))
+    x, w, bias = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in ((2, 6, 9, 8), (12, 1, 3, 3), (12,)))
+    if layout == "NHWC":
+        x = x.detach().permute(0, 2, 3, 1).contiguous().requires_grad_()
+    y = tw.conv2d(x, w, bias, 1, 1, 1, 6, layout=layout)
+    above = torch.randn_like(y)
+    found = torch.autograd.grad(y, (x, w, bias), above)
+    images = (a.permute(0, 3, 1, 2) if layout == "NHWC" else a for a in (x, above))
+    seen, above = images
+    right = torch.autograd.grad(F.conv2d(seen, w, bias, 1, 1, 1, 6), (x, w, bias), above)
+    for a, b in zip(found, right, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    assert len(calls) == 1
+    assert found[1].is_contiguous()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("groups", [12, 3])
+def test_gpus_add_up_a_bias_with_the_weights(dtype: Any, order: Any, groups: int) -> None:
+    x = torch.randn(3, 12, 30, 28, device="cuda", dtype=dtype).to(memory_format=order).requires_grad_()
+    w = torch.randn(12, 12 // groups, 5, 5, device="cuda", dtype=dtype, requires_grad=True)
+    bias = torch.randn(12, device="cuda", dtype=dtype, requires_grad=True)
+    y = tw.conv2d(x, w, bias, 1, 2, 1, groups, activation="gelu")
+    above = torch.randn_like(y)
+    doubles = [a.detach().double().requires_grad_() for a in (x, w, bias)]
+    exact = F.gelu(F.conv2d(*doubles, 1, 2, 1, groups))
+    right = torch.autograd.grad(exact, doubles, above.double())
+    for a, b in zip(torch.autograd.grad(y, (x, w, bias), above), right, strict=True):
+        assert (a.double() - b).norm() <= LIMITS[dtype] * b.norm()
 
 
 @pytest.mark.cuda

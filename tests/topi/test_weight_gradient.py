@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -32,6 +33,14 @@ LAYERS = {
     "large window": WeightGradient.of((1, 2, 14, 16), 2, 13, groups=2),
     "one number": WeightGradient.of((1, 1, 1, 1), 1, 1, padding=0),
 }
+BIASED = {
+    "depthwise": replace(LAYERS["depthwise"], bias=True),
+    "channels last": replace(LAYERS["depthwise, channels last"], bias=True),
+    "multiplier": replace(LAYERS["multiplier, strides, uneven border"], bias=True),
+    "groups": replace(LAYERS["groups"], bias=True),
+    "groups, channels last": replace(LAYERS["groups, channels last"], bias=True),
+    "large window": replace(LAYERS["large window"], bias=True),
+}
 TOLERANCE = {"float64": 1e-14, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 
 
@@ -48,13 +57,13 @@ def by_definition(of: WeightGradient, data: np.ndarray, gradient: np.ndarray) ->
             if 0 <= row < of.shape[2] and 0 <= column < of.shape[3]:
                 channel = o // shared * per_group + i
                 out[o, i, ky, kx] += np.dot(data[:, channel, row, column], gradient[:, o, y, x])
-    return out
+    return np.concatenate([out.ravel(), gradient.sum((0, 2, 3))]) if of.bias else out
 
 
 def check(of: WeightGradient, target: Target, compiled: Any, choice: tuple[Any, Any]) -> None:
     given = of.inputs(np.random.default_rng(0))
     device = tw.cuda() if target.is_gpu else tw.cpu()
-    out = tw.nd.array(np.full(of.weights_shape, np.nan, given[0].dtype), device)
+    out = tw.nd.array(np.full(of.out_shape, np.nan, given[0].dtype), device)
     template, config = choice
     compiled(*template.program(config, of, target))(*(tw.nd.array(values, device) for values in given), out)
     right = by_definition(of, *(values.astype(np.float64) for values in given))
@@ -93,6 +102,16 @@ def test_the_source_computes_it(name: str) -> None:
 
 
 @emulates
+@pytest.mark.parametrize("name", BIASED)
+def test_the_source_computes_a_bias_too(name: str) -> None:
+    of = BIASED[name]
+    with emulation():
+        check(of, CUDA, emulated, TEMPLATE.choose(of, CUDA))
+    assert WeightGradient.of(*of.args) == WeightGradient.of(**of.options) == of
+    assert not TEMPLATE.covers(of, LLVM)
+
+
+@emulates
 @pytest.mark.parametrize("name", ["multiplier, strides, uneven border", "groups", "groups, channels last"])
 def test_every_configuration_computes_it(name: str) -> None:
     with emulation():
@@ -124,6 +143,7 @@ COPIED = {
 @pytest.mark.parametrize(("name", "copies"), list(zip(COPIED, [3, 2, 1, 2, 2], strict=True)))
 def test_blocks_copy_their_part(name: str, copies: int) -> None:
     of, wanted = COPIED[name]
+    of = replace(of, bias=copies == 3 or "last" in name)
     wanted = {**TEMPLATE.gpu.usual(of), "shares": 1, **wanted, "copies": copies}
     config = COPIES.gpu.nearest(of, wanted)
     assert {key: config[key].val for key in wanted} == wanted

@@ -58,6 +58,8 @@ class CallOptions(NamedTuple):
     return_indices: bool = False
     tune: Any = None
     precision: Any = "fp32"
+    biased: bool = False
+    """Whether a weight gradient comes with that of the bias."""
 
 
 _WINDOW = ("stride", "padding", "dilation", "groups", "activation", "layout", "tune")

@@ -96,7 +96,7 @@ def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: Kernel
 
 def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
     """Return the epilogue of a problem: the operations after its sums."""
-    if problem.op == BACKWARD:  # which computes the derivative of its activation
+    if problem.op in (BACKWARD, WEIGHT_GRADIENT):  # their bias is a result, and the first has an activation's slope
         return Epilogue()
     named: Any = problem.activation or None
     if named is not None and named.startswith("custom:"):
@@ -125,7 +125,8 @@ def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
             options["weights"] = problem.weights
         return templates.Conv2d.of(problem.shape, **options)
     if problem.op == WEIGHT_GRADIENT:
-        return templates.WeightGradient.of(problem.shape, problem.filters, groups=problem.groups, **window)
+        window |= {"groups": problem.groups, "bias": problem.bias}
+        return templates.WeightGradient.of(problem.shape, problem.filters, **window)
     if problem.op == BACKWARD:
         del window["stride"]
         return templates.Backward.of(problem.shape, bias=problem.bias, activation=problem.activation, **window)

@@ -115,9 +115,14 @@ class Problem(NamedTuple):
         return self.out_shape if self.op == WEIGHT_GRADIENT else self.weights_shape
 
     @property
-    def made_shape(self) -> Four:
-        """The shape of the array that a kernel computes: the result, or the gradient of the weights."""
-        return self.weights_shape if self.op == WEIGHT_GRADIENT else self.out_shape
+    def made_shape(self) -> tuple[int, ...]:
+        """The shape of the array that a kernel computes: the result, or the gradient of the weights.
+
+        With a bias, the latter is one row of numbers: the gradients of the weights, then of the bias.
+        """
+        if self.op != WEIGHT_GRADIENT:
+            return self.out_shape
+        return (prod(self.weights_shape) + self.filters,) if self.bias else self.weights_shape
 
     @property
     def depthwise(self) -> bool:
@@ -140,7 +145,10 @@ class Problem(NamedTuple):
     @property
     def extra_arguments(self) -> tuple[str, ...]:
         """The arguments besides the input and the result, in the order in which kernels take them."""
-        wanted = (("weights", self.has_weights), ("bias", self.bias), ("residual", self.residual))
+        wanted = (
+            ("weights", self.has_weights), ("bias", self.bias and self.op != WEIGHT_GRADIENT),
+            ("residual", self.residual),
+        )  # fmt: skip
         return tuple(name for name, there in wanted if there)
 
     @property

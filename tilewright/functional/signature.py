@@ -140,7 +140,8 @@ class _Reader:
             assert self.arrays.weight is not None
             self._same(self.arrays.weight, "the gradient of the result", out)
             filters, per_group, *taps = problem.weights_shape
-            return Signature(problem, (filters, per_group, *taps[-rank:]), (), images)
+            made = problem.made_shape if problem.bias else (filters, per_group, *taps[-rank:])
+            return Signature(problem, made, (), images)
         if self.arrays.residual is not None:
             self._same(self.arrays.residual, "residual", out)
         elif self.activation.endswith(GRADIENT):
@@ -191,7 +192,7 @@ class _Reader:
         whole = (*padding[:2], padding[2] + reach[0], padding[3] + reach[1])
         made = Problem(
             operator.op, shape, filters, kernel, stride, whole, dilation, groups, self.arrays.x.dtype,
-            "NHWC" if last else "NCHW", self.arrays.bias is not None, self.arrays.residual is not None,
+            "NHWC" if last else "NCHW", self.arrays.bias is not None or given.biased, self.arrays.residual is not None,
             self.activation, more, precision=self._precision(),
         )  # fmt: skip
         if operator.op == AVG_POOL:

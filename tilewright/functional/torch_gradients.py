@@ -54,8 +54,12 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     if any(ctx.needs_input_grad[:2]):
         grad = layer.arranged(grad)
     of_x = layer.data_gradient(grad, x, weight) if ctx.needs_input_grad[0] else None
-    of_weight = layer.weight_gradient(grad, x, weight) if ctx.needs_input_grad[1] else None
-    of_bias = layer.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
+    wanted = ctx.needs_input_grad[1], ctx.biased and ctx.needs_input_grad[2]
+    if all(wanted) and layer.adds_up_bias(x):
+        of_weight, of_bias = layer.weight_and_bias_gradients(grad, x, weight)
+    else:
+        of_weight = layer.weight_gradient(grad, x, weight) if wanted[0] else None
+        of_bias = layer.bias_gradient(grad) if wanted[1] else None
     return of_x, of_weight, of_bias, of_residual, *[None] * len(options)
 
 
@@ -167,12 +171,25 @@ class _Layer:
         """Compute the gradient of the weight; that of a transposed convolution is of the convolution of its result."""
         if not self.small:
             return self.weight_gradient_by_torch(grad, x, weight)
-        options = WeightGradientOptions(
-            f"weight_gradient{self.rank}d", list(self.taps), self.stride, self.options.padding, self.dilation,
-            self.groups, self.options.layout, self.options.precision,
-        )  # fmt: skip
         images = (grad, x) if self.transposed else (x, grad)
-        return weight_gradient(*images, *options).reshape(weight.shape)
+        return weight_gradient(*images, *self._weight_options(False)).reshape(weight.shape)
+
+    def _weight_options(self, biased: bool) -> WeightGradientOptions:
+        return WeightGradientOptions(
+            f"weight_gradient{self.rank}d", list(self.taps), self.stride, self.options.padding, self.dilation,
+            self.groups, self.options.layout, self.options.precision, biased,
+        )  # fmt: skip
+
+    def adds_up_bias(self, x: Any) -> bool:
+        """Return whether a kernel of ours computes both gradients, which are not differentiated again."""
+        ours = self.small and not self.transposed and x.is_cuda
+        return bool(ours and not torch.is_grad_enabled() and not differentiates())
+
+    def weight_and_bias_gradients(self, grad: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+        """Compute both by one kernel."""
+        both = weight_gradient(x, grad, *self._weight_options(True))
+        count = weight.numel()
+        return both[:count].view(weight.shape), both[count:]
 
     def bias_gradient(self, grad: Any) -> Any:
         """Sum over all dimensions but the channels."""

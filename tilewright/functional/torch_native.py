@@ -169,9 +169,13 @@ def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> C
         return weight_gradient(x, grad, problem.weights_shape, *window)
 
     core = _in_precision(problem, core) if on_gpu else core
-    return lambda x, grad, bias, residual: core(as_image(x, rank, last), as_image(grad, rank, last), None).reshape(
-        filters, per_group, *taps[-rank:]
-    )
+
+    def compute(x: Any, grad: Any, bias: Any, residual: Any) -> Any:
+        x, grad = as_image(x, rank, last), as_image(grad, rank, last)
+        made = core(x, grad, None).reshape(filters, per_group, *taps[-rank:])
+        return torch.cat([made.reshape(-1), grad.sum((0, 2, 3))]) if problem.bias else made
+
+    return compute
 
 
 def weight_gradient(

@@ -49,7 +49,7 @@ _CONVOLUTION = (
 )
 _WEIGHT_GRADIENT = (
     "weight_gradient(Tensor x, Tensor grad, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, "
-    "SymInt[] dilation, SymInt groups, str layout, str precision='fp32') -> Tensor"
+    "SymInt[] dilation, SymInt groups, str layout, str precision='fp32', bool biased=False) -> Tensor"
 )
 _POOL = (
     "pool(Tensor x, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "

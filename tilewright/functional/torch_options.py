@@ -32,6 +32,7 @@ class WeightGradientOptions(NamedTuple):
     groups: Any
     layout: str
     precision: str = "fp32"
+    biased: bool = False
 
 
 class PoolOptions(NamedTuple):

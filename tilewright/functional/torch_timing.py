@@ -77,7 +77,7 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
     return [
         random(problem.shape, images),
         random(problem.second_shape, second) if problem.has_weights else None,
-        random((problem.filters,), False) if problem.bias else None,
+        random((problem.filters,), False) if "bias" in problem.extra_arguments else None,
         random(problem.out_shape, images) if problem.residual else None,
     ]
 

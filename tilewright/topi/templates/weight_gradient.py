@@ -7,7 +7,7 @@ saw. So a few sums have many terms, while a convolution has many sums of a few t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ class WeightGradient(Images):
     result.
 
     Both have the layer's layout. The gradient of the weights lies in PyTorch's order: filters, channels of a group,
-    rows, columns.
+    rows, columns. With `bias`, the result is one row of numbers: the gradients of the weights, then of the bias.
     """
 
     name: ClassVar[str] = "weight_gradient"
@@ -44,6 +44,7 @@ class WeightGradient(Images):
     groups: int
     dtype: str
     layout: str
+    bias: bool = False
 
     @classmethod
     def of(
@@ -57,13 +58,20 @@ class WeightGradient(Images):
         groups: int = 1,
         dtype: str = "float32",
         layout: str = "NCHW",
+        bias: bool = False,
     ) -> WeightGradient:
         """The workload of a layer with the options of `Conv2d.of`; `shape` is that of the layer's input."""
         shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
         count, parts = counts_of(cls.name, images[1], filters, groups)
         return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
-                   dtype_of(cls.name, dtype), layout_of(cls.name, layout))  # fmt: skip
+                   dtype_of(cls.name, dtype), layout_of(cls.name, layout), bool(bias))  # fmt: skip
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        if self.bias:
+            return tuple(getattr(self, field.name) for field in fields(self))
+        return replace(self, bias=True).args[: -1 if self.layout != LAYOUTS[0] else -2]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -71,7 +79,8 @@ class WeightGradient(Images):
         found |= {"padding": shortened(self.padding)}
         found |= {"dilation": self.dilation} if self.dilation != (1, 1) else {}
         found |= {"groups": self.groups} if self.groups > 1 else {}
-        return {**found, "dtype": self.dtype, **({"layout": self.layout} if self.layout != LAYOUTS[0] else {})}
+        found |= {"dtype": self.dtype, **({"layout": self.layout} if self.layout != LAYOUTS[0] else {})}
+        return {**found, "bias": True} if self.bias else found
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:
@@ -90,7 +99,7 @@ class WeightGradient(Images):
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        return self.weights_shape
+        return (prod(self.weights_shape) + self.filters,) if self.bias else self.weights_shape
 
     @property
     def channel_axis(self) -> int | None:
@@ -105,7 +114,7 @@ class WeightGradient(Images):
         return data, placeholder(self.gradient_shape, self.dtype, "gradient")
 
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
-        """The sums, declared plainly; `weights` is the gradient of the result."""
+        """The sums for the weights, declared plainly; `weights` is the gradient of the result."""
         sizes = (self.shape[0], *self.places)
         rn, ry, rx = (reduce_axis((0, size), name=name) for size, name in zip(sizes, ("rn", "ry", "rx"), strict=True))
         (top, left, _, _), (sy, sx), (dy, dx) = self.padding, self.stride, self.dilation
@@ -121,7 +130,7 @@ class WeightGradient(Images):
             given = weights(*in_layout(self.layout, (rn, o, ry, rx)))
             return reduce_sum(cast(kind, seen) * cast(kind, given), [rn, ry, rx])
 
-        made: Tensor = compute(self.out_shape, value, "sums", "weight_gradient")
+        made: Tensor = compute(self.weights_shape, value, "sums", "weight_gradient")
         return made
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -139,7 +148,8 @@ class WeightGradient(Images):
                 )
                 seen = images[:, :, :, rows, columns]
                 out[..., ky, kx] = np.einsum("ngihw,ngohw->goi", seen, given, optimize=True)
-        return out.reshape(self.weights_shape)
+        made = out.reshape(self.weights_shape)
+        return np.concatenate([made.ravel(), given.sum((0, 3, 4)).ravel()]) if self.bias else made
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         from torch import channels_last, contiguous_format, ops

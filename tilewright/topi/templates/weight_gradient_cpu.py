@@ -342,4 +342,11 @@ def _even(count: int, most: int) -> int:
     return -(-count // -(-count // most))
 
 
-ON_CPU: ScheduleStrategy[WeightGradient] = ScheduleStrategy(space, schedule, usual, declare_for=declare)
+def _computes(of: WeightGradient, registers: VectorRegisters) -> bool:
+    """Return whether only the weights' gradient is wanted: a pass of its own takes a bias's no longer."""
+    return not of.bias
+
+
+ON_CPU: ScheduleStrategy[WeightGradient] = ScheduleStrategy(
+    space, schedule, usual, computes=_computes, declare_for=declare
+)

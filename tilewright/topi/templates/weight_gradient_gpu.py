@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else, maximum, minimum
+from ...expr.operators import all_of, floordiv, floormod, if_then_else, maximum, minimum, select
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -72,30 +72,64 @@ def space(of: WeightGradient, copies: Sequence[int] = (0,)) -> Space:
 def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -> Tensor:
     """Declare the sums in three stages: of threads, of warps, and of all."""
     share = Share.of(config)
-    kind, taps = sum_dtype(of.dtype), share.taps(of)
+    kind = sum_dtype(of.dtype)
     first = share.lanes_have_tiles(of)
     partial_sums = _of_threads(of, data, weights, share)
-    window = (of.filters, of.per_group, *taps)
+    window, names = (of.filters, of.per_group, *_taps(of, share)), ("o", "i", *_TAPS[of.bias])
     if first:
         lane = reduce_axis((0, LANES), name="lane")
         partial = compute(
             (share.shares, share.warps, *window),
-            lambda p, w, o, i, ky, kx: reduce_sum(partial_sums(p, w, lane, o, i, ky, kx), [lane]),
+            lambda p, w, *at: reduce_sum(partial_sums(p, w, lane, *at), [lane]),
             "partial",
+            varargs_names=names,
         )
     else:
         partial = compute(
             (share.shares, share.warps, *window[1:], of.filters),
-            lambda p, w, i, ky, kx, o: partial_sums(p, w, 0, o, i, ky, kx),
+            lambda p, w, *at: partial_sums(p, w, 0, at[-1], *at[:-1]),
             "partial",
+            varargs_names=(*names[1:], "o"),
         )
     rp, rw = reduce_axis((0, share.shares), name="rp"), reduce_axis((0, share.warps), name="rw")
 
-    def total(o: Any, i: Any, ky: Any, kx: Any) -> Any:
-        return reduce_sum(cast(kind, partial(rp, rw, *((o, i, ky, kx) if first else (i, ky, kx, o)))), [rp, rw])
+    def total(o: Any, *at: Any) -> Any:
+        return reduce_sum(cast(kind, partial(rp, rw, *((o, *at) if first else (*at, o)))), [rp, rw])
 
-    made: Tensor = compute(of.out_shape, total, "sums", "weight_gradient")
+    def element(e: Any) -> Any:
+        return total(*_place_in_parts(of, share, e))
+
+    made: Tensor = (
+        compute(of.out_shape, element, "sums", "weight_gradient")
+        if of.bias
+        else compute(of.out_shape, total, "sums", "weight_gradient", varargs_names=names[1:])
+    )
     return made
+
+
+_TAPS = ("ky", "kx"), ("down", "across", "tap")
+"""The dimensions of taps. With a bias, a thread has a further tap after its own, which always sees 1."""
+
+
+def _taps(of: WeightGradient, share: Share) -> tuple[int, ...]:
+    """The extents of these dimensions."""
+    rows, columns = share.taps(of)
+    if not of.bias:
+        return rows, columns
+    return rows // share.tap_rows, columns // share.tap_columns, share.tap_rows * share.tap_columns + 1
+
+
+def _place_in_parts(of: WeightGradient, share: Share, e: Any) -> tuple[Any, ...]:
+    """Return the filter, the channel and the tap of the number `e` of the result: of a weight, or of the bias."""
+    count, (_, per_group, high, wide) = prod(of.weights_shape), of.weights_shape
+    ky, kx = floormod(floordiv(e, wide), high), floormod(e, wide)
+    own = floormod(ky, share.tap_rows) * share.tap_columns + floormod(kx, share.tap_columns)
+    weight = (
+        floordiv(e, per_group * high * wide), floormod(floordiv(e, high * wide), per_group),
+        floordiv(ky, share.tap_rows), floordiv(kx, share.tap_columns), own,
+    )  # fmt: skip
+    of_bias = (e - count, 0, 0, 0, share.tap_rows * share.tap_columns)
+    return tuple(select(e < count, a, b) for a, b in zip(weight, of_bias, strict=True))
 
 
 def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share) -> Tensor:
@@ -117,13 +151,14 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
         reduce_axis((0, extent), name=name) for extent, name in ((steps, "step"), (reached, "r"), (columns, "rx"))
     )
 
-    def value(p: Any, w: Any, lane: Any, o: Any, i: Any, ky: Any, kx: Any) -> Any:
+    def value(p: Any, w: Any, lane: Any, o: Any, i: Any, *at: Any) -> Any:
+        (part_row, own_row), kx = _rows_and_column(of, share, at)
         tile = ((p * steps + step) * share.warps + w) * lanes + lane
         n, place = floordiv(tile, down * across), floormod(tile, down * across)
         ty, tx = floordiv(place, across), floormod(place, across)
         group = floordiv(o, of.shared_filters) if of.groups > 1 else 0
-        ahead = r - floormod(ky, share.tap_rows) * dy
-        row = ty * (rows * sy) + floordiv(ky, share.tap_rows) * (share.tap_rows * dy) + r
+        ahead = r - own_row * dy
+        row = ty * (rows * sy) + part_row * (share.tap_rows * dy) + r
         inside = all_of(ahead >= 0, floordiv(ahead, sy) < rows, *([floormod(ahead, sy).equal(0)] if sy > 1 else []))
         column = tx * columns + rx
         seen_by = image(
@@ -131,11 +166,27 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
         )
         held = maximum(minimum(floordiv(ahead, sy), rows - 1), 0)  # the others do not count
         product = cast(kind, seen_by) * given(n, o, ty * rows + held, column)
+        if of.bias:
+            product = select(_is_of_bias(share, at), given(n, o, ty * rows + held, column), product)
         return reduce_sum(product, [step, r, rx], where=inside)
 
-    shape = (share.shares, share.warps, lanes, of.filters, of.per_group, *taps)
-    made: Tensor = compute(shape, value, "thread_sums", "weight_gradient")
+    shape = (share.shares, share.warps, lanes, of.filters, of.per_group, *_taps(of, share))
+    made: Tensor = compute(shape, value, "thread_sums", "weight_gradient", varargs_names=_TAPS[of.bias])
     return made
+
+
+def _rows_and_column(of: WeightGradient, share: Share, at: tuple[Any, ...]) -> tuple[tuple[Any, Any], Any]:
+    """Return the part and the row within it of a tap, and its column; for the bias, the values of the first tap."""
+    if not of.bias:
+        ky, kx = at
+        return (floordiv(ky, share.tap_rows), floormod(ky, share.tap_rows)), kx
+    down, across, tap = at
+    row = select(_is_of_bias(share, at), 0, floordiv(tap, share.tap_columns))
+    return (down, row), across * share.tap_columns + floormod(tap, share.tap_columns)
+
+
+def _is_of_bias(share: Share, at: tuple[Any, ...]) -> Any:
+    return at[-1].equal(share.tap_rows * share.tap_columns)
 
 
 def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
@@ -170,8 +221,12 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
     s[sums].set_scope("local")
     s[sums].compute_at(s[partial], lane)
     step, r, rx = sums.op.reduce_axis
-    *outer, o, i, ky, kx = sums.op.axis
-    s[sums].reorder(*outer, step, r, ky, rx, kx, o, i)
+    if of.bias:
+        *outer, o, i, down, across, tap = sums.op.axis
+        s[sums].reorder(*outer, down, across, step, r, tap, rx, o, i)
+    else:
+        *outer, o, i, ky, kx = sums.op.axis
+        s[sums].reorder(*outer, step, r, ky, rx, kx, o, i)
     s[sums].unroll(r)
     for tensor, at in ((given, step), (image, r)):
         s[tensor].set_scope("local")
@@ -194,7 +249,7 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
 def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Tensors) -> None:
     """Have several threads of a block add the partial sums of each weight."""
     o, *taps = t.out.op.axis
-    order = (o, *taps) if share.lanes_have_tiles(of) else (*taps, o)  # as in memory
+    order = (o, *taps) if share.lanes_have_tiles(of) or of.bias else (*taps, o)  # as in memory
     s[t.out].reorder(*order)
     block, thread = s[t.out].split(s[t.out].fuse(*order), factor=LANES)
     bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
@@ -245,8 +300,8 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
     """Split the sums over blocks and threads; returns the innermost loop over threads."""
     first = share.lanes_have_tiles(of)
     p, w, *taps = partial.op.axis
-    o, i, ky, kx = taps if first else (taps[-1], *taps[:-1])
-    parts = (share.filters, share.channels, share.tap_rows, share.tap_columns)
+    o, i, ky, kx, *own = taps if first else (taps[-1], *taps[:-1])
+    parts = (share.filters, share.channels, *((1, 1) if of.bias else (share.tap_rows, share.tap_columns)))
     (o, oi), (i, ii), (ky, kyi), (kx, kxi) = (
         s[partial].split(axis, factor=part) for axis, part in zip((o, i, ky, kx), parts, strict=True)
     )
@@ -254,7 +309,7 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
         (lane,) = partial.op.reduce_axis
     else:
         o, lane = s[partial].split(o, factor=share.lanes(of))
-    s[partial].reorder(p, o, i, ky, kx, w, lane, oi, ii, kyi, kxi)
+    s[partial].reorder(p, o, i, ky, kx, w, lane, oi, ii, kyi, kxi, *own)
     jobs, job = s[partial].split(s[partial].fuse(o, i, ky, kx), factor=share.jobs)
     s[partial].reorder(p, jobs, job, w, lane)
     block = s[partial].fuse(p, jobs)
