@@ -2,14 +2,16 @@
 
 Each program of `benchmarks.automatic_programs` is scheduled by `tw.auto_schedule` without a measurement, and with
 `--trials` by as many. Its results are checked against PyTorch in float64 before it is timed. Ratios are the time of
-torch.compile divided by ours: above 1, ours is faster. Both are timed in turns, by CUDA graphs on a GPU. The time of a
-copy is that of as many bytes as the program has inputs and outputs. A program that fails is a row with its error, and
-counts as none in the geometric means. Without a GPU, the target "cuda" compiles the programs and times nothing.
+torch.compile divided by ours: above 1, ours is faster. Plain products are compared with cuBLAS. Both are timed in
+turns, by CUDA graphs on a GPU. The time of a copy is that of as many bytes as the program has inputs and outputs. A
+program that fails is a row with its error, and counts as none in the geometric means. Without a GPU, the target "cuda"
+compiles the programs and times nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -73,12 +75,8 @@ class Run:
         self.inputs, self.outputs = program.declare(**sizes)
         self.given = program.arrays(self.inputs, sizes)
         poison = [np.full([int(n) for n in t.shape], -7, str(t.dtype)) for t in self.outputs]
-        self.arrays = [tw.nd.array(array, bench.device) for array in (*self.given, *poison)]
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all inputs and outputs."""
-        return sum(int(np.prod(array.shape)) * np.dtype(str(array.dtype)).itemsize for array in self.arrays)
+        self.bytes = sum(array.nbytes for array in (*self.given, *poison))
+        self.arrays = [tw.nd.array(array, bench.device) for array in (*self.given, *poison) if bench.device.exist]
 
     def built(self, trials: int) -> tuple[Any, float]:
         """The module of an automatic schedule, and the seconds that the schedule took."""
@@ -114,12 +112,14 @@ class Run:
         return lambda: float(timed(*self.arrays).median)
 
     def rival(self) -> Timer:
-        """A timer of torch.compile."""
+        """A timer of torch.compile, or of PyTorch's library if the program is one of its functions."""
         import torch
 
         torch._dynamo.reset()
         program, tensors = self.program, self.tensors()
         call = program.library or program.reference
+        if program.is_library:
+            return self._timer(lambda: call(torch, *tensors))
         compiled = torch.compile(lambda *given: call(torch, *given), mode=self.bench.mode, dynamic=False)
         return self._timer(lambda: compiled(*tensors))
 
@@ -214,8 +214,8 @@ def _means(name: str, every: Sequence[Figures]) -> Iterator[str]:
         yield f"{name}: scheduling takes {statistics.median(times):.2f} s in the median, {times[-1]:.2f} s at most"
 
 
-def show(bench: Bench, only: Sequence[str]) -> None:
-    """Measure the programs and print a table, then the means."""
+def show(bench: Bench, only: Sequence[str], until: float) -> None:
+    """Measure the programs and print a table, then the means; no program begins after `until`."""
     heads = ["schedule ms", "ours µs", f"{bench.trials} trials µs", "compile µs", "copy µs", "ratio", "tuned", "error"]
     lines: list[list[str]] = []
     means: list[str] = []
@@ -225,6 +225,8 @@ def show(bench: Bench, only: Sequence[str]) -> None:
             chosen = []
         every = []
         for program in chosen:
+            if time.monotonic() > until:
+                break
             figures = measured(program, bench)
             every.append(figures)
             lines.append(_cells(program, figures))
@@ -244,16 +246,17 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="parts of the names of programs")
     parser.add_argument("--mode", default="max-autotune-no-cudagraphs", help="of torch.compile")
     parser.add_argument("--no-rivals", action="store_true", help="time our programs alone")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no program later than that")
     parser.add_argument("--log", help="a log of measurements to resume from")
     given = parser.parse_args()
-    target = Target.parse(given.target)
+    target, until = Target.parse(given.target), time.monotonic() + given.seconds
     for threads in [1] if target.is_gpu else given.threads:
         if not target.is_gpu:
             import torch
 
             set_num_threads(threads)
             torch.set_num_threads(threads)
-        show(Bench(target, threads, given.trials, given.mode, not given.no_rivals, given.log), given.only)
+        show(Bench(target, threads, given.trials, given.mode, not given.no_rivals, given.log), given.only, until)
 
 
 if __name__ == "__main__":

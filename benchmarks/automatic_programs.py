@@ -25,7 +25,8 @@ class Program:
     """A declaration, its reference, and sizes.
 
     `reference` gets the library (NumPy or PyTorch) and the inputs, and returns an array, or a tuple of arrays.
-    `library` is PyTorch's own function if it has one. `limit` is the name of the size below which integers stay.
+    `library` is PyTorch's own function if it has one; `is_library` means that no compiler improves it. `limit` is the
+    name of the size below which integers stay.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Program:
     library: Callable[..., Any] | None = None
     limit: str = ""
     error: float = 1e-5
+    is_library: bool = False
 
     def sizes_for(self, kind: str) -> dict[str, int]:
         """The sizes for "gpu", "cpu" or "small"."""
@@ -521,11 +523,15 @@ def _products() -> list[Program]:
     small = {"m": 16, "n": 24, "k": 32}
     sizes = [(4096, 4096, 4096), (8192, 4096, 4096), (128, 4096, 4096), (16, 4096, 4096), (1, 4096, 4096)]
     made = [
-        Program(f"product {m}×{n}×{k}", product, _product, {"m": m, "n": n, "k": k}, small, error=2e-3)
+        Program(f"product {m}×{n}×{k}", product, _product, {"m": m, "n": n, "k": k}, small, error=2e-3, is_library=True)
         for m, n, k in sizes
     ]
     batches = {"m": 512, "n": 512, "k": 64, "batch": 64}
-    made.append(Program("64 products 512×512×64", product, _product, batches, {**small, "batch": 3}, error=2e-3))
+    made.append(
+        Program(
+            "64 products 512×512×64", product, _product, batches, {**small, "batch": 3}, error=2e-3, is_library=True
+        )
+    )
     return made + [
         Program(
             f"product {m}×{n}×{k}, bias, GELU, residual", product, _product,
