@@ -264,14 +264,6 @@ def test_a_gradient_notices_that_out_was_overwritten() -> None:
         close(tw.conv2d(X, W, groups=6, out=made), out)
 
 
-def test_vmap_is_refused() -> None:
-    many = X[None].repeat(3, 1, 1, 1, 1)
-    for _ in range(2):  # once a call of this shape is known, too
-        with pytest.raises(UserError, match="vmap cannot add a dimension to it"):
-            torch.vmap(lambda x: tw.conv2d(x, W, groups=6))(many)
-        tw.conv2d(X, W, groups=6)
-
-
 def test_autocast_is_followed() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found, wanted = tw.conv2d(X, W, groups=6), F.conv2d(X, W, groups=6)

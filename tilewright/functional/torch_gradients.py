@@ -13,7 +13,7 @@ import torch
 from torch.library import register_autograd, register_vmap
 
 from ..core.errors import UserError
-from . import torch_backward, torch_native
+from . import torch_backward, torch_native, torch_vmap
 from .call import OPERATORS
 from .problem import TRANSPOSES, Problem
 from .signature import GRADIENT, channels_last_order
@@ -253,18 +253,6 @@ def _convolution_of(options: WeightGradientOptions) -> ConvolutionOptions:
     )  # fmt: skip
 
 
-def _batched_weight_gradient(info: Any, in_dims: Any, x: Any, grad: Any, *given: Any) -> Any:
-    """Compute many weight gradients at once, as `jacrev` and batched gradients ask for, by PyTorch."""
-    options = WeightGradientOptions(*given)
-
-    def one(x: Any, grad: Any) -> Any:
-        channel = -1 if options.layout.endswith("C") else -OPERATORS[options.name].rank - 1
-        weight = x.new_empty((grad.shape[channel], x.shape[channel] // options.groups, *options.kernel_size))
-        return _Layer.of(_convolution_of(options), x, weight).weight_gradient_by_torch(grad, x, weight)
-
-    return torch.vmap(one, in_dims[:2])(x, grad), 0
-
-
 def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
     """The same gradient, computed by PyTorch in a way that does not hang in a fork."""
 
@@ -275,13 +263,12 @@ def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any, **named: Any) -> Any:
-    name = next((a for a in arguments if isinstance(a, str)), "convolution")
-    raise UserError(
-        "vmap cannot add a dimension to it",
-        primitive=name,
-        fix="put that dimension into the batch: x.flatten(0, 1), and the result's .unflatten(0, (m, n))",
-    )
+def _mapped_convolution(info: Any, in_dims: Any, *arguments: Any) -> Any:
+    return torch_vmap.convolution(convolved, in_dims, *arguments)
+
+
+def _mapped_weight_gradient(info: Any, in_dims: Any, *arguments: Any) -> Any:
+    return torch_vmap.weight_gradient(weight_gradient, in_dims, *arguments)
 
 
 _eager: dict[str, Operator] = {}
@@ -289,7 +276,7 @@ _eager: dict[str, Operator] = {}
 
 
 def register(convolution: Operator, of_weight: Operator) -> None:
-    """Register the gradients with PyTorch, of operators that are defined; and that `vmap` is refused.
+    """Register the gradients of operators with PyTorch, and their rules for `vmap`.
 
     The arguments are the implementations of both operators.
     """
@@ -299,9 +286,9 @@ def register(convolution: Operator, of_weight: Operator) -> None:
     register_autograd("tilewright::convolution", back, setup_context=_save_convolution)
     register_autograd("tilewright::weight_gradient", of_back, setup_context=_save_weight_gradient)
     register_autograd("tilewright::pool", _wherever(pool_gradient), setup_context=save_pool)
-    register_vmap("tilewright::convolution", _refuse_vmap)
-    register_vmap("tilewright::weight_gradient", _batched_weight_gradient)
-    register_vmap("tilewright::pool", _refuse_vmap)
+    register_vmap("tilewright::convolution", _mapped_convolution)
+    register_vmap("tilewright::weight_gradient", _mapped_weight_gradient)
+    register_vmap("tilewright::pool", torch_vmap.pool)
 
 
 def convolved(*arguments: Any) -> Any:
@@ -360,8 +347,8 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-        """Refuse it."""
-        return _refuse_vmap(info, in_dims, *arguments)
+        """Compute many at once."""
+        return _mapped_convolution(info, in_dims, *arguments)
 
 
 class _TransformedWeightGradient(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed
@@ -394,4 +381,4 @@ class _TransformedWeightGradient(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
         """Compute many at once."""
-        return _batched_weight_gradient(info, in_dims, *arguments)
+        return _mapped_weight_gradient(info, in_dims, *arguments)

@@ -1,0 +1,90 @@
+"""Rules of `torch.vmap` for the operators registered with PyTorch: a mapped call is one call of the same operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..core.errors import UserError
+from . import torch_native
+from .batching import folded, merged, unfolded
+from .call import OPERATORS
+from .problem import WEIGHT_GRADIENT
+from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions
+
+
+def convolution(call: Callable[..., Any], dims: Any, x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
+    """Return a mapped convolution and its mapped dimension; `call` is the operator."""
+    options = ConvolutionOptions(*given)
+    rank, last = OPERATORS[options.name].rank, options.layout.endswith("C")
+    (x, weight, bias, residual), has = _in_front((x, weight, bias, residual), dims)
+    batched = x.dim() - has[0] == rank + 2
+    x = x if batched else x.unsqueeze(int(has[0]))
+    residual = residual if batched or residual is None else residual.unsqueeze(int(has[3]))
+    if options.name == "depthwise_conv2d":
+        weight = weight.flatten(int(has[1]), int(has[1]) + 1).unsqueeze(int(has[1]) + 1)
+        options = options._replace(name="conv2d")
+    if has[1]:
+        made = _by_channels(call, (x, weight, bias, residual), has, rank + 1 if last else 1, options)
+    elif has[2] or not has[0]:  # kernels read one bias; the sums may be shared
+        sums = call(folded(x) if has[0] else x, weight, None, None, *options._replace(activation=""))
+        sums = unfolded(sums, x.shape[0]) if has[0] else sums[None]
+        made = _with_epilogue(sums, bias, residual, has, options)
+    else:
+        added = residual if residual is None or has[3] else residual.expand(x.shape[0], *residual.shape)
+        added = added if added is None else folded(added)
+        made = unfolded(call(folded(x), weight, bias, added, *options), x.shape[0])
+    return (made if batched else made.squeeze(1)), 0
+
+
+def _in_front(arrays: tuple[Any, ...], dims: Any) -> tuple[list[Any], tuple[bool, ...]]:
+    """Return tensors with their mapped dimension in front, and whether they have one."""
+    placed = [a if dim is None else a.movedim(dim, 0) for a, dim in zip(arrays, dims, strict=False)]
+    return placed, tuple(a is not None and dim is not None for a, dim in zip(arrays, dims, strict=False))
+
+
+def _by_channels(
+    call: Callable[..., Any], arrays: tuple[Any, ...], has: tuple[bool, ...], channel: int, options: Any
+) -> Any:
+    """Compute a call with the mapped dimension as groups, or as filters of a shared input."""
+    whole = merged(torch, OPERATORS[options.name].op, arrays, has, channel, options.groups)
+    return whole.restore(call(*whole.arrays, *options._replace(groups=options.groups * whole.groups)))
+
+
+def _with_epilogue(sums: Any, bias: Any, residual: Any, has: tuple[bool, ...], options: ConvolutionOptions) -> Any:
+    """Add bias and residual to mapped sums, and apply the activation, by operators of PyTorch."""
+    if options.activation.startswith("custom:"):
+        raise UserError(
+            "vmap does not apply an activation of your own to a mapped bias or residual",
+            primitive=options.name,
+            fix="call the operator without it, and apply it in PyTorch",
+        )
+    if bias is not None:
+        ones = [1] * OPERATORS[options.name].rank
+        behind = (1, *ones, -1) if options.layout.endswith("C") else (1, -1, *ones)
+        sums = sums + bias.reshape(bias.shape[0] if has[2] else 1, *behind)
+    sums = sums if residual is None else sums + (residual if has[3] else residual[None])
+    return torch_native.ACTIVATIONS[options.activation](sums) if options.activation else sums
+
+
+def weight_gradient(call: Callable[..., Any], dims: Any, x: Any, grad: Any, *given: Any) -> Any:
+    """Return mapped weight gradients, as `jacrev` and gradients per example ask for."""
+    options = WeightGradientOptions(*given)
+    rank, last = OPERATORS[options.name].rank, options.layout.endswith("C")
+    (x, grad), has = _in_front((x, grad), dims)
+    if x.dim() - has[0] == rank + 1:
+        x, grad = (a.unsqueeze(int(there)) for a, there in zip((x, grad), has, strict=True))
+    channel = rank + 1 if last else 1
+    whole = merged(torch, WEIGHT_GRADIENT, (x, grad, None, None), (*has, False, False), channel, options.groups)
+    made = call(*whole.arrays[:2], *options._replace(groups=options.groups * whole.groups))
+    return whole.restore(made), 0
+
+
+def pool(info: Any, dims: Any, x: Any, *given: Any) -> Any:
+    """Return a mapped pooling."""
+    (x,), _ = _in_front((x,), dims)
+    if x.dim() < 5:  # images without a batch
+        return torch.ops.tilewright.pool(x, *PoolOptions(*given)), 0
+    return unfolded(torch.ops.tilewright.pool(folded(x), *PoolOptions(*given)), x.shape[0]), 0
