@@ -40,7 +40,7 @@ FUZZ_ARGS ?=
 # Of fuzz-properties: how many examples of each property (some properties take a multiple of it).
 EXAMPLES ?= 600
 
-.PHONY: help demo test test-slow test-torch test-matrix fuzz fuzz-properties fuzz-api fuzz-layers check test-gpu bench docs release clean setup
+.PHONY: help demo test test-slow test-torch test-cuda12 test-matrix fuzz fuzz-properties fuzz-api fuzz-layers check test-gpu bench docs release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -69,6 +69,10 @@ test-torch: ## run the tests that need PyTorch, with its CPU wheel (200 MB), or 
 	    $(MAKE) --no-print-directory VENV=.venv-torch EXTRAS=opencl,cuda,torch-tests,dev PIP_ARGS="$$index" setup; \
 	fi
 	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m pytest $(XDIST) -m torch $(PYTEST_ARGS)
+
+test-cuda12: ## compile for sm_61 to sm_120 with the compiler of CUDA 12.9, in .venv-cuda12
+	@$(MAKE) --no-print-directory VENV=.venv-cuda12 EXTRAS=cuda12,dev setup
+	@.venv-cuda12/bin/python -m pytest $(XDIST) --slow tests/codegen/test_architectures.py $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))
@@ -116,7 +120,7 @@ release: $(READY) ## build the sdist and the wheel, and try the wheel in a clean
 	@$(BIN)/python tools/release.py
 
 clean: ## remove .venv, caches and build outputs
-	rm -rf $(VENV) .venv-torch .venv-docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-torch .venv-cuda12 .venv-docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A Python split by its distribution may lack ensurepip; then its own pip fills the environment. pip prints one line

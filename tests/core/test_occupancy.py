@@ -47,10 +47,11 @@ def test_a_kernel_that_does_not_fit_has_no_block() -> None:
     assert occupancy(NVIDIA["sm_90"], 1024, 255, 0).blocks == 0
 
 
-def test_arrays_of_kernels_have_the_blocks_of_each() -> None:
+@pytest.mark.parametrize(("arch", "blocks"), [("sm_90", [4, 2, 9]), ("sm_75", [4, 1, 9])])
+def test_arrays_of_kernels_have_the_blocks_of_each(arch: str, blocks: list[int]) -> None:
+    """The first uses no shared memory, and before sm_80 the system adds none."""
     threads, registers, shared = (np.array(each) for each in ([256, 128, 96], [64, 255, 72], [0, 48 << 10, 1]))
-    found = occupancy(NVIDIA["sm_90"], threads, registers, shared).blocks
-    assert found.tolist() == [4, 2, 9]
+    assert occupancy(NVIDIA[arch], threads, registers, shared).blocks.tolist() == blocks
 
 
 def test_pooled_registers_ignore_the_shares_of_schedulers() -> None:

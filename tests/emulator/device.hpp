@@ -5,7 +5,6 @@
 
 #include "machine.hpp"
 
-#define __CUDA_ARCH__ 900
 #define __device__
 #define __global__
 #define __forceinline__ inline

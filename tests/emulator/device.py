@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -80,9 +81,9 @@ def _compiled(name: str, *command: str) -> Path:
 
 
 @cache
-def _library(source: str) -> ctypes.CDLL:
-    """The kernels of CUDA source as a library."""
-    text = translate(source)
+def _library(source: str, capability: str) -> ctypes.CDLL:
+    """The kernels of CUDA source as a library, for a compute capability such as "90"."""
+    text = f"#define __CUDA_ARCH__ {capability}0\n{translate(source)}"
     name = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{os.getpid()}"
     code = _folder() / f"{name}.cpp"
     code.write_text(text, encoding="utf-8")
@@ -113,10 +114,10 @@ def emulation(seed: int = 0) -> Iterator[None]:
         install(before)
 
 
-def emulated(s: Any, args: Sequence[Any]) -> Module:
+def emulated(s: Any, args: Sequence[Any], target: Target = TARGET) -> Module:
     """The module of a schedule as source alone, which NVRTC does not compile."""
-    functions = lower_for(TARGET, s, args).functions
-    return Module(generate(tuple(finished(function, TARGET) for function in functions), TARGET)[0])
+    functions = lower_for(target, s, args).functions
+    return Module(generate(tuple(finished(function, target) for function in functions), target)[0])
 
 
 class EmulatedCuda(CpuDriver):
@@ -158,7 +159,7 @@ class EmulatedCuda(CpuDriver):
         return super().adopt(address, size)
 
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
-        library = _library(program.source)
+        library = _library(program.source, re.sub(r"\D", "", Target(program.target).hardware.name))
         return {abi.name: self._launcher(library, abi) for abi in program.kernels}
 
     def _launcher(self, library: ctypes.CDLL, abi: KernelAbi) -> Launcher:

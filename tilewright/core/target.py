@@ -141,6 +141,10 @@ class Target(TargetView):
         options = {**dict(self._options()), "arch": arch}
         return Target({"kind": str(self.kind), **options})
 
+    def with_model(self, board: str) -> Target:
+        """This target for a board by its driver's name, such as "NVIDIA L4", whose rates models then use."""
+        return Target({"kind": str(self.kind), **dict(self._options()), "model": board})
+
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
         """The innermost target of the `with` statements around the caller, or None."""
@@ -251,7 +255,7 @@ class Target(TargetView):
 
     @functools.cached_property
     def _spelling(self) -> str:
-        return " ".join([str(self.kind), *(f"-{name}={value}" for name, value in self._options())])
+        return " ".join([str(self.kind), *(f"-{name}={_quoted(value)}" for name, value in self._options())])
 
     def __str__(self) -> str:
         return self._spelling
@@ -267,6 +271,14 @@ _entered: ContextVar[tuple[Target, ...]] = ContextVar("Target", default=())
 """Targets of the `with` statements around the caller, the innermost last."""
 
 
+_WORD = re.compile(r'(?:[^\s"]|"[^"]*"|")+')
+"""A word of a spelling: double quotes keep spaces in a value, as in `-model="NVIDIA L4"`."""
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if " " in value else value
+
+
 def _split(spelling: Any) -> tuple[str, dict[str, str]]:
     """The kind and the options of a spelling."""
     if isinstance(spelling, str) and spelling.lstrip().startswith("{"):
@@ -278,7 +290,8 @@ def _split(spelling: Any) -> tuple[str, dict[str, str]]:
         raise UserError(
             f"cannot make a target from {spelling!r}", primitive="Target", fix='give its name, such as Target("cuda")'
         )
-    kind, *rest = " ".join(TAGS.get(word, word) for word in spelling.split()).split() or [""]
+    words = _WORD.findall(" ".join(TAGS.get(word, word) for word in spelling.split()))
+    kind, *rest = (word.replace('"', "") for word in words) if words else ("",)
     options = {}
     for word in rest:
         match = re.fullmatch(r"--?([\w-]+)=(.+)", f"{word}=1" if word.lstrip("-") in _FLAGS else word)

@@ -180,8 +180,8 @@ def recorded(
 ) -> Selection | None:
     """Return the strategy that was fastest for the nearest layer in the records.
 
-    The configuration of a near layer is not used if its tiles divide this one badly. With `fused`, those of kernels
-    with an epilogue come first.
+    The configuration of a near layer is not used if its tiles divide this one badly, and that of another architecture
+    only if the model of this one agrees. With `fused`, those of kernels with an epilogue come first.
     """
     known = [(template, shipped.recorded(template, workload, target, fused=True)) for template in able if fused]
     if not any(found for _, found in known):
@@ -190,15 +190,21 @@ def recorded(
     if not there:
         return None
     template, found = min(there, key=lambda pair: (pair[1].away, pair[1].seconds))
-    if found.away and not _suits(template, workload, found.config, target):
+    here = found.arch == target.arch
+    if (found.away or not here) and not _suits(template, workload, found.config, target, here):
         return None
-    return Selection(template, workload, found.config, found.why, measured=not found.away)
+    return Selection(template, workload, found.config, found.why, measured=here and not found.away)
 
 
-def _suits(template: PackagedTemplate[Any], workload: Convolution, config: Config, target: Target) -> bool:
-    """Whether the model of a strategy expects a configuration to be about as fast as its own choice."""
+def _suits(
+    template: PackagedTemplate[Any], workload: Convolution, config: Config, target: Target, otherwise: bool
+) -> bool:
+    """Whether the model of a strategy expects a configuration to be about as fast as its own choice.
+
+    Without a model, the answer is `otherwise`.
+    """
     strategy = template.strategy(target)
     if strategy.own_model is None:
-        return True
+        return otherwise
     usual = template.first(workload.args, target)
     return strategy.expected(workload, config).cycles <= SUITS * strategy.expected(workload, usual).cycles

@@ -94,15 +94,15 @@ def machine(on: Device) -> str:
     The name is part of it because decisions were measured on that device. Linux names no Arm CPU; `_cpu` does.
     """
     if on.kind == "cuda":
-        return "cuda {} {}".format(*cuda_kernels.described(on.index))
-    return f"cpu {_cpu()} {on.attributes.name}{_calibration()}"
+        return "cuda {} {}".format(*cuda_kernels.described(on.index)) + _calibration("calibration.json")
+    return f"cpu {_cpu()} {on.attributes.name}{_calibration('cpu_rates.json')}"
 
 
-def _calibration() -> str:
-    """When the rates of this CPU were measured, on which decisions depend; "" if they were not."""
+def _calibration(table: str) -> str:
+    """When rates were measured on this computer, on which decisions depend; "" if they were not."""
     folder = cache_folder()
     try:
-        return "" if folder is None else f" {os.stat(os.path.join(folder, 'cpu_rates.json')).st_mtime_ns}"
+        return "" if folder is None else f" {os.stat(os.path.join(folder, table)).st_mtime_ns}"
     except OSError:
         return ""
 

@@ -16,6 +16,7 @@ from ..core.errors import UserError
 from ..core.target import Target
 from ..runtime.program import resolve_target
 from ..topi.templates import Epilogue
+from ..tune.model.machine import Machine
 from . import rivals
 from .compiler import SUITS, KernelNotes, Selection, candidate, compiled, described, epilogue_of, strategies_of
 from .executable import Executable
@@ -42,7 +43,7 @@ def choose(
 
     `earlier` is the choice of an earlier search, which Ctrl-C ended.
     """
-    target = resolve_target(Target(_TARGETS[on.kind]), on)
+    target = Machine.present(resolve_target(Target(_TARGETS[on.kind]), on), on.name)
     epilogue = epilogue_of(problem, activation)
     if budget:
         tuning = import_module(f"{__package__}.tuning")  # loads the measuring session, which other calls do not need

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.target import Target
-from ..tune.records.format import Pair, decode, mean_cost
+from ..tune.records.format import MeasureInput, Pair, decode, mean_cost
 from ..tune.task import freeze
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ _NEAR = 2.0
 
 @dataclass(frozen=True)
 class ShippedRecord:
-    """A configuration from a record, its origin, its recorded time, and the distance of its layer."""
+    """A configuration from a record, its origin, its recorded time and architecture, and the distance of its layer."""
 
     config: Config
     why: str
     seconds: float
+    arch: str
     away: float = 0.0
 
 
@@ -73,7 +74,7 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
     wanted = {name: choice.wanted for name, choice in inp.config.items()}
     config = template.strategy(target).nearest(workload, wanted)
     why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
-    return ShippedRecord(config, why, mean_cost(result), away)
+    return ShippedRecord(config, why, mean_cost(result), _arch(inp), away)
 
 
 def recorded(
@@ -85,7 +86,12 @@ def recorded(
         return None
     inp, result = _fastest(lines)
     layer = "this layer with an epilogue" if fused else "this layer"
-    return ShippedRecord(inp.config, f"a record of {layer} on {inp.notes.device or inp.target}", mean_cost(result))
+    why = f"a record of {layer} on {inp.notes.device or inp.target}"
+    return ShippedRecord(inp.config, why, mean_cost(result), _arch(inp))
+
+
+def _arch(inp: MeasureInput) -> str:
+    return Target.parse(inp.target).arch
 
 
 def _fastest(lines: list[str]) -> Pair:

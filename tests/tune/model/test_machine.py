@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import why_no_cuda
 from tilewright.cli.app import app
+from tilewright.core.boards import BOARDS
 from tilewright.core.target import Target
 from tilewright.tune.model.machine import Machine, Rates, calibrated, keep
 
@@ -65,3 +67,39 @@ def test_calibration_measures_every_rate(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert done.exit_code == 0, done.output
     for name in vars(Rates()):
         assert f"\n{name} " in done.output
+
+
+BOARDS_OF = [
+    ("Tesla T4", "sm_75"),
+    ("Tesla V100-SXM2-16GB", "sm_70"),
+    ("NVIDIA A100-SXM4-40GB", "sm_80"),
+    ("NVIDIA L4", "sm_89"),
+    ("NVIDIA GeForce RTX 4090", "sm_89"),
+    ("NVIDIA H100 80GB HBM3", "sm_90"),
+    ("NVIDIA B200", "sm_100"),
+]
+
+
+@pytest.mark.parametrize(("name", "arch"), BOARDS_OF)
+def test_a_board_has_the_rates_of_its_data_sheet(name: str, arch: str) -> None:
+    board = BOARDS[name]
+    machine = Machine.of(Target({"kind": "cuda", "arch": arch, "model": name}))
+    rates, reference = machine.rates, Rates()
+    assert board.architecture == arch == machine.hardware.name
+    assert machine.multiprocessors == board.multiprocessors
+    seconds = 1e9 / (machine.multiprocessors * rates.memory_bytes_per_cycle * rates.clock_hertz)
+    of_h200 = 1e9 / (132 * reference.memory_bytes_per_cycle * reference.clock_hertz)
+    assert seconds / of_h200 == pytest.approx(4800 / board.gigabytes)
+    assert rates.l2_capacity_bytes / 47e6 == pytest.approx(board.l2_megabytes / 60)
+
+
+def test_a_target_for_the_present_board_names_it_only_if_it_differs() -> None:
+    h200, l4 = Target("cuda -arch=sm_90"), Target("cuda -arch=sm_89")
+    assert Machine.present(h200, "NVIDIA H200") is h200
+    assert Machine.present(l4, "NVIDIA GeForce RTX 4090") is l4
+    assert Machine.present(l4, "a board without a data sheet") is l4
+    assert Machine.present(Target("llvm"), "NVIDIA L4") == Target("llvm")
+    named = Machine.present(l4, "NVIDIA L4")
+    assert str(named) == 'cuda -arch=sm_89 -model="NVIDIA L4"'
+    assert Target(str(named)) == named
+    assert pickle.loads(pickle.dumps(named)) == named

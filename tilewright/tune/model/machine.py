@@ -62,10 +62,19 @@ class Machine:
     def of(target: Target, board: str = "") -> Machine:
         """Return the machine of a target: of the named board, else of the last known one of its architecture.
 
-        If the named board was calibrated on this computer, its rates are the measured ones.
+        The target's own `-model` also names a board. If that board was calibrated on this computer, its rates are the
+        measured ones.
         """
+        board = board or dict(target.labels).get("model", "")
         found = _by_data_sheet(target, board)
         return replace(found, rates=calibrated(board, found.rates)) if board else found
+
+    @staticmethod
+    def present(target: Target, board: str) -> Target:
+        """Return the target for the board that is here; models assume it unless its architecture's board does."""
+        if target.kind != "cuda" or Machine.of(target, board) == Machine.of(target):
+            return target
+        return target.with_model(board)
 
     @staticmethod
     def for_models(target: Target) -> Machine:
@@ -112,7 +121,8 @@ def _by_data_sheet(target: Target, board: str) -> Machine:
     per_cycle = found.gigabytes / found.multiprocessors / found.megahertz
     reference_per_cycle = reference.gigabytes / reference.multiprocessors / reference.megahertz
     memory = rates.memory_bytes_per_cycle * per_cycle / reference_per_cycle
-    rates = replace(rates, clock_hertz=clock, memory_bytes_per_cycle=memory)
+    capacity = rates.l2_capacity_bytes * found.l2_megabytes / reference.l2_megabytes
+    rates = replace(rates, clock_hertz=clock, memory_bytes_per_cycle=memory, l2_capacity_bytes=capacity)
     return Machine(target.hardware, found.multiprocessors, rates)
 
 
