@@ -15,7 +15,7 @@ import pytest
 import tilewright
 from tests.passes.running import finish
 from tilewright import te
-from tilewright.core.architectures import NVIDIA, OPENCL, X86, opencl_hardware, x86_hardware
+from tilewright.core.architectures import NVIDIA, OPENCL, X86, opencl_hardware, processor_hardware
 from tilewright.core.boards import BOARDS
 from tilewright.core.errors import InternalError, UserError
 from tilewright.core.hardware import Hardware, MemoryScope
@@ -133,11 +133,11 @@ def test_rows_say_what_nvidias_tables_say(name: str) -> None:
 
 
 def test_processors_by_name_and_by_feature() -> None:
-    assert x86_hardware("generic", "").vector_bytes == 16
-    assert x86_hardware("haswell", "").vector_bytes == 32
-    assert x86_hardware(None, "").vector_bytes == 64  # this machine's, whatever it has
-    assert x86_hardware("skylake-avx512", "+avx512vnni").matrix_shapes_for("uint8 × int8", "int32")
-    assert x86_hardware("haswell", "+avx512f") is X86["x86-64-v4"]
+    assert processor_hardware("generic", "").vector_bytes == 16
+    assert processor_hardware("haswell", "").vector_bytes == 32
+    assert processor_hardware(None, "").vector_bytes == 64  # this machine's, whatever it has
+    assert processor_hardware("skylake-avx512", "+avx512vnni").matrix_shapes_for("uint8 × int8", "int32")
+    assert processor_hardware("haswell", "+avx512f") is X86["x86-64-v4"]
     assert Target("llvm -mcpu=haswell").hardware is X86["x86-64-v3"]
     assert opencl_hardware("mali") is OPENCL["gpu"]
 

@@ -9,6 +9,7 @@ are from the Software Developer's Manual. To add an architecture, add a row; not
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -242,8 +243,10 @@ _PLAIN_LEVELS = (
 )
 
 
-def _x86(name: str, vector_bytes: int, registers: int, second: int, shapes: tuple[MatrixShape, ...] = ()) -> Hardware:
-    """The row of one level of x86-64; `registers` are vector registers, of which LLVM allocates.
+def _processor(
+    name: str, vector_bytes: int, registers: int, second: int, shapes: tuple[MatrixShape, ...] = ()
+) -> Hardware:
+    """The row of one level of processors; `registers` are vector registers, of which LLVM allocates.
 
     `second` is the second cache in KB, the smallest of the processors that have this level.
     """
@@ -273,12 +276,18 @@ _VNNI = MatrixShape("vpdpbusd", 1, (16,), 4, "uint8 × int8", _S32, level="threa
 _AVX512_BF16 = MatrixShape("vdpbf16ps", 1, (16,), 2, _BF16, _F32, level="thread")
 
 X86: dict[str, Hardware] = {
-    "x86-64": _x86("x86-64", 16, 16, 256),
-    "x86-64-v3": _x86("x86-64-v3", 32, 16, 256),
-    "x86-64-v4": _x86("x86-64-v4", 64, 32, 1024),
-    "x86-64-v4+vnni": _x86("x86-64-v4+vnni", 64, 32, 512, (_VNNI,)),
-    "x86-64-v4+vnni+bf16": _x86("x86-64-v4+vnni+bf16", 64, 32, 1024, (_VNNI, _AVX512_BF16)),
+    "x86-64": _processor("x86-64", 16, 16, 256),
+    "x86-64-v3": _processor("x86-64-v3", 32, 16, 256),
+    "x86-64-v4": _processor("x86-64-v4", 64, 32, 1024),
+    "x86-64-v4+vnni": _processor("x86-64-v4+vnni", 64, 32, 512, (_VNNI,)),
+    "x86-64-v4+vnni+bf16": _processor("x86-64-v4+vnni+bf16", 64, 32, 1024, (_VNNI, _AVX512_BF16)),
 }
+
+# Arm with vectors of 128 bits (NEON): scalable vectors (SVE) are wider on few processors, and left off.
+ARM: dict[str, Hardware] = {"aarch64": _processor("aarch64", 16, 32, 512)}
+
+_FAMILIES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
+"""Other names of families of processors."""
 
 # The meanings of LLVM's processor names (`-mcpu`); other names count as x86-64.
 PROCESSORS: dict[str, str] = {
@@ -295,12 +304,20 @@ def opencl_hardware(device: str) -> Hardware:
     return OPENCL.get(device, OPENCL["gpu"])
 
 
-def x86_hardware(cpu: str | None, features: str) -> Hardware:
+def family_of(triple: str) -> str:
+    """The family of processors of a triple, such as "aarch64" of "arm64-apple-darwin"; "" is of this machine."""
+    name = (triple or platform.machine()).partition("-")[0].lower()
+    return _FAMILIES.get(name, name)
+
+
+def processor_hardware(cpu: str | None, features: str, triple: str = "") -> Hardware:
     """The row of a processor as LLVM names it, with features such as "+avx512f,+avx512vnni".
 
     If neither is named, the program is for the processor that it is built on, with the row of AVX-512. Narrower units
     split each of its vectors into two or four.
     """
+    if (family := family_of(triple)) in ARM:
+        return ARM[family]
     if cpu is None and not features:
         return X86["x86-64-v4"]
     found = PROCESSORS.get(cpu or "", "x86-64")

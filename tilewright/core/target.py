@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from .architectures import NVIDIA, opencl_hardware, x86_hardware
+from .architectures import NVIDIA, opencl_hardware, processor_hardware
 from .errors import UserError, UserValueError
 from .hardware import Extents, Hardware, MemoryScope
 from .refusals import missing
@@ -376,9 +376,9 @@ def _row(kind: str, options: Mapping[str, str]) -> Hardware:
     if kind == "opencl":
         return opencl_hardware(options.get("device", "cpu"))
     if kind == "c":
-        return x86_hardware("generic", "")
+        return processor_hardware("generic", "")
     if kind == "llvm":
-        return x86_hardware(options.get("mcpu"), options.get("mattr", ""))
+        return processor_hardware(options.get("mcpu"), options.get("mattr", ""), options.get("mtriple", ""))
     name = options.get("arch") or _DEFAULT_ARCH
     found = NVIDIA.get(name) or NVIDIA.get(re.sub(r"(?<=\d)[af]$", "", name))
     if found is None:

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.llvm.binding import OF_THREADS, PACKED
+from ..core.architectures import family_of
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
+from ..core.target import Target
 from .driver import DeviceError, Launcher, scalar_type
 from .llvm_link import link
 from .thread_pool import POOL
@@ -26,6 +28,13 @@ def load_program(program: CompiledProgram) -> dict[str, Launcher]:
             "the program is C source, and no C compiler is on the PATH to make code of it",
             primitive="call",
             fix="install one (apt-get install gcc) and build again, or build for llvm",
+        )
+    triple = dict(Target(program.target).labels).get("mtriple", "")
+    if family_of(triple) != family_of(""):
+        raise UserError(
+            f"the program is for {triple}, and this machine is not",
+            primitive="call",
+            fix='export it, and load it there: module.export_library("lib.so"); or build without -mtriple',
         )
     if program.binary is None:
         raise InternalError(f"a program for {program.target} has no machine code for the CPU")

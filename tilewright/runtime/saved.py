@@ -35,6 +35,7 @@ from ..codegen.abi import (
 )
 from ..codegen.exported import elf
 from ..codegen.llvm.compile import compile_ir, host_processor
+from ..core.architectures import family_of
 from ..core.errors import UserError
 from ..core.paths import file_path
 from ..core.target import Target
@@ -100,7 +101,8 @@ def _described(program: CompiledProgram, kind: str) -> dict[str, Any]:
         "objects": len(program.objects),
         "called": list(program.called),
     }
-    if kind == "llvm" and "mcpu" not in dict(Target(program.target).labels):
+    labels = dict(Target(program.target).labels)
+    if kind == "llvm" and "mcpu" not in labels and family_of(labels.get("mtriple", "")) == family_of(""):
         description["features"] = _needed(host_processor().features)
     return description
 

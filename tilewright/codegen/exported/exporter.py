@@ -50,12 +50,15 @@ class Exporter:
             return linked([made, *self._program.objects], "save", relocatable=True) if self._program.objects else made
         if self._target.kind != "llvm":
             return compiled(self._launcher(archive), "save")
-        made = compile_ir(self._whole(archive), machine_of(self._target)).binary
-        return linked([made, *self._program.objects], "save", relocatable=True) if self._program.objects else made
+        machine = machine_of(self._target)
+        made = compile_ir(self._whole(archive), machine).binary
+        others = self._program.objects
+        return linked([made, *others], "save", relocatable=True, triple=machine.triple) if others else made
 
     def shared_library(self, archive: bytes) -> bytes:
         """A shared library of the same, linked by the system's compiler."""
-        return linked([self.object_file(archive)], "export_library")
+        triple = machine_of(self._target).triple if self._target.kind == "llvm" else ""
+        return linked([self.object_file(archive)], "export_library", triple=triple)
 
     def bitcode(self) -> bytes:
         """The program with its entry points as LLVM bitcode."""

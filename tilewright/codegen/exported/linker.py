@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -22,6 +23,18 @@ def required_compiler(what: str, primitive: str) -> str:
     found = c_compiler()
     if found is None:
         raise UserError(f"{what} needs a C compiler, and none is on the PATH", primitive=primitive, fix=_HINT)
+    return found
+
+
+def cross_compiler(triple: str, primitive: str) -> str:
+    """The C compiler for another system; raises UserError if there is none."""
+    found = shutil.which(f"{triple}-gcc")
+    if found is None:
+        raise UserError(
+            f"linking for {triple} needs its compiler, and there is no {triple}-gcc on the PATH",
+            primitive=primitive,
+            fix=f'install it (apt-get install gcc-{triple}), or save an object, "lib.o", and link it there',
+        )
     return found
 
 
@@ -64,9 +77,9 @@ def run_compiler(command: Sequence[str], primitive: str, given: bytes = b"") -> 
     return done.stdout
 
 
-def linked(objects: Sequence[bytes], primitive: str, relocatable: bool = False) -> bytes:
-    """Objects linked into a shared library, or into one object file."""
-    compiler = required_compiler("linking", primitive)
+def linked(objects: Sequence[bytes], primitive: str, relocatable: bool = False, triple: str = "") -> bytes:
+    """Objects linked into a shared library, or into one object file; of another system, by its cross compiler."""
+    compiler = cross_compiler(triple, primitive) if triple else required_compiler("linking", primitive)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         paths = [Path(folder, f"part{i}.o") for i in range(len(objects))]
         for path, content in zip(paths, objects, strict=True):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
-from ...core.architectures import x86_hardware
+from ...core.architectures import family_of, processor_hardware
 from ...core.errors import InternalError, UserError
 from ...core.forking import not_while_forking
 from ...core.target import Target
@@ -33,6 +32,8 @@ class Processor:
     """Whether it adds dot products of four bytes to 16 sums in one instruction."""
     level: int = 3
     """LLVM's optimisation level, 0 to 3."""
+    triple: str = ""
+    """The triple of another system, on which the code cannot run here; "" is of this machine."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +51,30 @@ def host_processor(cpu: str | None = None, features: str | None = None) -> Proce
     llvm = binding()
     if cpu is None:
         known = dict(llvm.get_host_cpu_features())
+        if family_of("") == "aarch64":  # vectors have 128 bits
+            known = {name: on and not name.startswith(_SCALABLE) for name, on in known.items()}
         flags = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(known.items()))
         extra = f",{features}" if features else ""
         has = {name: known.get(name, False) and is_left(name, extra) for name in ("fma", "avx512vl", "avx512vnni")}
         wide = 512 if has["avx512vl"] else 0
-        has_fma = has["fma"] or platform.machine() == "aarch64"
+        has_fma = has["fma"] or family_of("") == "aarch64"
         has_scale = bool(wide) and llvm.llvm_version_info >= (22,)
         has_vnni = has["avx512vnni"]
         return Processor(llvm.get_host_cpu_name(), flags + extra, wide, has_fma, has_scale, has_vnni)
-    has_vnni = is_left("avx512vnni", features or "") and any(
-        shape.family == "vpdpbusd" for shape in x86_hardware(cpu, features or "").matrix_shapes
+    return named_processor(cpu, features or "")
+
+
+def named_processor(cpu: str, features: str, triple: str = "") -> Processor:
+    """The processor of those names; with a triple, on another system."""
+    has_fma = "+fma" in features or family_of(triple) == "aarch64"
+    has_vnni = is_left("avx512vnni", features) and any(
+        shape.family == "vpdpbusd" for shape in processor_hardware(cpu, features, triple).matrix_shapes
     )
-    return Processor(cpu, features or "", 0, "+fma" in (features or ""), has_vnni=has_vnni)
+    return Processor(cpu, features, 0, has_fma, has_vnni=has_vnni, triple=triple)
 
 
+_SCALABLE = ("sve", "sme")
+"""How the names of features begin that have vectors of any length."""
 _BUILT_ON = ("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avx512f")
 """Features of x86; later ones need earlier ones: LLVM drops features whose requirement is removed."""
 
@@ -85,11 +96,13 @@ def machine_of(target: Target) -> Processor:
         raise UserError(
             f"target {str(target)!r}: -opt-level={level}", primitive="Target", fix="give a number from 0 to 3"
         )
-    _refuse_foreign(target, labels.get("mtriple"))
+    triple = _foreign(target, labels.get("mtriple", ""))
     if "mcpu" in labels or "mattr" in labels:
         features = labels.get("mattr", "")
         unsigned = next((name for name in features.split(",") if name and name[0] not in "+-"), None)
-        refused = f"{unsigned!r} has no sign" if unsigned else complaint(labels.get("mcpu", "generic"), features)
+        refused = (
+            f"{unsigned!r} has no sign" if unsigned else complaint(labels.get("mcpu", "generic"), features, triple)
+        )
         if refused:
             raise UserError(
                 f"target {str(target)!r}: {refused}",
@@ -97,20 +110,29 @@ def machine_of(target: Target) -> Processor:
                 fix="name them as LLVM does (-mcpu=skylake -mattr=+avx2,-fma), or leave them out: then it is this "
                 f"processor, {host_processor().cpu}",
             )
-    return replace(host_processor(labels.get("mcpu"), labels.get("mattr")), level=int(level))
+    if triple:
+        made = named_processor(labels.get("mcpu", "generic"), labels.get("mattr", ""), triple)
+    else:
+        made = host_processor(labels.get("mcpu"), labels.get("mattr"))
+    return replace(made, level=int(level))
 
 
-def _refuse_foreign(target: Target, triple: str | None) -> None:
-    """Raise UserError for `-mtriple=` of other processors: code runs on the machine that compiled it."""
-    if triple is None:
-        return
-    family, here = triple.partition("-")[0], binding().get_process_triple()
-    if {"amd64": "x86_64", "arm64": "aarch64"}.get(family, family) != here.partition("-")[0]:
-        raise UserError(
-            f"target {str(target)!r}: -mtriple={triple} is not of this machine's processor family",
-            primitive="Target",
-            fix=f"leave it out: code is made for this machine, {here}",
-        )
+_KNOWN = ("x86_64", "aarch64")
+"""The families of processors that code is made for."""
+
+
+def _foreign(target: Target, triple: str) -> str:
+    """Return a triple of another family of processors, "" for this machine's; raise UserError for an unknown one."""
+    if not triple or family_of(triple) == family_of(""):
+        return ""
+    if family_of(triple) in _KNOWN:
+        return triple
+    raise UserError(
+        f"target {str(target)!r}: -mtriple={triple} is not of a processor family that code is made for",
+        primitive="Target",
+        fix=f"give one of {', '.join(_KNOWN)}, or leave it out: then it is this machine, "
+        f"{binding().get_process_triple()}",
+    )
 
 
 @not_while_forking
@@ -216,7 +238,12 @@ def _dispose(manager: Any) -> None:
 
 def _target_machine(machine: Processor) -> Any:
     llvm = binding()
-    triple = llvm.Target.from_default_triple()
+    if machine.triple:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        triple = llvm.Target.from_triple(machine.triple)
+    else:
+        triple = llvm.Target.from_default_triple()
     made = triple.create_target_machine(
         cpu=machine.cpu, features=machine.features, opt=machine.level, reloc="pic", codemodel="small"
     )

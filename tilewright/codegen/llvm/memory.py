@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from bisect import bisect_right
 from typing import Any
 
+from ...core.architectures import family_of
 from ...core.dtype import DType
 from ...core.errors import InternalError
 from ...core.hardware import MemoryScope
@@ -178,7 +178,7 @@ class BufferAccesses:
 
     def order(self) -> None:
         """Make stores past the caches visible to other threads before later accesses; x86 has an instruction for it."""
-        if self.unordered and platform.machine() in ("x86_64", "AMD64"):
+        if self.unordered and family_of(self.out.module.machine.triple) == "x86_64":
             self.out.module.declare("llvm.x86.sse.sfence", "void", [], "nounwind")
             self.out.do("call void @llvm.x86.sse.sfence()")
         elif self.unordered:

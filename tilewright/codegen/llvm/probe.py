@@ -9,21 +9,24 @@ from functools import cache
 _PROGRAM = """
 import sys
 from llvmlite import binding as llvm
-llvm.initialize_native_target()
-llvm.initialize_native_asmprinter()
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
 module = llvm.parse_assembly("define void @f() { ret void }")
-target = llvm.Target.from_default_triple().create_target_machine(cpu=sys.argv[1], features=sys.argv[2])
+triple = sys.argv[3] or llvm.get_default_triple()
+target = llvm.Target.from_triple(triple).create_target_machine(cpu=sys.argv[1], features=sys.argv[2])
 target.emit_object(module)
 """
 
 
 @cache
-def complaint(cpu: str, features: str) -> str:
+def complaint(cpu: str, features: str, triple: str = "") -> str:
     """Return LLVM's warnings about a processor with those features ("+avx2,-fma"); "" if it knows them all."""
     for name in (cpu, features):
         if not (name.isascii() and name.isprintable()):  # no name of LLVM's, and not text that a command line can hold
             return f"{name!r} is not a recognized name"
-    done = subprocess.run([sys.executable, "-c", _PROGRAM, cpu, features], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, cpu, features, triple], capture_output=True, text=True, check=False
+    )
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     said = next((line for line in lines if "is not a recognized" in line), "")
     return said.partition(" (ignoring")[0] if said else (lines[-1] if done.returncode and lines else "")

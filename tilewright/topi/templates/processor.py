@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ...codegen.llvm.compile import host_processor
-from ...core.architectures import x86_hardware
+from ...core.architectures import processor_hardware
 from ...core.hardware import Hardware
 from ...core.target import Target
 from ...runtime.device import cpu
@@ -15,9 +15,9 @@ from .workload import sum_dtype
 
 def processor_of(target: Target) -> Hardware:
     """Return the processor that code for a target runs on; of a target that names none, this machine's."""
-    if target.kind == "llvm" and "mcpu" not in dict(target.labels) and "mattr" not in dict(target.labels):
+    if target.kind == "llvm" and not {"mcpu", "mattr", "mtriple"} & set(dict(target.labels)):
         here = host_processor()
-        return x86_hardware(here.cpu, here.features)
+        return processor_hardware(here.cpu, here.features)
     return target.hardware
 
 
