@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.network_layers import layers
 from benchmarks.networks import without_record
 from tilewright.core.target import Target
@@ -64,3 +66,18 @@ def test_tiles_of_a_near_layer_that_divide_this_one_badly_are_not_taken() -> Non
     found = compiler.candidate(DIVIDED_BADLY, CUDA)
     template = cheapest(able, of, CUDA)
     assert (found.template, found.config.index) == (template, template.first(of.args, CUDA).index)
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_86", "sm_120"])
+def test_a_record_of_another_architecture_counts_as_near_at_most(arch: str) -> None:
+    """The model of the architecture agrees, or its own choice is the default; nothing was measured there."""
+    target = Target(f"cuda -arch={arch}")
+    for problem in (SUITED, *list(layers())[::60]):
+        found = compiler.candidate(problem, target)
+        strategy = found.template.strategy(target)
+        assert not found.measured
+        assert strategy.needs.run_on(target)
+        if "record" in found.why and "no tuned" not in found.why and strategy.own_model is not None:
+            usual = strategy.first(found.workload)
+            cycles = [strategy.expected(found.workload, each).cycles for each in (found.config, usual)]
+            assert cycles[0] <= compiler.SUITS * cycles[1]

@@ -142,7 +142,7 @@ class Target(TargetView):
         return Target({"kind": str(self.kind), **options})
 
     def with_model(self, board: str) -> Target:
-        """This target for a board by its driver's name, such as "NVIDIA L4", whose rates models then use."""
+        """This target for a board by its driver's name, such as "NVIDIA L4": models use the rates of that board."""
         return Target({"kind": str(self.kind), **dict(self._options()), "model": board})
 
     @staticmethod

@@ -65,7 +65,7 @@ def host_processor(cpu: str | None = None, features: str | None = None) -> Proce
 
 
 def named_processor(cpu: str, features: str, triple: str = "") -> Processor:
-    """The processor of those names; with a triple, on another system."""
+    """The processor that LLVM calls by a name, with features; with a triple, on another system."""
     has_fma = "+fma" in features or family_of(triple) == "aarch64"
     has_vnni = is_left("avx512vnni", features) and any(
         shape.family == "vpdpbusd" for shape in processor_hardware(cpu, features, triple).matrix_shapes
