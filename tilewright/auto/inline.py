@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from ..expr.nodes import Load
-from ..expr.traverse import loads
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.target import Target
+from ..expr import nodes as n
+from ..expr.nodes import Expr, Load
+from ..expr.traverse import fold, loads, post_order
 from ..schedule.handle import ScheduleHandle
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp
 from .dataflow import is_element_wise, total, weight
 
 _REPEATED = 12.0
-"""Repeated instructions per element from which on a stage is stored."""
+_REPEATED_ON_CPU = 7.0
+"""Repeated instructions per element from which on a stage is stored, on GPUs and on CPUs, which have larger caches."""
+_SHORT = 64
+"""Terms of a reduction that a thread computes alone."""
+_LARGE = 256
+"""Instructions of an expression from which on it is not written out several times in a reader."""
 
 
-def inline_cheap(s: ScheduleHandle) -> list[Operation]:
+def inline_cheap(s: ScheduleHandle, target: Target) -> list[Operation]:
     """Inline element-wise stages; returns the ones that are kept, because their readers would repeat much work."""
     schedule = s.value
     order = [stage.op for stage in schedule.in_order() if not isinstance(stage.op, PlaceholderOp)]
     fixed = _of_scans(order)
     weights: dict[Operation, float] = {}
+    limit = _REPEATED if target.is_gpu else _REPEATED_ON_CPU
     for op in order:
         inside = [weights.get(t.op, 0.0) for t in op.input_tensors if is_element_wise(t.op)]
         weights[op] = weight(op.values) + sum(inside) if is_element_wise(op) else 0.0
@@ -29,14 +40,28 @@ def inline_cheap(s: ScheduleHandle) -> list[Operation]:
         readers = [r for r in order if any(t.op is op for t in r.input_tensors)]
         may = is_element_wise(op) and op not in s.outputs and op not in fixed and all(map(_has_values, readers))
         if may:
-            repeats = sum(evaluated[r] * len(_loads_of(r, op)) for r in readers) / max(own, 1)
-            if (repeats - 1) * weights[op] <= _REPEATED:
+            reads = [(evaluated[r], _places(r, op)) for r in readers]
+            repeats = sum(count * len(places) for count, places in reads) / max(own, 1)
+            written = sum(_mentions(r, op) for r in readers)
+            if target.is_gpu and _only_moves(op) and all(map(_is_short, readers)):
+                repeats = min(repeats, 1)  # registers hold the elements that neighbours share
+            if (repeats - 1) * weights[op] <= limit and (written == 1 or weights[op] * written <= _LARGE):
                 s[op].compute_inline()
-                evaluated[op] = repeats * own
+                evaluated[op] = max(1, repeats) * own
                 continue
             kept.append(op)
         evaluated[op] = float(own)
     return kept
+
+
+def _only_moves(op: Operation) -> bool:
+    """Whether elements are copied, perhaps under conditions, as in a border of zeros."""
+    return not any(isinstance(e, (n.Arithmetic, n.Call)) and not e.dtype.is_int for e in post_order(*op.values))
+
+
+def _is_short(op: Operation) -> bool:
+    """Whether a reader computes elements, or reductions of a few terms each."""
+    return is_element_wise(op) or total(op.reduce_axis) <= _SHORT
 
 
 def _of_scans(order: list[Operation]) -> set[Operation]:
@@ -53,5 +78,21 @@ def _has_values(op: Operation) -> bool:
     return isinstance(op, ComputeOp) and op.call is None
 
 
-def _loads_of(reader: Operation, op: Operation) -> list[Load]:
-    return [load for load in loads(*reader.values) if getattr(load.source, "op", None) is op]
+def _places(reader: Operation, op: Operation) -> set[tuple[Expr, ...]]:
+    """The indices at which a reader reads an operation."""
+    return {load.indices for load in loads(*reader.values) if getattr(load.source, "op", None) is op}
+
+
+def _mentions(reader: Operation, op: Operation) -> int:
+    """How often an operation would be written out in a reader."""
+    if not is_element_wise(reader):
+        return len(_places(reader, op))
+    return sum(_times(e, op) for e in reader.values)
+
+
+def _times(root: Expr, op: Operation) -> int:
+    def count(e: Any, below: Sequence[int]) -> int:
+        return sum(below) + (isinstance(e, Load) and getattr(e.source, "op", None) is op)
+
+    found: int = fold(root, {}, count, lambda e: [c for c in e.children() if isinstance(c, Expr)])
+    return found

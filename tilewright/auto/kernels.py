@@ -12,7 +12,7 @@ from math import prod
 
 from ..tensor.axis import IterVar
 from ..tensor.tensor import ComputeOp, Operation
-from .dataflow import Dataflow, is_element_wise, is_reduction, size, total, whole_index
+from .dataflow import Dataflow, is_element_wise, is_reduction, known, size, total, whole_index
 
 Row = tuple[IterVar, int]
 """An axis of the result, and how many of its neighbours belong to one row."""
@@ -125,7 +125,16 @@ def _places(flow: Dataflow, kernel: FusedKernel, op: Operation, readers: list[Op
                 at = whole_index(index, axes)
                 place = own[at[0]] if at is not None else None
                 found[d].add(None if at is None or place is None else (place[0], place[1] * at[1]))
-    return tuple(next(iter(each)) if len(each) == 1 else None for each in found)
+    places = [next(iter(each)) if len(each) == 1 else None for each in found]
+    return tuple(_with_single_elements(kernel, op, places))
+
+
+def _with_single_elements(kernel: FusedKernel, op: Operation, places: list[Row | None]) -> Iterator[Row | None]:
+    """Yield places; dimensions of one element follow such dimensions of the result."""
+    taken = {place[0] for place in places if place is not None}
+    free = [axis for axis in kernel.out.axis if known(axis) == 1 and axis not in taken]
+    for axis, place in zip(op.axis, places, strict=True):
+        yield (free.pop(0), 1) if place is None and known(axis) == 1 and free else place
 
 
 def _pays(flow: Dataflow, kernel: FusedKernel, op: Operation, fewest_rows: int, most_work: int) -> bool:

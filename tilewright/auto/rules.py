@@ -10,6 +10,8 @@ from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
 from .cpu_rows import schedule_rows_on_processors
 from .dataflow import Dataflow
+from .gpu_elements import are_elements, schedule_elements
+from .gpu_elements import default_tile as element_tile
 from .gpu_products import schedule_product, ways
 from .gpu_rows import default_tile, schedule_rows
 from .kernels import FusedKernel
@@ -31,6 +33,9 @@ def schedule_kernel(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, targ
             return
     for op in kernel.operands:
         one_element_each(s, op, target)
+    if target.is_gpu and are_elements(kernel):
+        schedule_elements(s, kernel, element_tile(flow, kernel, target))
+        return
     if not kernel.members and not reductions:
         one_element_each(s, out, target)
     elif len(reductions) == 1 and len(kernel.members) == (out is not reductions[0]) and kernel.one_each:

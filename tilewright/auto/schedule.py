@@ -70,7 +70,7 @@ def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple
 def by_rules(outputs: Sequence[Operation], target: Target) -> ScheduleHandle:
     """Return the schedule that rules make."""
     s = create_schedule(list(outputs))
-    inline_cheap(s)
+    inline_cheap(s, target)
     flow = Dataflow(s)
     for kernel in _kernels(flow, target):
         schedule_kernel(s, flow, kernel, target)

@@ -1,0 +1,133 @@
+"""Independent elements on GPUs: maps, stencils and short windows, each thread with a tile of neighbours.
+
+Neighbours of a stencil read the same elements. A thread computes several rows of several columns and loads each element
+once. Its loops are written out, so that the compiler finds the common loads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ..core.target import Target
+from ..expr.nodes import Expr
+from ..expr.traverse import variables
+from ..schedule.handle import ScheduleHandle
+from ..tensor.axis import IterVar, thread_axis
+from ..tensor.tensor import Operation, Tensor
+from .dataflow import Dataflow, is_reduction, known, known_total, size, weight
+from .kernels import FusedKernel
+
+FEW_TERMS = 64
+"""Terms of a reduction up to which a thread computes it alone, written out."""
+_ROWS = (4, 2)
+_WRITTEN_OUT = 3000
+"""Instructions that the written-out loops of a thread have at most."""
+
+
+@dataclass(frozen=True)
+class ElementTile:
+    """Neighbours of a thread along the last dimension, rows of a thread, and threads along both."""
+
+    vector: int
+    rows: int
+    across: int
+    down: int
+
+
+def are_elements(kernel: FusedKernel) -> bool:
+    """Whether threads compute the elements of a kernel alone."""
+    return kernel.one_each and all(prod(map(size, op.reduce_axis)) <= FEW_TERMS for op in kernel.reductions)
+
+
+def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> ElementTile:
+    """The tile that rules choose without a model."""
+    out = kernel.out
+    vector = _vector(kernel, target)
+    work = sum(prod(map(size, op.reduce_axis)) * max(weight(flow.bodies[op]), 1) for op in (out, *kernel.members))
+    while vector > 1 and vector * work > _WRITTEN_OUT:
+        vector //= 2
+    threads = min(256, target.max_threads_per_block)
+    rows = 1
+    if len(out.axis) > 1 and _overlaps(flow, kernel, -2):
+        extent = known(out.axis[-2])
+        fitting = [n for n in _ROWS if extent is not None and extent >= 2 * n and n * vector * work <= _WRITTEN_OUT]
+        rows = next((n for n in fitting if extent is not None and extent % n == 0), next(iter(fitting), 1))
+    if rows == 1:
+        return ElementTile(vector, 1, threads, 1)
+    across = min(32, threads)
+    return ElementTile(vector, rows, across, threads // across)
+
+
+def _vector(kernel: FusedKernel, target: Target) -> int:
+    """Neighbours that one access stores: whole vectors of a row, so that no guard takes them apart."""
+    out = kernel.out
+    last = known(out.axis[-1]) if out.axis else None
+    if last is None or known_total(out.axis) is None:
+        return 1
+    width = min(target.hardware.vector_bytes, 16) * 8 // max(t.dtype.bits for t in out.outputs)
+    while width > 1 and last % width:
+        width //= 2
+    return max(width, 1)
+
+
+def _overlaps(flow: Dataflow, kernel: FusedKernel, dimension: int) -> bool:
+    """Whether neighbours along a dimension of the result read some of the same elements."""
+    axis = kernel.out.axis[dimension]
+    for op in (kernel.out, *kernel.members):
+        places = kernel.places[op]
+        mine = {a.var for a, place in zip(op.axis, places, strict=True) if place is not None and place[0] is axis}
+        seen: dict[Tensor, set[tuple[Expr, ...]]] = {}
+        reduced = {a.var for a in op.reduce_axis}
+        for read in flow.reads[op]:
+            if read.source.op in (*kernel.members, kernel.out):
+                continue
+            moved = [set(variables(index)) for index in read.indices]
+            if any(used & mine and used & reduced for used in moved):
+                return True
+            if any(used & mine for used in moved):
+                part = tuple(i for i, used in zip(read.indices, moved, strict=True) if used & mine)
+                seen.setdefault(read.source, set()).add(part)
+        if any(len(parts) > 1 for parts in seen.values()):
+            return True
+    return False
+
+
+def schedule_elements(s: ScheduleHandle, kernel: FusedKernel, tile: ElementTile) -> None:
+    """Schedule a kernel of independent elements."""
+    out = kernel.out
+    inner: list[IterVar] = []
+    if tile.rows > 1:
+        *outer, y, x = out.axis
+        y, own = s[out].split(y, factor=tile.rows)
+        inner.append(own)
+        y, down = s[out].split(y, factor=tile.down)
+        x, lanes = _vector_of(s, out, x, tile.vector)
+        x, across = s[out].split(x, factor=tile.across)
+        inner += lanes
+        s[out].reorder(*outer, y, x, down, across, *inner)
+        block = s[out].fuse(*outer, y, x)
+        s[out].bind(down, thread_axis("threadIdx.y"))
+        s[out].unroll(own)
+    else:
+        flat, lanes = _vector_of(s, out, s[out].fuse(*out.axis), tile.vector)
+        block, across = s[out].split(flat, factor=tile.across)
+        inner += lanes
+    s[out].bind(block, thread_axis("blockIdx.x"))
+    s[out].bind(across, thread_axis("threadIdx.x"))
+    if is_reduction(out):
+        for axis in out.reduce_axis if prod(map(size, out.reduce_axis)) <= FEW_TERMS else ():
+            s[out].unroll(axis)
+    for op in kernel.members:
+        s[op].compute_at(s[out], across)
+        s[op].reorder(*s[op].op.reduce_axis, *s[op].op.axis)
+        for axis in (*s[op].op.reduce_axis, *s[op].op.axis):
+            s[op].unroll(axis)
+
+
+def _vector_of(s: ScheduleHandle, out: Operation, axis: IterVar, width: int) -> tuple[IterVar, list[IterVar]]:
+    if width == 1:
+        return axis, []
+    rest, lanes = s[out].split(axis, factor=width)
+    s[out].vectorize(lanes)
+    return rest, [lanes]
