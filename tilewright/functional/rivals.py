@@ -18,6 +18,7 @@ from math import exp, inf, log, log2, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.dtype import DType
 from ..topi.templates.processor import instruction_set
 from . import cpu_rates
 from .problem import CONV, DATA_GRADIENT, GRADIENTS, TRANSPOSED, WEIGHT_GRADIENT, Problem
@@ -50,6 +51,9 @@ _OTHER_TYPE, _OTHER_HALF = 2.0, 0.7
 """The distance that the type adds: between float32 and a 16-bit type, and between float16 and bfloat16."""
 _DECAY = 1.5
 """The weight of a layer at distance d is exp(-_DECAY * d)."""
+_PASS_SECONDS, _PASS_BYTES_PER_SECOND = 1.5e-6, 3.5e12
+"""The time of one more kernel on an H200, the GPU of the table. A library computes a residual and an activation in a
+kernel of its own, which reads and writes the result once more."""
 _DENSE_TERMS, _DENSE_CHANNELS = 64, 16
 """The least products per sum, and channels per group, of a layer that libraries compute by matrix instructions. If no
 similar layer was measured, the library is preferred for such a layer."""
@@ -190,11 +194,12 @@ def verdict(problem: Problem, known: Iterable[MeasuredLayer]) -> str:
     """Return the same on a GPU, judged by the layers of `known`."""
     found = estimate(problem, known)
     if found is not None and found.nearest is not None:
-        if found.ratio <= _LEAST_GAIN:
+        ratio = found.ratio * _share_of_convolution(problem, found.nearest)
+        if ratio <= _LEAST_GAIN:
             return ""
-        if not found.away:
-            return f"measured {found.ratio:.2f} times as fast as ours for this layer"
-        return f"expected to be {found.ratio:.2f} times as fast as ours, by {found.nearest.problem} and its like"
+        if not found.away and ratio == found.ratio:
+            return f"measured {ratio:.2f} times as fast as ours for this layer"
+        return f"expected to be {ratio:.2f} times as fast as ours, by {found.nearest.problem} and its like"
     per_group = problem.shape[1] // problem.groups
     large = per_group >= _DENSE_CHANNELS or problem.groups == 1
     steps = problem.op == DATA_GRADIENT and problem.stride != (1, 1)
@@ -203,6 +208,16 @@ def verdict(problem: Problem, known: Iterable[MeasuredLayer]) -> str:
     if problem.op == CONV and per_group >= _DENSE_CHANNELS and problem.terms >= _DENSE_TERMS:
         return f"a sum over {problem.terms} products is a matrix product, and no record says that ours is faster"
     return ""
+
+
+def _share_of_convolution(problem: Problem, like: MeasuredLayer) -> float:
+    """The part of a library's time that its convolution takes, if another kernel computes residual and activation."""
+    if not (problem.residual or problem.activation):
+        return 1.0
+    size = prod(problem.out_shape)
+    convolution = like.theirs * size / prod(like.problem.out_shape)
+    moved = size * DType(problem.dtype).bytes * (3 if problem.residual else 2)
+    return convolution / (convolution + _PASS_SECONDS + moved / _PASS_BYTES_PER_SECOND)
 
 
 def estimate(problem: Problem, known: Iterable[MeasuredLayer]) -> RatioEstimate | None:

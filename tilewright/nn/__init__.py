@@ -9,6 +9,7 @@ if find_spec("torch") is None:
 
 from ..functional import torch_operator as torch_operator  # `torch.ops.tilewright` is there from here on
 from .acceleration import accelerate
+from .dynamo import dynamo_backend
 from .modules import AvgPool2d, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, MaxPool2d
 from .replacements import Acceleration
 
@@ -21,4 +22,5 @@ __all__ = [
     "ConvTranspose2d",
     "MaxPool2d",
     "accelerate",
+    "dynamo_backend",
 ]

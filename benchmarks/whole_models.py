@@ -1,0 +1,235 @@
+"""Time whole models of timm: PyTorch, `torch.compile`, `accelerate`, both, and `torch.compile(backend="tilewright")`.
+
+    python -m benchmarks.whole_models [--only NAME] [--sides eager compile accelerate both backend] [--warm 8]
+
+Each side runs in a CUDA graph, in turns with the others. Weights are random with a seed, and batch norms have the
+statistics of one batch, so that activations stay finite. Results are compared with the model in float32. With
+`--warm N`, N processes at a time compile first, into empty caches, and print their times; this process then starts from
+the caches. The last lines are the table; before it, one line of JSON per model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from statistics import geometric_mean, median
+from typing import Any, NamedTuple
+
+import torch
+
+from tilewright.report.table import Column, table
+
+SIDES = ("eager", "compile", "accelerate", "both", "backend")
+ROUNDS = 15
+BOUNDS = {torch.float32: 1e-4, torch.float16: 2e-2}
+
+
+class Case(NamedTuple):
+    """A model, its type, batch and memory order, and the factor over `torch.compile` that it must reach."""
+
+    model: str
+    dtype: str
+    batch: int
+    last: bool
+    must: float = 0.98
+
+    @property
+    def name(self) -> str:
+        """One line for people."""
+        return f"{self.model} {self.dtype} {self.batch} {'channels last' if self.last else 'NCHW'}"
+
+
+CASES = (
+    Case("convnext_tiny", "float16", 32, True, 1.32),
+    Case("efficientnet_b0", "float16", 32, True, 1.3),
+    Case("mobilenetv4_conv_medium", "float16", 32, True, 1.25),
+    Case("resnext50_32x4d", "float16", 32, True, 1.15),
+    Case("convnext_tiny", "float32", 32, False, 1.2),
+    Case("efficientnet_b0", "float32", 1, False, 1.2),
+    Case("mobilenetv3_large_100", "float16", 1, False, 1.3),
+    Case("resnet50", "float16", 1, True, 1.45),
+    Case("repvit_m1", "float16", 32, False, 1.2),
+)
+_FURTHER = (
+    "mobilenetv2_100", "efficientnetv2_rw_t", "regnety_032", "rexnet_100", "ghostnet_100", "tf_efficientnet_lite0",
+    "mixnet_s", "densenet121", "fastvit_t8", "inception_next_tiny",
+)  # fmt: skip
+FURTHER = tuple(Case(name, *how) for name in _FURTHER for how in (("float16", 32, False), ("float32", 1, False)))
+
+
+def built(case: Case, device: str) -> tuple[Any, Any]:
+    """Return the model in float32 and evaluation mode, and its input."""
+    import timm
+
+    torch.manual_seed(0)
+    model = timm.create_model(case.model).to(device)
+    x = torch.randn(case.batch, 3, 224, 224, device=device)
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+    model.eval()
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+    with torch.no_grad():
+        model(torch.randn(8, 3, 224, 224, device=device))
+    for norm in norms:
+        norm.momentum = 0.1
+    return model.eval(), x
+
+
+def side(case: Case, which: str, model: Any, x: Any, report: Any = None) -> Callable[[], Any]:
+    """Return a run of one side."""
+    from tilewright.nn import accelerate, dynamo_backend
+
+    if which in ("accelerate", "both"):
+        done = accelerate(model, x)
+        if report is not None:
+            report(done)
+    if which in ("compile", "both"):
+        model = torch.compile(model)
+    if which == "backend":
+        model = torch.compile(model, backend=dynamo_backend, options={"report": report} if report else {})
+    return lambda: model(x)
+
+
+def prepared(case: Case, device: str = "cuda") -> tuple[Any, Any, Any]:
+    """Return the model and the input in their type and order, and the expected result."""
+    model, x = built(case, device)
+    with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):
+        expected = model(x)
+    dtype, order = getattr(torch, case.dtype), torch.channels_last if case.last else torch.contiguous_format
+    return model.to(dtype).to(memory_format=order), x.to(dtype).to(memory_format=order), expected
+
+
+def measure(case: Case, sides: list[str], report: Any = None, profile: bool = False) -> dict[str, Any]:
+    """Time the sides of a model in turns."""
+    from tilewright.functional.torch_graphs import TorchGraphTimer
+
+    found: dict[str, Any] = {"model": case._asdict(), "ms": {}, "spread": {}, "error": {}, "first call s": {}}
+    timers: dict[str, Any] = {}
+    for which in sides:
+        model, x, expected = prepared(case)  # its own copy: `accelerate` changes it
+        torch._dynamo.reset()
+        began = time.perf_counter()
+        run = side(case, which, model, x, report)
+        result = run()
+        torch.cuda.synchronize()
+        found["first call s"][which] = round(time.perf_counter() - began, 2)
+        error = float((result.double() - expected.double()).norm() / expected.double().norm())
+        found["error"][which] = float(f"{error:.1e}")
+        timers[which] = TorchGraphTimer(run)
+        timers[which](1)
+        if profile:
+            print(f"-- {case.name}, {which}", *kernels(run), sep="\n")
+    times: dict[str, list[float]] = {which: [] for which in sides}
+    for _ in range(ROUNDS):
+        for which, timer in timers.items():
+            times[which].append(timer(1) * 1e3)
+    for which, each in times.items():
+        found["ms"][which] = round(median(each), 4)
+        found["spread"][which] = round((max(each) - min(each)) / median(each), 3)
+    return found
+
+
+def kernels(run: Callable[[], Any], most: int = 14) -> list[str]:
+    """Return the slowest kernels: their time in µs, how often they run, and their name."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        run()
+        torch.cuda.synchronize()
+    rows = sorted(seen.key_averages(), key=lambda row: -row.device_time_total)
+    whole = sum(row.device_time_total for row in rows)
+    lines = [f"{row.device_time_total:8.1f} {row.count:4}  {row.key[:100]}" for row in rows[:most]]
+    return [f"{whole:8.1f} µs in {sum(row.count for row in rows)} kernels", *lines]
+
+
+def compiled_first(cases: list[Case], sides: list[str], workers: int) -> dict[str, float]:
+    """Compile in processes of their own; return the seconds of each first call by case and side."""
+
+    def one(job: tuple[Case, str]) -> tuple[str, float]:
+        case, which = job
+        made = subprocess.run(
+            [sys.executable, "-m", "benchmarks.whole_models", "--first", case.name, "--sides", which],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        lines = made.stdout.strip().splitlines()
+        if made.returncode or not lines:
+            print(case.name, which, made.stderr[-1500:], file=sys.stderr)
+            return f"{case.name}: {which}", 0.0
+        return f"{case.name}: {which}", float(lines[-1])
+
+    jobs = [(case, which) for case in cases for which in sides if which in ("compile", "backend")]
+    with ThreadPoolExecutor(workers) as pool:
+        return dict(pool.map(one, jobs))
+
+
+def row_of(found: dict[str, Any]) -> list[str]:
+    """Return a row of the table."""
+    case, ms = Case(**found["model"]), found["ms"]
+    best = ms["compile"] / ms["backend"] if {"compile", "backend"} <= ms.keys() else 0.0
+    wrong = max(found["error"].values()) > BOUNDS[getattr(torch, case.dtype)]
+    return [
+        case.name, *[f"{ms[which]:.3f}" if which in ms else "–" for which in SIDES],
+        f"{best:.2f}", f"{case.must:.2f}", f"{max(found['spread'].values()):.0%}",
+        "wrong" if wrong else f"{found['error'].get('backend', 0.0):.1e}",
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Measure the models and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[""], help="models with one of these texts in their line")
+    parser.add_argument("--sides", nargs="*", default=list(SIDES), choices=SIDES)
+    parser.add_argument("--further", action="store_true", help="ten more models, each in two types")
+    parser.add_argument("--warm", type=int, default=0, help="processes at a time that compile first")
+    parser.add_argument("--report", action="store_true", help="print each graph's convolutions")
+    parser.add_argument("--profile", action="store_true", help="print the slowest kernels")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no model after this time")
+    parser.add_argument("--first", default="", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("error: PyTorch sees no GPU")
+    began = time.perf_counter()
+    torch.set_grad_enabled(False)
+    torch.backends.cudnn.benchmark = True
+    every = FURTHER if given.further else CASES
+    if given.first:
+        case = next(case for case in (*CASES, *FURTHER) if case.name == given.first)
+        model, x, _ = prepared(case)
+        start = time.perf_counter()
+        side(case, given.sides[0], model, x)()
+        torch.cuda.synchronize()
+        print(time.perf_counter() - start)
+        return
+    cases = [case for case in every if any(text in case.name for text in given.only)]
+    if given.warm:
+        for name, seconds in compiled_first(cases, given.sides, given.warm).items():
+            print(f"first process: {seconds:6.1f} s  {name}", flush=True)
+        print(f"{time.perf_counter() - began:.0f} s", flush=True)
+    rows, lines = [], []
+    for case in cases:
+        if time.perf_counter() - began > given.seconds:
+            continue
+        found = measure(case, given.sides, print if given.report else None, given.profile)
+        lines.append(json.dumps(found))
+        print(lines[-1], flush=True)
+        rows.append(found)
+        torch.cuda.empty_cache()
+    if out := os.environ.get("OUT"):
+        with open(f"{out}/whole_models.jsonl", "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+    heads = ["model", *SIDES, "compile ÷ backend", "must", "spread", "error"]
+    print("\n".join(table([Column(heads[0], right=False), *map(Column, heads[1:])], [row_of(each) for each in rows])))
+    gains = [
+        each["ms"]["compile"] / each["ms"]["backend"] for each in rows if {"compile", "backend"} <= each["ms"].keys()
+    ]
+    if gains:
+        print(f"geometric mean of compile ÷ backend: {geometric_mean(gains):.3f}; least {min(gains):.3f}")
+
+
+if __name__ == "__main__":
+    main()

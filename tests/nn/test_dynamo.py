@@ -1,0 +1,397 @@
+"""`torch.compile(model, backend="tilewright")`, beside the model itself.
+
+The rest of each graph runs by AOTAutograd and eager operators, which compiles no C++; one test has Inductor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from tilewright.functional import plans, rivals
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+dynamo = import_module("tilewright.nn.dynamo")  # needs PyTorch
+fusion = import_module("tilewright.nn.fusion")
+
+
+@pytest.fixture(autouse=True)
+def _ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every layer is Tilewright's, so that the tests do not depend on the machine; nothing is timed."""
+    monkeypatch.setattr(rivals, "is_faster", lambda problem, on: "")
+    monkeypatch.setattr(rivals, "is_close", lambda problem, on: False)
+    plans.forget()
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    plans.forget()
+
+
+class Backend:
+    """The backend, with eager operators in the place of Inductor; it counts graphs, and keeps reports and options."""
+
+    def __init__(self, **own: Any) -> None:
+        self.own, self.reports, self.options = own, list[Any](), list[dict[str, Any]]()
+
+    def __call__(self, gm: Any, inputs: Any) -> Any:
+        return dynamo.compile_graph(gm, inputs, self.rest, report=self.reports.append, **self.own)
+
+    def rest(self, gm: Any, inputs: Any, **options: Any) -> Any:
+        from torch._dynamo.backends.debugging import aot_eager
+
+        self.options.append(options)
+        return aot_eager(gm, inputs)
+
+    @property
+    def parts(self) -> list[str]:
+        return [" + ".join(row.parts) for report in self.reports for row in report.rows]
+
+
+def _with_statistics(model: Any) -> Any:
+    """The model in evaluation mode, with statistics and parameters of norms that are not those of a new one."""
+    torch.manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            module.running_mean.uniform_(-1, 1)
+            module.running_var.uniform_(0.5, 2)
+            if module.affine:
+                nn.init.uniform_(module.weight, 0.5, 2)
+                nn.init.normal_(module.bias)
+    return model.eval()
+
+
+def _agrees(found: Any, expected: Any, bound: float = 1e-5) -> None:
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    error = (found.double() - expected.double()).norm() / expected.double().norm()
+    assert float(error) <= bound
+
+
+def _compiled(model: Any, backend: Any) -> Any:
+    return torch.compile(model, backend=backend)
+
+
+class Block(nn.Module):
+    """Depthwise and pointwise convolutions with norms, in-place activations, a gate and a residual."""
+
+    def __init__(self, channels: int = 8) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(channels, channels, 3, padding=1, groups=channels, bias=False)
+        self.first, self.second = nn.BatchNorm2d(channels), nn.BatchNorm2d(channels)
+        self.gate = nn.Conv2d(channels, channels, 1)
+        self.narrow = nn.Conv2d(channels, channels, 1, bias=False)
+        self.act, self.last = nn.SiLU(inplace=True), nn.ReLU6(inplace=True)
+
+    def forward(self, x: Any) -> Any:
+        y = self.act(self.first(self.depthwise(x)))
+        y = y * self.gate(y.mean((2, 3), keepdim=True)).sigmoid()
+        y = self.second(self.narrow(y))
+        y += x
+        return self.last(y)
+
+
+BLOCK = [
+    "convolution + batch norm + silu",
+    "convolution + sigmoid",
+    "convolution + batch norm + addition + relu6",
+]
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+def test_a_block_becomes_three_calls(last: bool) -> None:
+    model, backend, x = _with_statistics(Block()), Backend(channels_last=last), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        found = _compiled(model, backend)(x)
+        _agrees(found, model(x))
+    assert backend.parts == BLOCK
+    assert found.is_contiguous()  # as the model's own result
+    assert backend.options == [{"layout_optimization": False}]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_other_types(dtype: Any) -> None:
+    model, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7, dtype=dtype)
+    with torch.no_grad():
+        expected = model.double()(x.double())
+        found = _compiled(model.to(dtype), Backend())(x.to(memory_format=torch.channels_last))
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    _agrees(found.double(), expected, {torch.float16: 3e-3, torch.bfloat16: 3e-2, torch.float64: 1e-12}[dtype])
+
+
+class OneDimensional(nn.Sequential):
+    """Convolutions of sequences, one of them causal by padding on one side, and transposed ones."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            nn.ConstantPad1d((2, 0), 0.0),
+            nn.Conv1d(6, 6, 3, groups=6), nn.BatchNorm1d(6), nn.GELU(approximate="tanh"),
+            nn.Conv1d(6, 4, 3, groups=2), nn.ReLU(),
+            nn.ConvTranspose1d(4, 6, 4, stride=2, padding=1, groups=2), nn.BatchNorm1d(6), nn.Hardswish(),
+        )  # fmt: skip
+
+
+def test_sequences() -> None:
+    model, backend, x = _with_statistics(OneDimensional()), Backend(), torch.randn(2, 6, 20)
+    with torch.no_grad():
+        _agrees(_compiled(model, backend)(x), model(x))
+    assert backend.parts == [
+        "padding + convolution + batch norm + gelu_tanh",
+        "convolution + relu",
+        "convolution + batch norm + hardswish",
+    ]
+
+
+def test_images_with_transposed_and_grouped_layers_and_scales() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up = nn.ConvTranspose2d(8, 8, 2, stride=2, groups=2)
+            self.norm = nn.BatchNorm2d(8, affine=False)
+            self.grouped = nn.Conv2d(8, 12, 3, stride=2, groups=4, bias=False)
+            self.scale = nn.Parameter(torch.randn(12, 1, 1))
+            self.shift = nn.Parameter(torch.randn(1, 12, 1, 1))
+
+        def forward(self, x: Any) -> Any:
+            y = self.norm(self.up(x))
+            y = torch.nn.functional.pad(y * torch.sigmoid(y), (0, 1, 1, 0))
+            return self.grouped(y) * self.scale + self.shift
+
+    model, backend, x = _with_statistics(Model()), Backend(), torch.randn(1, 8, 5, 5)
+    with torch.no_grad():
+        _agrees(_compiled(model, backend)(x), model(x))
+    assert backend.parts == ["convolution + batch norm + silu", "padding + convolution + scale + shift"]
+
+
+# Weights that change
+
+
+def _load(model: Any, other: Any) -> None:
+    model.load_state_dict(other.state_dict())
+
+
+def _average(model: Any, other: Any) -> None:
+    with torch.no_grad():
+        for mine, its in zip(model.state_dict().values(), other.state_dict().values(), strict=True):
+            mine.lerp_(its, 0.5) if mine.is_floating_point() else None
+
+
+def _exchange(model: Any, other: Any) -> None:
+    model.depthwise.weight, model.first = other.depthwise.weight, other.first
+
+
+def _point_elsewhere(model: Any, other: Any) -> None:
+    model.depthwise.weight.data = other.depthwise.weight.data
+
+
+@pytest.mark.parametrize("change", [_load, _average, _exchange, _point_elsewhere])
+def test_changed_weights_are_folded_again(change: Callable[[Any, Any], None]) -> None:
+    model, backend, x = _with_statistics(Block()), Backend(), torch.randn(2, 8, 6, 7)
+    torch.manual_seed(1)
+    other = _with_statistics(Block())
+    nn.init.normal_(other.depthwise.weight)
+    nn.init.uniform_(other.first.running_var, 3, 5)
+    with torch.no_grad():
+        run = _compiled(model, backend)
+        before = run(x).clone()
+        change(model, other)
+        for _ in range(2):
+            _agrees(run(x), model(x))
+        assert not torch.allclose(before, model(x))
+
+
+def test_weights_are_folded_once_into_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    kept = dynamo.Parameters.of
+    monkeypatch.setattr(dynamo.Parameters, "of", lambda self, given: seen.append(kept(self, given)) or seen[-1])
+    model, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        run = _compiled(model, Backend())
+        run(x)
+        run(x)
+        model.first.weight.mul_(2)
+        run(x)
+    addresses = [[a.data_ptr() for a in each] for each in seen]
+    assert addresses[0] == addresses[1] == addresses[2]  # a CUDA graph that was recorded sees the change
+    own = {a.data_ptr() for a in model.state_dict().values()}
+    assert own.isdisjoint(addresses[0])
+
+
+def test_parameters_of_inference_mode_have_no_version() -> None:
+    with torch.inference_mode():
+        model, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7)
+        run = _compiled(model, Backend())
+        run(x)
+        model.first.weight.mul_(2)
+        _agrees(run(x), model(x))
+
+
+def test_models_may_share_weights_and_the_code() -> None:
+    shared = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+    model = _with_statistics(nn.Sequential(shared, nn.BatchNorm2d(8), nn.ReLU(), shared, nn.BatchNorm2d(8)))
+    other, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        _agrees(_compiled(model, Backend())(x), model(x))
+        blocks = [other, _with_statistics(Block())]
+        nn.init.normal_(blocks[1].narrow.weight)
+        runs = [_compiled(each, Backend()) for each in blocks]
+        for _ in range(2):
+            for run, each in zip(runs, blocks, strict=True):
+                _agrees(run(x), each(x))
+
+
+# Graphs that are not that simple
+
+
+def test_results_with_several_readers_are_kept() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.BatchNorm2d(4)
+            self.other = nn.Conv2d(4, 4, 1)
+
+        def forward(self, x: Any) -> Any:
+            y = self.conv(x)
+            z = self.norm(y).relu()
+            sums = self.other(z)
+            return z + y, sums + sums, (sums + z).relu_()
+
+    model, backend, x = _with_statistics(Model()), Backend(), torch.randn(2, 4, 6, 7)
+    with torch.no_grad():
+        for found, expected in zip(_compiled(model, backend)(x), model(x), strict=True):
+            _agrees(found, expected)
+    assert backend.parts == ["convolution", "convolution"]
+
+
+def test_two_branches_that_meet() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1, groups=4) for _ in range(3))
+            self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(3))
+
+        def forward(self, x: Any) -> Any:
+            a, b = self.norms[0](self.convs[0](x)), self.norms[1](self.convs[1](x))
+            a += b
+            return self.norms[2](self.convs[2](torch.relu_(a)))
+
+    model, backend, x = _with_statistics(Model()), Backend(), torch.randn(2, 4, 6, 7)
+    with torch.no_grad():
+        _agrees(_compiled(model, backend)(x), model(x))
+    assert backend.parts[0] == "convolution + batch norm + addition + relu"
+    assert backend.parts[1] == "convolution + batch norm"
+
+
+def test_graphs_with_effects_replace_convolutions_alone() -> None:
+    """Norms in training mode write to their statistics; so may a model to its input, or return it."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(4, 4, 3, padding="same", groups=4), nn.BatchNorm2d(4)
+
+        def forward(self, x: Any) -> Any:
+            y = self.norm(self.conv(x))
+            x.mul_(2)
+            y += self.conv(x)
+            return y.relu_(), x
+
+    model, other = Model(), Model()
+    other.load_state_dict(model.state_dict())
+    backend, x = Backend(), torch.randn(2, 4, 6, 7)
+    given = x.clone(), x.clone()
+    with torch.no_grad():
+        for found, expected in zip(_compiled(model, backend)(given[0]), other(given[1]), strict=True):
+            _agrees(found, expected)
+    _agrees(*given)
+    _agrees(model.norm.running_mean, other.norm.running_mean)
+    assert backend.parts == ["convolution", "convolution"]
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+def test_gradients(training: bool) -> None:
+    model, backend = _with_statistics(Block()).train(training), Backend()
+    other = Block().train(training)
+    other.load_state_dict(model.state_dict())
+    inputs = [torch.randn(2, 8, 6, 7)]
+    inputs.append(inputs[0].clone())
+    for run, x in zip((_compiled(model, backend), other), inputs, strict=True):
+        x.requires_grad_()
+        run(x).square().sum().backward()
+    _agrees(inputs[0].grad, inputs[1].grad)
+    for mine, its in zip(model.parameters(), other.parameters(), strict=True):
+        _agrees(mine.grad, its.grad, 1e-4)
+    for mine, its in zip(model.buffers(), other.buffers(), strict=True):
+        torch.testing.assert_close(mine, its)
+    assert backend.parts == ["convolution"] * 3
+
+
+def test_autocast() -> None:
+    model, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7)
+    other = Block().eval()
+    other.load_state_dict(model.state_dict())
+    backend = Backend()
+    with torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad():
+            _agrees(_compiled(model, backend)(x), other(x), 3e-2)
+        _compiled(model, backend)(x).float().sum().backward()
+        other(x).float().sum().backward()
+    assert backend.parts[0] == BLOCK[0]
+    _agrees(model.depthwise.weight.grad, other.depthwise.weight.grad, 5e-2)
+
+
+def test_one_graph_serves_all_batches() -> None:
+    model, backend = _with_statistics(Block()), Backend()
+    run, x = _compiled(model, backend), torch.randn(4, 8, 6, 7)
+    torch._dynamo.mark_dynamic(x, 0)
+    with torch.no_grad():
+        for batch in (4, 2, 3):
+            _agrees(run(x[:batch] if batch < 4 else x), model(x[:batch]))
+    assert len(backend.reports) == 1
+
+
+def test_empty_batches_and_sizes_that_change() -> None:
+    model, backend = _with_statistics(Block()), Backend()
+    with torch.no_grad():
+        assert _compiled(model, backend)(torch.randn(0, 8, 6, 7)).shape == (0, 8, 6, 7)
+        x = torch.randn(2, 8, 6, 9)
+        torch._dynamo.mark_dynamic(x, 3)
+        _agrees(_compiled(model, backend)(x), model(x))
+    assert "the sample has no images" in backend.reports[0].rows[0].why
+    assert "only the batch may" in str(backend.reports[1].rows[0])
+    assert [row.replaced for row in backend.reports[1].rows] == [False, True, False]  # the gate has one size
+
+
+# Options
+
+
+def test_options() -> None:
+    reports: list[Any] = []
+    options = {"report": reports.append, "tune": "quick", "epilogue_fusion": True}
+    given: list[Any] = []
+    layer = nn.Conv3d(2, 2, 3).requires_grad_(False)
+    x = torch.randn(1, 2, 4, 4, 4)
+
+    def compiled(gm: Any, inputs: Any, config_patches: Any) -> Any:
+        given.append(config_patches)
+        return gm.forward
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("torch._inductor.compile_fx.compile_fx", compiled)
+        torch.compile(layer, backend=dynamo.dynamo_backend, options=options)(x)
+    assert given == [{"epilogue_fusion": True}]
+    assert "convolutions of 3 dimensions are PyTorch's" in str(reports[0])
+    assert "0 of 1 convolutions are Tilewright's" in str(reports[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"tune": "fast"}, "tune is 'fast'"), ({"report": 3}, "report is 3")],
+    ids=["tune", "report"],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        torch.compile(nn.ReLU(), backend=dynamo.dynamo_backend, options=options)(torch.ones(2))

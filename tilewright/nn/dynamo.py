@@ -1,0 +1,160 @@
+"""A backend of `torch.compile`: `torch.compile(model, backend="tilewright")`.
+
+Graphs without gradients are traced to ATen operators, rewritten by `fuse`, and compiled by Inductor. If a graph has
+gradients, or writes to its inputs, convolutions alone are replaced: AOTAutograd differentiates our
+operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ..core.errors import UserError
+from ..functional import torch_operator as torch_operator  # `torch.ops.tilewright` is there from here on
+from ..functional.plans import Tune, seconds_of
+from .folding import Parameters
+from .fusion import FusedGraph, fuse
+from .traced_calls import replace_calls
+
+Compiled = Callable[..., Any]
+Rest = Callable[[GraphModule, Sequence[Any]], Compiled]
+_OWN = ("tune", "report", "channels_last")
+"""Options that are ours; Inductor gets all others."""
+
+
+def dynamo_backend(
+    gm: GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
+) -> Compiled:
+    """Compile a graph of Dynamo's, with convolutions of ours wherever they are expected to be faster.
+
+    Users name it: `torch.compile(model, backend="tilewright")`.
+
+    Parameters
+    ----------
+    gm : GraphModule
+        The graph that Dynamo traced.
+    inputs : sequence
+        Its sample inputs.
+    mode : str, optional
+        One of Inductor's modes, such as "reduce-overhead".
+    options : dict, optional
+        Options of Inductor, and:
+
+        - ``"tune"``: "quick", or the seconds in which configurations of each layer are measured;
+        - ``"report"``: a function that gets the report of each graph, such as `print`;
+        - ``"channels_last"``: whether images lie in memory with the channels last, instead of the default choice.
+
+    Raises
+    ------
+    UserError
+        If an option has a wrong value.
+    """
+    given = dict(options or {})
+    own = {name: given.pop(name, None) for name in _OWN}
+    seconds_of(own["tune"])
+    if own["report"] is not None and not callable(own["report"]):
+        raise UserError(f"report is {own['report']!r}", primitive="torch.compile", fix="give a function, such as print")
+    patches = {**_patches_of(mode), **given}
+
+    def rest(made: GraphModule, arguments: Sequence[Any], **more: Any) -> Compiled:
+        from torch._inductor.compile_fx import compile_fx
+
+        run: Compiled = compile_fx(made, arguments, config_patches={**patches, **more})
+        return run
+
+    return compile_graph(gm, inputs, rest, **own)
+
+
+def _patches_of(mode: str | None) -> dict[str, Any]:
+    if mode is None or mode == "default":
+        return {}
+    from torch._inductor import list_mode_options
+
+    return dict(list_mode_options(mode))
+
+
+def compile_graph(
+    gm: GraphModule,
+    inputs: Sequence[Any],
+    rest: Callable[..., Compiled],
+    *,
+    tune: Tune = None,
+    report: Callable[[Any], Any] | None = None,
+    channels_last: bool | None = None,
+) -> Compiled:
+    """Rewrite a graph and have it compiled by `rest`, which takes a graph, inputs, and options of Inductor's."""
+    made = None
+    if not (torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in inputs)):
+        made = _fused(gm, inputs, tune, channels_last)
+    if made is None:
+        rows = replace_calls(gm, tune)
+        _tell(report, FusedGraph(gm, None, rows, False))
+        changed = any(row.replaced for row in rows)
+        return rest(gm, inputs, **({"layout_optimization": False} if changed else {}))
+    _tell(report, made)
+    if not made.changed:
+        return rest(gm, inputs)
+    new = made.graph_module
+    _keep_metadata(gm, new)
+    if made.prologue is None:
+        return rest(new, inputs, layout_optimization=False)
+    folded = Parameters(made.prologue)
+    run = rest(new, [*inputs, *_fake_results(made.prologue)], layout_optimization=False)
+    return lambda *arguments: run(*arguments, *folded.of(arguments))
+
+
+def _tell(report: Callable[[Any], Any] | None, made: FusedGraph) -> None:
+    if report is not None:
+        report(made)
+
+
+def _fused(gm: GraphModule, inputs: Sequence[Any], tune: Tune, channels_last: bool | None) -> FusedGraph | None:
+    """Trace a graph to functional ATen operators, and rewrite it; None if it has effects that such a graph lacks."""
+    from torch._functorch.aot_autograd import aot_export_joint_simple
+
+    if any(node.op == "get_attr" for node in gm.graph.nodes):  # branches and loops, which are graphs themselves
+        return None
+    places = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if not any(isinstance(a, torch.Tensor) for a in inputs):
+        return None
+    try:
+        traced = aot_export_joint_simple(gm, tuple(inputs), trace_joint=False, decompositions={})
+    except Exception:  # it writes to its inputs, or returns one of them
+        return None
+    own = [node for node in traced.graph.nodes if node.op == "placeholder"]
+    static = {new for new, old, a in zip(own, places, inputs, strict=True) if _is_parameter(old, a)}
+    return fuse(traced, static.__contains__, channels_last=channels_last, tune=tune)
+
+
+def _is_parameter(node: Node, value: Any) -> bool:
+    """Whether an input of a graph of Dynamo's is a parameter or a buffer of a module."""
+    marked = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
+    return isinstance(value, torch.nn.Parameter) or (isinstance(value, torch.Tensor) and bool(marked))
+
+
+def _keep_metadata(old: GraphModule, new: GraphModule) -> None:
+    """Copy Dynamo's notes on inputs: which are parameters, at addresses that CUDA graphs may record."""
+    if list(new.parameters()) or list(new.buffers()) or not hasattr(old, "_param_name_to_source"):
+        return
+    new.meta.update(old.meta)
+    new._param_name_to_source = old._param_name_to_source
+    places = [node for node in old.graph.nodes if node.op == "placeholder"]
+    for place, node in enumerate(n for n in new.graph.nodes if n.op == "placeholder"):
+        if place < len(places):
+            node.meta.update({key: places[place].meta[key] for key in ("tensor_dict",) if key in places[place].meta})
+            node._dynamo_source = getattr(places[place], "_dynamo_source", None)
+        else:
+            node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"}
+            node._dynamo_source = None
+
+
+def _fake_results(prologue: GraphModule) -> list[Any]:
+    """Fake tensors like the results of a prologue."""
+    places = [node.meta["val"] for node in prologue.graph.nodes if node.op == "placeholder"]
+    mode = next(a.fake_mode for a in places if isinstance(a, torch.Tensor))
+    with mode, torch.no_grad():
+        return [a.clone() for a in prologue(*places)]

@@ -1,0 +1,155 @@
+"""Fold batch norms and scales into the weights of convolutions, once, and again when a parameter has changed.
+
+The computation of the folded tensors is a graph of its own. `Parameters` runs it, and keeps the results while
+all tensors that they are computed from have the same identity, address and version.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+Affine = tuple[Any, ...]
+"""A step `y * scale + shift` per channel: ("batch_norm", mean, variance, weight, bias, epsilon), ("scale", tensor) or
+("shift", tensor)."""
+
+
+def fold(weight: Any, bias: Any, steps: Sequence[Affine], groups: int, last: bool) -> tuple[Any, Any]:
+    """Return the weight and bias of a convolution that includes the affine steps after it.
+
+    Sums and products are in float32 (in float64 if the weight is), and rounded once. `groups` is 0 for a convolution,
+    and the number of groups of a transposed one: its weight has filters in the second place. With `last`, the new
+    weight lies in memory with the channels last.
+    """
+    kind = torch.float64 if weight.dtype == torch.float64 else torch.float32
+    scale, shift = None, None if bias is None else bias.to(kind)
+    for step in steps:
+        by, plus = _scale_and_shift(step, kind)
+        if by is not None:
+            scale = by if scale is None else scale * by
+            shift = None if shift is None else shift * by
+        if plus is not None:
+            shift = plus if shift is None else shift + plus
+    made = weight
+    if scale is not None:
+        ones = [1] * (weight.dim() - 2)
+        if groups:
+            split = weight.to(kind).unflatten(0, (groups, -1))
+            made = (split * scale.view(groups, 1, -1, *ones)).flatten(0, 1)
+        else:
+            made = weight.to(kind) * scale.view(-1, 1, *ones)
+    made = made.to(weight.dtype)
+    made = made.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+    return made, None if shift is None else shift.to(weight.dtype).contiguous()
+
+
+def _scale_and_shift(step: Affine, kind: Any) -> tuple[Any, Any]:
+    """Return both vectors of a step; None for 1 and for 0."""
+    kind_of_step, *values = step
+    if kind_of_step == "batch_norm":
+        mean, variance, weight, bias, epsilon = values
+        by = torch.rsqrt(variance.to(kind) + epsilon)
+        by = by if weight is None else by * weight.to(kind)
+        plus = -mean.to(kind) * by
+        return by, plus if bias is None else plus + bias.to(kind)
+    vector = values[0].to(kind).reshape(-1)
+    return (vector, None) if kind_of_step == "scale" else (None, vector)
+
+
+def static_nodes(graph: Graph, is_parameter: Callable[[Node], bool]) -> set[Node]:
+    """Return the nodes that depend on parameters and constants only."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            static = is_parameter(node)
+        elif node.op == "get_attr":
+            static = True
+        else:
+            before = node.all_input_nodes
+            static = node.op == "call_function" and bool(before) and found.issuperset(before) and not _is_random(node)
+        if static:
+            found.add(node)
+    return found
+
+
+def _is_random(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def hoist(gm: GraphModule, wanted: Sequence[Node]) -> GraphModule | None:
+    """Move the computation of the `wanted` static nodes into a graph of its own; the graph gets inputs in their place.
+
+    The new graph takes the inputs of the old one. None if nothing is wanted.
+    """
+    wanted = [node for node in dict.fromkeys(wanted) if node.op == "call_function"]
+    if not wanted:
+        return None
+    needed: set[Node] = set()
+    stack = list(wanted)
+    while stack:
+        node = stack.pop()
+        if node not in needed:
+            needed.add(node)
+            stack += node.all_input_nodes
+    graph, copies = Graph(), dict[Node, Node]()
+    for node in gm.graph.nodes:
+        if node in needed or node.op == "placeholder":
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in wanted))
+    prologue = GraphModule(gm, graph)
+    last = [node for node in gm.graph.nodes if node.op == "placeholder"][-1]
+    for place, node in enumerate(wanted):
+        with gm.graph.inserting_after(last):
+            last = gm.graph.placeholder(f"folded_{place}")
+        node.replace_all_uses_with(last)
+    for node in reversed(gm.graph.nodes):
+        if node in needed and not node.users and node.op != "placeholder":
+            gm.graph.erase_node(node)
+    return prologue
+
+
+class Parameters:
+    """The folded tensors of a graph, computed again when one of the tensors behind them has changed."""
+
+    def __init__(self, prologue: GraphModule) -> None:
+        places = [node for node in prologue.graph.nodes if node.op == "placeholder"]
+        self._prologue = prologue
+        self._used = [place for place, node in enumerate(places) if node.users]
+        self._seen: list[Any] = []
+        self._versions: list[tuple[int, int]] = []
+        self._made: list[Any] = []
+
+    def of(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return the folded tensors for the inputs of the graph."""
+        used = [inputs[place] for place in self._used]
+        try:
+            versions = [(a._version, a.data_ptr()) for a in used]
+        except RuntimeError:  # tensors of inference mode have no version: nothing says whether they changed
+            return self._computed(inputs)
+        same = versions == self._versions and all(map(operator.is_, [ref() for ref in self._seen], used))
+        if same:
+            return self._made
+        made = self._computed(inputs)
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            return made  # the kernels are recorded, and did not run
+        self._keep(made)
+        self._seen, self._versions = [weakref.ref(a) for a in used], versions
+        return self._made
+
+    def _computed(self, inputs: Sequence[Any]) -> list[Any]:
+        with torch.no_grad():
+            return list(self._prologue(*inputs))
+
+    def _keep(self, made: list[Any]) -> None:
+        """Write into the tensors of before: a CUDA graph that was recorded with them sees the new values."""
+        if [(a.shape, a.dtype, a.device) for a in made] == [(a.shape, a.dtype, a.device) for a in self._made]:
+            with torch.no_grad():
+                for old, new in zip(self._made, made, strict=True):
+                    old.copy_(new)
+        else:
+            self._made = [a.clone() for a in made]  # so that no later write reaches a weight

@@ -1,0 +1,261 @@
+"""Rewrite the convolutions of an ATen graph into calls of ours, with the layers after them in the same kernel.
+
+The graph is functional: of `torch.export` after `run_decompositions({})`, or traced by AOTAutograd. Its
+convolutions become nodes of `torch.ops.tilewright.convolution` if that is expected to be faster. One node also computes
+the batch norm (in evaluation mode), the scale per channel, the addition and the activation that follow.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from ..core.errors import UserError
+from ..functional import torch_tensors
+from ..functional.call import OPERATORS, CallOptions
+from ..functional.plans import OURS, Tune, plan_for
+from ..functional.problem import Problem
+from ..functional.signature import Arrays, Described, signature
+from ..runtime.device import Device, cpu, cuda
+from .chains import CONVOLUTION, Chain, chain_of
+from .folding import fold, hoist, static_nodes
+from .memory_order import arrange, order_of, prefers_channels_last, results_of
+from .memory_order import turned as in_order
+
+OURS_IN_GRAPH = torch.ops.tilewright.convolution.default
+_DENSE = 16
+"""Channels of a group from which on float32 layers are computed by matrix instructions, if TF32 is allowed."""
+
+
+@dataclass(frozen=True)
+class FusedRow:
+    """A convolution of a graph: its problem, its parts, and whether our kernel computes it.
+
+    Attributes
+    ----------
+    name : str
+        The node of the graph.
+    problem : Problem, optional
+        The computation, with its epilogue; None for one that no kernel of ours covers.
+    parts : tuple of str
+        The operators that became one call, or would have.
+    replaced : bool
+        Whether the graph calls our kernel.
+    why : str
+        The reason.
+    """
+
+    name: str
+    problem: Problem | None
+    parts: tuple[str, ...]
+    replaced: bool
+    why: str
+
+    def __str__(self) -> str:
+        side = "ours" if self.replaced else "kept"
+        return f"{side}  {self.name}: {' + '.join(self.parts)}  {self.problem or ''}  ({self.why})"
+
+
+@dataclass
+class FusedGraph:
+    """The outcome of `fuse`: a graph, the graph of its folded weights, and a row per convolution.
+
+    Attributes
+    ----------
+    graph_module : GraphModule
+        The rewritten graph. Its inputs are followed by the results of `prologue`.
+    prologue : GraphModule, optional
+        Computes folded weights from the inputs of the graph; None if there are none.
+    rows : list of FusedRow
+        The convolutions, in the order of the graph.
+    channels_last : bool
+        Whether images lie in memory with the channels last.
+    """
+
+    graph_module: GraphModule
+    prologue: GraphModule | None
+    rows: list[FusedRow]
+    channels_last: bool
+
+    @property
+    def changed(self) -> bool:
+        """Whether the graph calls a kernel of ours."""
+        return any(row.replaced for row in self.rows)
+
+    def __str__(self) -> str:
+        count = sum(row.replaced for row in self.rows)
+        return "\n".join([*map(str, self.rows), f"{count} of {len(self.rows)} convolutions are Tilewright's"])
+
+
+def fuse(
+    gm: GraphModule,
+    is_parameter: Callable[[Node], bool],
+    *,
+    channels_last: bool | None = None,
+    tune: Tune = None,
+) -> FusedGraph:
+    """Rewrite the convolutions of a functional ATen graph, in place.
+
+    Parameters
+    ----------
+    gm : GraphModule
+        Its nodes have fake tensors in `meta["val"]`.
+    is_parameter : callable
+        Whether an input of the graph (a placeholder) is a parameter or a buffer. `FusedGraph.prologue` computes the
+        weights that depend on these alone.
+    channels_last : bool, optional
+        Whether images lie in memory with the channels last. None decides: for 16-bit types, and if PyTorch's compiler
+        would do so.
+    tune : "quick" or float, optional
+        The time in which configurations of each layer are measured.
+    """
+    convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]
+    last = prefers_channels_last(gm, convolutions) if channels_last is None else channels_last
+    last = last and not any(node.target is torch.ops.aten.as_strided.default for node in gm.graph.nodes)
+    static = static_nodes(gm.graph, is_parameter)
+    rows, chosen = [], []
+    taken: set[Node] = set()
+    for conv in convolutions:
+        chain = chain_of(conv, static, taken)
+        row = _decided(chain, last, tune)
+        rows.append(row)
+        if row.replaced:
+            chosen.append(chain)
+            taken.update(chain.nodes)
+    if not chosen:
+        return FusedGraph(gm, None, rows, last)
+    orders = [order_of(node) for node in results_of(gm.graph)] if last else []
+    swapped: dict[Node, Node] = {}
+    for chain in chosen:
+        swapped[chain.last] = _rewrite(gm.graph, chain, last, static, swapped)
+    if last:
+        arrange(gm.graph, static, orders)
+    wanted = [
+        argument
+        for node in gm.graph.nodes
+        if node.target in (CONVOLUTION, OURS_IN_GRAPH)
+        for argument in node.args[1:3]
+        if argument in static
+    ]
+    prologue = hoist(gm, wanted)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return FusedGraph(gm, prologue, rows, last)
+
+
+# Deciding
+
+
+def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
+    """Return the row of a chain: the decision between both kernels, as calls make it."""
+    name, parts = str(found.conv), tuple(found.parts)
+    try:
+        problem, on = _problem(found, last)
+        plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
+    except UserError as refused:
+        return FusedRow(name, None, parts, False, refused.message)
+    return FusedRow(name, problem, parts, plan.choice.how == OURS, plan.choice.why)
+
+
+def _name(conv: Node) -> str:
+    rank = len(conv.args[3])
+    name = f"conv{'_transpose' if conv.args[6] else ''}{rank}d"
+    if name not in OPERATORS:
+        raise UserError(f"convolutions of {rank} dimensions are PyTorch's")
+    return name
+
+
+def _options(found: Chain) -> dict[str, Any]:
+    _, weight, _, stride, _, dilation, transposed, output_padding, groups = found.conv.args
+    value = weight.meta["val"]
+    dense = value.dtype == torch.float32 and not transposed and value.shape[1] >= _DENSE
+    tf32 = dense and value.device.type == "cuda" and torch.backends.cudnn.allow_tf32
+    return {
+        "stride": tuple(stride), "padding": tuple(found.padding), "dilation": tuple(dilation), "groups": groups,
+        "output_padding": tuple(output_padding) if transposed else 0, "precision": "tf32" if tf32 else "fp32",
+    }  # fmt: skip
+
+
+def _problem(found: Chain, last: bool) -> tuple[Problem, Device]:
+    name, options = _name(found.conv), _options(found)
+    rank = OPERATORS[name].rank
+    x, weight = found.x.meta["val"], found.conv.args[1].meta["val"]
+    if x.dim() != rank + 2:
+        raise UserError("x has no batch")
+    bias = found.conv.args[2] is not None or any(step[0] != "scale" for step in found.steps)
+    filters, result = (found.conv.meta["val"].shape[1],), found.conv.meta["val"]
+    given = Arrays(
+        described(x, rank, last),
+        described(weight, rank, last and options["groups"] == 1),
+        Described(filters, torch_tensors.NAMES.get(weight.dtype, ""), _place(weight)) if bias else None,
+        described(result, rank, last) if found.residual is not None else None,
+    )
+    if 0 in given.x.shape:
+        raise UserError("the sample has no images")
+    call = CallOptions(**options, activation=found.activation or None)
+    return signature(name, given, call, found.activation).problem, device_of(x)
+
+
+def device_of(x: Any) -> Device:
+    """Return the device of a fake tensor; UserError if Tilewright does not run there."""
+    if x.device.type == "cpu":
+        return cpu()
+    if x.device.type == "cuda" and torch.version.hip is None:
+        return cuda(_place(x)[1])
+    raise UserError(f"x is on {x.device}")
+
+
+def described(a: Any, rank: int, last: bool = False) -> Described:
+    """Return the properties of a fake tensor; `last` says that it will lie in memory with the channels last.
+
+    A size that may change has that of the sample.
+    """
+    if any(not isinstance(size, int) for size in a.shape[1:]):
+        raise UserError("its size changes from call to call: only the batch may")
+    shape = tuple(size if isinstance(size, int) else int(size.node.hint) for size in a.shape)
+    turned = last and rank == 2 and shape[1] > 1 and prod(shape[2:]) > 1
+    dtype = torch_tensors.NAMES.get(a.dtype, str(a.dtype))
+    return Described(shape, dtype, _place(a), turned or (not last and torch_tensors.channels_last(a, rank)))
+
+
+def _place(a: Any) -> tuple[str, int]:
+    return a.device.type, a.device.index or 0
+
+
+# Rewriting
+
+
+def _rewrite(graph: Graph, found: Chain, last: bool, static: set[Node], swapped: dict[Node, Node]) -> Node:
+    """Put the call of our operator in the place of a chain; `swapped` has the calls of earlier chains."""
+    conv, options = found.conv, _options(found)
+    weight, bias = conv.args[1:3]
+    turned = last and len(conv.args[3]) == 2
+    with graph.inserting_before(found.last):
+        read = [None if a is None else swapped.get(a, a) for a in (found.x, found.residual)]
+        x, residual = (in_order(graph, a) if turned and a is not None else a for a in read)
+        shape = weight.meta["val"].shape
+        if found.steps or (turned and weight in static and shape[1] > 1 and prod(shape[2:]) > 1):
+            groups = options["groups"] if conv.args[6] else 0
+            both = graph.call_function(fold, (weight, bias, found.steps, groups, turned and not conv.args[6]))
+            pair = [graph.call_function(operator.getitem, (both, place)) for place in (0, 1)]
+            static.update((both, *pair))
+            has_bias = bias is not None or any(step[0] != "scale" for step in found.steps)
+            weight, bias = pair[0], pair[1] if has_bias else None
+        rank = len(conv.args[3])
+        given = (
+            x, weight, bias, residual, _name(conv), list(options["stride"]), list(options["padding"]),
+            list(options["dilation"]), options["groups"], found.activation, "NCHW" if rank == 2 else "NCW",
+            list(options["output_padding"]) if conv.args[6] else [0] * rank, options["precision"],
+        )  # fmt: skip
+        made = graph.call_function(OURS_IN_GRAPH, given)
+    made.meta = dict(found.last.meta)
+    found.last.replace_all_uses_with(made)
+    for node in reversed(found.nodes):
+        graph.erase_node(node)
+    return made

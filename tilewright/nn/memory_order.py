@@ -1,0 +1,75 @@
+"""Choose the memory order of the images in an ATen graph, and give it to all convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from .chains import CONVOLUTION
+
+_aten = torch.ops.aten
+
+
+def turned(graph: Graph, node: Node, memory_format: Any = torch.channels_last) -> Node:
+    """The same images with the channels last: no copy if they lie so already, which is known when it is traced."""
+    return graph.call_function(_aten.contiguous.default, (node,), {"memory_format": memory_format})
+
+
+def prefers_channels_last(gm: GraphModule, convolutions: list[Node]) -> bool:
+    """Whether images should lie with the channels last: for 16-bit types, or if PyTorch's compiler would do so."""
+    images = [node for node in convolutions if len(node.args[3]) == 2]
+    if not images:
+        return False
+    types = {node.meta["val"].dtype for node in images}
+    if types & {torch.float16, torch.bfloat16}:
+        return True
+    try:
+        from torch._inductor.graph import GraphLowering
+
+        return bool(GraphLowering.decide_layout_opt(gm, is_inference=True))
+    except Exception:  # a private interface: a version without it keeps the order of the input
+        return False
+
+
+def arrange(graph: Graph, static: set[Node], orders: list[tuple[int, ...] | None]) -> None:
+    """Give all convolutions that are left inputs with the channels last, and the results the strides of before."""
+    for node in list(graph.nodes):
+        if node.target is CONVOLUTION and len(node.args[3]) == 2:
+            x, weight, *rest = node.args
+            with graph.inserting_before(node):
+                pair = [turned(graph, x), turned(graph, weight)]
+            if weight in static:
+                static.add(pair[1])
+            node.args = (*pair, *rest)
+        elif node.target in (_aten.view.default, _aten._unsafe_view.default):
+            node.target = _aten.reshape.default  # a view of the old strides may be a copy of the new ones
+    results = list(results_of(graph))
+    output = next(iter(reversed(graph.nodes)))
+    swapped: dict[Node, Node] = {}
+    with graph.inserting_before(output):
+        for node, order in zip(results, orders, strict=True):
+            if order is not None and node not in swapped:
+                inner = graph.call_function(_aten.permute.default, (node, list(order)))
+                inner = turned(graph, inner, torch.contiguous_format)
+                back = sorted(range(len(order)), key=order.__getitem__)
+                swapped[node] = graph.call_function(_aten.permute.default, (inner, back))
+    output.args = map_arg(output.args, lambda node: swapped.get(node, node))
+
+
+def results_of(graph: Graph) -> Iterator[Node]:
+    output = next(iter(reversed(graph.nodes)))
+    yield from output.all_input_nodes
+
+
+def order_of(node: Node) -> tuple[int, ...] | None:
+    """The dimensions of a result from the outermost in memory; None if the order does not matter or has gaps."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dim() < 3 or node.op == "placeholder":
+        return None
+    hints = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
+    order = tuple(sorted(range(value.dim()), key=lambda d: -hints[d]))
+    return order if value.permute(order).is_contiguous() else None

@@ -1,0 +1,118 @@
+"""Replace the calls of PyTorch's convolutions in a graph of Dynamo's, one by one.
+
+Such a graph has the functions that a model calls, in-place operations included. A call is replaced by one with the same
+operands at the same place, so that no order of writes changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ..core.errors import UserError
+from ..core.windows import extents
+from ..functional import torch_tensors
+from ..functional.call import OPERATORS, CallOptions
+from ..functional.plans import OURS, Tune, plan_for
+from ..functional.signature import Arrays, signature
+from ..functional.torch_arguments import numbers, padding
+from ..functional.torch_gradients import gradients_of_ours
+from .fusion import OURS_IN_GRAPH, FusedRow, described, device_of
+
+_CONVOLUTIONS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
+_CALLS = {
+    torch.conv1d: ("conv1d", _CONVOLUTIONS),
+    torch.conv2d: ("conv2d", _CONVOLUTIONS),
+    torch.conv_transpose1d: ("conv_transpose1d", _TRANSPOSED),
+    torch.conv_transpose2d: ("conv_transpose2d", _TRANSPOSED),
+}
+
+
+def replace_calls(gm: GraphModule, tune: Tune = None) -> list[FusedRow]:
+    """Replace the convolutions of a graph that run faster on our kernels, or have a gradient that does."""
+    rows = []
+    for node in list(gm.graph.nodes):
+        if node.op == "call_function" and node.target in _CALLS:
+            name, names = _CALLS[node.target]
+            given = {"bias": None, **dict(zip(names, node.args, strict=False)), **node.kwargs}
+            try:
+                call = _Call(name, given, node.meta["example_value"])
+                row = call.decided(node, tune)
+            except UserError as refused:
+                row = FusedRow(str(node), None, ("convolution",), False, refused.message)
+            else:
+                if row.replaced:
+                    call.put_in_place_of(node)
+            rows.append(row)
+    if any(row.replaced for row in rows):
+        gm.recompile()
+    return rows
+
+
+class _Call:
+    """A call of one of PyTorch's functions, with the arguments that our operator takes."""
+
+    def __init__(self, name: str, given: dict[str, Any], result: Any) -> None:
+        self.name, self.result = name, result
+        self.tensors = [given["input"], given["weight"], given["bias"]]
+        if any(isinstance(a, Node) for key in given for a in _flat(given[key]) if key not in _TENSORS):
+            raise UserError("its options change from call to call")
+        rank, weight = OPERATORS[name].rank, self.tensors[1].meta["example_value"]
+        self.stride, self.dilation = (numbers(given.get(key, 1), rank) for key in ("stride", "dilation"))
+        self.output_padding = numbers(given.get("output_padding", 0), rank)
+        self.groups = given.get("groups", 1)
+        around = padding(name, given.get("padding", 0), extents(weight.shape[2:], self.dilation), self.stride)
+        self.padding = list(around)
+
+    def decided(self, node: Node, tune: Tune) -> FusedRow:
+        """Return the row: ours if our kernel of the forward call, or of a gradient, is expected to be faster."""
+        rank, dtype = OPERATORS[self.name].rank, torch_tensors.NAMES.get(self.result.dtype, "")
+        x: Any
+        weight: Any
+        x, weight, bias = (None if a is None else a.meta["example_value"] for a in self.tensors)
+        seen = [None if a is None else described(a, rank)._replace(dtype=dtype) for a in (x, weight, bias)]
+        options = CallOptions(
+            tuple(self.stride), tuple(self.padding), tuple(self.dilation), self.groups,
+            output_padding=tuple(self.output_padding),
+        )  # fmt: skip
+        problem = signature(self.name, Arrays(*seen), options).problem  # type: ignore[arg-type]  # x is there
+        if 0 in problem.shape:
+            raise UserError("the sample has no images")
+        asked = [problem]
+        if torch.is_grad_enabled():
+            asked += gradients_of_ours(problem, weight.requires_grad, x.requires_grad)
+        on = device_of(x)
+        plans = [plan_for(each, on, torch_tensors.RIVAL, tune=tune) for each in asked]
+        ours = any(plan.choice.how == OURS for plan in plans)
+        return FusedRow(str(node), problem, ("convolution",), ours, plans[0].choice.why)
+
+    def put_in_place_of(self, node: Node) -> None:
+        """Replace a node by the call of our operator, in the type of its result: autocast does not see the call."""
+        graph, name = node.graph, self.name
+        with graph.inserting_before(node):
+            given = [
+                a
+                if a is None or a.meta["example_value"].dtype == self.result.dtype
+                else graph.call_method("to", (a, self.result.dtype))
+                for a in self.tensors
+            ]
+            made = graph.call_function(
+                OURS_IN_GRAPH,
+                (
+                    *given, None, name, self.stride, self.padding, self.dilation, self.groups, "",
+                    "NCHW" if OPERATORS[name].rank == 2 else "NCW", self.output_padding,
+                ),
+            )  # fmt: skip
+        made.meta = dict(node.meta)
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+
+
+_TENSORS = ("input", "weight", "bias")
+
+
+def _flat(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
