@@ -12,7 +12,6 @@ DISTINCT = list({(p.declare, *p.small.items()): p.name for p in PROGRAMS.values(
 FAULTS: dict[str, str] = {
     "group norm": "a stage is placed at a loop outside of the threads on which its region depends",
     "attention": "a stage is placed inside a loop, and another reader is outside of it",
-    "Mandelbrot": "a store predicate of a stage that is not bound to that thread index",
 }
 """Programs that have a schedule for a GPU, and that `auto_schedule` does not find yet."""
 

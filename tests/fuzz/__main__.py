@@ -1,8 +1,9 @@
 """`python -m tests.fuzz --count 10000 --seed 0`: random schedules of random computations, and what goes wrong there.
 
 Cases are numbered by their seeds: `--seed 123 --count 1` shows one again. A child process judges them one after the
-other; after a crash or a hang the next child goes on behind it. At the end stand the cases by computation and by
-primitive, and the reasons of refusals. `--log` keeps a line of JSON for each case. `--jobs` judges on several cores.
+other; after a crash or a hang the next child goes on behind it. `--auto` draws other graphs, each with the schedule
+that `tw.auto_schedule` returns. At the end stand the cases by computation and by primitive, and the reasons of
+refusals. `--log` keeps a line of JSON for each case. `--jobs` judges on several cores.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many processes judge cases at a time")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case later than that")
     parser.add_argument("--only", choices=("kernels", "programs"), help="draw only cases with threads, or without")
+    parser.add_argument("--auto", action="store_true", help="automatic schedules, of which none may be refused")
     parser.add_argument("--read", type=Path, nargs="+", help="run nothing: sum up what --log has written, by primitive")
     given = parser.parse_args()
     if given.read:
@@ -99,21 +101,22 @@ def main() -> int:
         print(tally.markdown())
         return 0
     began, tally = time.monotonic(), Tally()
+    faulty = (*FAULTS, "refused") if given.auto else FAULTS
     log: TextIO | None = given.log.open("a") if given.log else None
-    children = Children(tuple(given.engines.split(",")), given.every, given.only, began + given.seconds)
+    children = Children(tuple(given.engines.split(",")), given.every, given.only, began + given.seconds, given.auto)
     for message in judged(children, given.seed, given.count, given.jobs):
         tally.add(message)
         if log is not None:
             print(json.dumps(message), file=log, flush=True)
         verdict = message["verdict"]
-        if verdict["outcome"] in FAULTS:
+        if verdict["outcome"] in faulty:
             kind = f"{verdict['outcome']} {verdict['where']} {verdict['kind']}"
             tally.seen[kind] += 1
             if tally.seen[kind] == 1:
                 print(f"\n{shown(message)}\n", flush=True)
         if tally.count % 500 == 0:
             print(f"{tally.count} cases, {dict(tally.outcomes)}, {time.monotonic() - began:.0f} s", flush=True)
-    faults = sum(tally.outcomes[outcome] for outcome in FAULTS)
+    faults = sum(tally.outcomes[outcome] for outcome in faulty)
     print(f"\n{tally.text()}\n\n{tally.count} cases, {faults} faults, {time.monotonic() - began:.0f} s")
     return 1 if faults else 0
 
@@ -146,10 +149,11 @@ def judged(children: Children, first: int, count: int, jobs: int) -> Iterator[di
 def shown(message: dict[str, Any]) -> str:
     """A fault, with the script that shows it."""
     verdict, case = message["verdict"], message["case"]
-    script = "\n".join(f"    {line}" for line in ["from tilewright import te, tir", *case["lines"]])
+    script = "\n".join(f"    {line}" for line in ["from tilewright import auto_schedule, te, tir", *case["lines"]])
+    auto = " --auto" if case["family"].startswith("automatic") else ""
     return (
         f"{verdict['outcome']} ({verdict['where']}): {verdict['detail']}\n{script}\n"
-        f"    again: python -m tests.fuzz --seed {case['seed']} --count 1"
+        f"    again: python -m tests.fuzz{auto} --seed {case['seed']} --count 1"
     )
 
 

@@ -16,10 +16,14 @@ from tests.schedule.random_programs import RandomProgram
 from tests.schedule.random_reductions import draw_reductions
 from tests.schedule.random_steps import draw_schedule, store_predicates
 from tests.schedule.random_tiles import draw_tiles
+from tilewright.core.errors import UserError
 from tilewright.expr.evaluate import evaluate
 from tilewright.expr.nodes import Expr, Var
 from tilewright.tensor.reference import reference
 from tilewright.tensor.tensor import PlaceholderOp
+
+WORDS = ("blockIdx", "threadIdx", "externs.threads", "'cuda -arch=sm_90')", "'opencl -device=gpu')")
+"""The words of scripts whose programs run on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Case:
     @property
     def on_grid(self) -> bool:
         """Whether some loop is bound to a GPU's blocks or threads."""
-        return self.family in SEEDED or any(word in self.text for word in ("blockIdx", "threadIdx", "externs.threads"))
+        return self.family in SEEDED or any(word in self.text for word in WORDS)
 
     def without(self, dropped: range) -> Case:
         """The case without some of its lines."""
@@ -120,7 +124,8 @@ class Script:
         self.case = case
         self.program = RandomProgram(Finished())
         for line in case.lines:
-            self.program.do(line)
+            if not self.program.do(line) and "auto_schedule(" in line:
+                raise UserError(self.program.refused[-1].partition("  # ")[2])
         names = self.program.names
         self.program.tensors = [name for name in case.tensors if name in names]
         self.schedule = self.program.schedule

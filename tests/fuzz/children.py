@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.automatic import draw_automatic
 from tests.fuzz.cases import Case, computations, draw, primitives
 from tests.fuzz.engines import Verdict
 from tests.fuzz.shrink import shrunk
@@ -34,13 +35,19 @@ AT_ONCE = 400
 class Children:
     """Judges cases on the given engines, each in one of a sequence of processes.
 
-    `only` takes cases with threads ("kernels") or without ("programs"); no case begins after `until`.
+    `only` takes cases with threads ("kernels") or without ("programs"); no case begins after `until`. With `auto`,
+    the cases have automatic schedules.
     """
 
     def __init__(
-        self, engines: tuple[str, ...], every: int = 1, only: str | None = None, until: float = math.inf
+        self,
+        engines: tuple[str, ...],
+        every: int = 1,
+        only: str | None = None,
+        until: float = math.inf,
+        auto: bool = False,
     ) -> None:
-        self.engines, self.every, self.only, self.until = engines, every, only, until
+        self.engines, self.every, self.only, self.until, self.auto = engines, every, only, until, auto
 
     def run(self, first: int, count: int) -> Iterator[dict[str, Any]]:
         """What became of each case, in order."""
@@ -59,7 +66,7 @@ class Children:
         seed, where = first, "interpreter"
         with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "stderr", "w+b") as errors:
             arguments = ["--first", str(first), "--count", str(count), "--every", str(self.every)]
-            child = self._start([*arguments, *(["--only", self.only] if self.only else [])], folder, errors)
+            child = self._start([*arguments, *self._chosen()], folder, errors)
             try:
                 for message in _messages(child, self.until):
                     if "family" in message:
@@ -78,7 +85,12 @@ class Children:
         if outcome == "crash" and child.returncode > 0:  # the worker's own fault
             raise RuntimeError(f"case {seed}: the worker fails:\n{detail}")
         sign = signal.Signals(-child.returncode).name if outcome == "crash" else ""
-        yield _message(draw(seed), Verdict(outcome, where, sign))
+        case = draw_automatic(seed) if self.auto else draw(seed)
+        yield _message(case, Verdict(outcome, where, sign))
+
+    def _chosen(self) -> list[str]:
+        """The worker's arguments that choose cases."""
+        return [*(["--only", self.only] if self.only else []), *(["--auto"] if self.auto else [])]
 
     def _start(self, arguments: list[str], folder: str, errors: Any, **variables: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.fuzz.worker", "--engines", ",".join(self.engines), *arguments]

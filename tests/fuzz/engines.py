@@ -16,6 +16,7 @@ import numpy as np
 import tilewright
 from tests.codegen.ptx import read_stale
 from tests.emulator.device import EmulationError, emulated, emulation
+from tests.fuzz.automatic import target_of
 from tests.fuzz.cases import Case, Script
 from tests.fuzz.seeded import SEEDED
 from tests.passes.running import finish
@@ -29,6 +30,11 @@ from tilewright.runtime.module import Module
 
 CUDA = Target("cuda -arch=sm_90")
 TARGETS = {"llvm": "llvm -fp-contract=off", "opencl": "opencl -device=gpu", "cuda": "cuda"}
+OF_TARGET = {
+    "llvm": ("interpreter", "llvm"),
+    "cuda": ("interpreter", "ptx", "emulated", "cuda"),
+    "opencl": ("interpreter", "opencl"),
+}
 _ROWS_APART = re.compile(r"te\.scan\((.|\n)*\.split\(")
 FAULTS = ("wrong", "internal error", "crash", "hang")
 
@@ -91,7 +97,13 @@ def judge(case: Case, engines: tuple[str, ...], tell: Any = None) -> Verdict:
 
 
 def stations(case: Case, engines: tuple[str, ...]) -> list[str]:
-    """The engines that fit a case: kernels run on devices, other programs on the CPU."""
+    """The engines that fit a case: kernels run on devices, other programs on the CPU.
+
+    An automatic schedule runs on the engines of its target.
+    """
+    target = target_of(case)
+    if target:
+        return [engine for engine in OF_TARGET[target] if engine in engines]
     fitting = ("interpreter", "ptx", "opencl", "emulated", "cuda") if case.on_grid else ("interpreter", "llvm")
     if case.family in SEEDED:
         fitting = tuple(engine for engine in fitting if engine != "ptx")

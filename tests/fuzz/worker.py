@@ -10,6 +10,7 @@ import sys
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from tests.fuzz.automatic import draw_automatic
 from tests.fuzz.cases import Case, computations, draw, primitives
 from tests.fuzz.engines import Verdict, judge, stations
 from tests.fuzz.shrink import shrunk
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--engines", default="interpreter")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", choices=("kernels", "programs"), help="draw only cases with threads, or without")
+    parser.add_argument("--auto", action="store_true", help="draw cases with automatic schedules")
     parser.add_argument("--case", action="store_true", help="judge the one case on standard input")
     given = parser.parse_args()
     wanted = tuple(given.engines.split(","))
@@ -56,13 +58,16 @@ def main() -> int:
         return 0
     for seed in range(given.first, given.first + given.count):
         say(seed=seed)
-        case = draw(seed)
+        case = draw_automatic(seed) if given.auto else draw(seed)
         if given.only and case.on_grid != (given.only == "kernels"):
             continue
         engines = tuple(e for e in wanted if e != "opencl" or seed % given.every == 0)
         verdict = judge(case, engines, lambda where: say(where=where))
         # A device's compiler may be at fault, which another process finds out.
-        if verdict.is_fault and verdict.where in ("interpreter", "llvm"):
+        if (verdict.is_fault or (given.auto and verdict.outcome == "refused")) and verdict.where in (
+            "interpreter",
+            "llvm",
+        ):
             say(shrinking=True, verdict=asdict(verdict))
             case, verdict = shrunk(case, verdict, functools.partial(judge, engines=engines))
         report(case, verdict, stations(case, engines))

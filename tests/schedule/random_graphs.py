@@ -28,15 +28,16 @@ def draw_graph(
     ranks: Sequence[int] = (1, 2, 3),
     sizes: Sequence[int] = SIZES,
     first: str = "",
+    largest: int = LARGEST,
 ) -> None:
     """Inputs and up to `stages` computations, each of which reads the one before; then the schedule `s`.
 
-    One of them is of the kind `first`, where that is given and fits.
+    One of them is of the kind `first`, where that is given and fits. Inputs have at most `largest` elements.
     """
     draw_type(program)
     shape: tuple[int, ...] = ()
     for _ in range(program.pick(ranks)):
-        shape = (*shape, program.pick([n for n in sizes if math.prod(shape) * n <= LARGEST]))
+        shape = (*shape, program.pick([n for n in sizes if math.prod(shape) * n <= largest]))
     last = placeholder(program, shape)
     count = program.between(1, stages)
     place = program.pick([0, count - 1])

@@ -18,7 +18,7 @@ import numpy as np
 
 from tests.schedule import random_externs
 from tests.schedule.choosers import Chooser
-from tilewright import te, tir
+from tilewright import auto_schedule, te, tir
 from tilewright.core.errors import UserError
 from tilewright.expr import nodes as n
 from tilewright.tensor.reduction import Reduce
@@ -38,7 +38,13 @@ class RandomProgram:
     def __init__(self, chooser: Chooser) -> None:
         self.chooser = chooser
         self.pick, self.between, self.permuted = chooser.pick, chooser.between, chooser.permuted
-        self.names: dict[str, Any] = {"te": te, "tir": tir, "externs": random_externs, "meanings": {}}
+        self.names: dict[str, Any] = {
+            "te": te,
+            "tir": tir,
+            "auto_schedule": auto_schedule,
+            "externs": random_externs,
+            "meanings": {},
+        }
         self.lines: list[str] = []
         self.refused: list[str] = []
         self.attempt = ""

@@ -1,0 +1,85 @@
+"""Random cases for automatic schedules: a graph, and the line that has a target's schedule made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tests.fuzz.cases import SIZES, Case
+from tests.schedule.choosers import Seeded
+from tests.schedule.random_graphs import draw_graph, draw_symbolic_graph
+from tests.schedule.random_programs import RandomProgram
+from tests.schedule.random_tiles import GRAPHS
+
+TARGETS = {"llvm": "llvm", "cuda": "cuda -arch=sm_90", "opencl": "opencl -device=gpu"}
+LARGE = (1, 4, 16, 33, 64, 100, 128, 257, 512)
+REDUCTIONS = ("reduction", "pair_reduction", "largest_place", "product")
+
+
+def _graph(program: RandomProgram) -> None:
+    draw_graph(program, program.pick([4, 2, 3, 8]))
+
+
+def _large(program: RandomProgram) -> None:
+    draw_graph(program, program.pick([2, 3, 5]), sizes=LARGE, largest=1 << 14)
+
+
+def _reductions(program: RandomProgram) -> None:
+    draw_graph(
+        program, program.pick([1, 2, 3]), ranks=(2, 1), sizes=LARGE, first=program.pick(REDUCTIONS), largest=1 << 14
+    )
+
+
+def _products(program: RandomProgram) -> None:
+    draw_graph(program, 3, ranks=(2, 3), sizes=(16, 32, 20, 64, 7, 1), first="product", largest=1 << 12)
+
+
+def _images(program: RandomProgram) -> None:
+    draw_graph(program, 3, ranks=(3,), sizes=(4, 6, 5, 3, 1), first="image")
+
+
+def _scans(program: RandomProgram) -> None:
+    draw_graph(program, 3, ranks=(2, 1), first="scan")
+
+
+def _corners(program: RandomProgram) -> None:
+    draw_graph(program, 3, ranks=(0, 1, 2, 3), sizes=(1, 2, 1, 3))
+
+
+def _tiles(program: RandomProgram) -> None:
+    program.pick(GRAPHS)(program)
+    program.do("kept = []")
+    program.do("outputs = ['T']")
+
+
+FAMILIES: dict[str, tuple[int, Callable[[RandomProgram], Any]]] = {
+    "graph": (30, _graph),
+    "large": (14, _large),
+    "reductions": (14, _reductions),
+    "products": (10, _products),
+    "images": (10, _images),
+    "symbolic": (8, draw_symbolic_graph),
+    "tiles": (6, _tiles),
+    "scans": (4, _scans),
+    "corners": (4, _corners),
+}
+
+
+def draw_automatic(seed: int) -> Case:
+    """The case of a seed: its graph, with an automatic schedule for one of the targets."""
+    chooser = Seeded(f"automatic {seed}")
+    family = chooser.pick([name for name, (weight, _) in FAMILIES.items() for _ in range(weight)])
+    program = RandomProgram(chooser)
+    FAMILIES[family][1](program)
+    lines = [line for line in program.lines if not line.startswith("s = ")]
+    target = TARGETS[chooser.pick(list(TARGETS))]
+    lines.append(f"s = auto_schedule([{', '.join([*program.names['outputs'], *program.names['kept']])}], {target!r})")
+    sizes = tuple(chooser.permuted(SIZES)[:3]) if family == "symbolic" else ()
+    return Case(f"automatic {family}", seed, tuple(lines), tuple(program.tensors), (), sizes)
+
+
+def target_of(case: Case) -> str:
+    """The kind of target that a case is scheduled for; "" for a case with a schedule of its own."""
+    found = re.search(r"^s = auto_schedule\(.*'(\w+)[^']*'\)$", case.text, re.MULTILINE)
+    return found[1] if found else ""
