@@ -120,9 +120,9 @@ def test_modules_and_accelerate_keep_channels_last_memory() -> None:
     found = module(x)
     torch.testing.assert_close(found, torch.nn.Conv1d.forward(module, x), rtol=1e-4, atol=1e-4)
     assert is_channels_last(found, 1)
-    acceleration = import_module("tilewright.nn.acceleration")  # needs PyTorch
+    layers = import_module("tilewright.nn.layers")  # needs PyTorch
     theirs = torch.nn.Conv1d(8, 8, 3, groups=8)
-    assert [acceleration.problem_of(theirs, a).layout for a in (x, x.contiguous())] == ["NHWC", "NCHW"]
+    assert [layers.problem_of(theirs, a).layout for a in (x, x.contiguous())] == ["NHWC", "NCHW"]
 
 
 @pytest.mark.parametrize("first", range(0, 80, 20))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tests.functional.made_up import seconds
 from tilewright.core.errors import UserError
 from tilewright.functional.prepared_calls import drop_all
 
@@ -246,8 +247,8 @@ class Casting(torch.nn.Module):
 def test_accelerate_measures_layers_in_the_type_of_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.nn import acceleration
 
-    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 2.0))
-    monkeypatch.setattr(acceleration, "in_turns", lambda *_: [2.0, 1.0])
+    monkeypatch.setattr(acceleration, "compared", lambda *_: seconds(1.0, 2.0))
+    monkeypatch.setattr(acceleration, "compare", lambda *_: seconds(1.0, 2.0))
     model = Casting().eval()
     wanted = model(X)
     done = tw.accelerate(model, X)
@@ -260,8 +261,8 @@ def test_accelerate_measures_layers_in_the_type_of_autocast(monkeypatch: pytest.
 def test_accelerate_within_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.nn import acceleration
 
-    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 2.0))
-    monkeypatch.setattr(acceleration, "in_turns", lambda *_: [2.0, 1.0])
+    monkeypatch.setattr(acceleration, "compared", lambda *_: seconds(1.0, 2.0))
+    monkeypatch.setattr(acceleration, "compare", lambda *_: seconds(1.0, 2.0))
     with torch.autocast("cpu", torch.bfloat16):
         done = tw.accelerate(depthwise_model(), X)
     assert [row.problem.dtype for row in done.rows] == ["bfloat16"]
@@ -270,7 +271,7 @@ def test_accelerate_within_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_autocast_does_not_change_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.functional import torch_timing
     from tilewright.functional.plans import plan_for
-    from tilewright.nn.acceleration import problem_of
+    from tilewright.nn.layers import problem_of
     from tilewright.runtime.device import cpu
 
     problem, types = problem_of(depthwise_model()[0], X), []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tests.functional.made_up import seconds
 from tilewright.functional import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -344,14 +345,14 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     seen: list[str] = []
 
-    def both(problem: Any, *_: Any) -> tuple[float, float]:
+    def compared(problem: Any, *_: Any) -> Any:
         seen.append(problem.op)
-        return (2.0, 1.0) if problem.op == "data_gradient" else (1.0, 2.0)
+        return seconds(2.0, 1.0) if problem.op == "data_gradient" else seconds(1.0, 2.0)
 
     monkeypatch.setattr(plans, "_plans", {})  # without decisions of other tests
     plans.forget()
-    monkeypatch.setattr(acceleration, "both", both)
-    monkeypatch.setattr(acceleration, "in_turns", lambda works, *_: [works[0]() and 2.0, 1.0])
+    monkeypatch.setattr(acceleration, "compared", compared)
+    monkeypatch.setattr(acceleration, "compare", lambda works, *_: works[0]() and seconds(1.0, 2.0))
     yield seen
     plans.forget()
 

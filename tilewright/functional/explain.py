@@ -73,14 +73,14 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     arrays = {what: given.pop(what, None) for what in ARRAYS[1:]}
     call = OperatorCall(name, x, **arrays, options=CallOptions(**given))
     checked, on, rival, function_of = _seen(call)
+    rank = call.operator.rank
     if 0 in checked.shape:
-        return (
-            f"problem: {checked.problem}\nresult:  {checked.shape} on {on}\nruns:    nothing, since the result is empty"
-        )
+        seen = f"problem: {checked.problem.text(rank)}\nresult:  {checked.shape} on {on}"
+        return f"{seen}\nruns:    nothing, since the result is empty"
     plan = plan_for(checked.problem, on, rival, function_of, call.options.tune)
-    lines = _lines(checked.problem, checked.shape, plan, rival)
+    lines = _lines(rank, checked.problem, checked.shape, plan, rival)
     for gradient in _gradients(checked.problem, x, call.weight) if rival else ():
-        lines += ["", *_lines(gradient, gradient.made_shape, plan_for(gradient, on, rival), rival)]
+        lines += ["", *_lines(rank, gradient, gradient.made_shape, plan_for(gradient, on, rival), rival)]
     return "\n".join(lines)
 
 
@@ -110,9 +110,9 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
     return checked, device(*arrays[0].device), "", function
 
 
-def _lines(problem: Problem, shape: tuple[int, ...], plan: CallPlan, rival: str) -> list[str]:
+def _lines(rank: int, problem: Problem, shape: tuple[int, ...], plan: CallPlan, rival: str) -> list[str]:
     choice, executable = plan.choice, plan.executable
-    lines = [f"problem: {problem}", f"result:  {shape} on {plan.on}"]
+    lines = [f"problem: {problem.text(rank)}", f"result:  {shape} on {plan.on}"]
     if choice.how == THEIRS:
         lines.append(f"runs:    the kernel of {rival}: {choice.why}")
     elif executable is not None:

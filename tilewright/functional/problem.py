@@ -185,19 +185,30 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         """Return one line for users: the operator, its sizes, and every option that is not the default."""
-        parts = [self.op, "x".join(map(str, self.shape))]
-        if self.has_weights:
-            parts.append(f"weights {'x'.join(map(str, self.weights_shape))}")
-        else:
-            parts.append(f"kernel {self.kernel[0]}x{self.kernel[1]}")
-        usual = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "output_padding": (0, 0), "groups": 1}
-        for name, value in usual.items():
-            given = getattr(self, name)
-            if given != value and not (name == "groups" and not self.has_weights):
-                parts.append(f"{name} {'x'.join(map(str, given)) if isinstance(given, tuple) else given}")
+        return self.text(2)
+
+    def text(self, rank: int) -> str:
+        """Return that line; of a 1-D operator without the row that its data have here."""
+        parts = [self.op, _along(self.shape, rank, 2)]
+        parts += [f"weights {_along(self.weights_shape, rank, 2)}"] if self.has_weights else []
+        parts += [] if self.has_weights else [f"kernel {_along(self.kernel, rank)}"]
+        sides = self.padding if rank == 2 else (0, self.padding[1], self.padding[3])
+        for name, value, usual in (
+            ("stride", self.stride, 1),
+            ("padding", sides, 0),
+            ("dilation", self.dilation, 1),
+            ("output_padding", self.output_padding, 0),
+        ):
+            parts += [f"{name} {_along(value, rank)}"] if any(v != usual for v in value) else []
+        parts += [f"groups {self.groups}"] if self.groups != 1 and self.has_weights else []
         parts += [name for name in ("bias", "residual") if getattr(self, name)]
         parts += [self.activation] if self.activation else []
         parts += [self.precision] if self.precision != "fp32" else []
         parts += [self.weights] if self.weights != "OIHW" else []
         parts += [f"divided by {self.divisor}"] if self.divisor else []
-        return "  ".join([*parts, self.dtype, self.layout])
+        return "  ".join([*parts, self.dtype, self.layout if rank == 2 else self.layout.replace("H", "")])
+
+
+def _along(sizes: tuple[int, ...], rank: int, rows: int = 0) -> str:
+    """The sizes with crosses; of 1-D data without the one at index `rows`."""
+    return "x".join(map(str, sizes if rank == 2 else (*sizes[:rows], *sizes[rows + 1 :])))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -106,19 +107,51 @@ def _in_precision(problem: Problem, core: Core) -> Core:
     """On a GPU, run the operator in the requested precision, regardless of PyTorch's own settings."""
     if problem.op in (TRANSPOSED, *POOLS) or problem.dtype != "float32":
         return core
-    wanted, cudnn = problem.precision == "tf32", torch.backends.cudnn
+    wanted = problem.precision == "tf32"
 
     def run(x: Any, w: Any, bias: Any, residual: Any = None) -> Any:
-        allowed = cudnn.allow_tf32
-        if allowed == wanted:
+        owner, name, before = _tf32()
+        if (before in _ALLOWING) == wanted:
             return core(x, w, bias)
-        cudnn.allow_tf32 = wanted
+        setattr(owner, name, _VALUES[name][wanted])
         try:
             return core(x, w, bias)
         finally:
-            cudnn.allow_tf32 = allowed
+            setattr(owner, name, before)
 
     return run
+
+
+_ALLOWING = (True, "tf32")
+_VALUES = {"allow_tf32": (False, True), "fp32_precision": ("ieee", "tf32")}
+
+
+def _tf32() -> tuple[Any, str, Any]:
+    """The setting of TF32 in cuDNN's convolutions: its owner, its name and its value.
+
+    PyTorch has two names for it. Reading the older one, which is quicker, raises an error if the user set the newer.
+    """
+    cudnn = torch.backends.cudnn
+    try:
+        return cudnn, "allow_tf32", cudnn.allow_tf32
+    except RuntimeError:
+        return cudnn.conv, "fp32_precision", cudnn.conv.fp32_precision
+
+
+def allows_tf32() -> bool:
+    """Whether PyTorch's own convolutions of float32 may round their operands on GPUs, by the user's settings."""
+    return _tf32()[2] in _ALLOWING
+
+
+@contextmanager
+def exact_convolutions() -> Iterator[None]:
+    """Have PyTorch's own convolutions of float32 compute in float32 on GPUs."""
+    owner, name, before = _tf32()
+    setattr(owner, name, _VALUES[name][False])
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 def _core(problem: Problem, one_row: bool) -> Core:

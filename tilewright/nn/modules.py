@@ -15,11 +15,16 @@ Base = Any
 
 
 def _activation(module: Any) -> Any:
-    """Return the activation of a module; one that `accelerate` made of PyTorch's has none.
+    """Return the activation of a module; a layer that `accelerate` replaced has none.
 
     No attribute of the class may say so: it would hide a module that is given as the activation, and be called instead.
     """
     return getattr(module, "activation", None)
+
+
+def bordered(module: Any, x: Any) -> Any:
+    """Return the input of a convolution with its padding, of a mode other than zeros."""
+    return pad(x, module._reversed_padding_repeated_twice, mode=module.padding_mode)
 
 
 class _Signed:
@@ -49,7 +54,7 @@ class _Convolution(_Signed):
         """Return `activation(conv(x) + bias + residual)`."""
         padding = self.padding
         if self.padding_mode != "zeros":
-            input, padding = pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
+            input, padding = bordered(self, input), 0
         return type(self)._operator(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, _activation(self), residual
         )
@@ -125,7 +130,7 @@ class MaxPool2d(torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not fol
     def forward(self, input: Any) -> Any:
         """Return the largest value of each window."""
         if self.return_indices:
-            return super().forward(input)
+            return torch.nn.MaxPool2d.forward(self, input)
         return operators.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..functional.call import OPERATORS
+from ..functional.comparison import Comparison, Verdict
 from ..functional.problem import Problem
 from ..report.table import Column, table
+
+_CONTRADICTION = 1.05
+"""How much faster a model should be by its layers, before it is strange that it is not."""
+UNDONE, SLOWER = "faster, but the model is too close to call", "faster, but the model became slower"
+"""Reasons why a layer stays PyTorch's after all."""
+Spread = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -18,16 +26,64 @@ class Row:
     Times of a training step include the gradients that operators of ours compute, each by the faster kernel. If the
     times are 0, the layer was not measured, for the reason in `why`.
 
-    `directions` names the parts of a training step that our kernels compute: the forward call, gradients.
+    `spread` is the confidence interval of the gain. `directions` names the parts of a training step that our kernels
+    compute: the forward call, gradients.
     """
 
     name: str
-    problem: Problem
-    ours: float
-    theirs: float
-    replaced: bool
+    text: str
+    problem: Problem | None = None
+    ours: float = 0.0
+    theirs: float = 0.0
+    gain: float = 0.0
+    spread: Spread = (0.0, 0.0)
+    replaced: bool = False
     why: str = ""
     directions: tuple[str, ...] = ()
+    layer: Any = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, name: str, operator: str, problem: Problem, layer: Any) -> Row:
+        """Return the row of a layer that is not measured yet."""
+        return cls(name, problem.text(OPERATORS[operator].rank), problem, layer=layer)
+
+    @property
+    def dtype(self) -> str:
+        """The type that the layer computes in."""
+        return "" if self.problem is None else self.problem.dtype
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the spread of the gain includes 1, or the gain is too small to be sure of it."""
+        return self.spread[1] >= 1
+
+    def measured(self, parts: Mapping[str, Comparison], margin: float, training: bool) -> Row:
+        """Return the row with the times of its parts. In a training step, each part runs by the faster kernel."""
+        forward = parts["forward"]
+        if not training:
+            faster = forward.verdict(margin) == Verdict.FASTER
+            ours, theirs = forward.seconds
+            return replace(self, ours=ours, theirs=theirs, gain=forward.gain, spread=forward.spread, replaced=faster)
+        wins = tuple(name for name, part in parts.items() if part.verdict(margin) == Verdict.FASTER)
+        theirs = sum(part.seconds[1] for part in parts.values())
+        # Seconds of a step with our kernels, at the median gain and at both ends of its spread.
+        gains = [
+            (part.seconds[1], (part.gain, *part.spread) if name in wins else (1, 1, 1)) for name, part in parts.items()
+        ]
+        ours, slow, fast = (sum(seconds / each[at] for seconds, each in gains) for at in range(3))
+        return replace(
+            self, ours=ours, theirs=theirs, gain=theirs / ours, spread=(theirs / slow, theirs / fast), directions=wins,
+            replaced=theirs >= margin * ours,
+        )  # fmt: skip
+
+    def kept(self, why: str, tune: Any = False) -> Row:
+        """Return the row of a layer that stays PyTorch's, with the reason, and a way out if tuning may help."""
+        return replace(self, replaced=False, directions=(), why=why if tune is False else f"{why}; {_way_out(tune)}")
+
+
+def _way_out(tune: Any) -> str:
+    """The argument that may find a faster kernel."""
+    return 'tune="quick" searches for a faster kernel' if tune is None else "a larger tune= searches for longer"
 
 
 class Acceleration:
@@ -36,46 +92,91 @@ class Acceleration:
     Attributes
     ----------
     rows : list of Row
-        A row per layer that was measured.
+        A row per convolution and pooling of the model.
+    run, eager : Comparison or None
+        One run of the whole model on the sample, or one training step: ours is the model as it is, the other as it was.
+        `run` is on a GPU in a CUDA graph, without the host's time; `eager` includes that. None if not measured.
     before, after : float
-        Seconds of one run of the whole model on the sample, or of one training step, as it was and as it is. Both are
-        0 if nothing was replaced. On a GPU in a CUDA graph, without the host's time.
+        Seconds of `run`, as the model was and as it is; 0 if nothing was replaced.
     eager_before, eager_after : float
         The same with the host's time, as the model runs without a graph.
     """
 
-    def __init__(self, model: Any, training: bool = False) -> None:
-        self.model = model
-        self.training = training
+    def __init__(self, model: Any, training: bool = False, tune: Any = None) -> None:
+        self.model, self.training, self.tune = model, training, tune
         self.rows: list[Row] = []
-        self.before = self.after = self.eager_before = self.eager_after = 0.0
+        self.run: Comparison | None = None
+        self.eager: Comparison | None = None
+        self.functions = 0
+        self.tf32 = False
         self._replaced: list[tuple[Any, type, type]] = []
+
+    @property
+    def before(self) -> float:
+        return self.run.seconds[1] if self.run else 0.0
+
+    @property
+    def after(self) -> float:
+        return self.run.seconds[0] if self.run else 0.0
+
+    @property
+    def eager_before(self) -> float:
+        return self.eager.seconds[1] if self.eager else self.before
+
+    @property
+    def eager_after(self) -> float:
+        return self.eager.seconds[0] if self.eager else self.after
 
     def replace(self, layer: Any, kind: type) -> None:
         """Make a layer one of ours: the same object, with its parameters, hooks and names, of another class."""
         self._replaced.append((layer, type(layer), kind))
         layer.__class__ = kind
 
-    def undo(self) -> None:
+    def undo(self, why: str = "undone") -> None:
         """Make the layers PyTorch's again, with their present state; layers that left the model stay away."""
-        while self._replaced:
-            layer, own, kind = self._replaced.pop()
+        self._undo(self._replaced)
+        self._replaced = []
+        self.rows = [row.kept(why) if row.replaced else row for row in self.rows]
+
+    @staticmethod
+    def _undo(replaced: list[tuple[Any, type, type]]) -> None:
+        for layer, own, kind in reversed(replaced):
             if type(layer) is kind:
                 layer.__class__ = own
             elif kind in type(layer).__bases__:  # a parametrization of PyTorch's derived a class for this layer alone
                 type(layer).__bases__ = tuple(own if base is kind else base for base in type(layer).__bases__)
-        self.rows = [replace(row, replaced=False) for row in self.rows]
 
     @contextmanager
     def originals(self) -> Iterator[None]:
         """Have the model's own layers for a while."""
-        for layer, own, _ in self._replaced:
+        with self.only(0):
+            yield
+
+    @contextmanager
+    def only(self, count: int) -> Iterator[None]:
+        """Have only the replacements that save most time for a while."""
+        away = self.by_saving()[count:]
+        for layer, own, _ in away:
             layer.__class__ = own
         try:
             yield
         finally:
-            for layer, _, kind in self._replaced:
+            for layer, _, kind in away:
                 layer.__class__ = kind
+
+    def by_saving(self) -> list[tuple[Any, type, type]]:
+        """The replacements, the one that saves most time first."""
+        saved = {id(row.layer): row.theirs - row.ours for row in self.rows if row.replaced}
+        return sorted(self._replaced, key=lambda each: -saved.get(id(each[0]), 0.0))
+
+    def leave(self, count: int) -> None:
+        """Undo all but the replacements that save most time."""
+        ordered = self.by_saving()
+        self._undo(ordered[count:])
+        self._replaced = ordered[:count]
+        away = {id(layer) for layer, *_ in ordered[count:]}
+        why = "it saves less than its call costs the host; cuda_graph=True leaves that time out"
+        self.rows = [row.kept(why) if id(row.layer) in away else row for row in self.rows]
 
     def __enter__(self) -> Acceleration:
         return self
@@ -85,34 +186,65 @@ class Acceleration:
 
     def __str__(self) -> str:
         if not self.rows:
-            return "nothing to replace: the model contains no convolution of PyTorch's that Tilewright covers"
-        heads = [Column("layer", right=False), Column("problem", right=False)]
-        heads += [Column("PyTorch, µs"), Column("ours, µs"), Column("gain"), Column("", right=False)]
-        lines = [
-            [row.name, str(row.problem), *_times(row), _what(row)]
-            for row in self.rows
-        ]  # fmt: skip
+            return self._nothing()
+        heads = [Column("layer", right=False), Column("problem", right=False), Column("PyTorch, µs")]
+        heads += [Column("ours, µs"), Column("gain"), Column("spread"), Column("", right=False)]
+        lines = [[row.name, row.text, *_times(row), _what(row)] for row in self.rows]
         count = sum(row.replaced for row in self.rows)
-        whole = f"{count} of {len(self.rows)} layers replaced"
-        if self.after:
-            times = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after"
-            run = "a training step" if self.training else "the model"
-            whole += f"; {run}: {times}, {self.before / self.after:.2f} times as fast"
-            if (self.eager_before, self.eager_after) != (self.before, self.after):
-                whole += (
-                    f"; without a graph {self.eager_before * 1e3:.3f} ms before, {self.eager_after * 1e3:.3f} ms after"
-                )
-            whole += "" if count else "; all of them undone, since the model did not become faster"
-        return "\n".join([*table(heads, lines), whole])
+        whole = [f"{count} of {len(self.rows)} layers replaced", *self._whole()]
+        notes = ["PyTorch's float32 convolutions used TF32, as its settings allow"] if self.tf32 else []
+        notes += self._contradictions()
+        return "\n".join([*table(heads, lines), "; ".join(whole), *notes])
 
     __repr__ = __str__
 
+    def _nothing(self) -> str:
+        if not self.functions:
+            return "nothing to replace: the model contains no convolution"
+        calls = "a convolution" if self.functions == 1 else f"{self.functions} convolutions"
+        return (
+            f"nothing to replace: the model calls {calls} as functions, without modules; call tilewright.conv2d there"
+        )
+
+    def _whole(self) -> list[str]:
+        """The times of the whole model."""
+        if self.run is None:
+            return []
+        what = "a training step" if self.training else "the model"
+        found = [f"{what}: {_both(self.run)}, {self.run.gain:.2f} times as fast ({_to(self.run.spread)})"]
+        found += [f"without a graph {_both(self.eager)}"] if self.eager else []
+        return found
+
+    def _contradictions(self) -> list[str]:
+        """Return a line if the layers and the whole model contradict each other."""
+        if self.run is None:
+            return []
+        measured = [row for row in self.rows if row.ours]
+        saved = sum(row.theirs - row.ours for row in measured if row.replaced or row.why in (UNDONE, SLOWER))
+        left = self.before - saved
+        too_long = sum(row.theirs for row in measured) > 1.5 * self.before
+        expected = self.before / left if left > 0 else float("inf")
+        if not too_long and (expected < _CONTRADICTION or self.run.spread[1] > expected**0.5):
+            return []
+        said = f"by its layers, the model should be {expected:.2f} times as fast"
+        said = "its layers take longer than the model" if too_long else said
+        return [f"the rows contradict the whole model ({said}): the machine is busy; run accelerate again"]
+
+
+def _both(timed: Comparison) -> str:
+    after, before = timed.seconds
+    return f"{before * 1e3:.3f} ms before, {after * 1e3:.3f} ms after"
+
+
+def _to(spread: Spread) -> str:
+    return f"{spread[0]:.2f}–{spread[1]:.2f}"
+
 
 def _times(row: Row) -> list[str]:
-    """The times of a row, and their quotient."""
+    """The times of a row, and their quotient with its spread."""
     if not row.ours:
-        return ["–"] * 3
-    return [f"{row.theirs * 1e6:.1f}", f"{row.ours * 1e6:.1f}", f"{row.theirs / row.ours:.2f}"]
+        return ["–"] * 4
+    return [f"{row.theirs * 1e6:.1f}", f"{row.ours * 1e6:.1f}", f"{row.gain:.2f}", _to(row.spread)]
 
 
 def _what(row: Row) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from .samples import tensors_in
+
 
 class TrainingStep:
     """The forward call of a model, and the gradients of its parameters and inputs that require them.
@@ -38,11 +40,3 @@ class TrainingStep:
             torch.manual_seed(0)
             made, gradients = self()
         return [a.detach() for a in tensors_in(made)], torch.cat([a.detach().flatten().float() for a in gradients])
-
-
-def tensors_in(value: Any) -> list[Any]:
-    """The tensors in a model's result."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    return [tensor for part in parts for tensor in tensors_in(part)]

@@ -1,0 +1,10 @@
+"""Made-up timings, in the place of a clock."""
+
+from __future__ import annotations
+
+from tilewright.functional.comparison import Comparison
+
+
+def seconds(ours: float, theirs: float) -> Comparison:
+    """Seven rounds without noise."""
+    return Comparison((ours,) * 7, (theirs,) * 7)

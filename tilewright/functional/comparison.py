@@ -1,0 +1,79 @@
+"""Two implementations timed in turns: the gain, its spread, and the decision that the spread allows."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from enum import Enum
+from math import comb
+from typing import NamedTuple
+
+_DOUBT = 0.01
+"""The probability that the median gain lies outside of the spread, if there are enough rounds."""
+PARTS = 8
+"""The number of parts that all rounds are split into; each part has a least time per side."""
+
+
+class Verdict(Enum):
+    """The outcome of a comparison."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    CLOSE = "too close to call"
+
+
+class Comparison(NamedTuple):
+    """The seconds of one run of our implementation and of the other, one pair per round.
+
+    The runs of a round follow each other, so that both meet the same clock rate and the same load. `chosen` is the
+    statistic of all rounds that stands for a side. If other programs can only make times longer, it is `min`. Each gain
+    is then the quotient of the least times in one of eight parts of the rounds.
+    """
+
+    ours: tuple[float, ...]
+    theirs: tuple[float, ...]
+    chosen: Callable[[tuple[float, ...]], float] = statistics.median
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """The seconds of one run of ours, and of the other."""
+        return self.chosen(self.ours), self.chosen(self.theirs)
+
+    @property
+    def gains(self) -> list[float]:
+        """How many times as fast ours was in each round, or in each part of the rounds, in ascending order."""
+        parts = PARTS if self.chosen is min else len(self.ours)
+        ours, theirs = ([self.chosen(side[at::parts]) for at in range(parts) if side[at::parts]] for side in self[:2])
+        return sorted(their / own for own, their in zip(ours, theirs, strict=True))
+
+    @property
+    def gain(self) -> float:
+        """The median gain."""
+        return statistics.median(self.gains)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The confidence interval of the median gain, by the sign test: it assumes no distribution of the noise."""
+        gains = self.gains
+        outside = _outside(len(gains))
+        return gains[outside], gains[-1 - outside]
+
+    def verdict(self, margin: float = 1.0) -> Verdict:
+        """Return the decision; the spread must lie on one side of 1, and the gain beyond the `margin`."""
+        low, high = self.spread
+        if low > 1 and self.gain >= margin:
+            return Verdict.FASTER
+        if high < 1 and self.gain <= 1 / margin:
+            return Verdict.SLOWER
+        return Verdict.CLOSE
+
+
+def _outside(rounds: int) -> int:
+    """Return the number of gains that the spread leaves out on each side."""
+    outside, probability = 0, 2 / 2**rounds
+    while 2 * (outside + 1) < rounds:
+        probability += 2 * comb(rounds, outside + 1) / 2**rounds
+        if probability > _DOUBT:
+            break
+        outside += 1
+    return outside
