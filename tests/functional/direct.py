@@ -17,6 +17,12 @@ ACTIVATIONS = {
     "gelu_tanh": lambda v: 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
     "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
     "hardswish": lambda v: v * min(max(v + 3, 0.0), 6.0) / 6,
+    "tanh": math.tanh,
+    "leaky_relu": lambda v: v if v > 0 else 0.01 * v,
+    "elu": lambda v: v if v > 0 else math.exp(v) - 1,
+    "mish": lambda v: v * math.tanh(math.log(1 + math.exp(v))),
+    "hardtanh": lambda v: min(max(v, -1.0), 1.0),
+    "softplus": lambda v: math.log(1 + math.exp(v)),
 }
 
 

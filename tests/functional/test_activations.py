@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import tilewright as tw
+from tilewright import te
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -23,6 +25,12 @@ ACTIVATIONS = {
     "gelu_tanh": lambda v: F.gelu(v, approximate="tanh"),
     "sigmoid": torch.sigmoid,
     "hardswish": F.hardswish,
+    "tanh": torch.tanh,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "mish": F.mish,
+    "hardtanh": F.hardtanh,
+    "softplus": F.softplus,
 }
 VALUES = [torch.nan, torch.inf, -torch.inf, 0.0, -0.0, *(s * v for v in (1e-8, 3, 6, 20, 100, 1e4) for s in (1, -1))]
 
@@ -39,7 +47,8 @@ def test_special_values(name: str, dtype: Any) -> None:
     ours, theirs = x.clone().requires_grad_(), x.double().requires_grad_()
     tw.conv1d(ours.reshape(1, 1, -1), w, activation=name).sum().backward()
     ACTIVATIONS[name](theirs).sum().backward()
-    first = 1 if name in ("relu6", "hardswish") else 0  # PyTorch's kernels disagree about the gradient at NaN
+    # PyTorch's kernels disagree about these gradients at NaN.
+    first = 1 if name in ("relu6", "hardswish", "hardtanh") else 0
     torch.testing.assert_close(
         ours.grad[first:], theirs.grad[first:], rtol=rtol, atol=1e-6, equal_nan=True, check_dtype=False
     )
@@ -89,6 +98,12 @@ EXACT = {
     "gelu_tanh": lambda v: v * sigmoid(2 * math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)),
     "sigmoid": sigmoid,
     "hardswish": lambda v: v * min(max(v + 3, 0.0), 6.0) / 6,
+    "tanh": math.tanh,
+    "leaky_relu": lambda v: max(v, 0.01 * v),
+    "elu": lambda v: v if v > 0 else math.expm1(v),
+    "mish": lambda v: v * math.tanh(math.log1p(math.exp(v))),
+    "hardtanh": lambda v: min(max(v, -1.0), 1.0),
+    "softplus": lambda v: math.log1p(math.exp(v)),
 }
 
 
@@ -119,3 +134,59 @@ def test_epilogues_of_pytorchs_kernels_are_exact_in_float64(name: str, on: str) 
     slopes = [(EXACT[name](each + step) - EXACT[name](each - step)) / (2 * step) for each in values]
     found = torch_native.ACTIVATION_GRADIENTS[name](torch.ones_like(v), v).cpu()
     torch.testing.assert_close(found, torch.tensor(slopes, dtype=torch.float64), rtol=3e-7, atol=3e-7)
+
+
+OWN: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "squared relu": (lambda v: te.max(v, 0) * te.max(v, 0), lambda v: torch.maximum(v, torch.zeros_like(v)) ** 2),
+    "rational": (lambda v: v / (1 + te.abs(v)), lambda v: v / (1 + v.abs())),
+    "of many functions": (
+        lambda v: te.if_then_else(
+            v > 0.5, te.log(te.abs(v) + 2) * te.sqrt(te.abs(v) + 1), te.sigmoid(v) * te.exp(v) + te.tanh(v)
+        ),
+        lambda v: torch.where(
+            v > 0.5, torch.log(v.abs() + 2) * (v.abs() + 1).sqrt(), torch.sigmoid(v) * torch.exp(v) + torch.tanh(v)
+        ),
+    ),
+    "steps": (lambda v: te.floor(v), lambda v: torch.floor(v)),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_gradients_of_activations_of_ones_own(name: str) -> None:
+    """By the derivative of the expression; in one kernel, or by PyTorch's operators beside a residual and for more."""
+    activation, theirs = OWN[name]
+    torch.manual_seed(0)
+    x, w, b = torch.randn(2, 6, 11).double(), torch.randn(6, 1, 3).double(), torch.randn(6).double()
+    for residual in (None, torch.randn(2, 6, 9).double()):
+        given = [a for a in (x, w, b, residual) if a is not None]
+        mine, right = ([a.clone().requires_grad_() for a in given] for _ in range(2))
+
+        def call(x: Any, w: Any, b: Any, r: Any = None) -> Any:
+            return tw.conv1d(x, w, b, groups=6, activation=activation, residual=r)
+
+        made = theirs(F.conv1d(*right[:3], groups=6) + (0 if residual is None else right[3]))
+        dy = torch.randn_like(made)
+        wanted = torch.autograd.grad(made, right, dy)
+        for found, expected in zip(torch.autograd.grad(call(*mine), mine, dy), wanted, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    assert torch.autograd.gradgradcheck(lambda x: call(x, w, b)[..., :2], (mine[0],)) or name == "steps"
+    _, moved = torch.func.jvp(lambda x: call(x, w, b), (x,), (torch.ones_like(x),))
+    _, right_moved = torch.func.jvp(lambda x: theirs(F.conv1d(x, w, b, groups=6)), (x,), (torch.ones_like(x),))
+    torch.testing.assert_close(moved, right_moved, rtol=1e-9, atol=1e-9)
+
+
+def test_an_activation_of_ones_own_in_a_compiled_training_step() -> None:
+    x, w = torch.randn(2, 6, 11, requires_grad=True), torch.randn(6, 1, 3)
+
+    def step(x: Any) -> Any:
+        return tw.conv1d(x, w, groups=6, activation=lambda v: v * te.sigmoid(v)).square().sum()
+
+    (found,) = torch.autograd.grad(torch.compile(step, backend="aot_eager", fullgraph=True)(x), x)
+    (wanted,) = torch.autograd.grad(F.silu(F.conv1d(x, w, groups=6)).square().sum(), x)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_an_activation_without_a_derivative() -> None:
+    x, w = torch.randn(1, 2, 5, requires_grad=True), torch.randn(2, 1, 3)
+    with pytest.raises(tw.UserError, match=r"the derivative of .*tanhf.* is not known"):
+        tw.conv1d(x, w, groups=2, activation=lambda v: tw.tir.call_pure_extern("float32", "tanhf", v)).sum().backward()

@@ -92,6 +92,12 @@ def activated(name, v):
         "gelu_tanh": lambda: 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
         "sigmoid": lambda: 1 / (1 + np.exp(-v)),
         "hardswish": lambda: v * np.clip(v + 3, 0, 6) / 6,
+        "tanh": lambda: np.tanh(v),
+        "leaky_relu": lambda: np.where(v > 0, v, 0.01 * v),
+        "elu": lambda: np.where(v > 0, v, np.expm1(v)),
+        "mish": lambda: v * np.tanh(np.log1p(np.exp(v))),
+        "hardtanh": lambda: np.clip(v, -1, 1),
+        "softplus": lambda: np.log1p(np.exp(v)),
     }[name]()
 
 

@@ -16,6 +16,11 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
 """User-defined activations, by the text that represents them in a problem."""
 
 
+def function_of(text: str) -> Callable[[Any], Any] | None:
+    """Return the function of a user-defined activation, by its text or its backward step's; None if unknown."""
+    return FUNCTIONS.get(text.removesuffix(GRADIENT))
+
+
 def activation_name(name: str, activation: Any) -> str:
     """The activation of a call by name, "" for none; raises UserError for anything but a name or a function."""
     if activation is None:
@@ -36,7 +41,8 @@ def custom(name: str, activation: Any, dtype: str) -> tuple[Callable[[Any], Any]
     different in float64.
     """
     if not callable(activation):
-        return None, activation_name(name, activation)
+        function = function_of(activation or "")
+        return function, activation if function is not None else activation_name(name, activation)
     homes = (getattr(activation, "__module__", None), type(activation).__module__)
     if isinstance(activation, BuiltinFunctionType) or any(str(h).partition(".")[0] in _FRAMEWORKS for h in homes):
         raise UserError(

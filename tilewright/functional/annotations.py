@@ -8,7 +8,21 @@ from typing_extensions import TypeVar
 ArrayT = TypeVar("ArrayT", default=Any)
 """The type of the data, which is that of the result: a tensor for a tensor, an array for an array."""
 
-ActivationName: TypeAlias = Literal["relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish"]
+ActivationName: TypeAlias = Literal[
+    "relu",
+    "relu6",
+    "silu",
+    "gelu",
+    "gelu_tanh",
+    "sigmoid",
+    "hardswish",
+    "tanh",
+    "leaky_relu",
+    "elu",
+    "mish",
+    "hardtanh",
+    "softplus",
+]
 Activation: TypeAlias = ActivationName | Callable[[Any], Any] | None
 Extent: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 """One integer, or one per spatial dimension."""

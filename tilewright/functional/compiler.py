@@ -16,11 +16,13 @@ from ..core.target import Target
 from ..driver import build
 from ..topi import templates
 from ..topi.templates import Convolution, Epilogue, PackagedTemplate
+from ..topi.templates.epilogue import BackwardStep
 from ..tune.space.choices import SplitChoice
 from . import shipped
 from .executable import Executable, executable
 from .plans import OURS, Activation, Decision
 from .problem import AVG_POOL, BACKWARD, CONV, MAX_POOL, TRANSPOSES, WEIGHT_GRADIENT, Problem
+from .signature import GRADIENT
 
 if TYPE_CHECKING:
     from ..tune.space.choices import Choice
@@ -102,7 +104,7 @@ def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
     if named is not None and named.startswith("custom:"):
         if activation is None:
             raise UserError("the function of this activation is not known here", fix="call the operator with it")
-        named = activation
+        named = BackwardStep(activation) if named.endswith(GRADIENT) else activation
     return Epilogue(problem.bias, problem.residual, named)
 
 

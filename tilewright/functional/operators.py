@@ -97,7 +97,8 @@ def conv1d(
     padding : int, (before, after), "same" or "valid"
     groups : int
     activation : str or callable, optional
-        "relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish", or a function of an expression.
+        "relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish", "tanh", "leaky_relu", "elu", "mish",
+        "hardtanh", "softplus", or a function of an expression. Its gradient is the derivative of that expression.
     residual : array, optional
         Added before the activation; of the result's shape.
     layout : "NCW" or "NWC"
@@ -159,7 +160,8 @@ def conv2d(
     groups : int
         As many as channels for a depthwise convolution.
     activation : str or callable, optional
-        "relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish", or a function of an expression.
+        "relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish", "tanh", "leaky_relu", "elu", "mish",
+        "hardtanh", "softplus", or a function of an expression. Its gradient is the derivative of that expression.
     residual : array, optional
         Added before the activation; of the result's shape.
     layout : "NCHW" or "NHWC"

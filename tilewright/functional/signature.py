@@ -19,7 +19,11 @@ from .pooling import is_left_out, reach_beyond
 from .problem import AVG_POOL, CONV, POOLS, TRANSPOSES, WEIGHT_GRADIENT, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish")
+ACTIVATIONS = (
+    *("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish"),
+    *("tanh", "leaky_relu", "elu", "mish", "hardtanh", "softplus"),
+)
+"""Names of activations, each with PyTorch's default parameters."""
 GRADIENT = "_gradient"
 """The end of an activation's name if its backward step is meant, with the gradient in the place of the residual."""
 

@@ -19,6 +19,7 @@ from .problem import TRANSPOSES, Problem
 from .signature import GRADIENT, channels_last_order
 from .torch_arguments import differentiates
 from .torch_eager import Operator, eager, is_plain
+from .torch_expressions import activation_gradient, reads_sums
 from .torch_options import ConvolutionOptions, WeightGradientOptions
 from .torch_pools import pool_gradient, save_pool
 from .torch_tensors import channels_last, in_order
@@ -47,7 +48,6 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     if _is_one_pass(ctx, x, weight):
         return *_by_one_pass(ctx, grad), *[None] * (1 + len(options))
     if options.activation:
-        _check_differentiable(options)
         grad = _before_activation(ctx.saved_tensors, options, grad)
     layer: _Layer = ctx.layer
     of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
@@ -80,19 +80,11 @@ def _by_one_pass(ctx: Any, grad: Any) -> tuple[Any, Any, Any]:
 def _before_activation(tensors: tuple[Any, ...], options: ConvolutionOptions, grad: Any) -> Any:
     """Return the gradient by the sums, from that by the result: one kernel, which computes the sums again."""
     x, weight, bias, residual = tensors
-    if residual is None and not torch.is_grad_enabled() and not differentiates():
+    plain = residual is None and not torch.is_grad_enabled() and not differentiates()
+    if plain and reads_sums(options.activation):
         return convolved(x, weight, bias, grad, *options._replace(activation=options.activation + GRADIENT))
     before = convolved(x, weight, bias, residual, *options._replace(activation=""))
-    return torch_native.ACTIVATION_GRADIENTS[options.activation](grad, before)
-
-
-def _check_differentiable(options: ConvolutionOptions) -> None:
-    if options.activation.startswith("custom:"):
-        raise UserError(
-            "an activation of your own has no gradient",
-            primitive=options.name,
-            fix="call the operator without it, and apply it in PyTorch; or call it within torch.no_grad()",
-        )
+    return activation_gradient(options.activation)(grad, before)
 
 
 def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool) -> list[Problem]:
@@ -332,7 +324,6 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
         x, weight, bias, residual = ctx.saved_tensors
         options: ConvolutionOptions = ctx.options
         linear = options._replace(activation="")
-        _check_differentiable(options)
         parts = [] if of_x is None else [convolved(of_x, weight, None, None, *linear)]
         parts += [] if of_weight is None else [convolved(x, of_weight, None, None, *linear)]
         if of_bias is not None:
@@ -342,7 +333,7 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
         moved = sum(parts[1:], parts[0])
         if options.activation:
             before = convolved(x, weight, bias, residual, *linear)
-            moved = torch_native.ACTIVATION_GRADIENTS[options.activation](moved.expand_as(before), before)
+            moved = activation_gradient(options.activation)(moved.expand_as(before), before)
         return moved
 
     @staticmethod

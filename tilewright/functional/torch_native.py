@@ -30,6 +30,12 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu_tanh": lambda v: functional.gelu(v, approximate="tanh"),
     "sigmoid": torch.sigmoid,
     "hardswish": _hardswish,
+    "tanh": torch.tanh,
+    "leaky_relu": functional.leaky_relu,
+    "elu": functional.elu,
+    "mish": functional.mish,
+    "hardtanh": functional.hardtanh,
+    "softplus": functional.softplus,
 }
 _aten = torch.ops.aten
 
@@ -50,6 +56,12 @@ ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
     "gelu_tanh": lambda grad, v: _aten.gelu_backward(grad, v, approximate="tanh"),
     "sigmoid": lambda grad, v: _aten.sigmoid_backward(grad, torch.sigmoid(v)),
     "hardswish": lambda grad, v: _aten.hardswish_backward(grad, v),
+    "tanh": lambda grad, v: _aten.tanh_backward(grad, torch.tanh(v)),
+    "leaky_relu": lambda grad, v: _aten.leaky_relu_backward(grad, v, 0.01, False),
+    "elu": lambda grad, v: _aten.elu_backward(grad, 1.0, 1.0, 1.0, False, v),
+    "mish": lambda grad, v: _aten.mish_backward(grad, v),
+    "hardtanh": lambda grad, v: _aten.hardtanh_backward(grad, v, -1.0, 1.0),
+    "softplus": lambda grad, v: _aten.softplus_backward(grad, v, 1.0, 20.0),
 }
 """The gradient with respect to the input of the activation, from the gradient of its output and that input."""
 Compute = Callable[[Any, Any, Any, Any], Any]

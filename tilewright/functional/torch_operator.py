@@ -17,7 +17,6 @@ from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
 from ..core.windows import extents
-from .activations import FUNCTIONS
 from .call import OPERATORS, CallOptions, OperatorCall
 from .plans import Tune
 from .pooling import is_left_out
@@ -160,7 +159,7 @@ def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any
 
 def _prepared(arrays: tuple[Any, ...], options: Any) -> Any:
     text = getattr(options, "activation", "")
-    call = call_options(options, FUNCTIONS.get(text, text or None), _asked.tune)
+    call = call_options(options, text or None, _asked.tune)
     return prepared(OperatorCall._make((options.name, *arrays, call)))
 
 

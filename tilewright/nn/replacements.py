@@ -201,10 +201,8 @@ class Acceleration:
     def _nothing(self) -> str:
         if not self.functions:
             return "nothing to replace: the model contains no convolution"
-        calls = "a convolution" if self.functions == 1 else f"{self.functions} convolutions"
-        return (
-            f"nothing to replace: the model calls {calls} as functions, without modules; call tilewright.conv2d there"
-        )
+        what = "a convolution as a function" if self.functions == 1 else f"{self.functions} convolutions as functions"
+        return f"nothing to replace: the model calls {what}, without modules; call tilewright.conv2d there"
 
     def _whole(self) -> list[str]:
         """The times of the whole model."""

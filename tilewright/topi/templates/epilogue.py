@@ -11,13 +11,16 @@ from ...core.dtype import DType
 from ...core.errors import UserError
 from ...expr.convert import as_expr, cast, const
 from ...expr.intrinsics import TABLE, absolute
-from ...expr.nodes import Expr
+from ...expr.nodes import Expr, Var
 from ...expr.operators import maximum, minimum, select
 from ...expr.traverse import substitute
+from ...tensor.gradient.derivative import derivative
 from ...tensor.tensor import Tensor, compute, placeholder
 
 Expression = Callable[..., Any]
-_erf, _exp, _exp2, _saturate, _sigmoid = (TABLE[name] for name in ("erf", "exp", "exp2_normal", "saturate", "sigmoid"))
+_erf, _exp, _exp2, _log1p, _saturate, _sigmoid, _tanh = (
+    TABLE[name] for name in ("erf", "exp", "exp2_normal", "log1p", "saturate", "sigmoid", "tanh")
+)
 
 
 def _gelu(v: Any) -> Any:
@@ -70,6 +73,25 @@ def _between(v: Any, low: float, high: float) -> Any:
     return minimum(maximum(v, const(low, v.dtype)), const(high, v.dtype))
 
 
+def _elu(v: Any) -> Any:
+    """v, or exp(v) - 1 if v <= 0, as 2t / (1 - t) with t = tanh(v / 2): no cancellation near zero."""
+    part = _tanh(v * const(0.5, v.dtype))
+    return select(v > const(0.0, v.dtype), v, part * const(2.0, v.dtype) / (const(1.0, v.dtype) - part))
+
+
+def _tanh_of_softplus(v: Any) -> Any:
+    """tanh(log(1 + exp(v))) as a quotient of polynomials in exp(-|v|), without overflow and cancellation."""
+    one, two = const(1.0, v.dtype), const(2.0, v.dtype)
+    power = _exp(const(0.0, v.dtype) - absolute(v))
+    positive = v > const(0.0, v.dtype)
+    above = select(positive, one + two * power, power * (power + two))
+    return above / (above + select(positive, two * power * power, two))
+
+
+def _softplus(v: Any) -> Any:
+    return select(v > const(20.0, v.dtype), v, _log1p(_exp(v)))
+
+
 ACTIVATIONS: Mapping[str, Expression] = {
     "relu": lambda v: maximum(v, const(0.0, v.dtype)),
     "relu6": lambda v: _between(v, 0.0, 6.0),
@@ -78,6 +100,12 @@ ACTIVATIONS: Mapping[str, Expression] = {
     "gelu_tanh": _gelu_tanh,
     "sigmoid": _sigmoid,
     "hardswish": _hardswish,
+    "tanh": _tanh,
+    "leaky_relu": lambda v: maximum(v, v * const(0.01, v.dtype)),
+    "elu": _elu,
+    "mish": lambda v: v * _tanh_of_softplus(v),
+    "hardtanh": lambda v: _between(v, -1.0, 1.0),
+    "softplus": _softplus,
 }
 """Activations by name, as PyTorch defines them, on values of the type in which sums are accumulated."""
 NARROW: Mapping[str, Expression] = {"gelu": _gelu_narrow}
@@ -125,6 +153,16 @@ def _hardswish_gradient(grad: Any, v: Any) -> Any:
     return select(v <= const(-3.0, v.dtype), const(0.0, v.dtype), above)
 
 
+def _tanh_gradient(grad: Any, v: Any) -> Any:
+    part = _tanh(v)
+    return grad * (const(1.0, v.dtype) - part * part)
+
+
+def _mish_gradient(grad: Any, v: Any) -> Any:
+    part = _tanh_of_softplus(v)
+    return grad * (part + v * _sigmoid(v) * (const(1.0, v.dtype) - part * part))
+
+
 GRADIENTS: Mapping[str, Callable[[Any, Any], Any]] = {
     "relu_gradient": lambda grad, v: select(v <= const(0.0, v.dtype), const(0.0, v.dtype), grad),
     "relu6_gradient": lambda grad, v: _within(grad, v, 0.0, 6.0),
@@ -133,10 +171,29 @@ GRADIENTS: Mapping[str, Callable[[Any, Any], Any]] = {
     "gelu_tanh_gradient": _gelu_tanh_gradient,
     "sigmoid_gradient": _sigmoid_gradient,
     "hardswish_gradient": _hardswish_gradient,
+    "tanh_gradient": _tanh_gradient,
+    "leaky_relu_gradient": lambda grad, v: select(v > const(0.0, v.dtype), grad, grad * const(0.01, v.dtype)),
+    "elu_gradient": lambda grad, v: select(v > const(0.0, v.dtype), grad, grad * _exp(v)),
+    "mish_gradient": _mish_gradient,
+    "hardtanh_gradient": lambda grad, v: _within(grad, v, -1.0, 1.0),
+    "softplus_gradient": lambda grad, v: select(v > const(20.0, v.dtype), grad, grad * _sigmoid(v)),
 }
 """Backward steps of `ACTIVATIONS`: the gradient of a result, and the sum before the activation, to the gradient of that
 sum. The gradient takes the place of the residual. Bounds and their sides are PyTorch's.
 """
+
+
+@dataclass(frozen=True)
+class BackwardStep:
+    """The backward step of a user-defined activation: the gradient of its result times its derivative."""
+
+    activation: Expression
+
+    def __call__(self, grad: Any, v: Any) -> Any:
+        """Return the gradient of the sum `v`."""
+        at = Var("v", v.dtype)
+        slope = derivative(as_expr(self.activation(at)), at)
+        return const(0.0, v.dtype) if slope is None else grad * cast(v.dtype, substitute(slope, {at: as_expr(v)}))
 
 
 @dataclass(frozen=True)
@@ -150,13 +207,13 @@ class Epilogue:
     residual : bool
         Adds a tensor of the output's shape.
     activation : str or callable, optional
-        A name among `ACTIVATIONS`, or a function from an expression to an expression; or a name among `GRADIENTS`,
-        which needs a residual.
+        A name among `ACTIVATIONS`, or a function from an expression to an expression; or a name among `GRADIENTS` or a
+        `BackwardStep`, which need a residual.
     """
 
     bias: bool = False
     residual: bool = False
-    activation: str | Expression | None = None
+    activation: str | Expression | BackwardStep | None = None
 
     def __post_init__(self) -> None:
         backward = self.residual and self.activation in GRADIENTS
@@ -185,14 +242,15 @@ class Epilogue:
             if self.bias:
                 v = v + cast(v.dtype, left.pop(0)(0 if channel is None else indices[channel]))
             name = self.activation
-            if isinstance(name, str) and name in GRADIENTS:
-                return GRADIENTS[name](cast(v.dtype, left.pop(0)(*indices)), v)
+            step = name if isinstance(name, BackwardStep) else GRADIENTS.get(name) if isinstance(name, str) else None
+            if step is not None:
+                return step(cast(v.dtype, left.pop(0)(*indices)), v)
             if self.residual:
                 v = v + cast(v.dtype, left.pop(0)(*indices))
             if name is None:
                 return v
             if not isinstance(name, str):
-                return name(v)
+                return name(v)  # type: ignore[call-arg]  # not a `BackwardStep`
             narrow = DType(result).is_float and DType(result).bytes == 2 and v.dtype == "float32"
             return (NARROW if narrow and name in NARROW else ACTIVATIONS)[name](v)
 

@@ -1,0 +1,109 @@
+"""User-defined activations in PyTorch's operators, for the gradients that no fused kernel computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from ..core.errors import UserError
+from .activations import FUNCTIONS
+from .torch_native import ACTIVATION_GRADIENTS
+
+_BY_CLASS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(torch, name.lower()) for name in ("Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE")},
+    "Add": torch.add,
+    "Min": torch.minimum,
+    "Max": torch.maximum,
+    "And": torch.logical_and,
+    "Or": torch.logical_or,
+    "Not": torch.logical_not,
+    "Select": torch.where,
+    "IfThenElse": torch.where,
+}
+_BY_NAME: dict[str, Callable[..., Any]] = {
+    **{
+        name: getattr(torch, name)
+        for name in (
+            *"exp exp2 log log2 log10 log1p sqrt rsqrt tanh sigmoid erf floor ceil trunc pow fmod hypot".split(),
+            *"sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 copysign isnan isinf isfinite".split(),
+        )
+    },
+    "fabs": torch.abs,
+    "exp10": lambda x: torch.pow(10, x),
+    "exp2_normal": torch.exp2,
+    "saturate": lambda x: x.clamp(0, 1),
+    "round": lambda x: torch.copysign(torch.floor(x.abs() + 0.5), x),
+    "nearbyint": torch.round,
+    "likely": lambda x: x,
+}
+
+
+def activation_gradient(text: str) -> Callable[[Any, Any], Any]:
+    """Return the gradient by the input of an activation, as a function of that by its result, and of the input."""
+    return ACTIVATION_GRADIENTS.get(text) or _custom_gradient(text)
+
+
+def reads_sums(text: str) -> bool:
+    """Return whether the gradient of an activation depends on its input, as the kernel that computes both requires."""
+    if text in ACTIVATION_GRADIENTS:
+        return True
+    var, slope = _derivative(text, "float32")
+    uses: Callable[..., bool] = import_module("..expr.traverse", __package__).uses_any
+    return slope is not None and uses(slope, (var,))
+
+
+@cache
+def _derivative(text: str, dtype: str) -> tuple[Any, Any]:
+    """Return a variable, and the derivative of a user-defined activation at it; None for zero."""
+    nodes, derivatives = (
+        import_module(f"..{name}", __package__) for name in ("expr.nodes", "tensor.gradient.derivative")
+    )
+    v = nodes.Var("v", dtype)
+    return v, derivatives.derivative(FUNCTIONS[text](v), v)
+
+
+def _custom_gradient(text: str) -> Callable[[Any, Any], Any]:
+    def gradient(grad: Any, v: Any) -> Any:
+        at = v if v.dtype == torch.float64 else v.float()
+        var, slope = _derivative(text, str(at.dtype).removeprefix("torch."))
+        return torch.zeros_like(grad) if slope is None else (grad * evaluate(slope, {var: at})).to(grad.dtype)
+
+    return gradient
+
+
+def evaluate(e: Any, values: Mapping[Any, Any]) -> Any:
+    """Compute an expression of variables that have tensors as values, by operators that PyTorch differentiates."""
+    device = next(iter(values.values())).device
+    memo: dict[Any, Any] = dict(values)
+
+    def dtype(x: Any) -> Any:
+        return getattr(torch, str(x.dtype))
+
+    def visit(x: Any) -> Any:
+        if x not in memo:
+            memo[x] = compute(x)
+        return memo[x]
+
+    def compute(x: Any) -> Any:
+        kind = type(x).__name__
+        if kind in ("FloatImm", "IntImm"):
+            return torch.full((), x.value, dtype=dtype(x), device=device)
+        if kind == "Cast":
+            return visit(x.value).to(dtype(x))
+        function = _BY_NAME.get(x.name) if kind == "Call" else _BY_CLASS.get(kind)
+        if function is None:
+            raise UserError(
+                f"`{x}` has no counterpart in PyTorch, which computes this gradient",
+                primitive="activation",
+                fix="write the activation by other functions, or apply it in PyTorch behind the call",
+            )
+        if kind == "Call":
+            return function(*map(visit, x.args))
+        parts = (x.condition, x.true_value, x.false_value) if hasattr(x, "condition") else (x.a,)
+        return function(*map(visit, (*parts, x.b) if hasattr(x, "b") else parts))
+
+    return visit(e)
