@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch.library import register_autograd, register_vmap
 
-from ..core.errors import UserError
 from . import torch_backward, torch_native, torch_vmap
 from .call import OPERATORS
 from .problem import TRANSPOSES, Problem
