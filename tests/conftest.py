@@ -100,15 +100,25 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the tests that need PyTorch: `make test-torch` runs these."""
     module = getattr(item, "module", None)
     reasons = [str(mark.kwargs.get("reason", "")) for mark in item.iter_markers("skipif")]
-    if hasattr(module, "torch") or any("PyTorch" in reason for reason in reasons) or _names_torch(item):
+    if hasattr(module, "torch") or any("PyTorch" in reason for reason in reasons) or _item_names_torch(item):
         item.add_marker("torch")
 
 
-def _names_torch(item: pytest.Item) -> bool:
+_NAMING_TORCH: dict[object, bool] = {}
+"""Whether a test function names PyTorch; all of its parameters share the answer."""
+
+
+def _item_names_torch(item: pytest.Item) -> bool:
+    function = getattr(item, "function", None)
+    if function not in _NAMING_TORCH:
+        fixtures = getattr(item, "_fixtureinfo", None)
+        made = [fixture.func for found in fixtures.name2fixturedefs.values() for fixture in found] if fixtures else []
+        _NAMING_TORCH[function] = _names_torch(function, made, getattr(item, "module", None))
+    return _NAMING_TORCH[function]
+
+
+def _names_torch(function: object, functions: list[object], module: object) -> bool:
     """Whether a test, a fixture of it, or a function of its module that it uses, names PyTorch."""
-    function, module = getattr(item, "function", None), getattr(item, "module", None)
-    fixtures = getattr(item, "_fixtureinfo", None)
-    functions = [fixture.func for found in fixtures.name2fixturedefs.values() for fixture in found] if fixtures else []
     pending = [code for f in [function, *functions] if (code := getattr(f, "__code__", None))]
     seen: set[CodeType] = set()
     while pending:

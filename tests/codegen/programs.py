@@ -68,6 +68,15 @@ def elementwise(size: int, dtypes: list[str], value, out_dtype: str, block: int 
     return Function("main", (*inputs, out), kernel)
 
 
+def rows(size: int, dtypes: list[str], values, out_dtype: str) -> Function:
+    """out[k, i] = values[k](inputs[0][i], inputs[1][i], ...): many functions of the same elements in one kernel."""
+    tx = Var("threadIdx.x")
+    inputs = [buf(f"A{k}", size, dtype=dtype) for k, dtype in enumerate(dtypes)]
+    out = buf("B", len(values), size, dtype=out_dtype)
+    body = seq(*(Store(out, (c(k), tx), value(*[at(a, tx) for a in inputs])) for k, value in enumerate(values)))
+    return Function("main", (*inputs, out), launch(body, threadIdx_x=(tx, size)))
+
+
 def reduction(rows: int, columns: int) -> Function:
     """B[i] = sum of A[i, :], by a block of threads a row, over shared memory."""
     bx, tx, k, step = Var("blockIdx.x"), Var("threadIdx.x"), Var("k"), Var("step")

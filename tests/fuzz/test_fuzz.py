@@ -16,7 +16,7 @@ from tests.fuzz.engines import Verdict, judge
 from tests.fuzz.shrink import shrunk
 from tests.paths import python_path
 
-COUNT = 120
+COUNT = 80
 WRONG = (
     "A = te.placeholder((12, 5), 'float32', 'A')",
     "U = te.compute((12, 5), lambda i, j: A[i, j] + 1.0, name='U')",

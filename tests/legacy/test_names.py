@@ -18,14 +18,24 @@ from tilewright.core.errors import UserError
 
 @pytest.fixture
 def installed() -> Iterator[None]:
-    """The legacy names, for one test."""
-    path, package = list(sys.meta_path), tilewright.__class__
+    """The legacy names, for one test: later tests find no module that it imported by another path."""
+    path, package, known = list(sys.meta_path), tilewright.__class__, set(sys.modules)
     legacy.install(override=True)
     yield
     sys.meta_path[:] = path
     tilewright.__class__ = package  # type: ignore[misc]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tvm"]:
+    others = [name for name in sys.modules.keys() - known if sys.modules[name].__name__ != name]
+    parents = {name: sys.modules.get(name.rpartition(".")[0]) for name in others}
+    for name in others:
         del sys.modules[name]
+    for name, parent in parents.items():
+        bound = name.rpartition(".")[2]
+        if (
+            parent
+            and isinstance(vars(parent).get(bound), ModuleType)
+            and f"{parent.__name__}.{bound}" not in sys.modules
+        ):
+            delattr(parent, bound)
 
 
 @pytest.mark.usefixtures("installed")

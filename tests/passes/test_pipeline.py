@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+from tests.covering import each_value
 from tests.loops.programs import alloc, buf, exprs, function, launch, load, loop, store
 from tests.lowering.documents import PROGRAMS
 from tests.passes.running import finish, run_pass
@@ -50,8 +51,7 @@ def made_without(schedule: Any, args: list[Any], target: Target, without: Sequen
     return found
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "target"), each_value(PROGRAMS, TARGETS))
 def test_documents_stay_well_formed_without_any_optional_pass(name: str, target: str) -> None:
     schedule, args = PROGRAMS[name]()
     if target == "llvm":

@@ -129,21 +129,16 @@ def _trunc_div(a: np.ndarray, b: int | np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
-@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, -3, -4])
-def test_division_of_negative_numbers(dev: Device, dtype: str, divisor: int) -> None:
-    """All four operators in one kernel, which of them by another input."""
+def test_division_of_negative_numbers(dev: Device, dtype: str) -> None:
     x = np.arange(-50, 50).astype(dtype)
-    by = op.const(divisor, dtype)
-
-    def build(a, which):
-        return Select(
-            which < 2, Select(which.equal(0), a // by, a % by), Select(which.equal(2), Div(a, by), Mod(a, by))
-        )
-
-    expected = [x // divisor, x % divisor, _trunc_div(x, divisor), x - _trunc_div(x, divisor) * divisor]
-    inputs = [np.tile(x, 4), np.repeat(np.arange(4, dtype="int32"), 100)]
-    got = run(p.elementwise(400, [dtype, "int32"], build, dtype), dev, inputs, (400,), dtype)
-    np.testing.assert_array_equal(got, np.concatenate(expected))
+    values, expected = [], []
+    for divisor in (1, 2, 3, 7, 8, -3, -4):
+        by = op.const(divisor, dtype)
+        values += [lambda a, by=by: a // by, lambda a, by=by: a % by]
+        values += [lambda a, by=by: Div(a, by), lambda a, by=by: Mod(a, by)]
+        expected += [x // divisor, x % divisor, _trunc_div(x, divisor), x - _trunc_div(x, divisor) * divisor]
+    got = run(p.rows(100, [dtype], values, dtype), dev, [x], (len(values), 100), dtype)
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
@@ -153,9 +148,9 @@ def test_division_by_a_variable(dev: Device, dtype: str) -> None:
     x = RNG.integers(low, 60, 200).astype(dtype)
     y = RNG.integers(low, 60, 200).astype(dtype)
     y[y == 0] = 3
-    for build, expected in ((lambda a, b: a // b, x // y), (lambda a, b: a % b, x % y)):
-        got = run(p.elementwise(200, [dtype, dtype], build, dtype), dev, [x, y], (200,), dtype)
-        np.testing.assert_array_equal(got, expected)
+    values = [lambda a, b: a // b, lambda a, b: a % b]
+    got = run(p.rows(200, [dtype, dtype], values, dtype), dev, [x, y], (2, 200), dtype)
+    np.testing.assert_array_equal(got, [x // y, x % y])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
@@ -220,23 +215,24 @@ def test_every_binary_function(dev: Device, dtype: str) -> None:
     x, y = RNG.uniform(0.1, 5, 50).astype(dtype), RNG.uniform(-2, 2, 50).astype(dtype)
     table = {"pow": np.power, "fmod": np.fmod, "atan2": np.arctan2, "hypot": np.hypot, "copysign": np.copysign}
     assert set(table) == {*intrinsics.FLOAT_BINARY}
-    for name, reference in table.items():
-        function = p.elementwise(50, [dtype, dtype], intrinsics.TABLE[name], dtype)
-        want = reference(x.astype("float64"), y.astype("float64"))
-        np.testing.assert_allclose(run(function, dev, [x, y], (50,), dtype), want, rtol=1e-5, err_msg=name)
+    function = p.rows(50, [dtype, dtype], [intrinsics.TABLE[name] for name in table], dtype)
+    for name, row in zip(table, run(function, dev, [x, y], (len(table), 50), dtype), strict=True):
+        want = table[name](x.astype("float64"), y.astype("float64"))
+        np.testing.assert_allclose(row, want, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_not_a_number_and_infinity(dev: Device, dtype: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0], dtype)
-    for name, reference in (("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite)):
-        function = p.elementwise(5, [dtype], intrinsics.TABLE[name], "bool")
-        np.testing.assert_array_equal(run(function, dev, [x], (5,), "bool"), reference(x))
-    for constant in (np.inf, -np.inf, np.nan):
-        function = p.elementwise(5, [dtype], lambda a, v=constant: a + op.const(v, dtype), dtype)  # type: ignore[misc]
-        with np.errstate(invalid="ignore"):
-            expected = x + constant
-        np.testing.assert_array_equal(run(function, dev, [x], (5,), dtype), expected)
+    kinds = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
+    function = p.rows(5, [dtype], [intrinsics.TABLE[name] for name in kinds], "bool")
+    got = run(function, dev, [x], (3, 5), "bool")
+    np.testing.assert_array_equal(got, [reference(x) for reference in kinds.values()])
+    constants = (np.inf, -np.inf, np.nan)
+    function = p.rows(5, [dtype], [lambda a, v=v: a + op.const(v, dtype) for v in constants], dtype)
+    with np.errstate(invalid="ignore"):
+        expected = [x + constant for constant in constants]
+    np.testing.assert_array_equal(run(function, dev, [x], (3, 5), dtype), expected)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "float32", "float64"])
@@ -254,7 +250,7 @@ def test_bits(dev: Device, dtype: str) -> None:
     x = np.array([1, 2, 3, 5, 100, info.max, info.max // 3, info.min or 9], dtype)
     y = np.array([3, 1, 7, 2, 55, 1, info.max, 12], dtype)
     bits = [int(v) & ((1 << info.bits) - 1) for v in x]
-    for build, want in (
+    values, expected = zip(
         (lambda a, b: op.bitwise_and(a, b), x & y),
         (lambda a, b: op.bitwise_or(a, b), x | y),
         (lambda a, b: op.bitwise_xor(a, b), x ^ y),
@@ -263,17 +259,21 @@ def test_bits(dev: Device, dtype: str) -> None:
         (lambda a, b: op.shift_left(op.shift_right(a, op.const(4, dtype)), op.const(2, dtype)), (x >> 4) << 2),
         (lambda a, b: intrinsics.TABLE["popcount"](a), [v.bit_count() for v in bits]),
         (lambda a, b: intrinsics.TABLE["clz"](a), [info.bits - v.bit_length() for v in bits]),
-    ):
-        got = run(p.elementwise(8, [dtype, dtype], build, dtype), dev, [x, y], (8,), dtype)
-        np.testing.assert_array_equal(got, np.asarray(want, dtype))
+        strict=True,
+    )
+    got = run(p.rows(8, [dtype, dtype], values, dtype), dev, [x, y], (8, 8), dtype)
+    np.testing.assert_array_equal(got, np.asarray(expected, dtype))
 
 
-@pytest.mark.parametrize("source", ["bool", "int8", "uint8", "int32", "int64", "uint32", "float32", "float64"])
 @pytest.mark.parametrize("target", ["bool", "int8", "uint8", "int32", "int64", "float32", "float64"])
-def test_casts(dev: Device, source: str, target: str) -> None:
-    x = np.array([0, 1, 2, 100, 127, 3.75, 0.25]).astype(source)
-    function = p.elementwise(7, [source], lambda a: Cast(op.cast(target, p.c(0)).dtype, a), target)
-    np.testing.assert_array_equal(run(function, dev, [x], (7,), target), x.astype(target))
+def test_casts(dev: Device, target: str) -> None:
+    """From every type in one kernel."""
+    sources = ["bool", "int8", "uint8", "int32", "int64", "uint32", "float32", "float64"]
+    inputs = [np.array([0, 1, 2, 100, 127, 3.75, 0.25]).astype(source) for source in sources]
+    kind = op.cast(target, p.c(0)).dtype
+    values = [lambda *given, k=k: Cast(kind, given[k]) for k in range(len(sources))]
+    got = run(p.rows(7, sources, values, target), dev, inputs, (len(sources), 7), target)
+    np.testing.assert_array_equal(got, [x.astype(target) for x in inputs])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -281,7 +281,7 @@ def test_sixteen_bit_floats_round_after_every_operation(dev: Device, dtype: str)
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     x, y = RNG.uniform(-4, 4, 500).astype(kind), RNG.uniform(0.5, 4, 500).astype(kind)
     half = op.const(0.1, dtype)
-    for build, expected in (
+    values, expected = zip(
         (lambda a, b: a + b, x + y),
         (lambda a, b: a - b, x - y),
         (lambda a, b: a * b + half, x * y + np.asarray(0.1, kind)),
@@ -290,9 +290,10 @@ def test_sixteen_bit_floats_round_after_every_operation(dev: Device, dtype: str)
         (lambda a, b: op.select(a < b, a, b), np.minimum(x, y)),
         (lambda a, b: op.cast(dtype, op.cast("float32", a) * 3.0), (x.astype("float32") * 3).astype(kind)),
         (lambda a, b: op.cast(dtype, op.cast("int32", a)), x.astype("int32").astype(kind)),
-    ):
-        got = run(p.elementwise(500, [dtype, dtype], build, dtype), dev, [x, y], (500,), dtype)
-        np.testing.assert_array_equal(got.astype("float32"), expected.astype("float32"))
+        strict=True,
+    )
+    got = run(p.rows(500, [dtype, dtype], values, dtype), dev, [x, y], (8, 500), dtype)
+    np.testing.assert_array_equal(got.astype("float32"), np.asarray(expected, kind).astype("float32"))
     got = run(p.elementwise(500, [dtype], intrinsics.TABLE["exp"], dtype), dev, [x], (500,), dtype)
     np.testing.assert_allclose(got.astype("float64"), np.exp(x.astype("float64")), rtol=2e-2)
     with np.errstate(over="ignore"):

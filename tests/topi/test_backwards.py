@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.covering import each_value
 from tests.emulator.device import emulated, emulation
 from tests.emulator.marks import emulates
 from tilewright.core.target import Target
@@ -84,7 +85,7 @@ def check(name: str, layout: str, target: Target) -> set[str]:
     return {template.name for template in strategies(of, target)}
 
 
-@pytest.mark.parametrize(("name", "layout"), CASES)
+@pytest.mark.parametrize(("name", "layout"), each_value(LAYERS, ("NCHW", "NHWC")))
 def test_results_on_a_cpu(name: str, layout: str) -> None:
     check(name, layout, LLVM)
 

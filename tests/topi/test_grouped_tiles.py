@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.covering import each_value
 from tests.emulator.device import emulated, emulation
 from tests.emulator.marks import emulates
 from tests.topi.test_contraction import EPILOGUES, problem
@@ -57,9 +58,9 @@ def generated(template: Any, config: Any, of: Conv2d) -> str:
     return generate(tuple(finished(function, CUDA) for function in functions), CUDA)[0].source
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-@pytest.mark.parametrize(("layout", "weights"), LAYOUTS)
-def test_every_configuration_of_the_spaces_is_lowered(dtype: str, layout: str, weights: str) -> None:
+@pytest.mark.parametrize(("dtype", "order"), each_value(["float32", "float16", "int8"], LAYOUTS))
+def test_every_configuration_of_the_spaces_is_lowered(dtype: str, order: tuple[str, str]) -> None:
+    layout, weights = order
     of = layer(*((20, 32) if layout == "NCHW" or weights == "OHWI" else (52, 40)), dtype, layout, weights)
     able = [template for template in MATRIX if template.covers(of, CUDA)]
     assert able or dtype == "int8"  # of which neighbours have to be terms

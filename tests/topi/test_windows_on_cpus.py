@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.covering import each_pair, each_value
+from tests.covering import each_value
 from tilewright.core.target import Target
 from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, cheapest, named
 
@@ -65,7 +65,7 @@ def test_rows_of_other_types(options: dict[str, Any], dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("multiplier", "stride", "dtype"), each_pair([1, 2, 3, 4, 5, 8, 16, 32], [1, 2], ["float32", "bfloat16"])
+    ("multiplier", "stride", "dtype"), each_value([1, 2, 3, 4, 5, 8, 16, 32], [1, 2], ["float32", "bfloat16"])
 )
 def test_channels_last_with_several_filters_each(multiplier: int, stride: int, dtype: str) -> None:
     of = Depthwise.of((1, 12, 9, 10), 5, stride, 2, multiplier=multiplier, dtype=dtype, layout="NHWC")
@@ -121,7 +121,7 @@ def test_long_windows_whose_columns_lie_apart(stride: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "layout", "dtype"), each_pair([8, 2, 1], ["NCHW", "NHWC"], ["float32", "bfloat16", "float64"])
+    ("groups", "layout", "dtype"), each_value([8, 2, 1], ["NCHW", "NHWC"], ["float32", "bfloat16", "float64"])
 )
 def test_long_windows(groups: int, layout: str, dtype: str) -> None:
     """Taps and columns that no unrolling and no vector divides."""

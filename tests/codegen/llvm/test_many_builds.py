@@ -40,7 +40,8 @@ def test_each_build_frees_its_pass_manager(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("target", ["llvm", pytest.param("opencl", marks=pytest.mark.opencl)])
 def test_many_outputs_are_computed_by_functions_of_few_loops(target: str) -> None:
     lines = []
-    for count in (150, 300):
+    count = 300 if target == "llvm" else 80  # PoCL compiles a kernel for each
+    for count in (count // 2, count):
         module = outputs(count, target)
         lines.append(module.program.entries[0].source.count("\n"))
         if target == "llvm":
@@ -49,15 +50,16 @@ def test_many_outputs_are_computed_by_functions_of_few_loops(target: str) -> Non
     assert lines[1] < 2.2 * lines[0]
     on = tw.device(target, 0)
     x = tw.nd.array(np.arange(N, dtype="float32"), on)
-    results = [tw.nd.array(np.zeros(N, "float32"), on) for _ in range(300)]
+    results = [tw.nd.array(np.zeros(N, "float32"), on) for _ in range(count)]
     module(x, *results)
     for k, result in enumerate(results):
         np.testing.assert_array_equal(result.numpy(), np.arange(N) + k)
-    results[207] = results[11]
-    with pytest.raises(UserError, match=r"argument 12 .*argument 208 .*share memory"):
+    late = count * 2 // 3
+    results[late] = results[11]
+    with pytest.raises(UserError, match=rf"argument 12 .*argument {late + 1} .*share memory"):
         module(x, *results)
-    results[207] = x
-    with pytest.raises(UserError, match=r"argument 0 .*argument 208 .*share memory"):
+    results[late] = x
+    with pytest.raises(UserError, match=rf"argument 0 .*argument {late + 1} .*share memory"):
         module(x, *results)
 
 
