@@ -41,11 +41,11 @@ def test_each_build_frees_its_pass_manager(monkeypatch: pytest.MonkeyPatch) -> N
 def test_many_outputs_are_computed_by_functions_of_few_loops(target: str) -> None:
     lines = []
     count = 300 if target == "llvm" else 80  # PoCL compiles a kernel for each
-    for count in (count // 2, count):
-        module = outputs(count, target)
+    for number in (count // 2, count):
+        module = outputs(number, target)
         lines.append(module.program.entries[0].source.count("\n"))
         if target == "llvm":
-            assert len(module.program.kernels) == -(-count // 128)
+            assert len(module.program.kernels) == -(-number // 128)
             assert module.program.source.count("noinline") == len(module.program.kernels)
     assert lines[1] < 2.2 * lines[0]
     on = tw.device(target, 0)
