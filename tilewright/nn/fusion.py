@@ -33,6 +33,15 @@ _DENSE = 16
 """Channels of a group from which on float32 layers are computed by matrix instructions, if TF32 is allowed."""
 
 
+class NotOurs(Exception):  # noqa: N818  # a reason, which no user meets as an error
+    """No kernel of ours covers a convolution."""
+
+
+def reason(refused: Exception) -> str:
+    """Return the reason in a refusal."""
+    return refused.message if isinstance(refused, UserError) else str(refused)
+
+
 @dataclass(frozen=True)
 class FusedRow:
     """A convolution of a graph: its problem, its parts, and whether our kernel computes it.
@@ -158,8 +167,8 @@ def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
     try:
         problem, on = _problem(found, last)
         plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
-    except UserError as refused:
-        return FusedRow(name, None, parts, False, refused.message)
+    except (NotOurs, UserError) as refused:
+        return FusedRow(name, None, parts, False, reason(refused))
     return FusedRow(name, problem, parts, plan.choice.how == OURS, plan.choice.why)
 
 
@@ -167,7 +176,7 @@ def _name(conv: Node) -> str:
     rank = len(conv.args[3])
     name = f"conv{'_transpose' if conv.args[6] else ''}{rank}d"
     if name not in OPERATORS:
-        raise UserError(f"convolutions of {rank} dimensions are PyTorch's")
+        raise NotOurs(f"convolutions of {rank} dimensions are PyTorch's")
     return name
 
 
@@ -187,7 +196,7 @@ def _problem(found: Chain, last: bool) -> tuple[Problem, Device]:
     rank = OPERATORS[name].rank
     x, weight = found.x.meta["val"], found.conv.args[1].meta["val"]
     if x.dim() != rank + 2:
-        raise UserError("x has no batch")
+        raise NotOurs("x has no batch")
     bias = found.conv.args[2] is not None or any(step[0] != "scale" for step in found.steps)
     filters, result = (found.conv.meta["val"].shape[1],), found.conv.meta["val"]
     given = Arrays(
@@ -197,18 +206,18 @@ def _problem(found: Chain, last: bool) -> tuple[Problem, Device]:
         described(result, rank, last) if found.residual is not None else None,
     )
     if 0 in given.x.shape:
-        raise UserError("the sample has no images")
+        raise NotOurs("the sample has no images")
     call = CallOptions(**options, activation=found.activation or None)
     return signature(name, given, call, found.activation).problem, device_of(x)
 
 
 def device_of(x: Any) -> Device:
-    """Return the device of a fake tensor; UserError if Tilewright does not run there."""
+    """Return the device of a fake tensor; NotOurs if Tilewright does not run there."""
     if x.device.type == "cpu":
         return cpu()
     if x.device.type == "cuda" and torch.version.hip is None:
         return cuda(_place(x)[1])
-    raise UserError(f"x is on {x.device}")
+    raise NotOurs(f"x is on {x.device}")
 
 
 def described(a: Any, rank: int, last: bool = False) -> Described:
@@ -217,7 +226,7 @@ def described(a: Any, rank: int, last: bool = False) -> Described:
     A size that may change has that of the sample.
     """
     if any(not isinstance(size, int) for size in a.shape[1:]):
-        raise UserError("its size changes from call to call: only the batch may")
+        raise NotOurs("its size changes from call to call: only the batch may")
     shape = tuple(size if isinstance(size, int) else int(size.node.hint) for size in a.shape)
     turned = last and rank == 2 and shape[1] > 1 and prod(shape[2:]) > 1
     dtype = torch_tensors.NAMES.get(a.dtype, str(a.dtype))

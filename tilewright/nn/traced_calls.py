@@ -19,7 +19,7 @@ from ..functional.plans import OURS, Tune, plan_for
 from ..functional.signature import Arrays, signature
 from ..functional.torch_arguments import numbers, padding
 from ..functional.torch_gradients import gradients_of_ours
-from .fusion import OURS_IN_GRAPH, FusedRow, described, device_of
+from .fusion import OURS_IN_GRAPH, FusedRow, NotOurs, described, device_of, reason
 
 _CONVOLUTIONS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
@@ -41,8 +41,8 @@ def replace_calls(gm: GraphModule, tune: Tune = None) -> list[FusedRow]:
             try:
                 call = _Call(name, given, node.meta["example_value"])
                 row = call.decided(node, tune)
-            except UserError as refused:
-                row = FusedRow(str(node), None, ("convolution",), False, refused.message)
+            except (NotOurs, UserError) as refused:
+                row = FusedRow(str(node), None, ("convolution",), False, reason(refused))
             else:
                 if row.replaced:
                     call.put_in_place_of(node)
@@ -59,7 +59,7 @@ class _Call:
         self.name, self.result = name, result
         self.tensors = [given["input"], given["weight"], given["bias"]]
         if any(isinstance(a, Node) for key in given for a in _flat(given[key]) if key not in _TENSORS):
-            raise UserError("its options change from call to call")
+            raise NotOurs("its options change from call to call")
         rank, weight = OPERATORS[name].rank, self.tensors[1].meta["example_value"]
         self.stride, self.dilation = (numbers(given.get(key, 1), rank) for key in ("stride", "dilation"))
         self.output_padding = numbers(given.get("output_padding", 0), rank)
@@ -80,7 +80,7 @@ class _Call:
         )  # fmt: skip
         problem = signature(self.name, Arrays(*seen), options).problem  # type: ignore[arg-type]  # x is there
         if 0 in problem.shape:
-            raise UserError("the sample has no images")
+            raise NotOurs("the sample has no images")
         asked = [problem]
         if torch.is_grad_enabled():
             asked += gradients_of_ours(problem, weight.requires_grad, x.requires_grad)
