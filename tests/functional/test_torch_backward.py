@@ -102,7 +102,7 @@ def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: py
     calls, weight_gradient = [], torch_gradients.weight_gradient
     monkeypatch.setattr(rivals, "is_faster", lambda *_: "a test says so")
     monkeypatch.setattr(rivals, "is_close", lambda *_: False)
-    monkeypatch.setattr(torch_gradients._Layer, "adds_up_bias", lambda layer, x: layer.small)
+    monkeypatch.setattr(torch_gradients.Layer, "adds_up_bias", lambda layer, x: layer.small)
     monkeypatch.setattr(torch_gradients, "weight_gradient", lambda *a: calls.append(a) or weight_gradient(*a))
     x, w, bias = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in ((2, 6, 9, 8), (12, 1, 3, 3), (12,)))
     if layout == "NHWC":

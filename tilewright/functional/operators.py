@@ -33,7 +33,7 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
         # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
         from . import torch_tensors
 
-        torch_tensors.dispatch_by(_registered)
+        torch_tensors.dispatch_by(_registered, _shortest)
         for kind in torch_tensors.TENSORS:
             _calls[kind] = torch_tensors.call
         if not torch_tensors.is_tensor(x):  # such as one of `torch.fx`, which stands for a tensor
@@ -61,6 +61,13 @@ def _registered(call: OperatorCall) -> Any:
     from . import torch_operator
 
     return torch_operator.dispatch(call)
+
+
+def _shortest(call: OperatorCall) -> Any:
+    """Find the executor of calls with gradients that are like this one; None if they need the operator."""
+    from . import torch_training
+
+    return torch_training.shortest(call)
 
 
 _calls: dict[type, PublicCall] = {np.ndarray: numpy_arrays.call}

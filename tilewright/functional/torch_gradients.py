@@ -21,7 +21,7 @@ from .torch_eager import Operator, eager, is_plain
 from .torch_expressions import activation_gradient, reads_sums
 from .torch_options import ConvolutionOptions, WeightGradientOptions
 from .torch_pools import pool_gradient, save_pool
-from .torch_tensors import channels_last, in_order
+from .torch_tensors import channels_last, facts, in_order
 from .torch_threads import by_pytorch
 
 _LARGE = 16
@@ -30,58 +30,67 @@ _LARGE = 16
 
 def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, residual, *options = inputs
-    ctx.options = ConvolutionOptions(*options)
-    ctx.layer = _Layer.of(ctx.options, x, weight)
-    ctx.biased, ctx.added = bias is not None, residual is not None
-    if ctx.options.activation:  # the backward pass computes its argument again
+    save(ctx, Layer.of(ConvolutionOptions(*options), x, weight), x, weight, bias, residual)
+
+
+def save(ctx: Any, layer: Layer, x: Any, weight: Any, bias: Any, residual: Any) -> None:
+    """Save the tensors that the gradients of a layer need."""
+    ctx.layer, ctx.biased, ctx.added = layer, bias is not None, residual is not None
+    if layer.options.activation:  # the backward pass computes its argument again
         ctx.save_for_backward(x, weight, bias, residual)
     else:
         of_x, of_weight = ctx.needs_input_grad[:2]
-        reads_x = of_weight or (of_x and not ctx.layer.spreads)
+        reads_x = of_weight or (of_x and not layer.spreads)
         ctx.save_for_backward(x if reads_x else None, weight if of_x or of_weight else None, None, None)
 
 
 def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    x, weight, *_ = ctx.saved_tensors
-    options: ConvolutionOptions = ctx.options
+    return *gradients(ctx, grad), *[None] * len(ctx.layer.options)
+
+
+def gradients(ctx: Any, grad: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the gradients of the four tensors of a layer, if they are asked for."""
+    layer: Layer = ctx.layer
+    tensors = x, weight, *_ = ctx.saved_tensors
+    of_x, of_weight, of_bias, of_residual = ctx.needs_input_grad[:4]
     if _is_one_pass(ctx, x, weight):
-        return *_by_one_pass(ctx, grad), *[None] * (1 + len(options))
-    if options.activation:
-        grad = _before_activation(ctx.saved_tensors, options, grad)
-    layer: _Layer = ctx.layer
-    of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
-    if any(ctx.needs_input_grad[:2]):
+        return *_by_one_pass(ctx, grad), None
+    if layer.options.activation:
+        grad = _before_activation(tensors, layer, grad)
+    summed = grad
+    if of_x or of_weight:
         grad = layer.arranged(grad)
-    of_x = layer.data_gradient(grad, x, weight) if ctx.needs_input_grad[0] else None
-    wanted = ctx.needs_input_grad[1], ctx.biased and ctx.needs_input_grad[2]
-    if all(wanted) and layer.adds_up_bias(x):
-        of_weight, of_bias = layer.weight_and_bias_gradients(grad, x, weight)
+    summed_up = ctx.biased and of_bias
+    if of_weight and summed_up and layer.adds_up_bias(x):
+        by_weight, by_bias = layer.weight_and_bias_gradients(grad, x, weight)
     else:
-        of_weight = layer.weight_gradient(grad, x, weight) if wanted[0] else None
-        of_bias = layer.bias_gradient(grad) if wanted[1] else None
-    return of_x, of_weight, of_bias, of_residual, *[None] * len(options)
+        by_weight = layer.weight_gradient(grad, x, weight) if of_weight else None
+        by_bias = layer.bias_gradient(grad) if summed_up else None
+    by_x = layer.data_gradient(grad, x, weight) if of_x else None
+    return by_x, by_weight, by_bias, summed if ctx.added and of_residual else None
 
 
 def _is_one_pass(ctx: Any, x: Any, weight: Any) -> bool:
     """Whether an operator computes all gradients at once, and these are not differentiated again."""
     if ctx.added or not all(ctx.needs_input_grad[:2]) or torch.is_grad_enabled() or differentiates():
         return False
-    return torch_backward.computes(ctx.options, x, weight)
+    return torch_backward.computes(ctx.layer.options, x, weight)
 
 
 def _by_one_pass(ctx: Any, grad: Any) -> tuple[Any, Any, Any]:
     """Return the gradients by the input, the weight and the bias."""
     x, weight, bias, _ = ctx.saved_tensors
     grad = ctx.layer.arranged(grad)
-    return torch_backward.gradients(x, weight, bias, ctx.biased, grad, ctx.options)
+    return torch_backward.gradients(x, weight, bias, ctx.biased, grad, ctx.layer.options)
 
 
-def _before_activation(tensors: tuple[Any, ...], options: ConvolutionOptions, grad: Any) -> Any:
+def _before_activation(tensors: tuple[Any, ...], layer: Layer, grad: Any) -> Any:
     """Return the gradient by the sums, from that by the result: one kernel, which computes the sums again."""
-    x, weight, bias, residual = tensors
+    (x, weight, bias, residual), options = tensors, layer.options
     plain = residual is None and not torch.is_grad_enabled() and not differentiates()
     if plain and reads_sums(options.activation):
-        return convolved(x, weight, bias, grad, *options._replace(activation=options.activation + GRADIENT))
+        derivative = options._replace(activation=options.activation + GRADIENT)
+        return layer.call(convolved, (x, weight, bias, grad), derivative)
     before = convolved(x, weight, bias, residual, *options._replace(activation=""))
     return activation_gradient(options.activation)(grad, before)
 
@@ -96,10 +105,15 @@ def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool) -> list[Pro
     return [each for each, asked in zip(problem.gradients, wanted, strict=True) if asked]
 
 
-class _Layer:
+class Layer:
     """The options and sizes of a convolution, for its gradients."""
 
+    executor: Callable[..., Operator] | None = None
+    """The preparation of operators, whose executors the layer keeps; None if it serves a single call."""
+
     def __init__(self, options: ConvolutionOptions, shape: Any, weight_shape: Any, turned: bool) -> None:
+        self._executors: dict[Any, Operator] = {}
+        self._inverse: ConvolutionOptions | None = None
         self.options, self.rank, self.shape, self.turned = options, OPERATORS[options.name].rank, shape, turned
         self.transposed = OPERATORS[options.name].op in TRANSPOSES
         self.stride, self.dilation, self.taps = list(options.stride), list(options.dilation), weight_shape[2:]
@@ -117,10 +131,20 @@ class _Layer:
         """Whether an operator of ours computes the data gradient, without reading the input."""
 
     @classmethod
-    def of(cls, options: ConvolutionOptions, x: Any, weight: Any) -> _Layer:
+    def of(cls, options: ConvolutionOptions, x: Any, weight: Any) -> Layer:
         """The layer of a call."""
         turned = not options.layout.endswith("C") and channels_last(x, OPERATORS[options.name].rank)
         return cls(options, x.shape, weight.shape, turned)
+
+    def call(self, operator: Operator, tensors: tuple[Any, ...], options: Any) -> Any:
+        """Call an operator, by its executor if the layer keeps it and nothing sees the operators of this pass."""
+        if self.executor is None or torch.is_grad_enabled() or not is_plain(tensors):
+            return operator(*tensors, *options)
+        key = (options.name, options[-1], *[None if a is None else facts(a) for a in tensors])
+        run = self._executors.get(key)
+        if run is None:
+            run = self._executors[key] = self.executor(tensors, options)
+        return run(*tensors)
 
     def _first(self, a: Any) -> Any:
         """A tensor of the call's layout with a batch and the channels in front."""
@@ -145,25 +169,30 @@ class _Layer:
         """Compute the gradient of the input: the transposed convolution, or of such a one the convolution."""
         if not self.spreads:
             return self._by_torch(grad, x, weight, (True, False))[0]
-        spatial, places = ((a[:-1] if self.last else a)[-self.rank :] for a in (self.shape, grad.shape))
+        if self._inverse is None:
+            self._inverse = self._inverse_of(grad.shape)
+        return self.call(convolved, (grad, self._flat(weight), None, None), self._inverse)
+
+    def _inverse_of(self, shape: Any) -> ConvolutionOptions:
+        """The options of the operator that computes the gradient of the input, from that of a result of a shape."""
+        spatial, places = ((a[:-1] if self.last else a)[-self.rank :] for a in (self.shape, shape))
         more = [
             size - ((place - 1) * s - b - a + d * (k - 1) + 1)
             for size, place, s, b, a, d, k in zip(
                 spatial, places, self.stride, self.before, self.after, self.dilation, self.taps, strict=True
             )
         ]
-        inverse = self.options._replace(
+        return self.options._replace(
             name=f"conv{self.rank}d" if self.transposed else f"data_gradient{self.rank}d", groups=self.groups,
             activation="", output_padding=[0] * self.rank if self.transposed else more, precision="fp32",
         )  # fmt: skip
-        return convolved(grad, self._flat(weight), None, None, *inverse)
 
     def weight_gradient(self, grad: Any, x: Any, weight: Any) -> Any:
         """Compute the gradient of the weight; that of a transposed convolution is of the convolution of its result."""
         if not self.small:
             return self.weight_gradient_by_torch(grad, x, weight)
         images = (grad, x) if self.transposed else (x, grad)
-        return weight_gradient(*images, *self._weight_options(False)).reshape(weight.shape)
+        return self.call(weight_gradient, images, self._weight_options(False)).reshape(weight.shape)
 
     def _weight_options(self, biased: bool) -> WeightGradientOptions:
         return WeightGradientOptions(
@@ -178,7 +207,7 @@ class _Layer:
 
     def weight_and_bias_gradients(self, grad: Any, x: Any, weight: Any) -> tuple[Any, Any]:
         """Compute both by one kernel."""
-        both = weight_gradient(x, grad, *self._weight_options(True))
+        both = self.call(weight_gradient, (x, grad), self._weight_options(True))
         count = weight.numel()
         return both[:count].view(weight.shape), both[count:]
 
@@ -229,7 +258,7 @@ def _gradient_of_weight_gradient(ctx: Any, along: Any) -> tuple[Any, ...]:
     """Differentiate a weight gradient, which is linear in both tensors."""
     x, grad = ctx.saved_tensors
     options = _convolution_of(ctx.options)
-    layer = _Layer.of(options, x, along)
+    layer = Layer.of(options, x, along)
     of_x = layer.data_gradient(layer.arranged(grad), x, along) if ctx.needs_input_grad[0] else None
     of_grad = convolved(x, along, None, None, *options) if ctx.needs_input_grad[1] else None
     return of_x, of_grad, *[None] * len(ctx.options)
@@ -244,7 +273,7 @@ def _convolution_of(options: WeightGradientOptions) -> ConvolutionOptions:
     )  # fmt: skip
 
 
-def _wherever(gradient: Callable[..., Any]) -> Callable[..., Any]:
+def anywhere(gradient: Callable[..., Any]) -> Callable[..., Any]:
     """The same gradient, computed by PyTorch in a way that does not hang in a fork."""
 
     def computed(*arguments: Any) -> Any:
@@ -271,12 +300,12 @@ def register(convolution: Operator, of_weight: Operator) -> None:
 
     The arguments are the implementations of both operators.
     """
-    back, of_back = _wherever(_convolution_gradient), _wherever(_gradient_of_weight_gradient)
+    back, of_back = anywhere(_convolution_gradient), anywhere(_gradient_of_weight_gradient)
     _eager["convolution"] = eager("Convolution", 4, convolution, _save_convolution, back)
     _eager["weight_gradient"] = eager("WeightGradient", 2, of_weight, _save_weight_gradient, of_back)
     register_autograd("tilewright::convolution", back, setup_context=_save_convolution)
     register_autograd("tilewright::weight_gradient", of_back, setup_context=_save_weight_gradient)
-    register_autograd("tilewright::pool", _wherever(pool_gradient), setup_context=save_pool)
+    register_autograd("tilewright::pool", anywhere(pool_gradient), setup_context=save_pool)
     register_vmap("tilewright::convolution", _mapped_convolution)
     register_vmap("tilewright::weight_gradient", _mapped_weight_gradient)
     register_vmap("tilewright::pool", torch_vmap.pool)
@@ -321,7 +350,7 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
     def jvp(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
         """Return how the result moves with its tensors: it is linear in each of them, before the activation."""
         x, weight, bias, residual = ctx.saved_tensors
-        options: ConvolutionOptions = ctx.options
+        options: ConvolutionOptions = ctx.layer.options
         linear = options._replace(activation="")
         parts = [] if of_x is None else [convolved(of_x, weight, None, None, *linear)]
         parts += [] if of_weight is None else [convolved(x, of_weight, None, None, *linear)]

@@ -96,10 +96,10 @@ def _checked(call: OperatorCall) -> Any:
 
 def _dispatched(call: OperatorCall) -> Any:
     name, x, weight, bias, residual, out, options = call
-    rank = OPERATORS[name].rank
-    layout = options.layout or ("NCHW" if rank == 2 else "NCW")
-    dilation = numbers(options.dilation, rank)
     if weight is None:
+        rank = OPERATORS[name].rank
+        layout = options.layout or ("NCHW" if rank == 2 else "NCW")
+        dilation = numbers(options.dilation, rank)
         check_no_indices(name, options)
         kernel = numbers(options.kernel_size, rank)
         stride = kernel if is_left_out(options.stride) else numbers(options.stride, rank)
@@ -110,22 +110,26 @@ def _dispatched(call: OperatorCall) -> Any:
         )  # fmt: skip
         made = pooled(x, pool)
     else:
-        x, weight, bias, residual = as_autocast((x, weight, bias, residual))
-        with untraced():
-            taps = weight.shape[2:]
-        covered = extents(taps, dilation)
-        stride = numbers(options.stride, rank)
+        arrays = as_autocast((x, weight, bias, residual))
+        made = convolved(*arrays, *convolution_options(call, arrays))
+    return made if out is None else written(name, made, out)
+
+
+def convolution_options(call: OperatorCall, arrays: tuple[Any, ...]) -> ConvolutionOptions:
+    """Return the options of a call as the operator takes them, with tensors of the types that autocast wants."""
+    (x, weight, *_), name, options = arrays, call.name, call.options
+    rank = OPERATORS[name].rank
+    layout = options.layout or ("NCHW" if rank == 2 else "NCW")
+    dilation, stride = numbers(options.dilation, rank), numbers(options.stride, rank)
+    with untraced():
+        covered = extents(weight.shape[2:], dilation)
         groups = options.groups
         if groups is None:  # of a depthwise convolution
-            with untraced():
-                groups = x.shape[-1 if layout.endswith("C") else -rank - 1]
-        convolution = ConvolutionOptions(
-            name, stride, padding_in_full(name, options.padding, covered, stride), dilation, groups,
-            activation_text(name, options.activation, x), layout, numbers(options.output_padding, rank),
-            options.precision,
-        )  # fmt: skip
-        made = convolved(x, weight, bias, residual, *convolution)
-    return made if out is None else written(name, made, out)
+            groups = x.shape[-1 if layout.endswith("C") else -rank - 1]
+    return ConvolutionOptions(
+        name, stride, padding_in_full(name, options.padding, covered, stride), dilation, groups,
+        activation_text(name, options.activation, x), layout, numbers(options.output_padding, rank), options.precision,
+    )  # fmt: skip
 
 
 # The implementations of the operators
@@ -155,6 +159,15 @@ def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any
             return in_order(run(*arrays), checked.order)
 
     return compute
+
+
+def executor(arrays: tuple[Any, ...], options: Any) -> Callable[..., Any]:
+    """Return the executor of an operator's calls on tensors like these, with these options."""
+    rest = (None,) * (5 - len(arrays))
+    with torch.no_grad(), untraced():
+        checked, run = _prepared((*arrays, *rest), options)
+    order = checked.order
+    return lambda *arrays: in_order(run(*arrays, *rest), order)
 
 
 def _prepared(arrays: tuple[Any, ...], options: Any) -> Any:

@@ -1,7 +1,7 @@
 """The fast path of PyTorch's tensors: one look-up by shapes, strides and options, then the launch.
 
-It serves plain eager calls. All others (gradients, tracing, compilation, autocast, modes) go through the operator
-registered with PyTorch.
+It serves plain eager calls, with gradients and under autocast as well from their second time on. All others (tracing,
+compilation, transforms, modes) go through the operator registered with PyTorch.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _recent = PreparedCalls()
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 """PyTorch's check of tensors; None in versions without it, which look up every call."""
 _dispatch: list[Callable[..., Any]] = []
+"""The call of the registered operator, and the search of the shortest path for calls with gradients."""
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 _grad_enabled = torch.is_grad_enabled
 _modes = torch._C._len_torch_dispatch_stack
@@ -78,7 +79,8 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
     version = _recent.version
     try:
         grad = _grad_enabled() and _needs_gradient(*arrays)
-        key = (name, options, grad, autocasts(), *[None if a is None else facts(a) for a in arrays])
+        cast = autocasts() and autocast_type(x.device.type)
+        key = (name, options, grad, cast, *[None if a is None else facts(a) for a in arrays])
         run = _calls[key]
     except (KeyError, TypeError, AttributeError, RuntimeError):  # the last, of tensors without shape or strides
         return _unknown(operator_call(name, *arrays, options), key)
@@ -88,7 +90,7 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
         if not any(a is not None and _wrapped(a) for a in arrays):
             raise
         return operator(operator_call(name, *arrays, options))
-    if TensorGuards is not None and w is not None and residual is None and out is None:
+    if TensorGuards is not None and not (grad or cast or w is None) and residual is None and out is None:
         _remember((name, options, id(w), id(bias)), [a for a in (x, w, bias) if a is not None], run, version)
     return made
 
@@ -107,6 +109,11 @@ def facts(a: Any) -> tuple[Any, ...]:
     """Return the properties of a tensor on which its executor depends."""
     order = a.is_contiguous() or a.stride()
     return a.shape, a.dtype, a.device, a.layout, order, type(a), a.is_neg(), a._is_zerotensor()
+
+
+def autocast_type(device: str) -> Any:
+    """The type of `torch.autocast` on a kind of device; None without."""
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 def _needs_gradient(*arrays: Any) -> bool:
@@ -133,19 +140,23 @@ def overridden(function: Callable[..., Any], call: OperatorCall) -> Any:
     return torch.overrides.handle_torch_function(function, call.arrays, **named)
 
 
-def dispatch_by(dispatch: Callable[..., Any]) -> None:
-    """Let `dispatch` call the registered operator."""
-    _dispatch[:] = [dispatch]
+def dispatch_by(dispatch: Callable[..., Any], shortest: Callable[..., Any]) -> None:
+    """Let `dispatch` call the registered operator, and `shortest` find the executor of calls with gradients."""
+    _dispatch[:] = [dispatch, shortest]
 
 
 def _unknown(call: OperatorCall, key: Any) -> Any:
     """Handle the first call of its kind."""
     check_types(call)
-    everything = call.arrays
-    special = autocasts() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
-    if special or (_grad_enabled() and _needs_gradient(*everything)):
-        return operator(call)
-    version = _calls.version
+    everything, version = call.arrays, _calls.version
+    special = any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
+    if special or autocasts() or (_grad_enabled() and _needs_gradient(*everything)):
+        made = operator(call)
+        run = None if special else _dispatch[1](call)
+        if run is not None:
+            with suppress(TypeError):
+                _calls.keep(key, run, version)
+        return made
     _, run = prepared(call)
     with suppress(TypeError):  # an option in a list: the call works, without being remembered
         _calls.keep(key, run, version)
