@@ -34,6 +34,10 @@ def symbolic_softmax() -> Program:
     return softmax(te.var("n"), 64)
 
 
+def wide_softmax() -> Program:
+    return softmax(6, 512)
+
+
 def layer_norm(n: int = 33, m: int = 256) -> Program:
     a, g, k, l = te.placeholder((n, m), name="a"), te.placeholder((m,), name="g"), _axis(m, "k"), _axis(m, "l")
     total = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="total")
@@ -197,6 +201,6 @@ def pooling(n: int = 2, c: int = 8, h: int = 12) -> Program:
 
 
 PROGRAMS: Sequence[Callable[[], Program]] = (
-    softmax, symbolic_softmax, layer_norm, group_norm, log_sum_exp, column_norm, whole_norm, total, matrix_product,
-    distances, convolution, box_blur, argmax, attention, gather, two_outputs, running_sum, pooling,
+    softmax, symbolic_softmax, wide_softmax, layer_norm, group_norm, log_sum_exp, column_norm, whole_norm, total,
+    matrix_product, distances, convolution, box_blur, argmax, attention, gather, two_outputs, running_sum, pooling,
 )  # fmt: skip

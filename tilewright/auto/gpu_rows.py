@@ -6,26 +6,37 @@ thread along x has its own row, which the threads along y share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from ..core.target import Target
-from ..expr.traverse import variables
+from ..expr.nodes import IntImm
+from ..expr.traverse import loads, variables
 from ..schedule.handle import ScheduleHandle
+from ..schedule.value import Inlined
 from ..tensor.axis import IterVar, thread_axis
-from ..tensor.tensor import Operation
-from .dataflow import Dataflow, is_reduction, known, known_total, total
+from ..tensor.tensor import Operation, Tensor
+from .dataflow import Dataflow, Read, extent_of, is_reduction, known, known_total, total
 from .kernels import FusedKernel
 
 _MOST_VECTOR = 16
+_MOST_HELD = 32
+"""Registers of a thread for elements of rows."""
+_MOST_SHARED = 64 << 10
+"""Bytes of shared memory for rows: three blocks share a multiprocessor."""
 
 
 @dataclass(frozen=True)
 class RowTile:
-    """How rows are shared out: threads that share one row, rows of a block, and neighbours that a thread moves."""
+    """How rows are shared out: threads that share one row, rows of a block, and neighbours that a thread moves.
+
+    `keep` is the memory that holds rows which several stages read: "shared", "local" (registers), or none.
+    """
 
     across: int
     rows: int
     vector: int = 1
+    keep: str = ""
 
 
 def power_of_two(number: float) -> int:
@@ -54,7 +65,25 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> RowTile
         return RowTile(max(1, min(8, most // warp, power_of_two(length / 4))), warp)
     vector = _vector(flow, kernel, target)
     across = min(most, 1024, max(warp, power_of_two(length / (4 * vector))))
-    return RowTile(across, max(1, 128 // across), vector)
+    tile = RowTile(across, max(1, 128 // across), vector)
+    return replace(tile, keep=_memory_for(flow, kernel, target, tile))
+
+
+def _memory_for(flow: Dataflow, kernel: FusedKernel, target: Target, tile: RowTile) -> str:
+    """The memory that holds the rows that several stages read; nothing if it has no room."""
+    inputs, count = row_inputs(flow, kernel), 0
+    for tensor in inputs:
+        row = known(kernel.reductions[0].reduce_axis[-1]) or 0
+        single = tensor.ndim == len(kernel.rows) + 1 and extent_of(tensor.shape[-1]) == row
+        if not single or row % (tile.across * tile.vector):
+            count = 0
+            break
+        count += row // tile.across * -(-tensor.dtype.bytes // 4)
+    if 0 < count <= _MOST_HELD and all(len(op.reduce_axis) == 1 for op in kernel.reductions):
+        return "local"
+    rows = [prod(map(extent_of, tensor.shape)) // max(kernel.row_count, 1) * tensor.dtype.bytes for tensor in inputs]
+    known_sizes = all(isinstance(e, IntImm) for tensor in inputs for e in tensor.shape)
+    return "shared" if inputs and known_sizes and sum(rows) * tile.rows <= _MOST_SHARED else ""
 
 
 def inner_axes(kernel: FusedKernel) -> list[IterVar]:
@@ -66,6 +95,12 @@ def inner_axes(kernel: FusedKernel) -> list[IterVar]:
 def _vector(flow: Dataflow, kernel: FusedKernel, target: Target) -> int:
     """Neighbours of a row that one access moves."""
     inner = inner_axes(kernel)
+    if not inner and row_inputs(flow, kernel):
+        bits = max(tensor.dtype.bits for tensor in row_inputs(flow, kernel))
+        length, width = known(kernel.reductions[0].reduce_axis[-1]), target.hardware.vector_bytes * 8 // bits
+        while width > 1 and (length is None or length % (width * target.warp_size)):
+            width //= 2
+        return max(width, 1)
     if not inner or inner[-1] is not kernel.out.axis[-1]:
         return 1
     divisors = dict(kernel.rows)
@@ -119,6 +154,8 @@ def _along(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTile
         _share(s, out, place, tile.across, tile.vector, thread)
     else:
         s[out].set_store_predicate(thread.var.equal(0))
+    if tile.keep:
+        _keep(s, flow, kernel, tile, (block, row), thread)
     for op in kernel.members:
         s[op].compute_at(s[out], row)
         free = free_axes(kernel, op)
@@ -132,6 +169,75 @@ def _along(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTile
             _share(s, op, s[op].fuse(*free), tile.across, 1, thread)
         else:
             _share_reduction(s, op, tile, thread)
+
+
+def row_inputs(flow: Dataflow, kernel: FusedKernel) -> list[Tensor]:
+    """The tensors from memory that several stages of a kernel read, row by row."""
+    inside, readers = {kernel.out, *kernel.members}, dict[Tensor, set[Operation]]()
+    for op in (kernel.out, *kernel.members):
+        for read in flow.reads[op]:
+            if read.source.op not in inside and len(read.indices) > len(kernel.rows) and _is_plain(read, op):
+                readers.setdefault(read.source, set()).add(op)
+    return [tensor for tensor, found in readers.items() if len(found) > 1]
+
+
+def _is_plain(read: Read, op: Operation) -> bool:
+    """Whether an operation reads rows whole, by loops of its own."""
+    last, own = read.indices[-1], {axis.var for axis in op.loop_axes}
+    return not loads(*read.indices) and bool(own & set(variables(last)))
+
+
+def _keep(
+    s: ScheduleHandle,
+    flow: Dataflow,
+    kernel: FusedKernel,
+    tile: RowTile,
+    loops: tuple[IterVar, IterVar],
+    thread: IterVar,
+) -> None:
+    """Read rows once: into shared memory, or into the registers of the threads that compute with them."""
+    out = kernel.out
+    for tensor in row_inputs(flow, kernel):
+        readers = [
+            op for op in (out, *kernel.members) if any(r.source is tensor and _is_plain(r, op) for r in flow.reads[op])
+        ]
+        kept = s.cache_read(tensor, tile.keep, _direct(s, tensor, readers))
+        if tile.keep == "local":
+            vector, across = tile.vector, tile.across
+            *_, x, _, lanes = s[kept].transform_layout(
+                lambda *i, v=vector, t=across: [*i[:-1], i[-1] // v % t, i[-1] // (v * t), i[-1] % v]
+            )
+            s[kept].compute_at(s[out], loops[1])
+            s[kept].bind(x, thread)
+            if vector > 1:
+                s[kept].vectorize(lanes)
+            continue
+        s[kept].compute_at(s[out], loops[0])
+        flat = s[kept].fuse(*kept.op.axis)
+        if tile.vector > 1:
+            flat, lanes = s[kept].split(flat, factor=tile.vector)
+            s[kept].vectorize(lanes)
+        flat, x = s[kept].split(flat, factor=tile.across)
+        s[kept].bind(x, thread)
+        if tile.rows > 1:
+            _, y = s[kept].split(flat, factor=tile.rows)
+            s[kept].bind(y, thread_axis("threadIdx.y"))
+
+
+def _direct(s: ScheduleHandle, tensor: Tensor, readers: list[Operation]) -> list[Operation]:
+    """The stages that read a tensor themselves: readers, and inlined stages that these read it through."""
+    wanted = {s.stage_id(op) for op in readers}
+    found: list[Operation] = []
+    for stage in reversed(s.value.in_order()):
+        if stage.id not in wanted:
+            continue
+        for source in stage.op.input_tensors:
+            below = s.value.producer(source)
+            if s.value.same(source, tensor):
+                found.append(stage.op)
+            elif isinstance(below.placement, Inlined):
+                wanted.add(below.id)
+    return list(dict.fromkeys(found))
 
 
 def free_axes(kernel: FusedKernel, op: Operation) -> list[IterVar]:
@@ -165,8 +271,14 @@ def _share_reduction(s: ScheduleHandle, op: Operation, tile: RowTile, thread: It
     """Share the terms of a reduction out to threads."""
     reduced = list(s[op].op.reduce_axis)
     flat = s[op].fuse(*reduced) if len(reduced) > 1 else reduced[0]
-    _, x = s[op].split(flat, factor=tile.across)
+    lanes = None
+    if tile.keep == "local" and tile.vector > 1:
+        flat, lanes = s[op].split(flat, factor=tile.vector)
+    rounds, x = s[op].split(flat, factor=tile.across)
     s[op].bind(x, thread)
+    if lanes is not None:
+        s[op].reorder(x, rounds, lanes)
+        s[op].unroll(lanes)
 
 
 def _across(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> None:

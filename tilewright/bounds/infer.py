@@ -100,9 +100,12 @@ def _bounds_of(
 
         needed = demand(stage, scope, outer, consumers, loads, hidden_ends(bounds, outer), private)
         if private:
-            stage = replace(stage, private=frozenset(private))
+            stage = replace(stage, private=frozenset(axis for axis, (_, step) in private.items() if step is not None))
     data = () if isinstance(stage.op, ExternOp) else stage.op.axis  # the loops of a statement are not dimensions
     ranges = {axis: part.range for axis, part in zip(data, needed, strict=True)}
+    for axis, (_, step) in private.items():
+        if step is None and axis.dom is not None:  # each thread computes and keeps the element of its own number
+            ranges[axis] = axis.dom
     known, ends = ranges_of_loops(stage, body)
     for axis in (*stage.op.loop_axes[len(data) :], *(a for a in stage.leaves if a.thread is not None)):
         dom = known.get(axis, axis.dom)
