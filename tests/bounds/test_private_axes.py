@@ -18,11 +18,11 @@ def test_a_thread_computes_the_elements_of_its_own_number() -> None:
     held = s.cache_read(a, "local", [b])
     *_, own, _ = s[held].transform_layout(lambda i, j: [i, j % threads, j // threads])
     row, column = b.op.axis
-    _, thread = s[b].split(column, factor=threads)
+    thread = te.thread_axis("threadIdx.x")
     s[b].bind(row, te.thread_axis("blockIdx.x"))
-    s[b].bind(thread, te.thread_axis("threadIdx.x"))
+    s[b].bind(s[b].split(column, factor=threads)[1], thread)
     s[held].compute_at(s[b], row)
-    s[held].bind(own, te.thread_axis("threadIdx.x"))
+    s[held].bind(own, thread)
     given = np.arange(2 * n, dtype="float32").reshape(2, n)
     arrays = [tw.nd.array(x, tw.cuda()) for x in (given, np.full_like(given, np.nan))]
     tw.build(s, [a, b], "cuda")(*arrays)
