@@ -34,6 +34,7 @@ if _typing.TYPE_CHECKING:
     from .functional.causal_conv1d import causal_conv1d_fn as causal_conv1d_fn
     from .functional.causal_conv1d import causal_conv1d_update as causal_conv1d_update
     from .functional.explain import explain_call as explain_call
+    from .functional.user_operator import torch_operator as torch_operator
 
 _MODULES = (
     "nn",
@@ -65,6 +66,7 @@ _HOMES = {
     "functional": ("conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d max_pool2d avg_pool2d").split(),
     "functional.causal_conv1d": ("causal_conv1d_fn", "causal_conv1d_update"),
     "functional.explain": ("explain_call",),
+    "functional.user_operator": ("torch_operator",),
     "nn": ("accelerate",),
     "auto": ("auto_schedule",),
     # The oldest spelling kept all of these at the top level.

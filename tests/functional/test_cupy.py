@@ -14,9 +14,9 @@ import tilewright as tw
 from tests.functional import direct
 from tilewright.core.errors import UserError
 from tilewright.functional import arrays
-from tilewright.functional.arrays import library_of
 from tilewright.functional.launcher import MISALIGNED
 from tilewright.functional.running import GpuProgram
+from tilewright.runtime.foreign import STREAMS, library_of
 
 
 class ndarray:  # noqa: N801  # CuPy's name
@@ -204,7 +204,7 @@ def test_an_output_of_one_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_stream_is_the_current_one_of_the_arrays_device(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = face(monkeypatch, np.from_dlpack, lambda: 1234)
-    assert library_of(ndarray(np.zeros(1))).stream(3) == 1234
+    assert STREAMS[library_of(ndarray(np.zeros(1)))](3) == 1234
     assert asked == [3]
 
 

@@ -249,6 +249,16 @@ def test_an_activation_of_the_users_own() -> None:
         jax.grad(lambda w: call(x, w).sum())(w)
 
 
+def test_a_built_function_reads_arrays_of_jax() -> None:
+    a = tw.te.placeholder((tw.te.var("n"),), name="A")
+    b = tw.te.compute(a.shape, lambda i: a[i] * 2, name="B")
+    run, x, made = tw.build(b, target="llvm"), jax.numpy.arange(5.0), tw.nd.empty((5,))
+    run(x, made)
+    near(jax.dlpack.from_dlpack(made), 2 * x)
+    with pytest.raises(UserError, match="B is written, and arrays of JAX do not change"):
+        run(x, x + 1)
+
+
 def test_execution_calls_no_python_and_copies_nothing() -> None:
     x, w = arrays()
     text = jax.jit(partial(tw.conv2d, padding=1, groups=8)).lower(x, w).compile().as_text()

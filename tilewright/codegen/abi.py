@@ -33,6 +33,8 @@ class ArrayArgument:
     """Bytes that the code relies on the address being a multiple of."""
     strided: bool = False
     """Whether the elements may lie apart: strides are then read off the array."""
+    written: bool = True
+    """Whether the code may write to it. Saved modules do not hold that."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ class ArgumentChecks:
             return ScalarArgument(self.names(p), str(p.dtype))
         shape = tuple(e.value if isinstance(e, n.IntImm) else str(e) for e in p.shape)
         strided = p.layout.given is not None
-        return ArrayArgument(self.names(p), str(p.dtype), shape, 16 if p in self.aligned else 1, strided)
+        align = 16 if p in self.aligned else 1
+        return ArrayArgument(self.names(p), str(p.dtype), shape, align, strided, p in self.written)
 
     def write(self) -> None:
         """Write all checks, each after the sizes that it needs."""

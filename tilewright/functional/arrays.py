@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,9 @@ from ..core.errors import UserError
 from ..core.text import kind_of
 from ..runtime.adopt import from_dlpack
 from ..runtime.array import NDArray, empty
-from ..runtime.device import device
+from ..runtime.device import cpu, device
 from ..runtime.dlpack import CUDA, CUDA_MANAGED
+from ..runtime.foreign import STREAMS, on_stream_of
 from .activations import custom
 from .call import CallOptions, OperatorCall
 from .outputs import check_apart, check_places
@@ -35,25 +35,15 @@ class Library:
         Its module.
     give : callable
         Makes an array of the library from one of ours, sharing memory.
-    stream : callable, optional
-        Returns the CUDA stream that the library's work on a device goes to, 0 for the default one. Calls on arrays of
-        the others run on this thread's own stream, and DLPack orders them.
     """
 
     name: str
     give: Callable[[NDArray], Any]
-    stream: Callable[[int], int] | None = None
-
-
-def _cupy_stream(index: int) -> int:
-    cupy = sys.modules["cupy"]
-    with cupy.cuda.Device(index):
-        return int(cupy.cuda.get_current_stream().ptr)
 
 
 LIBRARIES = {
     "tilewright": Library("tilewright", lambda out: out),
-    "cupy": Library("cupy", lambda out: sys.modules["cupy"].from_dlpack(out), _cupy_stream),
+    "cupy": Library("cupy", lambda out: sys.modules["cupy"].from_dlpack(out)),
 }
 
 
@@ -89,19 +79,12 @@ def described(array: Any) -> Described:
 
 def compute(call: OperatorCall) -> Any:
     """Compute an operator on arrays of any library."""
-    library = library_of(call.x)
-    with _on_its_stream(library, call.x):
+    library, on = library_of(call.x), cpu()
+    if library.name in STREAMS:
+        kind, index = map(int, call.x.__dlpack_device__())
+        on = device("cuda", index) if kind in (CUDA, CUDA_MANAGED) else on
+    with on_stream_of(library.name, on):
         return _computed(call, library)
-
-
-def _on_its_stream(library: Library, x: Any) -> AbstractContextManager[Any]:
-    """Give this thread's work to the stream of the library, if it says which one that is."""
-    if library.stream is None:
-        return nullcontext()
-    kind, index = map(int, x.__dlpack_device__())
-    if kind not in (CUDA, CUDA_MANAGED):
-        return nullcontext()
-    return device("cuda", index).use_stream(library.stream(index))
 
 
 def _computed(call: OperatorCall, library: Library) -> Any:

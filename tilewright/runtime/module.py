@@ -28,6 +28,7 @@ from .device import Device, device
 from .divisions import DIVISIONS
 from .driver import DeviceError, Launcher
 from .exports import write_module
+from .foreign import adopted
 from .layout import kind_of, layout_of
 from .packed import array_maker, call_packed, element_reader, returned
 from .saved import load_programs
@@ -88,8 +89,7 @@ class Entry:
         self._lock = new_reentrant_lock() if self._calls_python else new_lock()
         self._running_in = 0
         """The thread that runs it, as `get_ident` names it; of functions that call Python."""
-        takes_array = [isinstance(argument, ArrayArgument) for argument in entry.arguments]
-        self._first_array = takes_array.index(True) if any(takes_array) else None
+        self._first_array = next((at for at, a in enumerate(entry.arguments) if isinstance(a, ArrayArgument)), None)
         _Debug.entries.add(self)
 
     def forget(self) -> None:
@@ -105,12 +105,16 @@ class Entry:
         except (KeyError, TypeError, IndexError, AttributeError):
             run = None
         if run is None:  # outside of the handler, so that the error comes without that KeyError
+            if (given := adopted(self._entry.arguments, args)) is not None:
+                return given.call(self)
             run = self._prepare(args)
         try:
             with self._lock:
                 return self._run_python(run, args) if self._calls_python else run(*args)
         except (AttributeError, TypeError) as error:
             failed = error
+        if (given := adopted(self._entry.arguments, args)) is not None:
+            return given.call(self)
         arguments.explain(self._entry, self._kind, args)
         raise failed
 

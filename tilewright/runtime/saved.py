@@ -110,6 +110,8 @@ def _described(program: CompiledProgram, kind: str) -> dict[str, Any]:
 def _entry(entry: EntryPoint) -> dict[str, Any]:
     kinds = ["array" if isinstance(argument, ArrayArgument) else "scalar" for argument in entry.arguments]
     arguments = [{"kind": k, **asdict(a)} for k, a in zip(kinds, entry.arguments, strict=True)]
+    for argument in arguments:
+        argument.pop("written", None)
     described = asdict(entry)
     del described["fixed"]  # the host code says it, too
     return {**described, "arguments": arguments}

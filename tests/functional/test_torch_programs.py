@@ -1,0 +1,155 @@
+"""Programs as operators of PyTorch, and built functions on its tensors; PyTorch's own operators are the oracle."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.compat import autotvm
+from tilewright.core.errors import UserError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytestmark = pytest.mark.torch
+_numbers = count()
+
+
+def name() -> str:
+    return f"tilewright_tests::op{next(_numbers)}"
+
+
+def weighted(dtype: str = "float64") -> list[Any]:
+    """Sums of rows, weighted by exponentials; all sizes are variables."""
+    n, m = te.var("n"), te.var("m")
+    a, b = te.placeholder((n, m), dtype, name="A"), te.placeholder((m,), dtype, name="B")
+    k = te.reduce_axis((0, m), name="k")
+    return [a, b, te.compute((n,), lambda i: te.sum(a[i, k] * te.exp(b[k]), axis=k), name="C")]
+
+
+def tensors(*shapes: tuple[int, ...], dtype: Any = torch.float64) -> list[Any]:
+    torch.manual_seed(0)
+    return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def test_a_schedule_with_gradients_of_any_order() -> None:
+    a, b, c = weighted()
+    s = te.create_schedule(c.op)
+    s[c].parallel(c.op.axis[0])
+    operator = tw.torch_operator(name(), s, [a, b, c], gradient=True)
+    x, w = tensors((3, 4), (4,))
+    torch.testing.assert_close(operator(x, w), x @ w.exp())
+    torch.testing.assert_close(operator(x[:, :2], w[::2]), x[:, :2] @ w[::2].exp())
+    assert torch.autograd.gradcheck(operator, (x, w))
+    assert torch.autograd.gradgradcheck(operator, (x, w))
+    assert set(torch.library.opcheck(operator.default, (x, w)).values()) == {"SUCCESS"}
+
+
+def test_it_compiles_in_one_graph() -> None:
+    operator = tw.torch_operator(name(), weighted()[2], gradient=True)
+    x, w = tensors((3, 4), (4,))
+    found = torch.autograd.grad(
+        torch.compile(lambda x, w: operator(2 * x, w).sin().sum(), backend="aot_eager", fullgraph=True)(x, w), (x, w)
+    )
+    torch.testing.assert_close(found, torch.autograd.grad((2 * x @ w.exp()).sin().sum(), (x, w)))
+
+
+def test_several_results_and_a_size() -> None:
+    n, window = te.size_var("n"), te.size_var("window")
+    a = te.placeholder((n,), "float64", name="A")
+    k = te.reduce_axis((0, window), name="k")
+    sums = te.compute((n - window + 1,), lambda i: te.sum(a[i + k], axis=k), name="sums")
+    squares = te.compute((n,), lambda i: a[i] * a[i], name="squares")
+    operator = tw.torch_operator(
+        name(), te.create_schedule([sums.op, squares.op]), [sums, a, squares, window], gradient=True
+    )
+    (x,) = tensors((7,))
+    found = operator(x, 3)
+    torch.testing.assert_close(found, (x.unfold(0, 3, 1).sum(1), x * x))
+    assert torch.autograd.gradcheck(lambda x: operator(x, 3), x)
+    torch.testing.assert_close(torch.autograd.grad(found[1].sum(), x)[0], 2 * x)  # the other one has no gradient
+
+
+def test_a_template() -> None:
+    @autotvm.template(f"tests/{name()}")
+    def scaled(size: int) -> Any:
+        a = te.placeholder((size,), name="A")
+        b = te.compute((size,), lambda i: a[i] * 3, name="B")
+        s, config = te.create_schedule(b.op), autotvm.get_config()
+        config.define_split("tile", s[b].op.axis[0], num_outputs=2)
+        config["tile"].apply(s, b, s[b].op.axis[0])
+        return s, [a, b]
+
+    operator = tw.torch_operator(name(), scaled, [12])
+    (x,) = tensors((12,), dtype=torch.float32)
+    torch.testing.assert_close(operator(x), 3 * x)
+    with pytest.raises(UserError, match="it has no gradient"):
+        operator(x).sum().backward()
+
+
+def test_a_program_that_calls_python() -> None:
+    def doubled(source: Any, target: Any) -> None:
+        tw.nd.array(2 * source.numpy()).copyto(target)
+
+    key = f"tests.doubled{next(_numbers)}"
+    tw.register_func(key, doubled)
+    a = te.placeholder((4,), name="A")
+    b = te.extern((4,), [a], lambda ins, outs: tw.tir.call_packed(key, ins[0], outs[0]), name="B")
+    operator = tw.torch_operator(name(), te.create_schedule(b.op), [a, b])
+    torch.testing.assert_close(operator(torch.arange(4.0)), 2 * torch.arange(4.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda: (torch.ones(3, 4, dtype=torch.float64), torch.ones(5, dtype=torch.float64)), "B has the shape"),
+        (lambda: (torch.ones(3, 4), torch.ones(4, dtype=torch.float64)), "A has the type float32"),
+        (lambda: (torch.ones(3, dtype=torch.float64), torch.ones(4, dtype=torch.float64)), "give it 2 dimensions"),
+    ],
+)
+def test_wrong_tensors(given: Any, message: str) -> None:
+    operator = tw.torch_operator(name(), weighted()[2])
+    with pytest.raises(UserError) as caught:
+        operator(*given())
+    assert message in str(caught.value)
+
+
+def test_wrong_programs() -> None:
+    a, _, c = weighted()
+    taken = name()
+    tw.torch_operator(taken, c)
+    n = te.var("n")
+    few = te.compute((n,), lambda i: te.const(1.0), name="few")
+    words = te.compute(a.shape, lambda i, j: a[i, j].astype("int32"), name="words")
+    for arguments, named, message in (
+        ((taken, c), {}, "already"),
+        (("plain", c), {}, "not the name of an operator"),
+        ((name(), te.create_schedule(c.op)), {}, "no arguments are given"),
+        ((name(), 3), {}, "neither a schedule nor tensors"),
+        ((name(), few), {}, "no argument is an input"),
+        ((name(), words), {"gradient": True}, "the output is of type int32"),
+        ((name(), lambda: None), {}, "the template returned None"),
+    ):
+        with pytest.raises(UserError, match=message):
+            tw.torch_operator(*arguments, **named)
+
+
+# Built functions
+
+
+def test_a_built_function_takes_tensors() -> None:
+    a, b, c = weighted("float32")
+    run = tw.build(te.create_schedule(c.op), [a, b, c], "llvm")
+    x, w = tensors((3, 4), (4,), dtype=torch.float32)
+    made = torch.empty(3)
+    with pytest.raises(UserError, match="A requires a gradient"):
+        run(x, w, made)
+    with torch.no_grad():
+        run(x, torch.nn.Parameter(w), made)
+    torch.testing.assert_close(made, (x @ w.exp()).detach())
+    run(tw.nd.array(x.detach().numpy()), w.detach(), made.zero_())  # beside an array of ours
+    torch.testing.assert_close(made, (x @ w.exp()).detach())
+    with pytest.raises(UserError, match=r"argument 0 of main \(A: float32\[n, m\]\) has type float64"):
+        run(x.detach().double(), w.detach(), made)

@@ -1,0 +1,60 @@
+"""Programs of the user's own as operators of PyTorch: the public function, which does not need PyTorch itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ..core.errors import UserError
+
+
+def torch_operator(
+    name: str, inputs: Any, args: Sequence[Any] | None = None, *, gradient: bool = False, target: Any = None
+) -> Any:
+    """Register a program with PyTorch as an operator, with shape inference, and with gradients on request.
+
+    Parameters
+    ----------
+    name : str
+        The name of the operator, such as "my::scaled".
+    inputs : schedule, tensors or template
+        A schedule, or tensors, which `auto_schedule` schedules. Or a function that returns a schedule and its
+        arguments, such as a template. It is called once for each kind of device, with that target as the current one.
+    args : list, optional
+        The arguments of the built function: tensors, and sizes (`te.var`) that are no extents of an input. For a
+        template: its arguments.
+    gradient : bool
+        Whether `te.gradient` differentiates the operator. `auto_schedule` schedules the gradients. The transforms of
+        `torch.func` differentiate no registered operators.
+    target : Target or str, optional
+        By default that of the tensors' device, "cuda" or "llvm".
+
+    Returns
+    -------
+    torch._ops.OpOverloadPacket
+        The operator, `torch.ops.my.scaled`. It takes the inputs, then the sizes. It returns the computed tensor, or a
+        tuple of several.
+
+    Raises
+    ------
+    UserError
+        If PyTorch is not installed, if the name is taken, or if the program cannot be differentiated.
+
+    Examples
+    --------
+    >>> A = te.placeholder((te.var("n"),), name="A")
+    >>> B = te.compute(A.shape, lambda i: A[i] * te.sigmoid(A[i]), name="B")
+    >>> silu = tilewright.torch_operator("my::silu", B, gradient=True)
+    """
+    space, _, own = name.partition("::") if isinstance(name, str) else ("", "", "")
+    if not space.isidentifier() or not own.isidentifier():
+        raise UserError(
+            f"{name!r} is not the name of an operator",
+            primitive="torch_operator",
+            fix='give a namespace and a name: "my::scaled"',
+        )
+    if find_spec("torch") is None:
+        raise UserError("PyTorch is not installed", primitive="torch_operator", fix="pip install torch")
+    return import_module(f"{__package__}.torch_programs").registered(name, inputs, args, gradient, target)
