@@ -74,14 +74,24 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     call = OperatorCall(name, x, **arrays, options=CallOptions(**given))
     checked, on, rival, function_of = _seen(call)
     rank = call.operator.rank
+    seen = f"problem: {checked.problem.text(rank)}\nresult:  {checked.shape} on {on}"
     if 0 in checked.shape:
-        seen = f"problem: {checked.problem.text(rank)}\nresult:  {checked.shape} on {on}"
         return f"{seen}\nruns:    nothing, since the result is empty"
+    if by_xla := _by_xla(call, checked.problem, on):
+        return f"{seen}\nruns:    XLA's own operator: {by_xla}"
     plan = plan_for(checked.problem, on, rival, function_of, call.options.tune)
     lines = _lines(rank, checked.problem, checked.shape, plan, rival)
     for gradient in _gradients(checked.problem, x, call.weight) if rival else ():
         lines += ["", *_lines(rank, gradient, gradient.made_shape, plan_for(gradient, on, rival), rival)]
     return "\n".join(lines)
+
+
+def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
+    """Return why a call on arrays of JAX runs XLA's own operator; "" if it runs ours."""
+    if type(call.x).__module__.partition(".")[0] not in numpy_arrays.JAX or call.options.tune is not None:
+        return ""
+    why: str = import_module(f"{__package__}.jax_lowering").verdict(problem, on)
+    return why
 
 
 def _gradients(problem: Problem, x: Any, weight: Any) -> list[Problem]:

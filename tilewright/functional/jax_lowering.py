@@ -22,21 +22,16 @@ from .problem import Problem
 from .xla_targets import target_of
 
 
-def _lowered(place: Callable[[], Device], ctx: Any, *operands: Any, problem: Problem, tune: Tune) -> Any:
+def _lowered(place: Callable[[], Device | None], ctx: Any, *operands: Any, problem: Problem, tune: Tune) -> Any:
     """Return the operations of a call, on a kind of device that is ours."""
+    return mlir.lower_fun(_chosen(problem, place(), tune), multiple_results=False)(ctx, *operands)
+
+
+def _chosen(problem: Problem, on: Device | None, tune: Tune) -> Callable[..., Any]:
+    """Return the function of JAX that computes a problem on a device; None is a device of another kind than ours."""
     if 0 in problem.shape:
-        compute: Any = lambda *_: jax.numpy.zeros(made_shape(problem), ctx.avals_out[0].dtype)  # noqa: E731
-    else:
-        compute = _chosen(problem, place(), tune)
-    return mlir.lower_fun(compute, multiple_results=False)(ctx, *operands)
-
-
-def _by_xla(ctx: Any, *operands: Any, problem: Problem, tune: Tune) -> Any:
-    return mlir.lower_fun(partial(by_xla, problem), multiple_results=False)(ctx, *operands)
-
-
-def _chosen(problem: Problem, on: Device, tune: Tune) -> Callable[..., Any]:
-    if tune is None and _is_faster(problem, on):
+        return lambda *_: jax.numpy.zeros(made_shape(problem), problem.dtype)
+    if on is None or (tune is None and verdict(problem, on)):
         return partial(by_xla, problem)
     plan = plan_for(problem, on, "", FUNCTIONS.get(problem.activation), tune)
     program = plan.executable
@@ -49,21 +44,27 @@ def _chosen(problem: Problem, on: Device, tune: Tune) -> Callable[..., Any]:
     return lambda *arrays: target(*arrays)[0]
 
 
-def _is_faster(problem: Problem, on: Device) -> bool:
-    """Whether XLA's own kernel is faster: of dense layers, for which it calls cuDNN, as PyTorch does.
+def verdict(problem: Problem, on: Device) -> str:
+    """Return why XLA's own operator computes a problem: for dense layers it calls cuDNN, as PyTorch does. Else "".
 
-    On CPUs, and of groups, XLA's kernels are slower than the kernels that PyTorch calls.
+    On CPUs, and for groups, XLA's kernels are slower than the kernels that PyTorch calls.
     """
     if on.kind != "cuda" or not problem.has_weights or problem.groups != 1 or problem.activation.startswith("custom:"):
-        return False
-    return bool(rivals.verdict(problem, rivals.table()))
+        return ""
+    return rivals.verdict(problem, rivals.table())
 
 
-def _gpu() -> Device:
-    """The GPU that plans are made for: JAX's first one; others of its kind run the same machine code."""
-    return cuda(jax.local_devices(backend="cuda")[0].local_hardware_id or 0)
+def _gpu() -> Device | None:
+    """The GPU that plans are made for: JAX's first one; others of its kind run the same machine code.
+
+    None if there is none: a program may be lowered for another machine.
+    """
+    try:
+        return cuda(jax.local_devices(backend="cuda")[0].local_hardware_id or 0)
+    except RuntimeError:
+        return None
 
 
-mlir.register_lowering(operator, _by_xla)
+mlir.register_lowering(operator, partial(_lowered, lambda: None))
 mlir.register_lowering(operator, partial(_lowered, cpu), platform="cpu")
 mlir.register_lowering(operator, partial(_lowered, _gpu), platform="cuda")

@@ -12,6 +12,7 @@ import os
 import platform
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar
@@ -140,8 +141,11 @@ class ThreadPool:
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise UserError(f"set_num_threads: {number!r} is not a positive whole number", fix="give 1 or more")
         with self._lock:
-            self._asked = number
+            self._asked, running = number, self.ready
             self._end()
+        if running:  # code that another library calls, such as XLA, cannot start them
+            with suppress(UserError):  # of the environment's number, which the next use reports
+                self.start()
 
     def start(self) -> int:
         """Have the threads running; returns the address of the function that runs a loop on them."""
