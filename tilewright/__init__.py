@@ -20,6 +20,7 @@ from .explain import hook_in_views as _hook_in_views
 
 if _typing.TYPE_CHECKING:
     from .auto import auto_schedule as auto_schedule
+    from .compat import auto_scheduler as auto_scheduler
     from .compat import autotvm as autotvm
     from .compat import contrib as contrib
     from .compat import legacy as legacy
@@ -47,6 +48,7 @@ _MODULES = (
     "testing",
     "error",
     "topi",
+    "auto_scheduler",
     "autotvm",
     "runtime",
     "transform",

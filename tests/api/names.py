@@ -34,7 +34,7 @@ autotvm autotvm.callback autotvm.database autotvm.env autotvm.feature autotvm.mo
 autotvm.tophub autotvm.utils autotvm.measure autotvm.measure.measure autotvm.measure.measure_methods autotvm.task
 autotvm.task.dispatcher autotvm.task.space autotvm.task.task autotvm.task.topi_integration autotvm.tuner
 autotvm.tuner.ga_tuner autotvm.tuner.index_based_tuner autotvm.tuner.tuner autotvm.tuner.xgboost_cost_model
-autotvm.tuner.xgboost_tuner
+autotvm.tuner.xgboost_tuner auto_scheduler
 nn
 """
 """Modules that scripts import by these paths; without a path, the package itself."""

@@ -38,5 +38,15 @@ def test_tuning_a_matrix_product_on_the_cpu() -> None:
     assert out.endswith("\nright\n")
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_automatic_schedules(target: str) -> None:
+    out = run("auto_scheduler_programs.py", target)
+    assert "D(i, j) += A[i, r] * B[r, j]\n" in out
+    assert "No: 1\tGFLOPS: " in out
+    assert "def schedule(out):" in out
+    assert "measured again: 0\n" in out
+    assert out.endswith("\nright\n")
+
+
 def test_schedules_as_graphs() -> None:
     assert run("schedule_drawing.py") == "right\n"

@@ -15,6 +15,7 @@ from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
 _DOORS = {
+    "auto_scheduler": "auto_scheduler",
     "autotvm": "autotvm",
     "contrib": "contrib",
     "hybrid": "hybrid",

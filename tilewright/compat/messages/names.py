@@ -119,7 +119,7 @@ INSTEAD: dict[str, dict[str, str]] = {
     "tilewright": {
         **dict.fromkeys(("relay", "relax", "nnvm"), _MODELS),
         "script": f"programs are not parsed from TVMScript: {_STATEMENTS}, or {_PROGRAM}",
-        **dict.fromkeys(("auto_scheduler", "meta_schedule", "dlight"), _SEARCH),
+        **dict.fromkeys(("meta_schedule", "dlight"), _SEARCH),
         **dict.fromkeys(("rpc", "micro", "device_api", "exec"), _HERE),
         "ffi": "tw.register_func and tw.get_global_func",
         **dict.fromkeys(("register_object", "register_extension", "register_node", "Object", "Node"), _OBJECTS),

@@ -1,0 +1,167 @@
+"""Automatic schedules under the legacy API's names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import UserError, auto_scheduler, te
+
+
+@auto_scheduler.register_workload
+def doubled(n: int, dtype: str = "float32") -> list[Any]:
+    A = te.placeholder((n,), dtype, "A")
+    return [A, te.compute((n,), lambda i: A[i] * 2.0, name="B")]
+
+
+@auto_scheduler.register_workload("sums of rows")
+def sums(n: int, m: int) -> list[Any]:
+    A, k = te.placeholder((n, m), name="A"), te.reduce_axis((0, m), name="k")
+    return [A, te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")]
+
+
+class Held(auto_scheduler.PythonBasedMeasureCallback):
+    """Keeps the measurements."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+
+    def callback(self, policy: Any, inputs: Any, results: Any) -> None:
+        self.pairs += zip(inputs, results, strict=True)
+
+
+class Runner(auto_scheduler.LocalRunner):
+    """Says without running that the schedules take 1, 2, 3 ... seconds."""
+
+    count = 0
+
+    def run(self, given: Any) -> Any:
+        self.count += 1
+        return auto_scheduler.MeasureResult((float(self.count),))
+
+
+def task_of(n: int = 64) -> Any:
+    return auto_scheduler.SearchTask(func=doubled, args=(n,), target="llvm")
+
+
+def options(*callbacks: Any, trials: int = 1) -> Any:
+    return auto_scheduler.TuningOptions(trials, runner=Runner(), measure_callbacks=callbacks, verbose=0)
+
+
+def test_a_workload_key_is_json() -> None:
+    key = auto_scheduler.make_workload_key(doubled, (8,))
+    assert json.loads(key) == ["doubled", 8]
+    assert auto_scheduler.make_workload_key("sums of rows", (8, 4)) == '["sums of rows", 8, 4]'
+    assert [t.name for t in auto_scheduler.workload_key_to_tensors(key)] == ["A", "B"]
+    assert auto_scheduler.SearchTask(workload_key=key, target="llvm").workload_key == key
+
+
+def test_records_are_applied(tmp_path: Path) -> None:
+    log = tmp_path / "log.json"
+    held, task = Held(), task_of()
+    task.tune(options(auto_scheduler.RecordToFile(log), held))
+    ((given, result),) = held.pairs
+    ((read, again),) = auto_scheduler.load_records(log)
+    assert read.state == given.state
+    assert again.costs == result.costs == (1.0,)
+    s, args = task.apply_best(log)
+    assert s.recorded == given.state.transform_steps
+    module = tw.build(s, args, "llvm")
+    arrays = [tw.nd.array(np.full(64, value, np.float32)) for value in (3, 0)]
+    module(*arrays)
+    assert (arrays[1].numpy() == 6).all()
+    assert "def schedule(B):" in task.print_best(log)
+    assert auto_scheduler.RecordReader(log).read_lines()[1][0].mean == 1.0
+
+
+def test_the_best_of_the_same_key_and_target_is_taken(tmp_path: Path) -> None:
+    log, task = tmp_path / "log.json", task_of()
+    empty = task.compute_dag.init_state
+    costs = {"llvm": [3.0, 2.0], "cuda": [1.0]}
+    for target, times in costs.items():
+        other = auto_scheduler.SearchTask(func=doubled, args=(64,), target=target)
+        for cost in times:
+            auto_scheduler.save_records(
+                log, [auto_scheduler.MeasureInput(other, empty)], [auto_scheduler.MeasureResult((cost,))]
+            )
+    failed = auto_scheduler.MeasureResult((), auto_scheduler.MeasureErrorNo.RUNTIME_DEVICE)
+    auto_scheduler.save_records(log, [auto_scheduler.MeasureInput(task, empty)], [failed])
+    assert auto_scheduler.load_best_record(log, task.workload_key, "llvm")[1].mean == 2.0
+    assert auto_scheduler.load_best_record(log)[1].mean == 1.0
+    assert auto_scheduler.load_best_record(log, task_of(65).workload_key) == (None, None)
+
+
+def test_without_a_record_the_schedule_is_ranked(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="the schedule is ranked, not tuned"):
+        s, _ = task_of().apply_best(tmp_path / "none.json")
+    assert s.recorded == tw.auto_schedule(doubled(64), "llvm").recorded
+
+
+def test_lines_of_another_compiler_are_skipped(tmp_path: Path) -> None:
+    log = tmp_path / "log.json"
+    log.write_text('{"i": [["[]", "llvm", [], "", 1, []], [[], [["CI", 5]]]], "r": [[1], 0, 1, 1], "v": "v0.6"}\n')
+    with pytest.warns(UserWarning, match="1 line of .* no records of Tilewright"):
+        assert not list(auto_scheduler.load_records(log))
+
+
+def test_measured_states_are_not_measured_again(tmp_path: Path) -> None:
+    log, task = tmp_path / "log.json", task_of()
+    chosen = options(auto_scheduler.RecordToFile(log))
+    task.tune(chosen)
+    preload = [auto_scheduler.PreloadMeasuredStates(log)]
+    task.tune(chosen, auto_scheduler.SketchPolicy(task, auto_scheduler.XGBModel(), init_search_callbacks=preload))
+    assert len(log.read_text().splitlines()) == 1
+    assert chosen.runner.count == 1
+
+
+def test_tasks_share_the_trials(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = [task_of(), auto_scheduler.SearchTask(func="sums of rows", args=(8, 4), target="llvm", desc="rows")]
+    tuner = auto_scheduler.TaskScheduler(tasks, task_weights=[1, 2])
+    tuner.tune(options(trials=2))
+    assert tuner.best_costs == [1.0, 2.0]
+    assert tuner.cur_score == 5.0
+    assert "rows" in capsys.readouterr().out
+
+
+def test_a_graph_prints_its_operations() -> None:
+    dag = auto_scheduler.ComputeDAG(sums(8, 4))
+    assert str(dag) == "A = PLACEHOLDER [8, 4]\nB(i) += A[i, k]\n"
+    assert dag.flop_ct == 32
+    assert dag.hash_key() == auto_scheduler.ComputeDAG(sums(8, 4)).hash_key() != task_of().compute_dag.hash_key()
+    state = auto_scheduler.SketchPolicy(auto_scheduler.SearchTask(compute_dag=dag, target="llvm")).generate_sketches()[
+        0
+    ]
+    assert "def main(A" in str(state)
+    assert dag.print_python_code_from_state(state).startswith("from tilewright import te")
+    of_schedule = auto_scheduler.ComputeDAG(te.create_schedule(dag.tensors[-1].op))
+    assert [t.name for t in of_schedule.tensors] == ["A", "B"]
+
+
+def test_the_early_functions() -> None:
+    task = auto_scheduler.create_task(doubled, (8,), "llvm")
+    s, args = auto_scheduler.auto_schedule(task)
+    assert s.recorded == tw.auto_schedule(args, "llvm").recorded
+    with pytest.raises(UserError, match="no trial is asked for"):
+        task.tune(auto_scheduler.TuningOptions())
+
+
+def test_mistakes() -> None:
+    with pytest.raises(UserError, match="'doubled' is registered already"):
+        auto_scheduler.register_workload("doubled", sums)
+    with pytest.raises(UserError, match="'unknown' is not registered"):
+        auto_scheduler.make_workload_key("unknown", ())
+    with pytest.raises(UserError, match="names no registered function"):
+        auto_scheduler.workload_key_to_tensors('["unknown"]')
+    with pytest.raises(UserError, match="no computation is given"):
+        auto_scheduler.SearchTask(target="llvm")
+    with pytest.raises(UserError, match="no target is given"):
+        auto_scheduler.SearchTask(func=doubled, args=(8,))
+    with pytest.raises(UserError, match="are not the tensors of a computation"):
+        auto_scheduler.ComputeDAG([1])
+    with pytest.raises(UserError, match="cannot be read"):
+        list(auto_scheduler.load_records("/nowhere/log.json"))

@@ -1,0 +1,37 @@
+"""Automatic schedules under the legacy API's names: tasks, searches, records.
+
+@auto_scheduler.register_workload
+def matmul(n): ...                                   # returns the tensors: inputs, then outputs
+task = auto_scheduler.SearchTask(func=matmul, args=(512,), target="cuda")
+task.tune(auto_scheduler.TuningOptions(100, measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")]))
+s, args = task.apply_best("matmul.json")
+
+`tw.auto_schedule` makes the schedules.
+"""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ...core.refusals import old_name as _old_name
+from .compute_dag import ComputeDAG, LayoutRewriteOption, State, get_shape_from_rewritten_layout
+from .cost_model import CostModel, PythonBasedModel, RandomModel, XGBModel
+from .measure import (
+    LocalBuilder,
+    LocalRPCMeasureContext,
+    LocalRunner,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    PythonBasedMeasureCallback,
+)
+from .measure_record import RecordReader, RecordToFile, load_best_record, load_records, save_records
+from .search_policy import EmptyPolicy, PreloadMeasuredStates, SearchCallback, SearchPolicy, SketchPolicy
+from .search_task import HardwareParams, SearchTask, TuningOptions, auto_schedule, create_task
+from .task_scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler
+from .workload_registry import make_workload_key, register_workload, workload_key_to_tensors
+
+__all__ = [name for name in dir() if not name.startswith("_")]
+
+if not _TYPE_CHECKING:  # type checkers see the names
+
+    def __getattr__(name: str) -> object:
+        return _old_name(__name__, name, __all__)

@@ -1,0 +1,141 @@
+"""Tasks: a computation and a target, tuned and scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...auto import auto_schedule as _auto_schedule
+from ...core.errors import UserError, warn_caller
+from ...driver import build
+from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import Tensor
+from .compute_dag import ComputeDAG, Workload
+from .measure import LocalRunner
+from .measure_record import load_best_record
+from .search_policy import SearchPolicy, SketchPolicy
+from .workload_registry import make_workload_key
+
+
+@dataclass
+class HardwareParams:
+    """Limits of the hardware under the legacy names; the target's own limits apply here."""
+
+    num_cores: int | None = None
+    vector_unit_bytes: int | None = None
+    cache_line_bytes: int | None = None
+    max_shared_memory_per_block: int | None = None
+    max_local_memory_per_block: int | None = None
+    max_threads_per_block: int | None = None
+    max_vthread_extent: int | None = None
+    warp_size: int | None = None
+    target: Any = None
+    target_host: Any = None
+
+
+@dataclass
+class TuningOptions:
+    """Options of a search; `builder` and `early_stopping` are accepted and have no effect."""
+
+    num_measure_trials: int = 0
+    early_stopping: int | None = None
+    num_measures_per_round: int = 64
+    verbose: int = 1
+    builder: Any = "local"
+    runner: Any = "local"
+    measure_callbacks: Sequence[Any] | None = field(default=None)
+
+
+class SearchTask(Workload):
+    """A computation on a target: a registered function with arguments, a workload key, or a graph."""
+
+    def __init__(
+        self,
+        func: Any = None,
+        args: Any = None,
+        compute_dag: ComputeDAG | None = None,
+        workload_key: str | None = None,
+        target: Any = None,
+        target_host: Any = None,
+        hardware_params: HardwareParams | None = None,
+        layout_rewrite_option: Any = None,
+        task_inputs: Any = None,
+        task_inputs_overwrite: bool = False,
+        task_inputs_save_to_file: bool = False,
+        desc: str = "",
+    ) -> None:
+        if func is None and workload_key is None and compute_dag is None:
+            raise UserError(
+                "no computation is given",
+                primitive="SearchTask",
+                fix="pass func= and args=, or workload_key=, or compute_dag=",
+            )
+        if target is None:
+            raise UserError("no target is given", primitive="SearchTask", fix='pass target="cuda" or "llvm"')
+        key = make_workload_key(func, args or ()) if func is not None else workload_key
+        dag = compute_dag if compute_dag is not None else ComputeDAG(key)
+        super().__init__(dag, key or f'["{dag.hash_key()}"]', target)
+        self.target_host, self.desc = target_host, desc
+        self.hardware_params = hardware_params
+
+    def tune(self, tuning_options: TuningOptions, search_policy: SearchPolicy | None = None) -> None:
+        """Measure schedules of the task; `measure_callbacks` take the results."""
+        if tuning_options.num_measure_trials < 1:
+            raise UserError(
+                "no trial is asked for", primitive="tune", fix="TuningOptions(num_measure_trials=64), or apply_best"
+            )
+        runner = tuning_options.runner if isinstance(tuning_options.runner, LocalRunner) else LocalRunner()
+        policy = search_policy or SketchPolicy(self)
+        callbacks = tuning_options.measure_callbacks or ()
+        policy.search(tuning_options.num_measure_trials, runner, callbacks, tuning_options.verbose)
+
+    def apply_best(
+        self, log_file: Any, include_compatible: bool = False, layout_rewrite_option: Any = None
+    ) -> tuple[ScheduleHandle, list[Tensor]]:
+        """Return the fastest schedule in a file, and the tensors. Without one, the ranked schedule, with a warning."""
+        best = None
+        if Path(log_file).exists():
+            best, _ = load_best_record(log_file, self.workload_key, self.target, include_compatible)
+        if best is not None:
+            return self.compute_dag.apply_steps_from_state(best.state)
+        warn_caller(
+            f"{log_file} has no record of {self.workload_key} for {self.target.kind}; "
+            "the schedule is ranked, not tuned",
+            UserWarning,
+        )
+        return _auto_schedule(self.compute_dag.tensors, self.target), self.compute_dag.tensors
+
+    def print_best(self, log_file: Any, print_mode: str = "schedule") -> str:
+        """Return the fastest schedule in a file as a Python program, or its "cuda" source."""
+        s, args = self.apply_best(log_file)
+        if print_mode == "schedule":
+            return s.as_python()
+        if print_mode != "cuda":
+            raise UserError(
+                f"print_mode={print_mode!r} is unknown", primitive="print_best", fix='use "schedule" or "cuda"'
+            )
+        kernels = build(s, args, target=self.target).imported_modules
+        if not kernels:
+            raise UserError(f"{self.target} has no kernels", primitive="print_best", fix='use print_mode="schedule"')
+        source: str = kernels[0].get_source()
+        return source
+
+
+def create_task(func: Any, args: Any, target: Any, target_host: Any = None, hardware_params: Any = None) -> SearchTask:
+    """Return the task of a registered function; an early name of `SearchTask`."""
+    return SearchTask(func, args, target=target, target_host=target_host, hardware_params=hardware_params)
+
+
+def auto_schedule(
+    task: SearchTask, search_policy: SearchPolicy | None = None, tuning_options: TuningOptions | None = None
+) -> tuple[ScheduleHandle, list[Tensor]]:
+    """Tune a task and return the fastest schedule, and the tensors; an early form of `tune` and `apply_best`."""
+    policy = search_policy or SketchPolicy(task)
+    options = tuning_options or TuningOptions()
+    if not options.num_measure_trials:
+        return _auto_schedule(task.compute_dag.tensors, task.target), task.compute_dag.tensors
+    task.tune(options, policy)
+    best = min(policy.measured, key=lambda state: policy.measured[state].mean)
+    return task.compute_dag.apply_steps_from_state(best)

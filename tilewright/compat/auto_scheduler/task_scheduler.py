@@ -1,0 +1,82 @@
+"""Tuning of several tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...report.table import Column, table
+from .measure_record import load_records
+from .search_policy import SketchPolicy
+from .search_task import SearchTask, TuningOptions
+
+
+class PrintTableInfo:
+    """Prints a table of the tasks after each of them."""
+
+    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        """Print the table."""
+        rows = [
+            [str(i), task.desc or task.workload_key[:40], f"{cost * 1e3:.3f}" if cost < float("inf") else "-"]
+            for i, (task, cost) in enumerate(zip(task_scheduler.tasks, task_scheduler.best_costs, strict=True))
+        ]
+        heads = [Column("ID"), Column("task", right=False), Column("latency (ms)")]
+        print("\n".join(table(heads, rows)))
+
+
+class LogEstimatedLatency:
+    """Appends the weighted sum of the tasks' latencies to a file after each of them."""
+
+    def __init__(self, log_file: str) -> None:
+        self.log_file = log_file
+
+    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        """Append a line."""
+        with open(self.log_file, "a", encoding="utf-8") as file:
+            file.write(f"EstimatedLatency(ms)\t{task_scheduler.cur_score * 1e3:.4f}\n")
+
+
+class TaskScheduler:
+    """Divides trials among tasks by their weights: the first measurement of each task comes first."""
+
+    def __init__(
+        self,
+        tasks: Sequence[SearchTask],
+        task_weights: Sequence[float] | None = None,
+        objective_func: Callable[[Sequence[float]], float] | None = None,
+        strategy: str = "gradient",
+        load_model_file: str | None = None,
+        load_log_file: str | None = None,
+        callbacks: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.tasks = list(tasks)
+        self.task_weights = list(task_weights or [1.0] * len(self.tasks))
+        self.objective_func = objective_func or self._weighted
+        self.callbacks = [PrintTableInfo()] if callbacks is None else list(callbacks)
+        self.best_costs = [float("inf")] * len(self.tasks)
+        if load_log_file is not None:
+            for given, result in load_records(load_log_file):
+                for i, task in enumerate(self.tasks):
+                    if task.workload_key == given.task.workload_key:
+                        self.best_costs[i] = min(self.best_costs[i], result.mean)
+
+    def _weighted(self, costs: Sequence[float]) -> float:
+        return sum(cost * weight for cost, weight in zip(costs, self.task_weights, strict=True))
+
+    @property
+    def cur_score(self) -> float:
+        """The objective of the best latencies."""
+        return self.objective_func(self.best_costs)
+
+    def tune(self, tune_option: TuningOptions, search_policy: Any = "default", **options: Any) -> None:
+        """Tune all tasks."""
+        whole = sum(self.task_weights)
+        for i, (task, weight) in enumerate(zip(self.tasks, self.task_weights, strict=True)):
+            share = max(1, round(tune_option.num_measure_trials * weight / whole))
+            policy = SketchPolicy(task)
+            task.tune(replace(tune_option, num_measure_trials=share), policy)
+            self.best_costs[i] = min([self.best_costs[i], *(result.mean for result in policy.measured.values())])
+            for callback in self.callbacks:
+                callback.post_tune(self, i)
