@@ -71,6 +71,7 @@ class Run:
 
     def __init__(self, program: Program, bench: Bench) -> None:
         self.program, self.bench = program, bench
+        self.held: list[Any] = []
         sizes = program.sizes_for(bench.sizes)
         self.inputs, self.outputs = program.declare(**sizes)
         self.given = program.arrays(self.inputs, sizes)
@@ -133,6 +134,7 @@ class Run:
 
     def _timer(self, call: Callable[[], Any]) -> Timer:
         call()
+        self.held.append(call)  # a graph does not keep the tensors that it reads
         return graph_of(call) if self.bench.target.is_gpu else lambda: _seconds(call)
 
 
@@ -178,6 +180,7 @@ def measured(program: Program, bench: Bench) -> Figures:
     if timers:
         for name, seconds in in_turns(timers, 0.0 if bench.target.is_gpu else CPU_SECONDS).items():
             setattr(figures, name, seconds)
+    run.held.clear()
     return figures
 
 

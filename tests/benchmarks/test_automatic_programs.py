@@ -46,3 +46,10 @@ def test_on_a_gpu(name: str, request: pytest.FixtureRequest) -> None:
     if name in FAULTS:
         request.applymarker(pytest.mark.xfail(reason=FAULTS[name], strict=True, raises=tw.UserError))
     check(PROGRAMS[name], "cuda")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_sizes_of_the_benchmark_have_schedules(name: str) -> None:
+    for target, kind in (("llvm", "cpu"), ("cuda -arch=sm_90", "gpu")):
+        inputs, outputs = PROGRAMS[name].declare(**PROGRAMS[name].sizes_for(kind))
+        assert tw.auto_schedule([*inputs, *outputs], target).steps

@@ -98,10 +98,13 @@ def _row(op: ComputeOp, operands: list[_Operand] | None) -> IterVar | None:
 
 
 def _store_inputs(s: ScheduleHandle, op: ComputeOp, strides: dict[Tensor, int]) -> None:
-    """Store a padded operand first, by all processors, and the elements that a stride skips apart."""
+    """Store a padded operand first, by all processors, and the elements that a stride skips apart.
+
+    A padded operand that its caller has scheduled stays as it is.
+    """
     for tensor, stride in strides.items():
         is_padding = isinstance(tensor.op, ComputeOp) and "pad" in tensor.op.tag
-        if not tensor.ndim or (stride == 1 and not is_padding):
+        if not tensor.ndim or (stride == 1 and not is_padding) or s[tensor].relations:
             continue
         stored = tensor if is_padding else s.cache_read(tensor, "global", [op])
         s[stored].compute_root()
