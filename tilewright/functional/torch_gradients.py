@@ -21,7 +21,7 @@ from .torch_eager import Operator, eager, is_plain
 from .torch_expressions import activation_gradient, reads_sums
 from .torch_options import ConvolutionOptions, WeightGradientOptions
 from .torch_pools import pool_gradient, save_pool
-from .torch_tensors import channels_last, facts, in_order
+from .torch_tensors import channels_last, in_order
 from .torch_threads import by_pytorch
 
 _LARGE = 16
@@ -140,7 +140,8 @@ class Layer:
         """Call an operator, by its executor if the layer keeps it and nothing sees the operators of this pass."""
         if self.executor is None or torch.is_grad_enabled() or not is_plain(tensors):
             return operator(*tensors, *options)
-        key = (options.name, options[-1], *[None if a is None else facts(a) for a in tensors])
+        # All else about the tensors is the layer's: PyTorch sees to it that a gradient is like its result.
+        key = (options.name, options[-1], *[None if a is None else a.stride() for a in tensors])
         run = self._executors.get(key)
         if run is None:
             run = self._executors[key] = self.executor(tensors, options)
@@ -276,9 +277,11 @@ def _convolution_of(options: WeightGradientOptions) -> ConvolutionOptions:
 def anywhere(gradient: Callable[..., Any]) -> Callable[..., Any]:
     """The same gradient, computed by PyTorch in a way that does not hang in a fork."""
 
-    def computed(*arguments: Any) -> Any:
+    def computed(ctx: Any, grad: Any) -> Any:
+        if grad.is_cuda:
+            return gradient(ctx, grad)
         with by_pytorch():
-            return gradient(*arguments)
+            return gradient(ctx, grad)
 
     return computed
 

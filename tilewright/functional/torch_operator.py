@@ -23,7 +23,7 @@ from .pooling import is_left_out
 from .prepared_calls import PreparedCalls
 from .problem import TRANSPOSES
 from .signature import Arrays, Described, check_no_indices, signature
-from .torch_allocation import empty_in_order
+from .torch_allocation import empty_in_order, lies_in
 from .torch_arguments import (
     activation_text,
     as_autocast,
@@ -166,8 +166,17 @@ def executor(arrays: tuple[Any, ...], options: Any) -> Callable[..., Any]:
     rest = (None,) * (5 - len(arrays))
     with torch.no_grad(), untraced():
         checked, run = _prepared((*arrays, *rest), options)
-    order = checked.order
-    return lambda *arrays: in_order(run(*arrays, *rest), order)
+    order, lies = checked.order, False
+
+    def ordered(*arrays: Any) -> Any:
+        nonlocal lies
+        made = run(*arrays, *rest)
+        if lies:  # as all results of this executor
+            return made
+        lies = lies_in(made, order)
+        return made if lies else in_order(made, order)
+
+    return ordered
 
 
 def _prepared(arrays: tuple[Any, ...], options: Any) -> Any:
