@@ -291,7 +291,7 @@ def test_a_search_returns_what_it_began_with_as_it_was_given(monkeypatch: pytest
     held = template.gpu.nearest(of, {"planes": 2, "rows": 7, "bias": "held"})
     index = template.gpu.nearest(of, {"planes": 2, "rows": 7}).index
     measurer = FakeMeasurer(lambda i: 1e-3 if i == index else 2e-3, "Fake 1", "cuda")
-    monkeypatch.setattr(tuning, "MeasureSession", lambda *_: nullcontext(measurer))
+    monkeypatch.setattr(tuning, "local_session", lambda *_: nullcontext(measurer))
     monkeypatch.setattr(tuning, "UNLIMITED_TRIALS", 9)
     found = tuning._searched([[Selection(template, of, held, "")]], cuda, 600.0)
     assert held["bias"].val == "held"

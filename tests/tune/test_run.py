@@ -347,7 +347,7 @@ def measure_with(monkeypatch, measurer):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("tilewright.tune.session.measurers.MeasureSession", Session)
+    monkeypatch.setattr("tilewright.tune.session.measurers.local_session", Session)
 
 
 class Backwards(autotvm.tuner.Tuner):

@@ -16,8 +16,9 @@ import time
 from typing import Any
 
 from ..core.errors import TVMError
+from ..core.paths import package_path
+from ..core.system import processors
 from ..core.version import __version__
-from ..measure.children import package_path
 from ..report.environment import cpu_name, versions
 from ..report.progress import progress
 from ..report.table import Column, table
@@ -105,10 +106,9 @@ def _calibrated_gpu(on: Device) -> None:
 
 
 def _host() -> list[str]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [
         f"Python {platform.python_version()} on {platform.platform()}",
-        f"{cpu_name()}, {cores} cores for this process",
+        f"{cpu_name()}, {processors()} cores for this process",
     ]
 
 

@@ -10,6 +10,8 @@ import errno
 import os
 import stat
 
+from .system import user
+
 DIRECTORY_VARIABLE = "TILEWRIGHT_CACHE"
 _OFF = ("", "0", "off")
 
@@ -46,9 +48,11 @@ def distrust(found: os.stat_result) -> str:
 
     In a folder with the sticky bit, such as `/tmp`, everybody creates files, and nobody replaces other users' files.
     """
-    owner, user = found.st_uid, os.geteuid()
-    if owner not in (user, 0):
-        return f"belongs to user {owner}, and this process runs as user {user}"
+    owner, own = found.st_uid, user()
+    if own is None:  # the platform has no modes of files that say who may write
+        return ""
+    if owner not in (own, 0):
+        return f"belongs to user {owner}, and this process runs as user {own}"
     sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     if found.st_mode & stat.S_IWOTH and not sticky:
         return f"can be written by everybody (mode {stat.S_IMODE(found.st_mode):04o})"
@@ -57,6 +61,6 @@ def distrust(found: os.stat_result) -> str:
 
 def remedy(path: str, found: os.stat_result) -> str:
     """The fix for a distrusted folder of kernels, or a folder with a distrusted file."""
-    if found.st_uid not in (os.geteuid(), 0):
+    if found.st_uid not in (user(), 0):
         return f"set {DIRECTORY_VARIABLE} to a folder of this user, or to 0 to keep none"
     return f"chmod -R go-w {path}, after a look at who wrote in it, or empty it"

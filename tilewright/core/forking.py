@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
-import os
 import threading
 import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 from weakref import WeakSet
+
+from .system import at_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,9 +135,7 @@ def forked() -> bool:
         return False
 
 
-os.register_at_fork(
-    before=_gate.before_fork, after_in_parent=_gate.after_in_parent, after_in_child=_gate.after_in_child
-)
+at_fork(before=_gate.before_fork, after_in_parent=_gate.after_in_parent, after_in_child=_gate.after_in_child)
 
 
 @functools.cache
@@ -160,4 +159,4 @@ def keep_from_forks() -> None:
         gc.freeze()
         resume()
 
-    os.register_at_fork(before=before, after_in_parent=resume, after_in_child=in_child)
+    at_fork(before=before, after_in_parent=resume, after_in_child=in_child)

@@ -31,3 +31,8 @@ def _why_not_encoded(text: str | bytes) -> str:
     except UnicodeEncodeError as error:
         return f"the file system cannot write it ({error.reason})"
     return ""
+
+
+def package_path() -> str:
+    """The PYTHONPATH of our processes that are started fresh, in any working folder."""
+    return os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))

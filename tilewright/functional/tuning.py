@@ -7,8 +7,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..measure.local import local_session
 from ..measure.option import LocalBuilder, LocalRunner
-from ..measure.session import MeasureSession
 from ..tune.records.format import mean_cost
 from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
@@ -120,7 +120,7 @@ def _searched(begun: Sequence[Sequence[Selection]], target: Target, budget: floa
     runner = LocalRunner(timeout=TIMEOUT, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
     builder = LocalBuilder(timeout=TIMEOUT)
     limits = SearchOptions(UNLIMITED_TRIALS, confirm=_CONFIRMED, processes=builder.processes, seconds=budget)
-    with MeasureSession(target, builder, runner) as session:
+    with local_session(target, builder, runner) as session:
         layer = LayerSearch(entrants, session, limits)
         try:
             layer.go()

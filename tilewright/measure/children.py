@@ -20,9 +20,9 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from ..core.errors import UserError
+from ..core.paths import package_path
 from .channel import Channel, wait
 from .family import adopt_orphans, kill_family
 from .guard import TUNER, WORKER, began, kill_marked
@@ -34,11 +34,6 @@ _KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_
 spend much of their time on pages that the system takes back and gives again."""
 _FATAL = (signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
-
-
-def package_path() -> str:
-    """The PYTHONPATH of our processes that are started fresh, in any working folder."""
-    return os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
 
 
 def start_fresh(module: str, *arguments: str, **variables: str) -> tuple[subprocess.Popen[bytes], Channel]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..codegen.abi import CompiledProgram
 from ..core.errors import UserError
+from ..core.system import processors
 from ..core.target import Target
 from .custom import Runner, is_own_runner
 
@@ -48,7 +48,7 @@ class LocalBuilder:
     @property
     def processes(self) -> int:
         """How many candidates are built at a time."""
-        return self.n_parallel or len(os.sched_getaffinity(0))
+        return self.n_parallel or processors()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
-from .channel import LATE, Channel, Garbled
+from .channel import LATE, Channel, Garbled, wait
 from .children import Child, fork
 from .family import FILES, THREADS, Surroundings, has_children, kill_descendants, spare_descriptors
 from .outcome import shorten
@@ -116,6 +116,10 @@ class WorkerPool:
     def deadline(self) -> float | None:
         """When the next worker will have taken too long, by `time.monotonic`."""
         return min((work.deadline for work in self._busy.values()), default=None)
+
+    def wait(self) -> None:
+        """Wait until there are results to collect, or until a worker has taken too long."""
+        wait(self.descriptors(), self.deadline)
 
     def advance(self) -> list[tuple[int, Any]]:
         """Hand out work, and return results finished since: (number, result or `Died`)."""

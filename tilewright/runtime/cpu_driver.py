@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.system import processors
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher
 from .llvm_program import load_program
 
@@ -49,7 +49,7 @@ class CpuDriver(Driver):
     def attributes(self, index: int) -> DeviceAttributes:
         return DeviceAttributes(
             name=_line("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
-            multi_processor_count=len(os.sched_getaffinity(0)),
+            multi_processor_count=processors(),
             total_global_memory=_kilobytes(_line("/proc/meminfo", "MemTotal")),
             l2_cache_bytes=_kilobytes(_line(f"{_CACHES}/index2/size", "")),
             last_cache_bytes=max(_kilobytes(_line(f"{_CACHES}/index{at}/size", "")) for at in range(2, 5)),

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 
 from ..core.forking import forked, new_lock
+from ..core.system import at_fork
 from .thread_pool import POOL, memory_for
 
 _MOST = 1024
@@ -78,7 +79,7 @@ class OpenMpTeam:
         self.lost = loaded_before_fork(library)
         self.usable = all(self._functions)
         self.ready = False
-        os.register_at_fork(after_in_child=self._after_fork)
+        at_fork(after_in_child=self._after_fork)
 
     def start(self) -> int:
         """Have the threads usable; returns the address of the function that runs a loop on them."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -18,8 +18,10 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from ..codegen.llvm.binding import OF_THREADS, PARALLEL_FOR
+from ..core.architectures import family_of
 from ..core.errors import UserError
 from ..core.forking import new_lock
+from ..core.system import at_fork, processors
 from .llvm_link import keep_for_ever, link
 
 VARIABLE = "TILEWRIGHT_NUM_THREADS"
@@ -35,6 +37,8 @@ _BY_TEAM = "tilewright_parallel_for_by_team"
 _NAMES = ("tilewright_worker", "tilewright_end_pool", "tilewright_pool", "tilewright_team", _BY_TEAM)
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 """By machine: the number of the futex system call, and the instruction that makes spinning cheap."""
+_HAS_THREADS = sys.platform == "linux"
+"""Whether the pool can start threads: they sleep by a call of Linux's. Elsewhere a parallel loop runs on one thread."""
 _SLEEPING_AT = 260
 _WORKERS_AT = 512
 _WOKEN_AT = 688
@@ -71,7 +75,7 @@ class _Code:
     """The compiled pool."""
 
     def __init__(self) -> None:
-        futex, pause = _WORDS[platform.machine()]
+        futex, pause = _WORDS[family_of("")]
         with open(os.path.join(os.path.dirname(__file__), "thread_pool.ll"), encoding="utf-8") as file:
             text = file.read()
         text = text.replace("i64 FUTEX", f"i64 {futex}").replace("PAUSE", pause)
@@ -110,7 +114,7 @@ class ThreadPool:
         self._asked: int | None = None
         self._kept: list[ctypes.Array[ctypes.c_char]] = []  # an ended thread may still be looking at its pool
         self.ready = False
-        os.register_at_fork(after_in_child=self._after_fork)
+        at_fork(after_in_child=self._after_fork)
 
     @property
     def number(self) -> int:
@@ -152,7 +156,7 @@ class ThreadPool:
         with self._lock:
             compiled = _code()  # threads that come here at once must find the same
             if not self.ready:
-                workers = self.number - 1
+                workers = self.number - 1 if _HAS_THREADS else 0
                 if workers:
                     self._start(compiled, workers)
                 self.ready = True
@@ -206,7 +210,7 @@ class ThreadPool:
 def _default() -> int:
     text = os.environ.get(VARIABLE, "")
     if not text:
-        return len(os.sched_getaffinity(0))
+        return processors() if _HAS_THREADS else 1
     if not text.isdecimal() or int(text) < 1:
         raise UserError(f"{VARIABLE}={text!r} is not a positive whole number", fix="give 1 or more, or unset it")
     return int(text)

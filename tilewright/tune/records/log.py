@@ -6,7 +6,6 @@ loses at most the line being written. A line torn by an earlier crash stays a se
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
@@ -18,6 +17,7 @@ from typing import IO, Any
 from ...core.errors import UserError
 from ...core.log import logger
 from ...core.paths import file_path
+from ...core.system import locked
 from ...measure.outcome import MeasureResult, shorten
 from .format import MeasureInput, Pair, decode, encode
 
@@ -79,14 +79,11 @@ class RecordLog:
             os.close(self._file)
             self._file = fresh
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            try:
+            with locked(self._file):
                 lead = "\n" if self._ends_within_a_line() else ""
                 for line in lines:
                     self._write(f"{lead}{line}\n".encode())
                     lead = ""
-            finally:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
             if time.monotonic() - self._synced >= _SYNC_SECONDS:
                 self.sync()
         except OSError as error:

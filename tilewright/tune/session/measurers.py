@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from ...core.target import Target
 from ...fleet.option import RPCRunner
-from ...fleet.session import FleetSession
 from ...measure.custom import Runner
 from ...measure.job import Job
+from ...measure.local import local_session
 from ...measure.option import LocalBuilder, LocalRunner
 from ...measure.outcome import Outcome
-from ...measure.session import MeasureSession
 from ...runtime.driver import DeviceAttributes
 from ..search.search import Search
 from ..task import Task
-from .own_runner import OwnRunnerSession
 
 
 class Measurer(Protocol):
@@ -31,29 +30,40 @@ class Measurer(Protocol):
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]: ...
 
 
-Session = MeasureSession | FleetSession | OwnRunnerSession
+class Session(Measurer, Protocol):
+    """A measurer that is open; a context manager."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...
+    def close(self) -> None: ...
 
 
 def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runner, log: Path | None = None) -> Session:
-    """Open the session that the runner asks for. A fleet keeps its ledger beside `log`."""
+    """Open the session that the runner asks for. A fleet keeps its ledger beside `log`.
+
+    The modules of other sessions stay unloaded: they need facilities that some platforms lack.
+    """
+    made: Session
     if isinstance(runner, Runner):
-        return OwnRunnerSession(target, builder, runner)
-    if isinstance(runner, RPCRunner):
-        return FleetSession(target, builder, runner, log)
-    return MeasureSession(target, builder, runner)
+        made = import_module(".own_runner", __package__).OwnRunnerSession(target, builder, runner)
+    elif isinstance(runner, RPCRunner):
+        fleet = import_module("...fleet.session", __package__)
+        made = fleet.FleetSession(target, builder, runner, log)
+    else:
+        made = local_session(target, builder, runner)
+    return made
 
 
 def unrecorded(measurer: Measurer, task: Task, search: Search) -> list[int]:
     """Return the configurations of a task that an earlier session sent to a fleet and no log has a record of."""
     found: list[int] = []
-    if not isinstance(measurer, FleetSession):
-        return found
-    for identity in measurer.outstanding:
+    fleet: Any = measurer
+    for identity in getattr(measurer, "outstanding", ()):
         index = task.index_of(identity)
         if index is None:
             continue
         if index in search.tried:
-            measurer.abandon(identity)
+            fleet.abandon(identity)
         else:
             found.append(index)
     return found

@@ -16,7 +16,6 @@ from ...core.errors import UserError
 from ...core.own_code import calling
 from ...core.target import Target
 from ...measure.build import build
-from ...measure.channel import wait
 from ...measure.children import tuner_mark
 from ...measure.custom import BuildResult, Runner
 from ...measure.guard import folder_name
@@ -85,7 +84,7 @@ class OwnRunnerSession:
             while pool.active:
                 found.update((i, _of_dead(got) if isinstance(got, Died) else got) for i, got in pool.advance())
                 if pool.active:
-                    wait(pool.descriptors(), pool.deadline)
+                    pool.wait()
         finally:
             pool.close()
         return [(job, found[i]) for i, job in enumerate(jobs)]

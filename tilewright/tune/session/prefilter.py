@@ -1,19 +1,23 @@
 """Inspect many candidates at a time, in forked processes, so that a template can do no harm.
 
-Valid configurations become jobs (`measure/job.py`).
+Valid configurations become jobs (`measure/job.py`). On platforms without forks, this process inspects them itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
+from ...core.system import FORKS
 from ...core.target import Target
-from ...measure.channel import wait
-from ...measure.pool import Died, WorkerPool
 from ..analysis.candidate import Inspection, inspect_candidate
 from ..analysis.refuse import Refusal
 from ..task import Task
+
+if TYPE_CHECKING:
+    from ...measure.pool import Died, WorkerPool
 
 _ATTEMPTS = 3
 
@@ -27,36 +31,48 @@ class Prefilter:
         self.kind = kind
         self._seen: dict[int, Inspection] = {}
         self._killed: Counter[int] = Counter()
-        self._pool = WorkerPool(self._inspect, processes, timeout)
+        self._pool: WorkerPool | None = None
+        if FORKS:
+            self._pool = import_module("...measure.pool", __package__).WorkerPool(self._inspect, processes, timeout)
 
     def __enter__(self) -> Prefilter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.close()
+        if self._pool is not None:
+            self._pool.close()
 
     def rest(self) -> None:
         """End the processes that wait for more: others inspect in the meantime."""
-        self._pool.renew()
+        if self._pool is not None:
+            self._pool.renew()
 
     def inspect(self, indices: Sequence[int]) -> dict[int, Inspection]:
         """Inspect each configuration; returns the inspections in the order given."""
-        self._pool.submit(i for i in dict.fromkeys(indices) if i not in self._seen)
-        while self._pool.active:
-            for index, found in self._pool.advance():
-                if isinstance(found, Died) and found.killed and self._again(index):
-                    continue
-                self._seen[index] = _of_dead(found) if isinstance(found, Died) else found
-            if self._pool.active:
-                wait(self._pool.descriptors(), self._pool.deadline)
+        new = [i for i in dict.fromkeys(indices) if i not in self._seen]
+        if self._pool is None:
+            self._seen.update((index, self._inspect(index)) for index in new)
+        else:
+            self._inspect_by(self._pool, new)
         return {i: self._seen[i] for i in indices}
 
-    def _again(self, index: int) -> bool:
+    def _inspect_by(self, pool: WorkerPool, indices: Sequence[int]) -> None:
+        pool.submit(indices)
+        while pool.active:
+            for index, found in pool.advance():
+                if isinstance(found, Inspection):
+                    self._seen[index] = found
+                elif not (found.killed and self._again(pool, index)):
+                    self._seen[index] = _of_dead(found)
+            if pool.active:
+                pool.wait()
+
+    def _again(self, pool: WorkerPool, index: int) -> bool:
         """Inspect a candidate again, a few times, if its process was killed from outside, as when memory ran out."""
         self._killed[index] += 1
         if self._killed[index] < _ATTEMPTS:
-            self._pool.submit([index])
-            self._pool.start()
+            pool.submit([index])
+            pool.start()
         return self._killed[index] < _ATTEMPTS
 
     def _inspect(self, index: int) -> Inspection:

@@ -1,0 +1,81 @@
+"""A program as on a platform without forks, file locks, users and /proc: calls, modules, and a search of ten trials.
+
+python -m tests.measure.on_other_platform LOG FOLDER; the facilities are taken away before Tilewright is imported.
+"""
+
+from __future__ import annotations
+
+import builtins
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "_posixshmem")
+FUNCTIONS = (
+    "fork", "forkpty", "register_at_fork", "sched_getaffinity", "sched_setaffinity", "getuid", "geteuid", "getgid",
+    "killpg", "setsid", "getpgid", "wait4", "waitid", "mkfifo", "memfd_create", "pidfd_open", "getpriority",
+)  # fmt: skip
+
+
+class _Absent:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.partition(".")[0] in MODULES:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def take_away() -> None:
+    """Take the facilities of Linux away from this process."""
+    for name in MODULES:
+        sys.modules.pop(name, None)
+    sys.meta_path.insert(0, _Absent())  # type: ignore[arg-type]
+    for name in FUNCTIONS:
+        if hasattr(os, name):
+            delattr(os, name)
+    opened = builtins.open
+
+    def open_outside(file: Any, *args: Any, **kwargs: Any) -> Any:
+        if str(file).startswith(("/proc/", "/sys/")):
+            raise FileNotFoundError(2, "No such file or directory", str(file))
+        return opened(file, *args, **kwargs)
+
+    builtins.open = open_outside
+    multiprocessing.set_start_method("spawn")
+
+
+def main(log: str, folder: str) -> None:
+    """Call, build, export, load and search."""
+    import numpy as np
+
+    import tilewright as tw
+    from tilewright import autotvm, te
+    from tilewright.core.system import FORKS
+    from tilewright.topi.templates import Depthwise, named
+
+    assert not FORKS
+    rng = np.random.default_rng(0)
+    x, w = rng.random((1, 4, 9, 9), "float32"), rng.random((4, 1, 1, 1), "float32")
+    np.testing.assert_allclose(tw.conv2d(x, w, groups=4), x * w.reshape(1, 4, 1, 1), rtol=1e-6)
+    A = te.placeholder((1000,), name="A")
+    B = te.compute((1000,), lambda i: A[i] * 2 + 1, name="B")
+    s = te.create_schedule(B.op)
+    s[B].parallel(s[B].op.axis[0])
+    path = str(Path(folder, "lib.so"))
+    tw.build(s, [A, B], "llvm").export_library(path)
+    data, out = (tw.nd.array(np.ones(1000, "float32")) for _ in range(2))
+    tw.runtime.load_module(path)(data, out)
+    assert (out.numpy() == 3).all()
+    template, of = named("topi/depthwise"), Depthwise.of((1, 4, 9, 9))
+    task = template.task(of, tw.target.Target("llvm"))
+    option = autotvm.measure_option(
+        autotvm.LocalBuilder(), autotvm.LocalRunner(number=1, repeat=1, cooldown_interval=0)
+    )
+    tuner = autotvm.tuner.RandomTuner(task)
+    tuner.tune(n_trial=10, measure_option=option, callbacks=[autotvm.callback.log_to_file(log)])
+    print("measured", sum(result.error_no == 0 for _, result in autotvm.record.load_from_file(log)))
+
+
+if __name__ == "__main__":
+    take_away()
+    main(*sys.argv[1:])

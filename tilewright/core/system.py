@@ -1,0 +1,52 @@
+"""Facilities of the operating system that some platforms lack: forks, file locks, users, the processors of a process.
+
+Linux has all of them. On macOS and Windows, nothing forks: measuring starts its workers afresh.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+
+FORKS = sys.platform == "linux" and hasattr(os, "fork")
+"""Whether measuring forks its builders. On macOS, a fork of a process that has used its system libraries may crash."""
+
+
+def processors() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def user() -> int | None:
+    """The number of the user of this process; None if the platform has no such numbers."""
+    return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def at_fork(
+    before: Callable[[], None] | None = None,
+    after_in_parent: Callable[[], None] | None = None,
+    after_in_child: Callable[[], None] | None = None,
+) -> None:
+    """Have functions called when this process forks, if the platform has forks."""
+    if hasattr(os, "register_at_fork"):
+        hooks = {"before": before, "after_in_parent": after_in_parent, "after_in_child": after_in_child}
+        os.register_at_fork(**{name: hook for name, hook in hooks.items() if hook is not None})
+
+
+@contextmanager
+def locked(file: int) -> Iterator[None]:
+    """Keep other processes that lock the same file out meanwhile; without locks on the platform, do nothing."""
+    try:
+        fcntl = import_module("fcntl")
+    except ImportError:  # Windows, whose locks would keep out this process's own writes, too
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,0 +1,215 @@
+"""One device, and the arrays on it: a candidate runs on poisoned output, is compared, timed, and compared again."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..codegen.abi import ArrayArgument, EntryPoint, Resources
+from ..core.errors import InternalError, TVMError, UserError
+from ..core.text import quantity
+from ..runtime.device import Device
+from ..runtime.driver import DeviceError
+from ..runtime.module import Module
+from . import reference
+from .check import GuardedArray
+from .comparison import Wanted, same_bytes
+from .outcome import BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, WrongAnswer, shorten
+from .protocol import RunRequest
+
+_IDLE_SECONDS = 0.3
+"""A GPU that was idle for at least this time is assumed to have lowered its clock."""
+_WARM_SECONDS = 0.05
+"""Such a GPU first runs a kernel for this time, unmeasured, so that its clock rises again."""
+
+
+class _WrongError(Exception):
+    """The kernel computed something else."""
+
+
+class _OutsideError(Exception):
+    """The kernel wrote out of bounds."""
+
+
+class _LostError(Exception):
+    """The reference cannot be read."""
+
+
+class DeviceBench:
+    """The device and the arrays on it, kept from request to request while the workload stays the same."""
+
+    def __init__(self, on: Device) -> None:
+        self.on = on
+        self.healthy = True
+        self.rng = np.random.default_rng()
+        self.busy_until = 0.0
+        self.resources: dict[str, Resources] = {}
+        self.stages: dict[str, float] = {}
+        """Seconds of the parts of the last turn."""
+        self._since = 0.0
+        self._file: tuple[str, Any] = ("", None)
+        self._arrays: tuple[Any, list[GuardedArray]] = (None, [])
+
+    def attempt(self, request: RunRequest, ran: Callable[[], None]) -> Outcome:
+        """Run, check and time a candidate; `ran` is called when it has run once."""
+        self.stages, self._since = {}, time.perf_counter()
+        try:
+            costs = self._run(request, ran)
+        except _WrongError as error:
+            self._arrays = (None, [])
+            return WrongAnswer(reason=str(error))
+        except _LostError as error:
+            return ReferenceLost(reason=shorten(f"its reference cannot be read: {error}"), path=request.reference)
+        except _OutsideError as error:
+            self.healthy = False  # it may have written anywhere
+            return RunFailed(reason=str(error))
+        except InternalError as error:  # the driver's compiler refuses the source
+            return BuildFailed(reason=shorten(str(error)), stage="compile")
+        except (DeviceError, UserError) as error:
+            self._examine()
+            return RunFailed(reason=shorten(str(error)))
+        except Exception as error:
+            self._examine()
+            return RunFailed(reason=shorten(f"{type(error).__name__}: {error}"))
+        return Measured(costs=costs, checked=bool(request.reference), resources=self.resources)
+
+    def _examine(self) -> None:
+        """Whether the device still works: an error of a kernel can leave the whole context unusable."""
+        self._arrays = (None, [])
+        try:
+            self.on.sync()
+            probe = GuardedArray("probe", (16,), "int32", self.on)
+            probe.fill(None)
+            self.healthy = not probe.changed()
+        except (TVMError, OSError, RuntimeError):
+            self.healthy = False
+
+    def _run(self, request: RunRequest, ran: Callable[[], None]) -> tuple[float, ...]:
+        program = pickle.loads(request.program)
+        module = Module(program)
+        entry = program.entries[0]
+        self.resources = dict(program.resources)
+        self._passed("load")
+        arrays = self._prepare(request, entry)
+        args = [a.array for a in arrays]
+        self._passed("prepare")
+        module(*args)
+        self.on.sync()
+        ran()
+        self._passed("first run")
+        first = self._check(request, arrays)
+        self._passed("check")
+        self._warm(module, entry.name, args)
+        self._passed("warm")
+        options = request.options
+        flush = 2 * self.on.attributes.l2_cache_bytes if options.enable_cpu_cache_flush else 0
+        timed = module.time_evaluator(
+            entry.name,
+            self.on,
+            number=options.number,
+            repeat=options.repeat,
+            min_repeat_ms=options.min_repeat_ms,
+            cache_flush_bytes=flush,
+        )
+        costs = timed(*args).results
+        self.busy_until = time.monotonic()
+        self._passed("time")
+        self._check(request, arrays, first)
+        self._passed("check again")
+        return costs
+
+    def _passed(self, stage: str) -> None:
+        """Note how long a part of the turn took, which ends now."""
+        now = time.perf_counter()
+        self.stages[stage], self._since = now - self._since, now
+
+    def _warm(self, module: Module, name: str, args: list[Any]) -> None:
+        if self.on.kind == "cuda" and time.monotonic() - self.busy_until > _IDLE_SECONDS:
+            module.time_evaluator(name, self.on, number=1, min_repeat_ms=_WARM_SECONDS * 1e3)(*args)
+
+    def _prepare(self, request: RunRequest, entry: EntryPoint) -> list[GuardedArray]:
+        """The arguments: inputs from the reference, or random, and poisoned outputs."""
+        wanted = [a for a in entry.arguments if isinstance(a, ArrayArgument)]
+        key = (request.spec.declaration, request.reference, tuple(wanted))
+        outputs = request.spec.outputs
+        if self._arrays[0] != key:
+            self._arrays = (None, [])  # freed before others are made
+            arrays = GuardedArray.row([(a.name, _shape(a), a.dtype) for a in wanted], self.on)
+            given = iter(self._load(request.reference)[0]) if request.reference else None
+            for position, array in enumerate(arrays):
+                if position not in outputs:
+                    array.fill(self._input(array, next(given, None) if given else None, bool(given)))
+            self._arrays = (key, arrays)
+        arrays = self._arrays[1]
+        for position in outputs:
+            arrays[position].fill(None)
+        return arrays
+
+    def _input(self, array: GuardedArray, given: np.ndarray | None, required: bool) -> np.ndarray:
+        shape, dtype = array.array.shape, array.dtype.numpy
+        if not required:
+            return reference.random(shape, array.dtype, self.rng, careful=True)
+        if given is not None and given.dtype.kind == "V" and given.itemsize == dtype.itemsize:
+            given = given.view(dtype)  # a type of ml_dtypes, which comes back from a file as mere bytes
+        if given is None or given.shape != shape:
+            found = "none" if given is None else f"one of shape {given.shape}"
+            raise UserError(
+                f"the reference returns {found} for the input {array.name} of shape {shape}",
+                fix="return an array of that shape",
+            )
+        return given.astype(dtype, copy=False)
+
+    def _load(self, path: str) -> Any:
+        if self._file[0] != path:
+            self._file = ("", None)
+            try:
+                inputs, expected = reference.load(path)
+                self._file = (path, (inputs, [Wanted(values) for values in expected]))
+            except Exception as error:  # deleted, cut off, or too large for the memory that is left
+                raise _LostError(f"{type(error).__name__}: {error}") from error
+        return self._file[1]
+
+    def _check(
+        self, request: RunRequest, arrays: list[GuardedArray], first: list[np.ndarray] | None = None
+    ) -> list[np.ndarray]:
+        """Compare the outputs, and return them; `first` has the outputs compared before the kernel was timed.
+
+        At the end, and if outputs are wrong, check inputs and guards, too.
+        """
+        outputs = request.spec.outputs
+        expected = self._load(request.reference)[1] if request.reference else []
+        if request.reference and len(expected) != len(outputs):
+            raise UserError(
+                f"the reference returns {quantity(len(expected), 'output')}, but the kernel has {len(outputs)}",
+                fix="return one array for each output",
+            )
+        found, damage, wrong = [], [], []
+        for rank, position in enumerate(outputs):
+            values, outside = arrays[position].read()
+            found.append(values)
+            damage.append(outside)
+            if request.reference and (first is None or not same_bytes(values, first[rank])):
+                wrong.append(expected[rank].compare(arrays[position].name, values, request.spec.tolerance))
+        if first is not None or any(wrong):
+            damage += [array.changed() for i, array in enumerate(arrays) if i not in outputs]
+            damage += [array.stray() for array in arrays]
+        if any(damage):
+            raise _OutsideError("; ".join(filter(None, damage)))
+        if any(wrong):
+            again = " (right at first, wrong after it was timed)" if first is not None else ""
+            raise _WrongError("; ".join(filter(None, wrong)) + again)
+        return found
+
+
+def _shape(argument: ArrayArgument) -> tuple[int, ...]:
+    extents = tuple(extent for extent in argument.shape if isinstance(extent, int))
+    if len(extents) != len(argument.shape):
+        raise UserError(
+            f"{argument.name} has the shape {argument.shape}: only known sizes can be measured",
+            fix="tune for constant sizes: give the template numbers",
+        )
+    return extents

@@ -1,0 +1,227 @@
+"""Measuring on platforms without forks: a worker that is started afresh builds, runs, checks and times candidates.
+
+    jobs ──► this process: schedule and loop nest ──► worker: machine code and runs ──► outcomes
+
+A candidate that loops for ever, crashes or is killed there costs itself only: the worker is started again. Templates
+run in this process, one at a time: a template that never ends, never ends the search.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import InternalError, UserError
+from ..core.paths import package_path
+from ..core.target import Target
+from ..runtime.device import device
+from ..runtime.driver import DeviceAttributes
+from . import reference
+from .build import build
+from .device_bench import DeviceBench
+from .job import Built, CheckSpec, Feed, Job
+from .lowered import packed, refined_bounds
+from .option import LocalBuilder, LocalRunner
+from .outcome import SWITCHED_OFF, BuildFailed, Failure, Measured, Outcome, RunFailed, TimedOut
+from .protocol import RunRequest
+
+_START_SECONDS = 120.0
+
+
+class SpawnedSession:
+    """Measures as `MeasureSession` does, one candidate after the other; a context manager."""
+
+    def __init__(self, target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None) -> None:
+        self.builder = builder or LocalBuilder()
+        self.runner = runner or LocalRunner()
+        self._target = Target.parse(target)
+        self._folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+        self._references: dict[Any, str] = {}
+        self._worker: _Worker | None = None
+
+    def __enter__(self) -> SpawnedSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker, and remove its files."""
+        self._end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def attributes(self) -> DeviceAttributes:
+        """The description of the device. Raises UserError if there is none."""
+        return self._connect().attributes
+
+    @property
+    def target(self) -> Target:
+        """The target, for the architecture of the device that is here."""
+        if self._target.kind == "cuda" and not self._target.arch_given:
+            return self._target.with_arch("sm_" + self.attributes.compute_version.replace(".", ""))
+        return self._target
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """Build and run jobs, and return each with its outcome. Raises UserError if the device cannot be used."""
+        return self.measure_all([jobs])
+
+    def measure_all(self, batches: Iterable[Sequence[Job]], feed: Feed | None = None) -> Iterator[tuple[Job, Outcome]]:
+        """As `measure`, one batch after the other."""
+        for batch in batches:
+            for job in batch:
+                began = time.perf_counter()
+                outcome = self._measured(job)
+                yield job, replace(outcome, run_seconds=time.perf_counter() - began - outcome.build_seconds)
+                time.sleep(self.runner.cooldown_interval)
+
+    def _measured(self, job: Job) -> Outcome:
+        made = _portable(replace(job, target=self.target), self.builder)
+        if isinstance(made, Outcome):
+            return made
+        work, spec = made
+        path = self._reference(job, spec) if self.runner.check_correctness else ""
+        outcome = self._connect().attempt(work, path, self.builder.timeout, self.runner)
+        if isinstance(outcome, (TimedOut, RunFailed)) or (
+            isinstance(outcome, BuildFailed) and outcome.stage == "crash"
+        ):
+            self._end()
+        if isinstance(outcome, Measured) and not path:
+            return replace(outcome, unchecked=SWITCHED_OFF)
+        return outcome
+
+    def _reference(self, job: Job, spec: CheckSpec) -> str:
+        """Return the file with inputs and expected outputs of a job's workload."""
+        workload = job.reference or spec.declaration
+        if workload not in self._references:
+            path = self._folder / f"reference{len(self._references)}.npz"
+            if job.reference is not None and self.runner.ref_input is None:
+                inputs, expected = job.reference()
+            else:
+                _, tensors = job.instantiate()
+                inputs, expected = reference.compute(tensors, np.random.default_rng(), self.runner.ref_input)
+            reference.save(path, inputs, expected)
+            self._references[workload] = str(path)
+        return self._references[workload]
+
+    def _connect(self) -> _Worker:
+        if self._worker is None:
+            self._worker = _Worker(str(self._target.kind))
+        return self._worker
+
+    def _end(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+
+def _portable(job: Job, builder: LocalBuilder) -> tuple[Job | Built, CheckSpec] | Outcome:
+    """Return a job that another process can build, or its program if only this process can; and its check."""
+    if builder.build_func == "default" and not job.lowered:
+        with suppress(Exception), job.target:
+            handle, tensors = job.instantiate()
+            bounds = refined_bounds(handle.value, job.target)
+            job = replace(job, lowered=packed(handle, tensors, job.target, bounds))
+    if builder.build_func != "default" or not job.lowered:  # it also explains why there is no program
+        made = build(job, builder.build_func)
+        return (made, made.spec) if isinstance(made, Built) else made
+    return replace(job, instantiate=_elsewhere, key=None, reference=None), pickle.loads(job.lowered).spec
+
+
+def _elsewhere() -> Any:
+    raise InternalError("a job without a loop nest came to a worker")
+
+
+class _Worker:
+    """The process that builds and runs, and the connection to it."""
+
+    def __init__(self, kind: str) -> None:
+        key = secrets.token_bytes(16)
+        with Listener(authkey=key) as listener:
+            # A fresh interpreter, which does not run the caller's script again; -P: nor imports from its folder.
+            command = [sys.executable, "-P", "-m", __name__, str(listener.address), kind]
+            environment = {**os.environ, "PYTHONPATH": package_path()}
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+            assert self.process.stdin is not None
+            self.process.stdin.write(key)
+            self.process.stdin.close()
+            self.connection: Connection = listener.accept()
+        found = self._receive(_START_SECONDS)
+        if not isinstance(found, DeviceAttributes):
+            self.end()
+            raise UserError(found or "the worker ends before it has opened a device", primitive="measure")
+        self.attributes = found
+
+    def attempt(self, work: Job | Built, path: str, seconds: float, runner: LocalRunner) -> Outcome:
+        """Return the outcome of a candidate; the worker is of no use after a time-out or a crash."""
+        try:
+            self.connection.send((work, path, runner))
+            built = self._receive(seconds)
+        except OSError:
+            built = None
+        if isinstance(built, Outcome):
+            return built
+        if not isinstance(built, float):
+            return self._failure(built, "build", seconds)
+        found = self._receive(runner.timeout)
+        outcome = found if isinstance(found, Outcome) else self._failure(found, "run", runner.timeout)
+        return replace(outcome, build_seconds=built)
+
+    def _receive(self, seconds: float) -> Any:
+        """Return the next message: "" after the time, None if the worker has ended."""
+        try:
+            return self.connection.recv() if self.connection.poll(seconds) else ""
+        except (EOFError, OSError):
+            return None
+
+    def _failure(self, found: str | None, phase: str, seconds: float) -> Failure:
+        if found is not None:
+            return TimedOut(reason=f"it takes longer than {seconds:g} s to {phase}", phase=phase)
+        how = f"it ended its process with status {self.process.wait()}"
+        return RunFailed(reason=how) if phase == "run" else BuildFailed(reason=how, stage="crash")
+
+    def end(self) -> None:
+        """End the process."""
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+
+
+def serve(connection: Connection, kind: str) -> None:
+    """Open the device, and serve requests until the connection ends."""
+    try:
+        bench = DeviceBench(device(kind, 0).require())
+        connection.send(bench.on.attributes)
+    except UserError as error:
+        connection.send(error.message)
+        return
+    while True:
+        work, path, runner = connection.recv()
+        found = work if isinstance(work, Built) else build(work, "default")
+        if isinstance(found, Outcome):
+            connection.send(found)
+            continue
+        connection.send(found.seconds)
+        connection.send(bench.attempt(RunRequest(found.program, found.spec, path, runner), lambda: None))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the tuner decides when to end
+    with suppress(EOFError, OSError), Client(sys.argv[1], authkey=sys.stdin.buffer.read()) as to:
+        serve(to, sys.argv[2])
