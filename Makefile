@@ -40,7 +40,7 @@ FUZZ_ARGS ?=
 # Of fuzz-properties: how many examples of each property (some properties take a multiple of it).
 EXAMPLES ?= 600
 
-.PHONY: help demo test test-slow test-torch test-cuda12 test-matrix fuzz fuzz-properties fuzz-api fuzz-layers check test-gpu bench docs release clean setup
+.PHONY: help demo test test-slow test-torch test-cuda12 test-aarch64 test-matrix fuzz fuzz-properties fuzz-api fuzz-layers check test-gpu bench docs release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -73,6 +73,9 @@ test-torch: ## run the tests that need PyTorch, with its CPU wheel (200 MB), or 
 test-cuda12: ## compile for sm_61 to sm_120 with the compiler of CUDA 12.9, in .venv-cuda12
 	@$(MAKE) --no-print-directory VENV=.venv-cuda12 EXTRAS=cuda12,dev setup
 	@.venv-cuda12/bin/python -m pytest $(XDIST) --slow tests/codegen/test_architectures.py $(PYTEST_ARGS)
+
+test-aarch64: $(READY) ## run a part of the tests as on Linux for aarch64, by qemu-user, in 20 minutes
+	@$(BIN)/python tools/aarch64.py $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))
 
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))

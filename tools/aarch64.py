@@ -74,7 +74,7 @@ def unpack_wheels(folder: Path) -> None:
 
 
 def prepared(folder: Path) -> Path:
-    """Return the command of the emulated Python, after what it needs was unpacked."""
+    """Unpack the system and the wheels if they are not there; return the command of the emulated Python."""
     qemu = needed("qemu-aarch64", "apt-get install qemu-user brings it")
     ready, command = folder / "ready", folder / "python"
     if not ready.exists():

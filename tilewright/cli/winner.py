@@ -16,6 +16,7 @@ from typing import Any
 
 from ..codegen.program import generate
 from ..core.errors import UserError
+from ..core.system import FORKS
 from ..core.target import Target
 from ..driver import LoweredModule, build, finished, lower_for
 from ..tune.analysis.candidate import inspect_candidate
@@ -49,7 +50,7 @@ class Winners:
     def compiled(self, winner: MeasureInput) -> CompiledWinner:
         """Return a winner, compiled as far as that goes here in the time that is left."""
         began = time.monotonic()
-        context = multiprocessing.get_context("fork")
+        context = multiprocessing.get_context("fork" if FORKS else "spawn")
         ours, theirs = context.Pipe(duplex=False)
         child = context.Process(target=_compile, args=(winner, theirs), daemon=True)
         child.start()

@@ -41,7 +41,7 @@ def locked(file: int) -> Iterator[None]:
     """Keep other processes that lock the same file out meanwhile; without locks on the platform, do nothing."""
     try:
         fcntl = import_module("fcntl")
-    except ImportError:  # Windows, whose locks would keep out this process's own writes, too
+    except ImportError:  # on Windows, a lock would keep out this process's own writes, too
         yield
         return
     fcntl.flock(file, fcntl.LOCK_EX)

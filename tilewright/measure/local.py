@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def local_session(
     target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None
 ) -> MeasureSession | SpawnedSession:
-    """Open the session; modules of the other kind stay unloaded, as they need what the platform lacks."""
+    """Open the session; modules of the other kind stay unloaded, as the platform lacks facilities that they need."""
     name, session = ("session", "MeasureSession") if FORKS else ("spawned", "SpawnedSession")
     made: MeasureSession | SpawnedSession = getattr(import_module(f".{name}", __package__), session)(
         target, builder, runner

@@ -165,7 +165,11 @@ class _Worker:
         found = self._receive(_START_SECONDS)
         if not isinstance(found, DeviceAttributes):
             self.end()
-            raise UserError(found or "the worker ends before it has opened a device", primitive="measure")
+            raise UserError(
+                found or "the worker ends before it has opened a device",
+                primitive="measure",
+                fix="run `tilewright doctor`, which tries each target and says why one does not work",
+            )
         self.attributes = found
 
     def attempt(self, work: Job | Built, path: str, seconds: float, runner: LocalRunner) -> Outcome:
