@@ -50,7 +50,7 @@ class Winners:
     def compiled(self, winner: MeasureInput) -> CompiledWinner:
         """Return a winner, compiled as far as that goes here in the time that is left."""
         began = time.monotonic()
-        context = multiprocessing.get_context("fork" if FORKS else "spawn")
+        context = multiprocessing.get_context("fork") if FORKS else multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         child = context.Process(target=_compile, args=(winner, theirs), daemon=True)
         child.start()
