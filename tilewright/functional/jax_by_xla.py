@@ -19,6 +19,12 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu_tanh": jax.nn.gelu,
     "sigmoid": jax.nn.sigmoid,
     "hardswish": jax.nn.hard_swish,
+    "tanh": jax.nn.tanh,
+    "leaky_relu": jax.nn.leaky_relu,
+    "elu": jax.nn.elu,
+    "mish": lambda v: v * jax.nn.tanh(jax.nn.softplus(v)),
+    "hardtanh": jax.nn.hard_tanh,
+    "softplus": jax.nn.softplus,
 }
 
 
