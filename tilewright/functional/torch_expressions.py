@@ -11,7 +11,7 @@ import torch
 
 from ..core.errors import UserError
 from .activations import FUNCTIONS
-from .torch_native import ACTIVATION_GRADIENTS
+from .torch_native import ACTIVATION_GRADIENTS, ACTIVATIONS
 
 _BY_CLASS: dict[str, Callable[..., Any]] = {
     **{name: getattr(torch, name.lower()) for name in ("Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE")},
@@ -45,6 +45,22 @@ _BY_NAME: dict[str, Callable[..., Any]] = {
 def activation_gradient(text: str) -> Callable[[Any, Any], Any]:
     """Return the gradient by the input of an activation, as a function of that by its result, and of the input."""
     return ACTIVATION_GRADIENTS.get(text) or _custom_gradient(text)
+
+
+def activation_of(text: str) -> Callable[[Any], Any]:
+    """Return an activation by its name, or by the text of a user-defined one, as a function of PyTorch's."""
+    return ACTIVATIONS.get(text) or _custom(text)
+
+
+def _custom(text: str) -> Callable[[Any], Any]:
+    nodes = import_module("..expr.nodes", __package__)
+
+    def compute(v: Any) -> Any:
+        at = v if v.dtype == torch.float64 else v.float()
+        var = nodes.Var("v", str(at.dtype).removeprefix("torch."))
+        return evaluate(FUNCTIONS[text](var), {var: at}).to(v.dtype)
+
+    return compute
 
 
 def reads_sums(text: str) -> bool:

@@ -17,6 +17,7 @@ from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
 from ..core.windows import extents
+from . import torch_lowered
 from .call import OPERATORS, CallOptions, OperatorCall
 from .plans import Tune
 from .pooling import is_left_out
@@ -111,7 +112,8 @@ def _dispatched(call: OperatorCall) -> Any:
         made = pooled(x, pool)
     else:
         arrays = as_autocast((x, weight, bias, residual))
-        made = convolved(*arrays, *convolution_options(call, arrays))
+        compute = torch_lowered.convolved if torch_lowered.exports() else convolved
+        made = compute(*arrays, *convolution_options(call, arrays))
     return made if out is None else written(name, made, out)
 
 

@@ -10,6 +10,7 @@ from ..core.errors import UserError
 from .pooling import reach_beyond
 from .torch_arguments import differentiates
 from .torch_averages import AveragePooling
+from .torch_lowered import channels_behind, channels_first, exports
 from .torch_options import PoolOptions
 
 
@@ -67,17 +68,17 @@ def _averages(options: PoolOptions) -> AveragePooling:
 
 
 def pooled(x: Any, options: PoolOptions) -> Any:
-    """Call the operator; PyTorch's own for the transforms of `torch.func` and forward gradients, which know that."""
-    if not differentiates():
+    """Call the operator; PyTorch's own for ONNX, and for the transforms of `torch.func` and forward gradients."""
+    if not differentiates() and not exports():
         return torch.ops.tilewright.pool(x, *options)
     last = options.layout.endswith("C")
-    images = x.movedim(-1, -3) if last else x
+    images = channels_first(x, 2) if last else x
     if options.name == "max_pool2d":
         padded, window, _ = _largest_window(options, images)
         made = torch.nn.functional.max_pool2d(padded, *window)
     else:
         made = _averages(options).average(images)
-    return made.movedim(-3, -1) if last else made
+    return channels_behind(made, 2) if last else made
 
 
 def _even(options: PoolOptions) -> list[int]:

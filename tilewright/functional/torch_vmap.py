@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
-from ..core.errors import UserError
-from . import torch_native
 from .batching import folded, merged, unfolded
 from .call import OPERATORS
 from .problem import WEIGHT_GRADIENT
+from .torch_expressions import activation_of
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions
 
 
@@ -55,18 +54,12 @@ def _by_channels(
 
 def _with_epilogue(sums: Any, bias: Any, residual: Any, has: tuple[bool, ...], options: ConvolutionOptions) -> Any:
     """Add bias and residual to mapped sums, and apply the activation, by operators of PyTorch."""
-    if options.activation.startswith("custom:"):
-        raise UserError(
-            "vmap does not apply an activation of your own to a mapped bias or residual",
-            primitive=options.name,
-            fix="call the operator without it, and apply it in PyTorch",
-        )
     if bias is not None:
         ones = [1] * OPERATORS[options.name].rank
         behind = (1, *ones, -1) if options.layout.endswith("C") else (1, -1, *ones)
         sums = sums + bias.reshape(bias.shape[0] if has[2] else 1, *behind)
     sums = sums if residual is None else sums + (residual if has[3] else residual[None])
-    return torch_native.ACTIVATIONS[options.activation](sums) if options.activation else sums
+    return activation_of(options.activation)(sums) if options.activation else sums
 
 
 def weight_gradient(call: Callable[..., Any], dims: Any, x: Any, grad: Any, *given: Any) -> Any:

@@ -179,6 +179,7 @@ def _derived(kind: type, ours: Any) -> type:
         return _instance, (kind, ours), self.__dict__
 
     methods: dict[str, Any] = {"forward": ours.forward, "__module__": kind.__module__, "__reduce_ex__": reduced}
+    methods["__prepare_scriptable__"] = ours.__prepare_scriptable__
     if hasattr(ours, "_operator"):
         methods["_operator"] = staticmethod(ours._operator)
     return type(kind.__name__, (kind,), methods)

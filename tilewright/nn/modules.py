@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
+from ..core.errors import UserError
 from ..functional import operators
 from ..functional.activations import activation_name
 
@@ -27,7 +28,19 @@ def bordered(module: Any, x: Any) -> Any:
     return pad(x, module._reversed_padding_repeated_twice, mode=module.padding_mode)
 
 
-class _Signed:
+class Traced:
+    """A module that TorchScript's compiler does not know, since its forward call chooses a kernel."""
+
+    def __prepare_scriptable__(self) -> Any:
+        raise UserError(
+            f"tilewright.nn.{type(self).__name__} does not compile to TorchScript",
+            primitive="torch.jit.script",
+            fix="trace the model, torch.jit.trace(model, x), or export it, torch.export.export(model, (x,)); or call "
+            "undo() of the report of accelerate first",
+        )
+
+
+class _Signed(Traced):
     """A module whose `__init__` takes the parameters of PyTorch's and an activation."""
 
     def __init_subclass__(cls) -> None:
@@ -124,7 +137,7 @@ class ConvTranspose2d(_Transposed, torch.nn.ConvTranspose2d):  # type: ignore[mi
     _operator = staticmethod(operators.conv_transpose2d)
 
 
-class MaxPool2d(torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not followed
+class MaxPool2d(Traced, torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not followed
     """`torch.nn.MaxPool2d` by Tilewright; indices are PyTorch's own work."""
 
     def forward(self, input: Any) -> Any:
@@ -134,7 +147,7 @@ class MaxPool2d(torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not fol
         return operators.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
-class AvgPool2d(torch.nn.AvgPool2d):  # type: ignore[misc]  # PyTorch is not followed
+class AvgPool2d(Traced, torch.nn.AvgPool2d):  # type: ignore[misc]  # PyTorch is not followed
     """`torch.nn.AvgPool2d` by Tilewright."""
 
     def forward(self, input: Any) -> Any:
