@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,17 @@ def test_the_source_computes_it(name: str) -> None:
         check(*LAYERS[name], emulated)
 
 
+@pytest.mark.parametrize(("layout", "vector"), [("NCW", "uint4"), ("NWC", "unsigned int")])
+def test_neighbours_are_loaded_and_stored_at_once(layout: str, vector: str) -> None:
+    of = Backward.of((2, 64, 256), 4, (3, 0), 1, True, "silu", "bfloat16", layout)
+    schedule, args = TEMPLATE.program(TEMPLATE.first(of.args, CUDA), of, CUDA)
+    source = emulated(schedule, args).imported_modules[0].get_source()
+    for name in ("data", "gradient"):
+        assert f"*(const {vector}*)({name} + " in source
+        assert not re.search(rf"value\({name}\[", source)
+    assert f"*({vector}*)(T_backward_v0 + " in source
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", LAYERS)
 def test_gpus_compute_it(name: str) -> None:
@@ -95,11 +107,12 @@ def test_gpus_compute_it(name: str) -> None:
 
 
 def test_titles_name_only_what_differs() -> None:
-    of = Backward.of((2, 8, 9), 3, bias=True, activation="silu", layout="NWC")
-    assert Backward.of(**of.options) == of
-    assert Backward.of(*of.args) == of
+    for layout in ("NWC", "NCW"):
+        of = Backward.of((2, 8, 9), 3, bias=True, activation="silu", layout=layout)
+        assert Backward.of(**of.options) == of
+        assert Backward.of(*of.args) == of
 
 
 def test_long_windows_are_refused() -> None:
-    assert not TEMPLATE.covers(Backward.of((2, 8, 99), 31, 15), CUDA)
+    assert not TEMPLATE.covers(Backward.of((2, 8, 99), 31, 15, layout="NCW"), CUDA)
     assert not TEMPLATE.covers(Backward.of((2, 8, 9, 9), 3, 1, layout="NCHW"), CUDA)

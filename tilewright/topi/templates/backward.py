@@ -82,7 +82,7 @@ class Backward(Images):
         bias: bool = False,
         activation: str = "",
         dtype: str = "float32",
-        layout: str = "NCW",
+        layout: str = "NCHW",
     ) -> Backward:
         """The workload of a layer with the options of `Depthwise.of`; `shape` is that of the layer's input."""
         shape, kernel, _, padding, dilation = as_images(cls.name, layout, shape, kernel, 1, padding, dilation)

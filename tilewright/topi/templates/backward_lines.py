@@ -221,16 +221,16 @@ class _Walk(_Lines):
     def thread(self, index: Any) -> None:
         ib, reach, times = self.ib, self.reach, self.times
         part = ib.let("part", floordiv(index, self.lines))
-        channel = ib.let("channel", floormod(index, self.lines) * self.width)
+        channel = ib.let("lane", floormod(index, self.lines)) * self.width  # multiples show that vectors are aligned
         image = ib.let("image", floordiv(part, self.stretches))
-        begin = ib.let("begin", floormod(part, self.stretches) * self.stretch)
+        begin = ib.let("stretch", floormod(part, self.stretches)) * self.stretch
         self.at = image, channel
         room = max(times, reach)
         self.begin(channel, reach + room, reach + times, (room, room))
         if reach:
             self._enter(begin)
         with ib.for_range(0, self.stretch // times, "tile") as tile:
-            place = ib.let("place", begin + tile * times)
+            place = begin + tile * times
             whole = min(self.length - reach, self.results - self.left, self.length) - times
             if whole >= 0:
                 with ib.if_scope(place <= whole):
@@ -326,8 +326,8 @@ class _Tiles(_Lines):
         ib, reach, times = self.ib, self.reach, self.times
         channel = ib.let("channel", floordiv(index, self.parts))
         part = ib.let("part", floormod(index, self.parts))
-        self.place = ib.let("place", floormod(part, self.tiles) * times)
-        image = ib.let("image", floordiv(part, self.tiles) * self.images)
+        self.place = ib.let("tile", floormod(part, self.tiles)) * times  # multiples show that vectors are aligned
+        image = ib.let("share", floordiv(part, self.tiles)) * self.images
         seen, above = (-reach, times + 2 * reach, self.length), (-self.before, times + reach, self.results)
         rooms = tuple(self._loaded(*each)[1] for each in (seen, above))
         self.begin(channel, times + 2 * reach, times + reach, (rooms[0], rooms[1]))
