@@ -56,8 +56,10 @@ def test_a_program_has_a_schedule(name: str) -> None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_random_programs_are_right(part: int) -> None:
-    """None is wrong, and none is refused on a CPU."""
-    verdicts = [(case, judge(case, ("interpreter", "llvm"))) for case in map(draw_automatic, range(part, COUNT, 2))]
+    """None is wrong, none is refused on a CPU, and each schedule replays from its text."""
+    verdicts = [
+        (case, judge(case, ("text", "interpreter", "llvm"))) for case in map(draw_automatic, range(part, COUNT, 2))
+    ]
     outcomes = collections.Counter(verdict.outcome for _, verdict in verdicts)
     for case, verdict in verdicts:
         assert verdict.outcome != "wrong", f"seed {case.seed}: {verdict}\n{case.text}"

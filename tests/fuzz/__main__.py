@@ -83,9 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="the first case")
-    parser.add_argument(
-        "--engines", default="interpreter,llvm,ptx,opencl", help="of interpreter, llvm, ptx, opencl, emulated, cuda"
-    )
+    parser.add_argument("--engines", default="text,interpreter,llvm,ptx,opencl", help="also emulated, cuda")
     parser.add_argument("--every", type=int, default=1, help="give only every n-th kernel to OpenCL, which is slow")
     parser.add_argument("--log", type=Path, help="a file to write a line for each case to")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes judge cases at a time")

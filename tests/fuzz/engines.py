@@ -1,6 +1,7 @@
 """What becomes of a case: in the interpreter, and where it can run, on this CPU, on OpenCL and on a GPU.
 
-The engine "ptx" runs nothing: it looks at what NVRTC makes of a kernel, which needs no GPU.
+The engine "ptx" runs nothing: it looks at what NVRTC makes of a kernel, which needs no GPU. The engine "text" compares
+the loops of an automatic schedule with those of its program in Python.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from tilewright.runtime.module import Module
 CUDA = Target("cuda -arch=sm_90")
 TARGETS = {"llvm": "llvm -fp-contract=off", "opencl": "opencl -device=gpu", "cuda": "cuda"}
 OF_TARGET = {
-    "llvm": ("interpreter", "llvm"),
-    "cuda": ("interpreter", "ptx", "emulated", "cuda"),
-    "opencl": ("interpreter", "opencl"),
+    "llvm": ("text", "interpreter", "llvm"),
+    "cuda": ("text", "interpreter", "ptx", "emulated", "cuda"),
+    "opencl": ("text", "interpreter", "opencl"),
 }
 _ROWS_APART = re.compile(r"te\.scan\((.|\n)*\.split\(")
 FAULTS = ("wrong", "internal error", "crash", "hang")
@@ -155,6 +156,16 @@ def _compiled(script: Script, engine: str) -> str:
     return "; ".join(read_stale(tilewright.build(script.schedule, script.arguments, CUDA)))
 
 
+def _printed(script: Script, engine: str) -> str:
+    """Whether the schedule printed as Python makes the same loops; "" or the text."""
+    text = script.schedule.as_python()
+    names: dict[str, Any] = {}
+    exec(text, names)
+    again = names["schedule"](*{tensor.op: tensor for tensor in script.schedule.computed}.values())
+    loops = [str(tilewright.lower(s, script.arguments, simple_mode=True)) for s in (script.schedule, again)]
+    return "" if loops[0] == loops[1] else f"another schedule:\n{text}"
+
+
 def _ran(script: Script, engine: str) -> str:
     """Run the program by an engine; "" or what is wrong."""
     if engine == "emulated":
@@ -188,4 +199,4 @@ def _difference(script: Script, found: list[np.ndarray], expected: list[np.ndarr
     return ""
 
 
-_ENGINES = {"interpreter": _interpreted, "ptx": _compiled}
+_ENGINES = {"interpreter": _interpreted, "ptx": _compiled, "text": _printed}

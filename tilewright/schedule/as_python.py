@@ -172,6 +172,8 @@ class _Program:
         groups: list[list[str]] = []
         last = None
         for step in self.steps:
+            if _is_without_effect(step):
+                continue
             of_schedule = step.primitive in _OF_SCHEDULE
             owner = self.ids[_listed(step.made)[0].op] if of_schedule else step.given[0].id
             if owner != last:
@@ -383,6 +385,15 @@ def _parts(given: Iterable[Any]) -> Iterator[Any]:
             yield from _parts(part)
         else:
             yield part
+
+
+def _is_without_effect(step: Step) -> bool:
+    """Whether a step fuses one loop, or reorders loops that are in that order."""
+    if step.primitive not in ("fuse", "reorder"):
+        return False
+    stage, *axes = step.given
+    places = [stage.leaves.index(axis) for axis in axes]
+    return len(places) == 1 if step.primitive == "fuse" else places == sorted(places)
 
 
 def _listed(made: Any) -> list[Any]:
