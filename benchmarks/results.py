@@ -21,7 +21,7 @@ from tilewright.report.table import width
 
 FOLDER = Path(__file__).parent
 DATA, PAGE = FOLDER / "data", FOLDER / "RESULTS.md"
-README, TRAINING = FOLDER.parent / "README.md", FOLDER.parent / "docs" / "training.md"
+README, TRAINING, MODELS = (FOLDER.parent / page for page in ("README.md", "docs/training.md", "docs/models.md"))
 MISSING = "–"
 Row = Mapping[str, Any]
 Cell = str | Callable[[Row], str]
@@ -325,8 +325,26 @@ def training_table() -> list[str]:
     return lines_of(heads, body)
 
 
+def models_table() -> list[str]:
+    """Return the table of whole models."""
+    sides = ("eager", "compile", "accelerate", "both", "backend")
+    body = [
+        [
+            row["row"],
+            *(f"{row[side]:.2f}" if side in row else "–" for side in sides),
+            f"{row['compile'] / row['backend']:.2f}",
+        ]
+        for row in read("whole-models").rows
+    ]
+    return lines_of(["model, ms", "PyTorch", "compile", "accelerate", "both", "backend", "compile ÷ backend"], body)
+
+
 TRAINING_KEYS = ("copy_us", "forward_us", "by_x_us", "by_weights_us", "us", "pytorch_us")
-BLOCKS = {README: {"gpu": gpu_table, "cpu": cpu_table}, TRAINING: {"training": training_table}}
+BLOCKS = {
+    README: {"gpu": gpu_table, "cpu": cpu_table},
+    TRAINING: {"training": training_table},
+    MODELS: {"models": models_table},
+}
 """Tables that stand in a page between `<!-- figures: NAME -->` and `<!-- end -->`."""
 
 
@@ -351,8 +369,12 @@ def page() -> str:
 
 
 def take(path: Path) -> None:
-    """Store a run of `benchmarks.training`, or the parts `rows` and `models` of one of `benchmarks.acceptance`."""
+    """Store a run of `benchmarks.training`, of `.whole_models`, or the parts `rows` and `models` of `.acceptance`."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    if isinstance(lines[0].get("model"), dict):
+        made = {**lines[0]["run"], "command": "python -m benchmarks.whole_models"}
+        write("whole-models", made, [{"row": line["row"], **line["ms"]} for line in lines])
+        return
     if "layer" in lines[0]:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
         made = {**lines[0]["run"], "command": "python -m benchmarks.training", "commit": commit}
@@ -394,7 +416,7 @@ def main() -> int:
     """Write the page, or compare it with the data."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
-    parser.add_argument("--take", type=Path, help="store a run of benchmarks.acceptance or .training first")
+    parser.add_argument("--take", type=Path, help="store a run of .acceptance, .training or .whole_models first")
     given = parser.parse_args()
     if given.take:
         take(given.take)

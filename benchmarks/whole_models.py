@@ -110,7 +110,21 @@ def measure(case: Case, sides: list[str], report: Any = None, profile: bool = Fa
     """Time the sides of a model in turns."""
     from tilewright.functional.torch_graphs import TorchGraphTimer
 
-    found: dict[str, Any] = {"model": case._asdict(), "ms": {}, "spread": {}, "error": {}, "first call s": {}}
+    run_of = {
+        "device": torch.cuda.get_device_name(),
+        "driver": None,
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": _commit(),
+    }
+    found: dict[str, Any] = {
+        "run": run_of,
+        "row": case.name,
+        "model": case._asdict(),
+        "ms": {},
+        "spread": {},
+        "error": {},
+        "first call s": {},
+    }
     timers: dict[str, Any] = {}
     for which in sides:
         model, x, expected = prepared(case)  # its own copy: `accelerate` changes it
@@ -134,6 +148,11 @@ def measure(case: Case, sides: list[str], report: Any = None, profile: bool = Fa
         found["ms"][which] = round(median(each), 4)
         found["spread"][which] = round((max(each) - min(each)) / median(each), 3)
     return found
+
+
+def _commit() -> str:
+    made = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return made.stdout.strip()
 
 
 def kernels(run: Callable[[], Any], most: int = 14) -> list[str]:

@@ -168,6 +168,26 @@ def test_images_with_transposed_and_grouped_layers_and_scales() -> None:
     assert backend.parts == ["convolution + batch norm + silu", "padding + convolution + scale + shift"]
 
 
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [(nn.ELU(), "elu"), (nn.LeakyReLU(), "leaky_relu"), (nn.Softplus(), "softplus"), (nn.Hardtanh(), "hardtanh")],
+    ids=str,
+)
+def test_activations_with_default_parameters(layer: Any, name: str) -> None:
+    model, backend, x = nn.Sequential(nn.Conv1d(4, 4, 3, groups=4), layer).eval(), Backend(), torch.randn(2, 4, 9)
+    with torch.no_grad():
+        _agrees(_compiled(model, backend)(x), model(x))
+    assert backend.parts == [f"convolution + {name}"]
+
+
+def test_activations_with_other_parameters_are_pytorchs() -> None:
+    layers = [nn.Conv1d(4, 4, 3, groups=4), nn.ELU(0.5), nn.Conv1d(4, 4, 3, groups=4), nn.LeakyReLU(0.2)]
+    model, backend, x = nn.Sequential(*layers).eval(), Backend(), torch.randn(2, 4, 9)
+    with torch.no_grad():
+        _agrees(_compiled(model, backend)(x), model(x))
+    assert backend.parts == ["convolution", "convolution"]
+
+
 # Weights that change
 
 
@@ -248,6 +268,47 @@ def test_models_may_share_weights_and_the_code() -> None:
 # Graphs that are not that simple
 
 
+@pytest.mark.parametrize("small_first", [False, True], ids=["large first", "small first"])
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_branches_of_one_input_become_one_convolution(groups: int, small_first: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.large = nn.Conv2d(8, 8, (3, 5), padding=(2, 4), dilation=2, groups=groups, bias=False)
+            self.small = nn.Conv2d(8, 8, (1, 3), padding=(0, 2), dilation=2, groups=groups)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in range(3))
+
+        def forward(self, x: Any) -> Any:
+            branches = [self.norms[0](self.large(x)), self.norms[1](self.small(x))]
+            if small_first:
+                branches.reverse()
+            return self.norms[2](branches[0] + branches[1] + x).relu()
+
+    model, backend, x = _with_statistics(Model()), Backend(), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        _agrees(_compiled(model, backend)(x), model(x))
+    parts = [row.parts for report in backend.reports for row in report.rows if "branch" in row.parts]
+    assert parts == [("convolution", "batch norm", "branch", "input", "batch norm", "relu")]
+
+
+def test_branches_that_do_not_fit_stay_apart() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.large = nn.Conv2d(8, 8, 3, padding=1, dilation=1)
+            self.other = nn.Conv2d(8, 8, 2, padding=1, dilation=2)
+            self.grouped = nn.Conv2d(8, 8, 1, groups=2)
+
+        def forward(self, x: Any) -> Any:
+            return self.large(x) + self.other(x) + self.grouped(x), self.large(x) + self.large(x.exp())
+
+    model, backend, x = _with_statistics(Model()), Backend(), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        for found, expected in zip(_compiled(model, backend)(x), model(x), strict=True):
+            _agrees(found, expected)
+    assert not any("branch" in part for part in backend.parts)
+
+
 def test_results_with_several_readers_are_kept() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -276,7 +337,7 @@ def test_two_branches_that_meet() -> None:
             self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(3))
 
         def forward(self, x: Any) -> Any:
-            a, b = self.norms[0](self.convs[0](x)), self.norms[1](self.convs[1](x))
+            a, b = self.norms[0](self.convs[0](x)), self.norms[1](self.convs[1](x.exp()))
             a += b
             return self.norms[2](self.convs[2](torch.relu_(a)))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
+from math import prod
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -30,7 +33,20 @@ class Chain:
 
     @property
     def last(self) -> Node:
+        """The node with the result of all."""
         return self.nodes[-1]
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether the folded weights have a bias."""
+        return self.conv.args[2] is not None or any(map(_adds_bias, self.steps))
+
+
+def _adds_bias(step: Affine) -> bool:
+    if step[0] == "branch":
+        _, _, bias, steps, _ = step
+        return bias is not None or any(map(_adds_bias, steps))
+    return step[0] in ("batch_norm", "shift")
 
 
 def chain_of(conv: Node, static: set[Node], taken: set[Node]) -> Chain:
@@ -41,7 +57,7 @@ def chain_of(conv: Node, static: set[Node], taken: set[Node]) -> Chain:
     _take_padding(found)
     folds = conv.args[1] in static and (conv.args[2] is None or conv.args[2] in static)
     while not found.activation:
-        if not any(step(found, static, folds, taken) for step in (_take_affine, _take_residual, _take_activation)):
+        if not any(step(found, static, folds, taken) for step in _STEPS):
             break
     return found
 
@@ -99,6 +115,61 @@ def _take_affine(found: Chain, static: set[Node], folds: bool, taken: set[Node])
     return False
 
 
+def _take_branch(found: Chain, static: set[Node], folds: bool, taken: set[Node]) -> bool:
+    """Add the window of another convolution of the same input, or the input itself, to the weights."""
+    node = _reader(found, taken)
+    if node is None or node.target is not _aten.add.Tensor or not folds or found.residual is not None:
+        return False
+    other, conv = _other(node, found.last), found.conv
+    if other is None or conv.args[6] or conv.args[0] is not found.x or not _same_kind(node, found):
+        return False
+    if other is found.x:
+        same = all(step == 1 for step in conv.args[3]) and _same_kind(other, found)
+        offsets = _offsets(found, [0] * len(conv.args[4]), [1] * len(conv.args[4])) if same else None
+        if offsets is None:
+            return False
+        found.steps.append(("identity", offsets))
+        found.nodes.append(node)
+        found.parts.append("input")
+        return True
+    branch = _branch_to(other, static, taken)
+    if branch is None or any(branch.conv.args[i] != conv.args[i] for i in (0, 3, 5, 6, 8)):
+        return False
+    offsets = _offsets(found, branch.conv.args[4], branch.conv.args[1].meta["val"].shape[2:])
+    if offsets is None:
+        return False
+    found.steps.append(("branch", *branch.conv.args[1:3], branch.steps, offsets))
+    found.nodes += [*branch.nodes, node]
+    found.parts.append("branch")
+    return True
+
+
+def _branch_to(node: Node, static: set[Node], taken: set[Node]) -> Chain | None:
+    """Return the convolution, and its affine steps, with this result and no other reader of any part."""
+    first = node
+    while first.target in (operator.getitem, _BATCH_NORM):
+        first = first.args[0]
+    if first.target is not CONVOLUTION or first in taken or len(node.users) != 1:
+        return None
+    found = Chain(first, first.args[0], [*first.args[4], *first.args[4]], nodes=[first], parts=["convolution"])
+    folds = first.args[1] in static and (first.args[2] is None or first.args[2] in static)
+    while folds and found.last is not node and _take_affine(found, static, folds, taken):
+        pass
+    return found if folds and found.last is node else None
+
+
+def _offsets(found: Chain, padding: Any, taps: Any) -> list[int] | None:
+    """The place of a smaller window in the window of a convolution; None if it does not lie within."""
+    _, weight, _, _, around, dilation, *_ = found.conv.args
+    made = []
+    for mine, its, step, size, whole in zip(around, padding, dilation, taps, weight.meta["val"].shape[2:], strict=True):
+        offset, rest = divmod(mine - its, step)
+        if rest or offset < 0 or offset + size > whole:
+            return None
+        made.append(offset)
+    return made
+
+
 def _take_residual(found: Chain, static: set[Node], folds: bool, taken: set[Node]) -> bool:
     node = _reader(found, taken)
     if node is None or node.target is not _aten.add.Tensor or found.residual is not None or found.conv.args[6]:
@@ -106,6 +177,9 @@ def _take_residual(found: Chain, static: set[Node], folds: bool, taken: set[Node
     other = _other(node, found.last)
     if other is None or not _same_kind(node, found) or not _same_kind(other, found):
         return False
+    larger = _branch_to(other, static, taken)
+    if larger is not None and larger.conv.args[0] is found.x and _has_larger_window(larger.conv, found.conv):
+        return False  # which has room for this one
     found.residual = other
     found.nodes.append(node)
     found.parts.append("addition")
@@ -132,26 +206,37 @@ def _silu_in_parts(node: Node) -> list[Node]:
     return [gates[0], products[0]] if len(readers) == 2 and products else []
 
 
-_PLAIN = {
-    _aten.relu.default: "relu",
-    _aten.silu.default: "silu",
-    _aten.sigmoid.default: "sigmoid",
-    _aten.hardswish.default: "hardswish",
-    _aten.tanh.default: "tanh",
-    _aten.mish.default: "mish",
+def _has_larger_window(one: Node, other: Node) -> bool:
+    larger, smaller = (int(prod(node.args[1].meta["val"].shape[2:])) for node in (one, other))
+    return larger > smaller
+
+
+_STEPS = (_take_affine, _take_branch, _take_residual, _take_activation)
+_ACTIVATION_NODES: dict[Any, tuple[tuple[float, ...], dict[tuple[float, ...], str]]] = {
+    _aten.relu.default: ((), {(): "relu"}),
+    _aten.silu.default: ((), {(): "silu"}),
+    _aten.sigmoid.default: ((), {(): "sigmoid"}),
+    _aten.hardswish.default: ((), {(): "hardswish"}),
+    _aten.tanh.default: ((), {(): "tanh"}),
+    _aten.mish.default: ((), {(): "mish"}),
+    _aten.hardtanh.default: ((-1, 1), {(-1, 1): "hardtanh", (0, 6): "relu6"}),
+    _aten.clamp.default: ((), {(-1, 1): "hardtanh", (0, 6): "relu6"}),
+    _aten.leaky_relu.default: ((0.01,), {(0.01,): "leaky_relu"}),
+    _aten.elu.default: ((1, 1, 1), {(1, 1, 1): "elu"}),
+    _aten.softplus.default: ((1, 20), {(1, 20): "softplus"}),
 }
+"""By operator: the default arguments, and the names of activations by all arguments."""
 
 
 def activation_of(node: Node) -> str:
     """Return the name of the activation that a node computes; "" for any other node."""
-    target, rest, named = node.target, node.args[1:], node.kwargs
-    if target in _PLAIN:
-        return _PLAIN[target]
-    if target is _aten.gelu.default:
-        return {"none": "gelu", "tanh": "gelu_tanh"}[named.get("approximate", "none")]
-    if target in (_aten.hardtanh.default, _aten.clamp.default) and not named and tuple(rest) == (0, 6):
-        return "relu6"
-    return ""
+    if node.target is _aten.gelu.default:
+        return {"none": "gelu", "tanh": "gelu_tanh"}[node.kwargs.get("approximate", "none")]
+    if node.target not in _ACTIVATION_NODES or node.kwargs:
+        return ""
+    defaults, names = _ACTIVATION_NODES[node.target]
+    given = tuple(node.args[1:])
+    return names.get((*given, *defaults[len(given) :]), "")
 
 
 def _other(node: Node, one: Node) -> Node | None:

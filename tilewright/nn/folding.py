@@ -16,7 +16,8 @@ from torch.fx import Graph, GraphModule, Node
 
 Affine = tuple[Any, ...]
 """A step `y * scale + shift` per channel: ("batch_norm", mean, variance, weight, bias, epsilon), ("scale", tensor) or
-("shift", tensor)."""
+("shift", tensor). Or a sum with a convolution of the same input, ("branch", weight, bias, steps, offsets), or with the
+input itself, ("identity", offsets). Offsets are the place of the smaller window in the larger one."""
 
 
 def fold(weight: Any, bias: Any, steps: Sequence[Affine], groups: int, last: bool) -> tuple[Any, Any]:
@@ -26,26 +27,52 @@ def fold(weight: Any, bias: Any, steps: Sequence[Affine], groups: int, last: boo
     and the number of groups of a transposed one: its weight has filters in the second place. With `last`, the new
     weight lies in memory with the channels last.
     """
-    kind = torch.float64 if weight.dtype == torch.float64 else torch.float32
-    scale, shift = None, None if bias is None else bias.to(kind)
-    for step in steps:
-        by, plus = _scale_and_shift(step, kind)
-        if by is not None:
-            scale = by if scale is None else scale * by
-            shift = None if shift is None else shift * by
-        if plus is not None:
-            shift = plus if shift is None else shift + plus
-    made = weight
-    if scale is not None:
-        ones = [1] * (weight.dim() - 2)
-        if groups:
-            split = weight.to(kind).unflatten(0, (groups, -1))
-            made = (split * scale.view(groups, 1, -1, *ones)).flatten(0, 1)
-        else:
-            made = weight.to(kind) * scale.view(-1, 1, *ones)
+    made, shift = _folded(weight, bias, steps, groups)
     made = made.to(weight.dtype)
     made = made.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
     return made, None if shift is None else shift.to(weight.dtype).contiguous()
+
+
+def _folded(weight: Any, bias: Any, steps: Sequence[Affine], groups: int) -> tuple[Any, Any]:
+    """Return both before they are rounded."""
+    kind = torch.float64 if weight.dtype == torch.float64 else torch.float32
+    made, shift = weight.to(kind), None if bias is None else bias.to(kind)
+    ones = [1] * (weight.dim() - 2)
+    for step in steps:
+        by, plus = None, None
+        if step[0] == "branch":
+            _, one, its_bias, its_steps, offsets = step
+            other, plus = _folded(one, its_bias, its_steps, 0)
+            made = made + _placed(other, made, offsets)
+        elif step[0] == "identity":
+            made = made + _placed(_identity(made), made, step[1])
+        else:
+            by, plus = _scale_and_shift(step, kind)
+        if by is not None:
+            if groups:
+                made = (made.unflatten(0, (groups, -1)) * by.view(groups, 1, -1, *ones)).flatten(0, 1)
+            else:
+                made = made * by.view(-1, 1, *ones)
+            shift = None if shift is None else shift * by
+        if plus is not None:
+            shift = plus if shift is None else shift + plus
+    return made, shift
+
+
+def _identity(weight: Any) -> Any:
+    """Return the weight of one tap with which a convolution of the same groups returns its input."""
+    filters, per_group, *taps = weight.shape
+    place = torch.arange(filters, device=weight.device) % per_group
+    made = torch.nn.functional.one_hot(place, per_group).to(weight.dtype)
+    return made.view(filters, per_group, *[1] * len(taps))
+
+
+def _placed(taps: Any, weight: Any, offsets: Sequence[int]) -> Any:
+    """Return a small window at its place in the window of `weight`, among zeros."""
+    sides: list[int] = []
+    for offset, size, whole in zip(offsets, taps.shape[2:], weight.shape[2:], strict=True):
+        sides = [offset, whole - size - offset, *sides]
+    return torch.nn.functional.pad(taps, sides)
 
 
 def _scale_and_shift(step: Affine, kind: Any) -> tuple[Any, Any]:

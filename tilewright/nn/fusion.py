@@ -131,6 +131,8 @@ def fuse(
     rows, chosen = [], []
     taken: set[Node] = set()
     for conv in convolutions:
+        if conv in taken:  # a branch of another one
+            continue
         chain = chain_of(conv, static, taken)
         row = _decided(chain, last, tune)
         rows.append(row)
@@ -197,7 +199,7 @@ def _problem(found: Chain, last: bool) -> tuple[Problem, Device]:
     x, weight = found.x.meta["val"], found.conv.args[1].meta["val"]
     if x.dim() != rank + 2:
         raise NotOurs("x has no batch")
-    bias = found.conv.args[2] is not None or any(step[0] != "scale" for step in found.steps)
+    bias = found.conv.args[2] is not None or found.adds_bias
     filters, result = (found.conv.meta["val"].shape[1],), found.conv.meta["val"]
     given = Arrays(
         described(x, rank, last),
@@ -254,7 +256,7 @@ def _rewrite(graph: Graph, found: Chain, last: bool, static: set[Node], swapped:
             both = graph.call_function(fold, (weight, bias, found.steps, groups, turned and not conv.args[6]))
             pair = [graph.call_function(operator.getitem, (both, place)) for place in (0, 1)]
             static.update((both, *pair))
-            has_bias = bias is not None or any(step[0] != "scale" for step in found.steps)
+            has_bias = bias is not None or found.adds_bias
             weight, bias = pair[0], pair[1] if has_bias else None
         rank = len(conv.args[3])
         given = (
