@@ -20,7 +20,7 @@ class _Commands(CommandGroup):
     """All commands, in the order in which a newcomer meets them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        first = ("ladder", "tune", "log", "run", "cache", "doctor", "worker")
+        first = ("ladder", "tune", "log", "run", "cache", "export", "doctor", "worker")
         return sorted(super().list_commands(ctx), key=first.index)
 
 
@@ -108,6 +108,46 @@ def run_command(
 
     with PassContext(config={"tilewright.explain": explain}):
         raise typer.Exit(run_script(script, arguments or []))
+
+
+@app.command("export", cls=Command)
+def export_command(
+    layer: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE:NAME", show_default=False,
+            help="A layer in a Python file, such as model.py:model.features.0. The file is run.",
+        ),
+    ],
+    shape: Annotated[
+        str, typer.Option("--shape", metavar="NxCxHxW", help="Sizes of its input.", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE",
+            help="The file; its ending selects the format: .so, .o, .c, .tar, .ll, .cu. The header lies beside it.",
+        ),
+    ] = Path("layer.so"),
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", metavar="TYPE", help="Type of the tensors.", show_default="that of the weights"),
+    ] = None,
+    channels_last: Annotated[
+        bool, typer.Option("--channels-last", metavar="", help="Channels lie behind the spatial dimensions in memory.")
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", "-t", metavar="TARGET", help='The target, such as llvm, c, or "cuda -arch=sm_90".',
+            show_default="cuda if there is an NVIDIA GPU, else llvm, with this machine's tuned record of the layer",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Write the kernel of a PyTorch layer as a library for C, with a header."""
+    from .export import ExportOptions, export
+
+    raise typer.Exit(export(ExportOptions(layer, shape, output, dtype, channels_last, target)))
 
 
 @app.command("doctor", cls=Command)

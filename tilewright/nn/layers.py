@@ -140,6 +140,16 @@ def _is_changed(module: Any, base: type, name: str) -> bool:
     return name in vars(module) or getattr(type(module), name, None) is not getattr(base, name, None)
 
 
+def is_covered(module: Any) -> bool:
+    """Whether a module is a convolution or a pooling that our operators compute."""
+    return _base(type(module)) is not None
+
+
+def activation_of(module: Any) -> Any:
+    """The activation of a module of ours; None for a module of PyTorch's."""
+    return getattr(module, "activation", None) if isinstance(module, _OURS) else None
+
+
 def operator_of(module: Any) -> str:
     """The name of the operator that computes a module."""
     base = _base(type(module))
