@@ -41,12 +41,9 @@ INSIDE = {
     ),
 }
 """Programs in which a kernel has a reduction and its readers."""
-REFUSED = pytest.mark.xfail(strict=True, reason="the placement of a producer does not fit the threads of its reader")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=REFUSED) if "dimensions" not in name else name for name in INSIDE]
-)
+@pytest.mark.parametrize("name", INSIDE)
 def test_a_program_has_a_schedule(name: str) -> None:
     lines = (*INSIDE[name], "kept = []", "outputs = ['T']", f"s = auto_schedule([T], {TARGETS['cuda']!r})")
     sizes = ((13, 7),) if "n, m" in INSIDE[name][0] else ()

@@ -35,11 +35,24 @@ def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fused
         s[out].parallel(row)
 
 
+def schedule_tuples_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel) -> None:
+    """Schedule a reduction of several values: partial results in vectors of terms, for a row at a time."""
+    out = kernel.out
+    partial = _in_vectors(s, out) if runs_along_rows(flow, kernel) else None
+    row = s[out].fuse(*s[out].op.axis)
+    if partial is not None:
+        s[partial].compute_at(s[out], row)
+        s[partial].set_scope("local")
+    if kernel.row_count > 1 and flow.work(out) >= _PARALLEL_FROM:
+        s[out].parallel(row)
+
+
 def _in_vectors(s: ScheduleHandle, op: Operation) -> Operation | None:
     """Let a reduction add vectors of terms; returns the stage of the partial sums, or None for short ones."""
-    if not isinstance(op, ComputeOp) or len(op.outputs) > 1 or (known(op.reduce_axis[-1]) or 0) < 4 * LANES:
+    terms = known(op.reduce_axis[-1]) or 0
+    if not isinstance(op, ComputeOp) or terms < 4 * LANES:
         return None
-    partial = partial_sums(s, op, LANES)
+    partial = partial_sums(s, op, LANES if terms < 64 * LANES else 2 * LANES)
     s[partial].reorder(*s[partial].op.axis[1:], *s[partial].op.reduce_axis, s[partial].op.axis[0])
     s[partial].vectorize(s[partial].op.axis[0])
     return partial

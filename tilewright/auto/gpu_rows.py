@@ -152,8 +152,6 @@ def _along(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTile
         _share_reduction(s, out, tile, thread)
     elif place is not None:
         _share(s, out, place, tile.across, tile.vector, thread)
-    else:
-        s[out].set_store_predicate(thread.var.equal(0))
     if tile.keep:
         _keep(s, flow, kernel, tile, (block, row), thread)
     for op in kernel.members:
@@ -294,8 +292,6 @@ def _across(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTil
         _share_reduction(s, out, divided, y)
     elif place is not None:
         _share(s, out, place, tile.across, 1, y)
-    else:
-        s[out].set_store_predicate(y.var.equal(0))
     for op in kernel.members:
         s[op].compute_at(s[out], row)
         if is_reduction(op) and not free_axes(kernel, op):

@@ -18,6 +18,21 @@ Row = tuple[IterVar, int]
 """An axis of the result, and how many of its neighbours belong to one row."""
 
 
+@dataclass(frozen=True)
+class RowLimits:
+    """When stages are computed row by row.
+
+    Fewer than `fewest` rows do not fill the machine: then at most `work` iterations are computed so. A row has at most
+    that many `elements`, so that the memory near a processor holds it. Neighbouring rows are neighbours in memory only
+    `across` threads.
+    """
+
+    fewest: int
+    work: int
+    elements: int
+    across: bool
+
+
 @dataclass
 class FusedKernel:
     """Stages that are computed together.
@@ -69,11 +84,8 @@ class FusedKernel:
         )
 
 
-def kernels(flow: Dataflow, fewest_rows: int, most_work: int) -> list[FusedKernel]:
-    """Divide the stored stages into kernels, producers first.
-
-    Fewer than `fewest_rows` rows do not fill the machine: then at most `most_work` iterations are computed so.
-    """
+def kernels(flow: Dataflow, limits: RowLimits) -> list[FusedKernel]:
+    """Divide the stored stages into kernels, producers first."""
     owner: dict[Operation, FusedKernel] = {}
     found: list[FusedKernel] = []
     for op in reversed(flow.stored):
@@ -83,13 +95,13 @@ def kernels(flow: Dataflow, fewest_rows: int, most_work: int) -> list[FusedKerne
         found.append(kernel)
         owner[op] = kernel
         if isinstance(op, ComputeOp) and op.call is None:
-            for member in _members(flow, kernel, owner, fewest_rows, most_work):
+            for member in _members(flow, kernel, owner, limits):
                 owner[member] = kernel
     return found[::-1]
 
 
 def _members(
-    flow: Dataflow, kernel: FusedKernel, owner: Mapping[Operation, FusedKernel], fewest_rows: int, most_work: int
+    flow: Dataflow, kernel: FusedKernel, owner: Mapping[Operation, FusedKernel], limits: RowLimits
 ) -> Iterator[Operation]:
     """Add the stages that fall into the rows of a kernel, and yield each of them."""
     kernel.places[kernel.out] = tuple((axis, 1) for axis in kernel.out.axis)
@@ -108,7 +120,7 @@ def _members(
             continue
         places = _places(flow, kernel, op, readers)
         trial = FusedKernel(kernel.out, [*kernel.members, op], kernel.operands, {**kernel.places, op: places})
-        if _pays(flow, trial, op, fewest_rows, most_work):
+        if _pays(flow, trial, op, limits):
             kernel.members, kernel.places = trial.members, trial.places
             inside.add(op)
             yield op
@@ -137,7 +149,7 @@ def _with_single_elements(kernel: FusedKernel, op: Operation, places: list[Row |
         yield (free.pop(0), 1) if place is None and known(axis) == 1 and free else place
 
 
-def _pays(flow: Dataflow, kernel: FusedKernel, op: Operation, fewest_rows: int, most_work: int) -> bool:
+def _pays(flow: Dataflow, kernel: FusedKernel, op: Operation, limits: RowLimits) -> bool:
     """Whether a kernel is better with its last member than without."""
     if not kernel.rows:
         return not kernel.out.axis and not op.axis and not _has_product(flow, kernel)
@@ -146,7 +158,9 @@ def _pays(flow: Dataflow, kernel: FusedKernel, op: Operation, fewest_rows: int, 
     if _has_product(flow, kernel):
         return False
     work = sum(total(each.loop_axes) for each in (kernel.out, *kernel.members))
-    return kernel.row_count >= fewest_rows or work <= most_work
+    stored = max(total(each.axis) for each in (kernel.out, *kernel.members)) // max(kernel.row_count, 1)
+    along = limits.across or all(axis is not kernel.out.axis[-1] or d > 1 for axis, d in kernel.rows)
+    return along and stored <= limits.elements and (kernel.row_count >= limits.fewest or work <= limits.work)
 
 
 def _has_product(flow: Dataflow, kernel: FusedKernel) -> bool:

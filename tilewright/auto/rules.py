@@ -1,6 +1,10 @@
-"""The rule for each kernel: which kind of schedule computes it."""
+"""The rule for each kernel: the ways in which it may be computed, the best by rules and models first."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
@@ -8,43 +12,87 @@ from ..tensor.tensor import ComputeOp
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
-from .cpu_rows import schedule_rows_on_processors
-from .dataflow import Dataflow
-from .gpu_elements import are_elements, schedule_elements
-from .gpu_elements import default_tile as element_tile
-from .gpu_products import schedule_product, ways
-from .gpu_rows import default_tile, schedule_rows
+from . import cpu_elements, gpu_elements, gpu_products, gpu_rows
+from .cpu_rows import schedule_rows_on_processors, schedule_tuples_on_processors
+from .dataflow import Dataflow, known_total
 from .kernels import FusedKernel
 from .products import is_sum, product_of
+from .ways import Way, fixed, with_values
+
+_POWERS = (1, 2, 4, 8)
+_THREADS = (32, 64, 128, 256, 512, 1024)
 
 
-def schedule_kernel(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, target: Target) -> None:
-    """Schedule one kernel by the rule of its kind."""
+def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
+    """Return the ways to schedule a kernel."""
     out = kernel.out
     if not isinstance(out, ComputeOp) or out.call is not None:
-        return
-    reductions = kernel.reductions
-    if target.is_gpu and len(reductions) == 1 and kernel.one_each and flow.is_product(reductions[0]):
-        form = product_of(flow, kernel, reductions[0])
-        found = ways(form[1], target) if form is not None and is_sum(reductions[0]) else []
-        if form is not None and found:
-            config = found[0].space.get(found[0].default)
-            schedule_product(s, kernel, reductions[0], form, found[0], config, target)
-            return
-    for op in kernel.operands:
-        one_element_each(s, op, target)
-    if target.is_gpu and are_elements(kernel):
-        schedule_elements(s, kernel, element_tile(flow, kernel, target))
-        return
-    if not kernel.members and not reductions:
-        one_element_each(s, out, target)
-    elif len(reductions) == 1 and len(kernel.members) == (out is not reductions[0]) and kernel.one_each:
-        (op,) = reductions
-        if flow.is_product(op):
-            sums_to(s, op, out, target)
-        else:
-            reduce_to(s, op, out, target)
-    elif target.is_gpu:
-        schedule_rows(s, flow, kernel, target, default_tile(flow, kernel, target))
-    else:
-        schedule_rows_on_processors(s, flow, kernel)
+        return [fixed("given", f"{out.name} is a statement or a scan, which has its own loops", lambda s: None)]
+    single = kernel.reductions[0] if len(kernel.reductions) == 1 and kernel.one_each else None
+    if single is not None and len(single.outputs) == 1 and flow.is_product(single):
+        return _products(flow, kernel, single, target)
+    if target.is_gpu:
+        return _on_gpu(flow, kernel, target)
+    if cpu_elements.are_vectors(kernel) and (kernel.members or kernel.reductions or len(out.axis) > 1):
+        tile, bits = cpu_elements.default_tile(flow, kernel), max(t.dtype.bits for t in out.outputs)
+        wide = [lanes * 32 // bits for lanes in (8, 16, 32, 64)]
+        why = f"elements of {out.name} are independent: rows to processors, {tile.lanes} neighbours at once in vectors"
+        return [
+            with_values("elements", why, tile, {"lanes": wide},
+                        lambda s, t: cpu_elements.schedule_vectors(s, flow, kernel, t))
+        ]  # fmt: skip
+    if not kernel.members and not kernel.reductions:
+        return [fixed("elements", f"elements of {out.name} are independent: rows to processors, neighbours to vectors",
+                      lambda s: one_element_each(s, out, target))]  # fmt: skip
+    if single is out and len(out.outputs) > 1 and out.axis:
+        return [fixed("tuples", f"{out.name} reduces several values at once: partial results in vectors of terms",
+                      lambda s: schedule_tuples_on_processors(s, flow, kernel))]  # fmt: skip
+    if single is not None and len(kernel.members) == (out is not single):
+        return [fixed("reduction", f"each element of {out.name} is one reduction, in vectors of terms or of sums",
+                      lambda s: reduce_to(s, single, out, target))]  # fmt: skip
+    return [fixed("rows", f"the stages of a row of {out.name} run one after another, while it is in the cache",
+                  lambda s: schedule_rows_on_processors(s, flow, kernel))]  # fmt: skip
+
+
+def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target) -> list[Way]:
+    """Return the tiled ways of a product; by general tiles, if it is no product of two matrices."""
+    form = product_of(flow, kernel, op) if target.is_gpu and is_sum(op) else None
+    found = gpu_products.ways(form, kernel, op, target) if form is not None else []
+    if found:
+        return found
+
+    def general(s: ScheduleHandle) -> None:
+        for operand in kernel.operands:
+            one_element_each(s, operand, target)
+        sums_to(s, op, kernel.out, target)
+
+    if len(kernel.members) != (kernel.out is not op):
+        return _on_gpu(flow, kernel, target) if target.is_gpu else [
+            fixed("rows", f"the stages of {kernel.out.name} run one after another",
+                  lambda s: schedule_rows_on_processors(s, flow, kernel))
+        ]  # fmt: skip
+    return [fixed("tiles", f"{op.name} reads its operands again and again: tiles of sums in registers", general)]
+
+
+def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
+    out, single = kernel.out, kernel.reductions[0] if len(kernel.reductions) == 1 else None
+    if gpu_elements.are_elements(kernel):
+        tile = gpu_elements.default_tile(flow, kernel, target)
+        values: dict[str, Sequence[Any]] = {"vector": [n for n in _POWERS if n < tile.vector], "across": _THREADS[:-1]}
+        if tile.rows > 1:
+            values |= {"rows": _POWERS, "down": _POWERS, "across": (32, 64, 128)}
+        why = f"elements of {out.name} are independent: a thread computes {tile.vector * tile.rows} neighbours"
+        return [with_values("elements", why, tile, values, lambda s, t: gpu_elements.schedule_elements(s, kernel, t))]
+    plain = single is not None and kernel.one_each and len(kernel.members) == (out is not single)
+    if plain and single is not None and (single is out or known_total(single.loop_axes) is not None):
+        why = f"each element of {out.name} is one reduction, which threads share"
+        return [fixed("reduction", why, lambda s: reduce_to(s, single, out, target))]
+    default = gpu_rows.default_tile(flow, kernel, target)
+    threads = [t for t in _THREADS if t <= target.max_threads_per_block]
+    listed: dict[str, Sequence[Any]] = {"across": threads, "rows": (1, 2, 4), "keep": ("", default.keep)}
+    why = f"the stages of {out.name} fall into rows: a block computes a row at a time and keeps it on the chip"
+    return [with_values("rows", why, default, listed, partial(_rows, flow, kernel, target))]
+
+
+def _rows(flow: Dataflow, kernel: FusedKernel, target: Target, s: ScheduleHandle, tile: gpu_rows.RowTile) -> None:
+    gpu_rows.schedule_rows(s, flow, kernel, target, tile)

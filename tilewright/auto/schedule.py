@@ -10,16 +10,10 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.target import Target
-from ..schedule.handle import ScheduleHandle, create_schedule
+from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
-from ..tune.model.machine import Machine
-from .dataflow import Dataflow
-from .inline import inline_cheap
-from .kernels import FusedKernel, kernels
-from .rules import schedule_kernel
-
-_ROW_WORK = 1 << 16
-"""Iterations that one block may compute alone."""
+from .program import AutomaticProgram
+from .search import searched
 
 
 def auto_schedule(
@@ -54,33 +48,32 @@ def auto_schedule(
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True)
     if chosen is None:
         raise UserError("no target is given", primitive="auto_schedule", fix='pass target="cuda", "opencl" or "llvm"')
-    return by_rules(outputs, chosen)
+    program = AutomaticProgram(outputs, chosen)
+    if not _count(trials, "trials"):
+        return program.by_rules()
+    return searched(program, arguments(tensors, outputs), trials, budget, log)
 
 
 def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple[ScheduleHandle, list[Any]]:
     """Return the schedule of bare tensors and the arguments of their function, for `build`."""
     outputs = _outputs(tensors)
-    if args is None:
-        given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
-        inputs = [op.output(0) for op in topological(outputs) if isinstance(op, PlaceholderOp)]
-        args = [*(t for t in inputs if t not in given), *given]
-    return by_rules(outputs, target), list(args)
+    args = arguments(tensors, outputs) if args is None else args
+    return AutomaticProgram(outputs, target).by_rules(), list(args)
 
 
-def by_rules(outputs: Sequence[Operation], target: Target) -> ScheduleHandle:
-    """Return the schedule that rules make."""
-    s = create_schedule(list(outputs))
-    inline_cheap(s, target)
-    flow = Dataflow(s)
-    for kernel in _kernels(flow, target):
-        schedule_kernel(s, flow, kernel, target)
-    return s
+def arguments(tensors: Any, outputs: Sequence[Operation]) -> list[Tensor]:
+    """Return the arguments of a program: the tensors as given, after the inputs that are not among them."""
+    given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+    inputs = [op.output(0) for op in topological(outputs) if isinstance(op, PlaceholderOp)]
+    return [*(t for t in inputs if t not in given), *given]
 
 
-def _kernels(flow: Dataflow, target: Target) -> list[FusedKernel]:
-    if not target.is_gpu:
-        return kernels(flow, 1, 0)
-    return kernels(flow, Machine.for_models(target).multiprocessors // 2, _ROW_WORK)
+def _count(given: Any, name: str) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise UserError(
+            f"{name}={given!r} is not a number of candidates", primitive="auto_schedule", fix=f"give an int: {name}=64"
+        )
+    return given
 
 
 def _outputs(tensors: Any) -> list[Operation]:

@@ -1,0 +1,59 @@
+"""Measured schedules: the knobs of all kernels, a log to resume from, and the ways of a product."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tilewright as tw
+from tests.auto.programs import box_blur, matrix_product, softmax, two_outputs
+from tests.auto.test_auto_schedule import check
+from tilewright.auto.program import AutomaticProgram, AutomaticTemplate
+from tilewright.core.target import Target
+
+
+def test_a_search_measures_and_resumes(tmp_path: Path) -> None:
+    program, log = box_blur(64, 64), tmp_path / "auto.log"
+    first = tw.auto_schedule(program[0], "llvm", trials=2, log=log)
+    lines = log.read_text().splitlines()
+    assert len(lines) >= 2
+    check(program, first, "llvm")
+    tw.auto_schedule(program[0], "llvm", trials=2, log=log)
+    assert len(log.read_text().splitlines()) == len(lines)
+
+
+def test_kernels_have_knobs_of_their_own() -> None:
+    args, _ = two_outputs(64, 64)
+    program = AutomaticProgram([t.op for t in args[1:]], Target("cuda"))
+    template = AutomaticTemplate(program, program.alternatives()[0], args)
+    task = template.task()
+    default = task.config_space.get(task.default)
+    assert [s.to_json() for s in task.instantiate(default)[0].steps] == [s.to_json() for s in program.by_rules().steps]
+
+
+def test_a_product_has_several_ways() -> None:
+    args, _ = matrix_product(64, 64, 64)
+    program = AutomaticProgram([args[-1].op], Target("cuda -arch=sm_90"))
+    (ways,) = program.ways
+    assert {way.name for way in ways} == {"ordinary arithmetic", "matrix instructions"}
+    found = AutomaticTemplate(program, [ways[0]], args).task().declared.expected
+    assert found is not None
+    assert ways[0].default in found.rank(8)
+
+
+def test_structures_identify_programs() -> None:
+    def identity(args: list[tw.te.Tensor]) -> tuple[str, ...]:
+        program = AutomaticProgram([args[-1].op], Target("cuda"))
+        return AutomaticTemplate(program, program.alternatives()[0], args).task().args
+
+    assert identity(softmax()[0]) == identity(softmax()[0])
+    assert identity(softmax()[0]) != identity(softmax(38)[0])
+
+
+def test_errors() -> None:
+    args, _ = softmax()
+    with pytest.raises(tw.UserError, match="trials=-1 is not a number of candidates"):
+        tw.auto_schedule(args, "llvm", trials=-1)
+    with pytest.raises(tw.UserError, match="budget=-2 is not a number of seconds"):
+        tw.auto_schedule(box_blur()[0], "llvm", trials=1, budget=-2)

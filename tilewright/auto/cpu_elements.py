@@ -1,0 +1,65 @@
+"""Independent elements on processors: maps, stencils and short windows, neighbours of the last dimension in vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ..schedule.handle import ScheduleHandle
+from .dataflow import Dataflow, is_reduction, known, size, total, weight
+from .kernels import FusedKernel
+
+_PARALLEL_FROM = 1 << 14
+_FEW_TERMS = 64
+_WRITTEN_OUT = 1024
+"""Instructions of a vector that the loops over terms have at most, if they are written out."""
+_HEAVY = 16
+"""Instructions of an element from which on a vector of them is enough to keep a processor busy."""
+LANES = 16
+"""Elements of 4 bytes of a vector loop; narrower processors run it in parts."""
+
+
+@dataclass(frozen=True)
+class VectorTile:
+    """The neighbours that are computed together."""
+
+    lanes: int
+
+
+def are_vectors(kernel: FusedKernel) -> bool:
+    """Whether vectors of neighbours compute the elements of a kernel alone."""
+    out, short = kernel.out, all(prod(map(size, op.reduce_axis)) <= _FEW_TERMS for op in kernel.reductions)
+    last = known(out.axis[-1]) if out.axis else None
+    return kernel.one_each and short and last is not None and last >= LANES
+
+
+def default_tile(flow: Dataflow, kernel: FusedKernel) -> VectorTile:
+    """The tile that rules choose: four vectors at once, or one if its values need the registers."""
+    bits = max(t.dtype.bits for t in kernel.out.outputs)
+    lanes = LANES * 32 // bits
+    last = known(kernel.out.axis[-1]) or lanes
+    heavy = any(weight(flow.bodies[op]) > _HEAVY for op in (kernel.out, *kernel.members))
+    return VectorTile(lanes if heavy or last < 4 * lanes else 4 * lanes)
+
+
+def schedule_vectors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: VectorTile) -> None:
+    """Schedule a kernel of independent elements."""
+    out = kernel.out
+    total_of = s.cache_write(out, "local") if is_reduction(out) and len(out.outputs) == 1 else None
+    *outer, last = s[out].op.axis
+    block, lanes = s[out].split(last, factor=tile.lanes)
+    s[out].vectorize(lanes)
+    members = [*kernel.members, *([total_of.op] if total_of is not None else [])]
+    for op in members:
+        s[op].compute_at(s[out], block)
+        s[op].set_scope("local")
+        data, reduced = s[op].op.axis, s[op].op.reduce_axis
+        s[op].reorder(*data[:-1], *reduced, data[-1])
+        s[op].vectorize(data[-1])
+        if prod(map(size, reduced)) * weight(s[op].op.values) <= _WRITTEN_OUT:
+            for axis in reduced:
+                s[op].unroll(axis)
+    if outer and total(out.axis) >= _PARALLEL_FROM:
+        s[out].parallel(s[out].fuse(*outer) if len(outer) > 1 else outer[0])
+    elif not outer and total(out.axis) >= _PARALLEL_FROM:
+        s[out].parallel(block)

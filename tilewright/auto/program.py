@@ -1,0 +1,158 @@
+"""A program to schedule: its kernels, and the ways in which each may be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.log import logger
+from ..core.target import Target
+from ..loops.build import build_function
+from ..measure.lowered import refined_bounds
+from ..measure.reference import describe
+from ..refine.usage import kernel_uses
+from ..schedule.handle import ScheduleHandle, create_schedule
+from ..tensor.axis import thread_axis
+from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ..tune.analysis.refuse import refuse
+from ..tune.model.machine import Machine
+from ..tune.space.choices import Choice
+from ..tune.space.config import Config
+from ..tune.task import Declared, Expected, Task
+from .dataflow import Dataflow
+from .inline import inline_cheap
+from .kernels import FusedKernel, RowLimits, kernels
+from .rules import ways_of
+from .ways import Way, joined, part_of
+
+_ROW_WORK = 1 << 16
+"""Iterations that one block may compute alone."""
+_ROW_ELEMENTS = 1 << 17
+"""Elements of a row that a processor's second cache holds."""
+
+
+@dataclass
+class AutomaticProgram:
+    """A program for a target.
+
+    `ways` lists the ways of each kernel; the rules take the first.
+    """
+
+    outputs: Sequence[Operation]
+    target: Target
+    flow: Dataflow = field(init=False)
+    kernels: list[FusedKernel] = field(init=False)
+    ways: list[list[Way]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.flow = Dataflow(self.begun())
+        fewest = Machine.for_models(self.target).multiprocessors // 2 if self.target.is_gpu else 1
+        self.kernels = kernels(self.flow, RowLimits(fewest, _ROW_WORK, _ROW_ELEMENTS, self.target.is_gpu))
+        self.ways = [ways_of(self.flow, kernel, self.target) for kernel in self.kernels]
+
+    def begun(self) -> ScheduleHandle:
+        """A schedule in which cheap stages are inlined."""
+        s = create_schedule(list(self.outputs))
+        inline_cheap(s, self.target)
+        return s
+
+    def schedule(self, ways: Sequence[Way], choices: Mapping[str, Choice] | None = None) -> ScheduleHandle:
+        """Return the schedule of one way for each kernel, by some choices or by the default ones."""
+        s = self.begun()
+        for way, prefix in zip(ways, prefixes(ways), strict=True):
+            way.apply(s, way.chosen if choices is None else part_of(choices, prefix))
+        return s
+
+    def by_rules(self) -> ScheduleHandle:
+        """Return the schedule that rules make, or a simple one if a rule does not fit the program."""
+        try:
+            s = self.schedule([ways[0] for ways in self.ways])
+            reason = unfit(s, self.target)
+        except UserError as error:
+            reason = error.message
+        if reason:
+            logger.debug("the rules do not fit %s: %s", [op.name for op in self.outputs], reason)
+            return self.simple()
+        return s
+
+    def simple(self) -> ScheduleHandle:
+        """Return a schedule in which each stage runs by itself, each of its elements on one thread."""
+        s = self.begun()
+        for op in self.flow.stored:
+            if not isinstance(op, ComputeOp) or op.call is not None:
+                continue
+            whole = s[op].fuse(*op.axis)
+            if not self.target.is_gpu:
+                s[op].parallel(whole)
+                continue
+            block, thread = s[op].split(whole, factor=min(128, self.target.max_threads_per_block))
+            s[op].bind(block, thread_axis("blockIdx.x"))
+            s[op].bind(thread, thread_axis("threadIdx.x"))
+        return s
+
+    def alternatives(self) -> list[list[Way]]:
+        """Return lists of one way for each kernel: the rules' choice, then each other way of one kernel."""
+        first = [ways[0] for ways in self.ways]
+        others = [[*first[:at], way, *first[at + 1 :]] for at, ways in enumerate(self.ways) for way in ways[1:]]
+        return [first, *others]
+
+
+def unfit(s: ScheduleHandle, target: Target) -> str:
+    """Return the reason why a schedule cannot run on a target; nothing if it can."""
+    ops = [stage.op for stage in s.value.in_order()]
+    args = [t for op in ops if isinstance(op, PlaceholderOp) or op in s.outputs for t in op.outputs]
+    bounds = refined_bounds(s.value, target)
+    refusal = refuse(s, kernel_uses(s.value, bounds), target)
+    if refusal is None:
+        build_function(s.value, bounds, args)
+    return "" if refusal is None else refusal.reason
+
+
+def prefixes(ways: Sequence[Way]) -> list[str]:
+    """Return the prefix of the knobs of each kernel; none if a single kernel has knobs."""
+    if sum(bool(way.space.knobs) for way in ways) <= 1:
+        return [""] * len(ways)
+    return [f"{number}." for number in range(len(ways))]
+
+
+@dataclass(frozen=True)
+class AutomaticTemplate:
+    """The template of a program with one way for each kernel."""
+
+    program: AutomaticProgram
+    ways: Sequence[Way]
+    args: Sequence[Tensor]
+
+    @property
+    def name(self) -> str:
+        """The name in logs: the ways."""
+        return "auto/" + "+".join(dict.fromkeys(way.name.replace(" ", "_") for way in self.ways))
+
+    def task(self) -> Task:
+        """Return the task of tuning the program; its argument identifies the structure with its sizes."""
+        return Task(self.name, (describe(self.args).declaration,), self.program.target, self)
+
+    def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
+        """Return the joined space of all kernels."""
+        names = prefixes(self.ways)
+        space = joined({prefix: way.space for prefix, way in zip(names, self.ways, strict=True) if way.space.knobs})
+        return Declared(space, expected=self._expected(), default=self._default)
+
+    def _default(self) -> Config:
+        pairs = zip(prefixes(self.ways), self.ways, strict=True)
+        return Config({prefix + name: choice for prefix, way in pairs for name, choice in way.chosen.items()})
+
+    def _expected(self) -> Expected | None:
+        """The model of the only way that has knobs, if it has one."""
+        found = [way for way in self.ways if way.space.knobs]
+        if len(found) != 1 or found[0].model is None or found[0].likely is None:
+            return None
+        return Expected(found[0].model, found[0].likely)
+
+    def instantiate(
+        self, config: Any, args: tuple[Any, ...], target: Target | None
+    ) -> tuple[ScheduleHandle, list[Any]]:
+        """Return the schedule of a configuration, and the program's arguments."""
+        return self.program.schedule(self.ways, config), list(self.args)

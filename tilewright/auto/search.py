@@ -1,0 +1,66 @@
+"""The search of a program: candidates measured in small batches, which correct the model of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.log import logger
+from ..measure.option import LocalBuilder, LocalRunner
+from ..schedule.handle import ScheduleHandle
+from ..tensor.tensor import Tensor
+from ..tune.records.log import RecordLog
+from ..tune.search.guided import automatic
+from ..tune.session.layer import Entrant, LayerSearch
+from ..tune.session.measurers import open_session
+from ..tune.session.options import SearchOptions
+from .program import AutomaticProgram, AutomaticTemplate
+
+CONFIRMED = 3
+"""The best configurations that are measured again at the end, beside the rules' choice."""
+TIMEOUT = 10.0
+"""Seconds that building a candidate may take, and running it."""
+_MOST_WAYS = 4
+_SEED = 0
+
+
+def searched(
+    program: AutomaticProgram, args: Sequence[Tensor], trials: int, budget: float | None, log: Any
+) -> ScheduleHandle:
+    """Return the fastest measured schedule; the rules' own if no other is confirmed to be faster."""
+    if not any(way.space.knobs for ways in program.ways for way in ways):
+        return program.by_rules()
+    layer, templates = search_of(program, args, trials, budget, log)
+    winner = layer.winner
+    best = winner.tally.best if winner is not None else None
+    if winner is None or best is None:
+        logger.warning("no candidate could be measured: the schedule is ranked, not tuned")
+        return program.by_rules()
+    template = templates[layer.runs.index(winner)]
+    return program.schedule(template.ways, best.input.config)
+
+
+def search_of(
+    program: AutomaticProgram, args: Sequence[Tensor], trials: int, budget: float | None, log: Any
+) -> tuple[LayerSearch, list[AutomaticTemplate]]:
+    """Search the ways of a program, with the rules' choice measured first."""
+    if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
+        raise UserError(
+            f"budget={budget!r} is not a number of seconds", primitive="auto_schedule", fix="give seconds: budget=30"
+        )
+    tuned = [ways for ways in program.alternatives() if any(way.space.knobs for way in ways)][:_MOST_WAYS]
+    templates = [AutomaticTemplate(program, ways, args) for ways in tuned or program.alternatives()[:1]]
+    tasks = [template.task() for template in templates]
+    records = RecordLog(log) if log is not None else None
+    builder, runner = LocalBuilder(timeout=TIMEOUT), LocalRunner(timeout=TIMEOUT, cooldown_interval=0)
+    limits = SearchOptions(trials, confirm=CONFIRMED, processes=builder.processes, seconds=budget)
+    path = Path(log) if log is not None else None
+    with open_session(program.target, builder, runner, path) as session:
+        listeners = [] if records is None else [lambda trial: records.record(trial.input, trial.result)]
+        layer = LayerSearch([Entrant(t, automatic(t, _SEED)) for t in tasks], session, limits, listeners)
+        if records is not None:
+            layer.resume(records.known())
+        layer.go()
+    return layer, templates

@@ -1,0 +1,109 @@
+"""Ways to schedule a kernel: their knobs, the configuration that rules choose, and the steps of any configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..schedule.handle import ScheduleHandle
+from ..tune.space.choices import Choice
+from ..tune.space.config import Config
+from ..tune.space.knobs import value_knob
+from ..tune.space.predicates import Predicate
+from ..tune.space.space import Space
+from ..tune.task import Expectation
+
+Steps = Callable[[ScheduleHandle, Config], None]
+Model = Callable[[Mapping[str, Any]], Expectation]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to schedule a kernel.
+
+    Attributes
+    ----------
+    name, why : str
+        The way in a word, and the reason for it.
+    space : Space
+        Its knobs; none if there is nothing to choose.
+    default : int
+        The index of the configuration that rules or a model choose.
+    apply : callable
+        Applies a configuration to a schedule.
+    model : callable, optional
+        Returns the expectation of choices, if the way has a model of its own.
+    likely : callable, optional
+        Returns the indices of the configurations that this model expects to be fastest, the best first.
+    """
+
+    name: str
+    why: str
+    space: Space
+    default: int
+    apply: Steps
+    model: Model | None = None
+    likely: Callable[[int], list[int]] | None = None
+
+    @property
+    def chosen(self) -> Config:
+        """The configuration that rules or a model choose."""
+        return self.space.get(self.default) if self.space.knobs else Config({}, 0)
+
+
+def fixed(name: str, why: str, apply: Callable[[ScheduleHandle], None]) -> Way:
+    """Return a way without knobs."""
+    return Way(name, why, Space(), 0, lambda s, _: apply(s))
+
+
+def with_values(
+    name: str, why: str, default: Any, values: Mapping[str, Sequence[Any]], apply: Callable[[ScheduleHandle, Any], None]
+) -> Way:
+    """Return a way that applies a dataclass, with a knob for each field of `values`."""
+    knobs = []
+    for field, listed in values.items():
+        own = getattr(default, field)
+        knobs.append(value_knob(field, [own, *(value for value in listed if value != own)]))
+
+    def steps(s: ScheduleHandle, config: Config) -> None:
+        apply(s, replace(default, **{field: config[field].val for field in values}))
+
+    return Way(name, why, Space(knobs), 0, steps)
+
+
+class _Named(Mapping[str, Choice]):
+    """The choices of one kernel among all choices of a program."""
+
+    def __init__(self, choices: Mapping[str, Choice], prefix: str) -> None:
+        self._choices = choices
+        self._prefix = prefix
+
+    def __getitem__(self, name: str) -> Choice:
+        return self._choices[self._prefix + name]
+
+    def __contains__(self, name: object) -> bool:
+        return self._prefix + str(name) in self._choices
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.removeprefix(self._prefix) for name in self._choices if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def joined(spaces: Mapping[str, Space]) -> Space:
+    """Return the space of several kernels: their knobs with the kernels' prefixes."""
+    knobs = [replace(knob, name=prefix + knob.name) for prefix, space in spaces.items() for knob in space.knobs]
+    predicates = [_renamed(p, prefix) for prefix, space in spaces.items() for p in space.predicates]
+    return Space(knobs, predicates)
+
+
+def _renamed(given: Predicate, prefix: str) -> Predicate:
+    names = tuple(prefix + name for name in given.names)
+    return replace(given, test=lambda choices: given.test(_Named(choices, prefix)), names=names)
+
+
+def part_of(config: Mapping[str, Choice], prefix: str) -> Config:
+    """Return the choices of one kernel."""
+    return Config(dict(_Named(config, prefix)), 0)
