@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any
@@ -17,6 +18,8 @@ from tilewright.core.errors import UserError
 
 jax = pytest.importorskip("jax")
 jax.config.update("jax_default_matmul_precision", "highest")  # XLA may round operands on GPUs
+with suppress(RuntimeError):  # JAX has begun
+    jax.config.update("jax_num_cpu_devices", 2)
 
 ERRORS = {"float32": 3e-6, "float16": 3e-3, "bfloat16": 2e-2}
 """The relative L2 error of a result and of a gradient."""
@@ -223,6 +226,22 @@ def test_mapped_calls(name: str, axes: tuple[int | None, ...]) -> None:
     near(jax.jit(jax.vmap(of_all, axes))(*given), wanted, 1e-5)
     mapped = jax.jit(jax.vmap(call, axes))(*given)
     near((mapped**2).sum((1, 2, 3, 4)), wanted[0], 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checked", [True, False])
+def test_devices_that_share_a_batch(checked: bool) -> None:
+    devices = jax.devices("cpu")[:2]
+    if len(devices) < 2 or not hasattr(jax, "shard_map"):
+        pytest.skip("JAX has one device, or no jax.shard_map")
+    x, w = (jax.device_put(a, devices[0]) for a in arrays())
+    by_batch, same = jax.sharding.PartitionSpec("d"), jax.sharding.PartitionSpec()
+    ours = jax.shard_map(
+        partial(tw.conv2d, padding=1, groups=8), mesh=jax.sharding.Mesh(np.array(devices), ("d",)),
+        in_specs=(by_batch, same), out_specs=by_batch, check_vma=checked,
+    )  # fmt: skip
+    values = jax.jit(jax.value_and_grad(loss(ours), (0, 1)))(*(np.asarray(a) for a in (x, w)))
+    near(values, jax.value_and_grad(loss(by_jax), (0, 1))(x, w), 1e-5)
 
 
 def test_arrays_of_numpy_beside_traced_ones() -> None:

@@ -26,12 +26,33 @@ _ROLES = {CONV: ("X", "W", "G"), WEIGHT_GRADIENT: ("X", "G", "W"), **dict.fromke
 
 def compute(problem: Problem, *arrays: Any, tune: Tune = None) -> Any:
     """Compute a problem; `arrays` are its input, and its extra arguments in their order."""
-    return operator.bind(*arrays, problem=problem, tune=tune)
+    axes: frozenset[Any] = frozenset().union(*map(_varying, arrays))
+    return operator.bind(*[_varied(a, axes) for a in arrays], problem=problem, tune=tune)
+
+
+def _varying(a: Any) -> frozenset[Any]:
+    """The axes of a mesh along which `jax.shard_map` passes different arrays."""
+    return _axes(jax.typeof(a)) if hasattr(jax, "typeof") else frozenset()
+
+
+def _axes(kind: Any) -> frozenset[Any]:
+    """The same of the type of an array; versions of JAX differ in its place."""
+    found: frozenset[Any] = getattr(getattr(kind, "manual_axis_type", None), "varying", None) or frozenset()
+    return found or getattr(kind, "vma", frozenset())
+
+
+def _varied(a: Any, axes: frozenset[Any]) -> Any:
+    """An array as one that may differ along these axes: its gradient is then the sum over them."""
+    missing = tuple(sorted(axes - _varying(a)))
+    if not missing:
+        return a
+    return jax.lax.pcast(a, missing, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary(a, missing)
 
 
 @operator.def_abstract_eval  # type: ignore[untyped-decorator]  # JAX is not followed
 def _shaped(x: Any, *others: Any, problem: Problem, tune: Tune) -> Any:
-    return jax.core.ShapedArray(made_shape(problem), x.dtype)
+    shape = made_shape(problem)
+    return x.update(shape=shape, weak_type=False) if _axes(x) else jax.core.ShapedArray(shape, x.dtype)
 
 
 operator.def_impl(jax.jit(operator.bind, static_argnames=("problem", "tune")))
