@@ -84,6 +84,10 @@ class OnGpu(ndarray):
         return self.held.dtype
 
     @property
+    def nbytes(self) -> int:
+        return self.held.nbytes
+
+    @property
     def flags(self) -> Any:
         return self.held.flags
 
@@ -136,7 +140,9 @@ def test_calls_of_known_shapes_launch_by_addresses(monkeypatch: pytest.MonkeyPat
     assert not others
     tw.conv2d(OnGpu(x.held[:, ::-1]), w, bias, padding=1, groups=4)
     tw.conv2d(OnGpu(begins_off(x.held)), w, bias, padding=1, groups=4)
-    tw.conv2d(x, w, bias, padding=1, groups=4, out=found)
+    assert tw.conv2d(x, w, bias, padding=1, groups=4, out=found) is found
+    assert not others[2:]
+    tw.conv2d(x, w, bias, padding=1, groups=4, out=x)
     tw.conv2d(x, w.held, bias, padding=1, groups=4)
     current[0] = 0
     tw.conv2d(x, w, bias, padding=1, groups=4)

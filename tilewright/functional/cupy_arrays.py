@@ -1,7 +1,7 @@
 """The fast path of CuPy's arrays: one look-up by shapes and options, then a launch by addresses.
 
-Arrays with gaps between their elements, misaligned ones, and `out` take the way of every other library, through DLPack
-(`arrays.py`).
+Arrays with gaps between their elements and misaligned ones go through DLPack, as the arrays of every other library do
+(`arrays.py`). So does an `out` that shares memory with an operand.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from .prepared_calls import PreparedCalls
 from .running import GpuProgram
 from .signature import Arrays, Described
 
-Run = Callable[[Any, Any, Any, Any], Any]
+Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls = PreparedCalls()
 
 
 def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
     """Compute an operator on arrays of CuPy; `options` are in the order of `call.py`."""
-    made = None
-    if out is None:
-        given = (x, w, bias, residual)
-        try:
-            key = (name, options, *[None if a is None else (a.shape, a.dtype, a.data.device_id) for a in given])
-            run = _calls.get(key)
-            made = _first(key, operator_call(name, *given, out, options)) if run is None else run(*given)
-        except (TypeError, AttributeError):  # an option in a list, or an array of another library
-            made = None
-    return any_arrays.compute(operator_call(name, x, w, bias, residual, out, options)) if made is None else made
+    given = (x, w, bias, residual, out)
+    try:
+        key = (name, options, *[None if a is None else (a.shape, a.dtype, a.data.device_id) for a in given])
+        run = _calls.get(key)
+        made = _first(key, operator_call(name, *given, options)) if run is None else run(*given)
+    except (TypeError, AttributeError):  # an option in a list, or an array of another library
+        made = None
+    return any_arrays.compute(operator_call(name, *given, options)) if made is None else made
 
 
 def _first(key: Any, call: OperatorCall) -> Any:
@@ -43,7 +41,7 @@ def _first(key: Any, call: OperatorCall) -> Any:
     version = _calls.version
     run = _prepared(call)
     _calls.keep(key, run, version)
-    return run(*call.arrays[:4])
+    return run(*call.arrays)
 
 
 def _described(a: Any) -> Described | None:
@@ -60,11 +58,13 @@ def _prepared(call: OperatorCall) -> Run:
     cupy, index, kernel = sys.modules["cupy"], program.index, program.direct
     empty, current, stream = partial(cupy.empty, checked.shape, call.x.dtype), cupy.cuda.runtime.getDevice, _stream
 
-    def run(x: Any, w: Any, bias: Any, residual: Any) -> Any:
+    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         given = [a for a in (x, w, bias, residual) if a is not None]
         if current() != index or not all([a.flags.c_contiguous for a in given]):
             return None
-        made = empty()
+        if out is not None and not (out.flags.c_contiguous and all([_are_apart(a, out) for a in given])):
+            return None
+        made = empty() if out is None else out
         pointers = [a.data.ptr for a in given]
         if kernel is None:
             program([*pointers, made.data.ptr], stream())
@@ -75,6 +75,11 @@ def _prepared(call: OperatorCall) -> Run:
         return made
 
     return run
+
+
+def _are_apart(a: Any, b: Any) -> bool:
+    """Whether contiguous arrays share no memory."""
+    return bool(a.data.ptr + a.nbytes <= b.data.ptr or b.data.ptr + b.nbytes <= a.data.ptr)
 
 
 def _stream() -> int:
