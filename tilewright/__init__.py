@@ -25,6 +25,11 @@ if _typing.TYPE_CHECKING:
     from .compat import contrib as contrib
     from .compat import legacy as legacy
     from .compat import testing as testing
+    from .driver import build as build
+    from .driver import lower as lower
+    from .error import InternalError as InternalError
+    from .error import TVMError as TVMError
+    from .error import UserError as UserError
     from .functional import avg_pool2d as avg_pool2d
     from .functional import conv1d as conv1d
     from .functional import conv2d as conv2d
@@ -36,6 +41,12 @@ if _typing.TYPE_CHECKING:
     from .functional.causal_conv1d import causal_conv1d_update as causal_conv1d_update
     from .functional.explain import explain_call as explain_call
     from .functional.user_operator import torch_operator as torch_operator
+    from .nd import array as array
+    from .nd import context as context
+    from .nd import cpu as cpu
+    from .nd import cuda as cuda
+    from .nd import device as device
+    from .nd import opencl as opencl
 
 _MODULES = (
     "nn",

@@ -30,6 +30,8 @@ TESTS = (
     "tests/functional/test_signature.py",
     "tests/functional/test_named_arguments.py",
 )
+COMPARE_TIMES = ("tests/codegen/llvm/test_example.py",)
+"""Tests of speed, which an emulated processor cannot show."""
 PYTHON = """\
 #!/bin/sh
 # Python for aarch64, under qemu-user; -0 has it start processes of its own likewise.
@@ -98,7 +100,9 @@ def main(given: Sequence[str]) -> int:
     files = [] if any(Path(word.partition("::")[0]).exists() for word in args.options) else list(TESTS)
     variables = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder / "packages")]), "PYTHONHASHSEED": "0",
                  "TILEWRIGHT_CACHE": str(folder / "cache")}  # fmt: skip
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, *args.options]
+    ignored = [f"--ignore={file}" for file in COMPARE_TIMES]
+    cores = ["-n", str(os.cpu_count() or 1), "--dist", "worksteal"]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *cores, *ignored, *files, *args.options]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False).returncode
 
 

@@ -1,4 +1,4 @@
-"""What a type checker knows of the one-line calls, in a small program of a user under `mypy --strict`."""
+"""What a type checker knows of the one-line calls, te and autotvm, in small programs under `mypy --strict`."""
 
 from __future__ import annotations
 
@@ -40,19 +40,60 @@ tw.conv1d(x, x, layout="NCHW")
 tw.conv2d(x, x, precision="half")
 tw.conv2d(x, x, strides=1)
 """
+SCHEDULED = """\
+import numpy as np
+
+import tilewright as tw
+from tilewright import autotvm, te
+from tilewright.target import Target
+
+
+@autotvm.template("user/product")
+def product(n: int) -> tuple[te.Schedule, list[te.Tensor]]:
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), "float32", "B")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    autotvm.get_config().define_knob("factor", [2, 4])
+    outer, inner = s[c].split(c.op.axis[0], factor=4)
+    s[c].vectorize(inner)
+    return s, [a, b, c]
+
+
+task = autotvm.task.create("user/product", args=(16,), target="llvm")
+option = autotvm.measure_option(autotvm.LocalBuilder(), autotvm.LocalRunner(number=1))
+autotvm.tuner.XGBTuner(task).tune(10, measure_option=option, callbacks=[autotvm.callback.log_to_file("x.log")])
+with autotvm.apply_history_best("x.log"), Target("llvm"):
+    reveal_type(product(16))
+    reveal_type(tw.build(*product(16)))
+reveal_type(tw.nd.array(np.ones(16)).numpy())
+"""
+
+
+def checked(program: str, folder: Path) -> list[tuple[int, str]]:
+    """Return the lines that mypy has something to say about, and its words."""
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    (folder / "user.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={folder}", "user.py"]
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder, env=environment)
+    assert "user.py:" in done.stdout, done.stdout + done.stderr
+    said = re.findall(r"^user\.py:(\d+): (?:note: Revealed type is|error:) (.*)", done.stdout, re.M)
+    return [(int(line), words) for line, words in said]
 
 
 def test_a_program_of_a_user_under_mypy(tmp_path: Path) -> None:
-    pytest.importorskip("mypy", reason="mypy is not installed")
-    (tmp_path / "user.py").write_text(PROGRAM, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", "user.py"]
-    environment = {**os.environ, "MYPYPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment)
-    said = re.findall(r"^user\.py:(\d+): (?:note: Revealed type is|error:) (.*)", done.stdout, re.M)
-    assert [int(line) for line, _ in said] == list(range(17, 24)), done.stdout + done.stderr
+    said = checked(PROGRAM, tmp_path)
+    assert [line for line, _ in said] == list(range(17, 24))
     wanted = ["numpy.ndarray", '"Any"', '"str"', '"activation"', '"layout"', '"precision"', '"strides"']
-    for text, part in zip([text for _, text in said], wanted, strict=True):
-        assert part in text
+    for (_, words), part in zip(said, wanted, strict=True):
+        assert part in words
+
+
+@pytest.mark.slow
+def test_a_script_that_schedules_and_tunes_under_mypy(tmp_path: Path) -> None:
+    for (_, words), part in zip(checked(SCHEDULED, tmp_path), ["Schedule", "Module", "numpy.ndarray"], strict=True):
+        assert part in words
 
 
 def test_the_literals_are_the_accepted_values() -> None:

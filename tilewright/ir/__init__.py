@@ -17,7 +17,11 @@ from .container import Array, Map
 
 IRModule = _STATEMENTS["IRModule"]
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "Array", "IRModule", "Map", "PointerType", "PrimExpr", "PrimType", "Range", "assert_structural_equal",
+    "container", "load_json", "register_intrin_lowering", "register_op_attr", "save_json", "structural_equal",
+    "structural_hash",
+]  # fmt: skip
 
 if not _TYPE_CHECKING:  # type checkers see the names
 

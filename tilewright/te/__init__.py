@@ -64,7 +64,18 @@ erf, sigmoid, atan2, copysign = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["atan2"
 floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "trunc", "round", "nearbyint"))
 abs, isnan, isinf, isfinite, popcount = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite", "popcount"))
 
-__all__ = [*(name for name in dir() if not name.startswith("_")), "hybrid"]
+__all__ = [
+    "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "HybridOp", "IterVar", "Operation", "PlaceholderOp", "Range",
+    "ScanOp", "Schedule", "SizeVar", "Stage", "Tensor", "TensorSlice", "Var", "abs", "acos", "acosh", "add", "all",
+    "any", "asin", "asinh", "atan", "atan2", "atanh", "cast", "ceil", "comm_reducer", "compute", "const",
+    "copysign", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp",
+    "exp2", "exp10", "extern", "floor", "floordiv", "floormod", "fmod", "gradient", "hybrid", "hypot",
+    "if_then_else", "indexdiv", "indexmod", "intrinsics", "isfinite", "isinf", "isnan", "log", "log1p", "log2",
+    "log10", "logaddexp", "max", "max_value", "min", "min_value", "multiply", "nearbyint", "operation",
+    "placeholder", "popcount", "power", "prim_func", "reduce_axis", "round", "rsqrt", "scan", "schedule", "sigmoid",
+    "sin", "sinh", "size_var", "sqrt", "subtract", "sum", "tag_scope", "tan", "tanh", "tensor", "thread_axis",
+    "trace", "trunc", "truncdiv", "truncmod", "var",
+]  # fmt: skip
 
 if _TYPE_CHECKING:
     from ..compat import hybrid as hybrid

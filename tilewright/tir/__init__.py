@@ -94,7 +94,25 @@ expr = stmt = op = buffer = function = _sys.modules[
     __name__
 ]  # the legacy API's modules of expressions, statements and functions
 
-__all__ = [*(name for name in dir() if not name.startswith("_")), "stmt_functor"]
+__all__ = [
+    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "AssertStmt", "AttrStmt", "BijectiveLayout",
+    "Broadcast", "Buffer", "BufferLoad", "BufferRealize", "BufferStore", "Call", "CallEffectKind", "Cast",
+    "CommReducer", "Div", "Evaluate", "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind", "IfThenElse", "IntImm",
+    "IterVar", "Layout", "Let", "LetStmt", "Max", "Min", "Mod", "Mul", "Not", "Or", "Prefetch", "PrimExpr",
+    "PrimFunc", "ProducerLoad", "ProducerRealize", "ProducerStore", "Ramp", "Reduce", "Select", "SeqStmt",
+    "Shuffle", "SizeVar", "Stmt", "StringImm", "Sub", "Var", "While", "abs", "acos", "acosh", "add", "address_of",
+    "all", "analysis", "any", "asin", "asinh", "atan", "atan2", "atanh", "bijective_layout", "bitwise_and",
+    "bitwise_not", "bitwise_or", "bitwise_xor", "buffer", "call_extern", "call_intrin", "call_llvm_intrin",
+    "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "ceildiv", "clz", "comm_reducer", "const",
+    "copysign", "cos", "cosh", "decl_buffer", "div", "dp4a", "erf", "exp", "exp2", "exp10", "expr", "floor",
+    "floordiv", "floormod", "fmod", "function", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
+    "ir_builder", "isfinite", "isinf", "isnan", "layout", "ldexp", "likely", "log", "log1p", "log2", "log10",
+    "logaddexp", "max", "max_value", "min", "min_value", "multiply", "nearbyint", "nextafter", "op", "popcount",
+    "pow", "power", "q_multiply_shift", "q_multiply_shift_per_axis", "reinterpret", "ret", "round", "rsqrt",
+    "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt", "stmt", "stmt_functor", "stmt_list", "stmt_seq",
+    "subtract", "sum", "tan", "tanh", "trace", "transform", "trunc", "truncdiv", "truncmod", "tvm_fill_fragment",
+    "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_store_matrix_sync", "vectorcombine", "vectorhigh", "vectorlow",
+]  # fmt: skip
 
 if _TYPE_CHECKING:
     from ..compat import stmt_functor as stmt_functor

@@ -29,7 +29,16 @@ from .search_task import HardwareParams, SearchTask, TuningOptions, auto_schedul
 from .task_scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler
 from .workload_registry import make_workload_key, register_workload, workload_key_to_tensors
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "ComputeDAG", "CostModel", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption", "LocalBuilder",
+    "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureErrorNo", "MeasureInput",
+    "MeasureResult", "PreloadMeasuredStates", "PrintTableInfo", "PythonBasedMeasureCallback", "PythonBasedModel",
+    "RandomModel", "RecordReader", "RecordToFile", "SearchCallback", "SearchPolicy", "SearchTask", "SketchPolicy",
+    "State", "TaskScheduler", "TuningOptions", "XGBModel", "auto_schedule", "compute_dag", "cost_model",
+    "create_task", "get_shape_from_rewritten_layout", "load_best_record", "load_records", "make_workload_key",
+    "measure", "measure_record", "register_workload", "save_records", "search_policy", "search_task",
+    "task_scheduler", "workload_key_to_tensors", "workload_registry",
+]  # fmt: skip
 
 if not _TYPE_CHECKING:  # type checkers see the names
 

@@ -31,7 +31,13 @@ from .task import (
 )
 from .task import ApplyHistoryBest as apply_history_best
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "GLOBAL_SCOPE", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackContext",
+    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner",
+    "apply_history_best", "callback", "create", "database", "env", "explain", "feature", "get_config", "many",
+    "measure", "measure_option", "model", "rank", "record", "register_topi_compute", "register_topi_schedule",
+    "task", "template", "templates", "tophub", "tune_tasks", "tuner", "utils",
+]  # fmt: skip
 
 if not _TYPE_CHECKING:  # type checkers see the names
 

@@ -29,4 +29,7 @@ def _is_pickle(protocol: _Any) -> bool:
     return isinstance(protocol, str) and protocol == "pickle"
 
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "AUTOTVM_LOG_VERSION", "ApplyHistoryBest", "MeasureInput", "MeasureResult", "decode", "encode",
+    "load_from_buffer", "load_from_file", "measure_str_key", "merge", "pick_best", "split_workload",
+]  # fmt: skip

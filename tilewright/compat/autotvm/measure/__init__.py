@@ -10,7 +10,10 @@ from ....tune.records.format import MeasureInput
 from . import measure, measure_methods
 from .measure import BuildResult, Runner, create_measure_batch
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "BuildResult", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner",
+    "Runner", "create_measure_batch", "measure", "measure_methods", "measure_option",
+]  # fmt: skip
 
 if not _TYPE_CHECKING:  # type checkers see the names
 

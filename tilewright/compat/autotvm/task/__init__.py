@@ -12,7 +12,13 @@ from .task import compute_flop
 from .templates import args_to_workload, deserialize_args, get_config, serialize_args, template
 from .topi_integration import get_workload, register_topi_compute, register_topi_schedule
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "ApplyConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackConfigEntity",
+    "FallbackContext", "InstantiationError", "Task", "args_to_workload", "clear_fallback_cache", "compute_flop",
+    "contexts", "create", "deserialize_args", "dispatcher", "get_config", "get_workload", "history", "legacy_tasks",
+    "lines", "register_topi_compute", "register_topi_schedule", "serialize_args", "space", "task", "template",
+    "templates", "topi_integration",
+]  # fmt: skip
 
 if not _TYPE_CHECKING:  # type checkers see the names
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from ....core.errors import UserError
 from ....core.own_code import calling
@@ -86,6 +86,15 @@ class AmbientTemplate:
             ) from None
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@overload
+def template(task_name: str) -> Callable[[_F], _F]: ...
+@overload
+def template(task_name: _F) -> _F: ...
+@overload
+def template(task_name: str, func: _F) -> _F: ...
 def template(task_name: str | Callable[..., Any], func: Callable[..., Any] | None = None) -> Any:
     """Make a function a template under a name: `@autotvm.template("conv1d")`.
 

@@ -13,7 +13,11 @@ from .tuner import Tuner
 from .xgboost_cost_model import XGBoostCostModel
 from .xgboost_tuner import XGBTuner
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "AutoTuner", "DropletTuner", "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner",
+    "XGBoostCostModel", "auto_tuner", "callback", "droplet_tuner", "ga_tuner", "index_based_tuner", "tuner",
+    "xgboost_cost_model", "xgboost_tuner",
+]  # fmt: skip
 
 if not _TYPE_CHECKING:  # type checkers see the names
 
