@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-
 import pytest
 
 from tests.fuzz.automatic import TARGETS, draw_automatic
@@ -53,12 +51,7 @@ def test_a_program_has_a_schedule(name: str) -> None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_random_programs_are_right(part: int) -> None:
-    """None is wrong, none is refused on a CPU, and each schedule replays from its text."""
-    verdicts = [
-        (case, judge(case, ("text", "interpreter", "llvm"))) for case in map(draw_automatic, range(part, COUNT, 2))
-    ]
-    outcomes = collections.Counter(verdict.outcome for _, verdict in verdicts)
-    for case, verdict in verdicts:
-        assert verdict.outcome != "wrong", f"seed {case.seed}: {verdict}\n{case.text}"
-        assert verdict.outcome == "right" or case.on_grid, f"seed {case.seed}: {verdict}\n{case.text}"
-    assert outcomes["right"] > 0.85 * len(verdicts), outcomes
+    """None is wrong, none is refused, and each schedule replays from its text."""
+    for case in map(draw_automatic, range(part, COUNT, 2)):
+        verdict = judge(case, ("text", "interpreter", "llvm"))
+        assert verdict.outcome == "right", f"seed {case.seed}: {verdict}\n{case.text}"

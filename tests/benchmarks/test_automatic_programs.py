@@ -9,11 +9,6 @@ import tilewright as tw
 from benchmarks.automatic_programs import PROGRAMS, Program, error_of
 
 DISTINCT = list({(p.declare, *p.small.items()): p.name for p in PROGRAMS.values()}.values())
-FAULTS: dict[str, str] = {
-    "group norm": "a stage is placed at a loop outside of the threads on which its region depends",
-    "attention": "a stage is placed inside a loop, and another reader is outside of it",
-}
-"""Programs that have a schedule for a GPU, and that `auto_schedule` does not find yet."""
 
 
 def wide(arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -42,9 +37,7 @@ def test_on_a_cpu(name: str) -> None:
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", DISTINCT)
-def test_on_a_gpu(name: str, request: pytest.FixtureRequest) -> None:
-    if name in FAULTS:
-        request.applymarker(pytest.mark.xfail(reason=FAULTS[name], strict=True, raises=tw.UserError))
+def test_on_a_gpu(name: str) -> None:
     check(PROGRAMS[name], "cuda")
 
 

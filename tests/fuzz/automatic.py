@@ -73,7 +73,8 @@ def draw_automatic(seed: int) -> Case:
     program = RandomProgram(chooser)
     FAMILIES[family][1](program)
     lines = [line for line in program.lines if not line.startswith("s = ")]
-    target = TARGETS[chooser.pick(list(TARGETS))]
+    # Statements of te.extern have loops of their own, which run on a CPU.
+    target = TARGETS["llvm" if "te.extern(" in program.text else chooser.pick(list(TARGETS))]
     lines.append(f"s = auto_schedule([{', '.join([*program.names['outputs'], *program.names['kept']])}], {target!r})")
     sizes = tuple(chooser.permuted(SIZES)[:3]) if family == "symbolic" else ()
     return Case(f"automatic {family}", seed, tuple(lines), tuple(program.tensors), (), sizes)
