@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -263,6 +264,40 @@ def test_models_may_share_weights_and_the_code() -> None:
         for _ in range(2):
             for run, each in zip(runs, blocks, strict=True):
                 _agrees(run(x), each(x))
+
+
+class Mixer(nn.Module):
+    """A block of ConvNeXt: linear layers on images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.LayerNorm(8)
+        self.wide, self.act, self.narrow = nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8, bias=False)
+        self.scale = nn.Parameter(torch.randn(8))
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: Any) -> Any:
+        y = self.norm(self.conv(x).permute(0, 2, 3, 1))
+        y = self.drop(self.narrow(self.drop(self.act(self.wide(y))))).permute(0, 3, 1, 2)
+        return x + y * self.scale.reshape(1, -1, 1, 1)
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "PyTorch's"])
+def test_linear_layers_of_images(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion, "_on_gpu", lambda graph: True)
+    theirs, decide = SimpleNamespace(choice=SimpleNamespace(how=plans.THEIRS, why="a test")), plans.plan_for
+    if not ours:
+        pick = lambda problem, *given, **named: theirs if problem.groups == 1 else decide(problem, *given, **named)
+        monkeypatch.setattr(fusion, "plan_for", pick)
+    model, backend, x = Mixer().eval(), Backend(channels_last=True), torch.randn(3, 8, 6, 7)
+    torch._dynamo.mark_dynamic(x, 0)
+    with torch.no_grad():
+        run = _compiled(model, backend)
+        for each in (x, x[:2]):
+            _agrees(run(each), model(each))
+    after = ["convolution + gelu", "convolution + scale + addition"] if ours else []
+    assert backend.parts[:3] == ["convolution", *after]
+    assert len(backend.parts) == len(after) + 1
 
 
 # Graphs that are not that simple

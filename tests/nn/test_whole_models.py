@@ -59,10 +59,12 @@ def test_model(name: str) -> None:
             norm.momentum = 1.0
         model(x)
         model.eval()
-        expected, backend = model(x), Backend()
+        plain, backend = model(x), Backend()
         found: Any = torch.compile(model, backend=backend)(x)
-    error = float((found - expected).norm() / expected.norm())
+        right = model.double()(x.double())
+    error, own = (float((each - right).norm() / right.norm()) for each in (found, plain))
     rows = [row for report in backend.reports for row in report.rows]
-    print(f"{name}: {error:.1e}, {sum(row.replaced for row in rows)} of {len(rows)} in {len(backend.reports)} graphs")
-    assert error <= 1e-4
+    count = f"{sum(row.replaced for row in rows)} of {len(rows)} in {len(backend.reports)} graphs"
+    print(f"{name}: {error:.1e}, PyTorch {own:.1e}, {count}")
+    assert error <= max(1e-4, 3 * own)  # statistics of few values amplify any rounding
     assert any(row.replaced for row in rows)

@@ -25,6 +25,7 @@ from ..functional.signature import Arrays, Described, signature
 from ..runtime.device import Device, cpu, cuda
 from .chains import CONVOLUTION, Chain, chain_of
 from .folding import fold, hoist, static_nodes
+from .linear_layers import convolution_as_linear, is_linear, linear_as_convolution
 from .memory_order import arrange, order_of, prefers_channels_last, results_of
 from .memory_order import turned as in_order
 
@@ -127,6 +128,9 @@ def fuse(
     convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]
     last = prefers_channels_last(gm, convolutions) if channels_last is None else channels_last
     last = last and not any(node.target is torch.ops.aten.as_strided.default for node in gm.graph.nodes)
+    if last and _on_gpu(gm.graph):  # on a CPU, matrix products of PyTorch's are faster
+        linear_as_convolution(gm.graph)
+        convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]
     static = static_nodes(gm.graph, is_parameter)
     rows, chosen = [], []
     taken: set[Node] = set()
@@ -135,17 +139,21 @@ def fuse(
             continue
         chain = chain_of(conv, static, taken)
         row = _decided(chain, last, tune)
-        rows.append(row)
+        if row.replaced or not is_linear(conv):
+            rows.append(row)
         if row.replaced:
             chosen.append(chain)
             taken.update(chain.nodes)
     if not chosen:
+        convolution_as_linear(gm.graph)
+        gm.recompile()
         return FusedGraph(gm, None, rows, last)
     orders = [order_of(node) for node in results_of(gm.graph)] if last else []
     swapped: dict[Node, Node] = {}
     for chain in chosen:
         swapped[chain.last] = _rewrite(gm.graph, chain, last, static, swapped)
     if last:
+        convolution_as_linear(gm.graph)
         arrange(gm.graph, static, orders)
     wanted = [
         argument
@@ -160,6 +168,11 @@ def fuse(
     return FusedGraph(gm, prologue, rows, last)
 
 
+def _on_gpu(graph: Graph) -> bool:
+    values = (node.meta.get("val") for node in graph.nodes if node.op == "placeholder")
+    return any(value.device.type == "cuda" for value in values if isinstance(value, torch.Tensor))
+
+
 # Deciding
 
 
@@ -167,6 +180,8 @@ def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
     """Return the row of a chain: the decision between both kernels, as calls make it."""
     name, parts = str(found.conv), tuple(found.parts)
     try:
+        if is_linear(found.conv) and not (found.activation or found.residual):
+            raise NotOurs("a linear layer with nothing behind it is a matrix product")
         problem, on = _problem(found, last)
         plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
     except (NotOurs, UserError) as refused:
@@ -186,7 +201,8 @@ def _options(found: Chain) -> dict[str, Any]:
     _, weight, _, stride, _, dilation, transposed, output_padding, groups = found.conv.args
     value = weight.meta["val"]
     dense = value.dtype == torch.float32 and not transposed and value.shape[1] >= _DENSE
-    tf32 = dense and value.device.type == "cuda" and torch.backends.cudnn.allow_tf32
+    allowed = torch.backends.cuda.matmul if is_linear(found.conv) else torch.backends.cudnn
+    tf32 = dense and value.device.type == "cuda" and allowed.allow_tf32
     return {
         "stride": tuple(stride), "padding": tuple(found.padding), "dilation": tuple(dilation), "groups": groups,
         "output_padding": tuple(output_padding) if transposed else 0, "precision": "tf32" if tf32 else "fp32",
