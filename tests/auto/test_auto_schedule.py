@@ -106,3 +106,10 @@ def test_errors() -> None:
         tw.auto_schedule([3], "llvm")
     with pytest.raises(tw.UserError, match="no target is given"):
         tw.auto_schedule(te.compute((8,), lambda i: a[i], name="b"))
+
+
+def test_each_step_has_a_reason() -> None:
+    s = tw.auto_schedule(softmax()[0], "cuda")
+    assert all(step.reason for step in s.steps)
+    assert "the stages of b fall into rows" in str(s.explain("cuda"))
+    assert "# the stages of b fall into rows" in s.as_python()

@@ -55,14 +55,19 @@ class AutomaticProgram:
     def begun(self) -> ScheduleHandle:
         """A schedule in which cheap stages are inlined."""
         s = create_schedule(list(self.outputs))
+        s.reason = "inline: repeating these stages costs less than storing them"
         inline_cheap(s, self.target)
+        s.reason = ""
         return s
 
     def schedule(self, ways: Sequence[Way], choices: Mapping[str, Choice] | None = None) -> ScheduleHandle:
         """Return the schedule of one way for each kernel, by some choices or by the default ones."""
         s = self.begun()
         for way, prefix in zip(ways, prefixes(ways), strict=True):
+            tuned = choices is not None and bool(way.space.knobs)
+            s.reason = f"{way.why} ({'tuned' if tuned else 'ranked, not tuned'})"
             way.apply(s, way.chosen if choices is None else part_of(choices, prefix))
+        s.reason = ""
         return s
 
     def by_rules(self) -> ScheduleHandle:
@@ -80,6 +85,7 @@ class AutomaticProgram:
     def simple(self) -> ScheduleHandle:
         """Return a schedule in which each stage runs by itself, each of its elements on one thread."""
         s = self.begun()
+        s.reason = "no rule fits: each stage runs by itself, each of its elements on one thread"
         for op in self.flow.stored:
             if not isinstance(op, ComputeOp) or op.call is not None:
                 continue

@@ -44,7 +44,7 @@ def auto_schedule(
     UserError
         For arguments that are not tensors, and if no target is given.
     """
-    outputs = _outputs(tensors)
+    outputs = outputs_of(tensors)
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True)
     if chosen is None:
         raise UserError("no target is given", primitive="auto_schedule", fix='pass target="cuda", "opencl" or "llvm"')
@@ -56,7 +56,7 @@ def auto_schedule(
 
 def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple[ScheduleHandle, list[Any]]:
     """Return the schedule of bare tensors and the arguments of their function, for `build`."""
-    outputs = _outputs(tensors)
+    outputs = outputs_of(tensors)
     args = arguments(tensors, outputs) if args is None else args
     return AutomaticProgram(outputs, target).by_rules(), list(args)
 
@@ -76,7 +76,8 @@ def _count(given: Any, name: str) -> int:
     return given
 
 
-def _outputs(tensors: Any) -> list[Operation]:
+def outputs_of(tensors: Any) -> list[Operation]:
+    """Return the operations to compute among tensors; raises UserError if there are none."""
     given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
     for each in given:
         if not isinstance(each, Tensor):

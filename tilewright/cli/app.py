@@ -20,7 +20,7 @@ class _Commands(CommandGroup):
     """All commands, in the order in which a newcomer meets them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        first = ("ladder", "tune", "log", "run", "cache", "export", "doctor", "worker")
+        first = ("ladder", "tune", "auto", "log", "run", "cache", "export", "doctor", "worker")
         return sorted(super().list_commands(ctx), key=first.index)
 
 
@@ -108,6 +108,40 @@ def run_command(
 
     with PassContext(config={"tilewright.explain": explain}):
         raise typer.Exit(run_script(script, arguments or []))
+
+
+@app.command("auto", cls=Command)
+def auto_command(
+    program: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE:FUNCTION", show_default=False,
+            help="A function in a Python file that returns the tensors of a program, inputs and outputs.",
+        ),
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", "-t", metavar="cuda|opencl|llvm", help="The target to schedule for.",
+            show_default="cuda without trials; else the device that is here",
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", "-n", metavar="N", min=0, help="Candidates to measure; 0 ranks them by models.")
+    ] = 0,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", metavar="SECONDS", help="Measure no new candidate after that.", show_default="none"),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", metavar="FILE", help="A log to add results to, and to resume from.", show_default="none"),
+    ] = None,
+) -> None:  # fmt: skip
+    """Schedule a program by itself, and print the schedule as Python."""
+    from .automatic import AutoOptions, automatic
+
+    raise typer.Exit(automatic(AutoOptions(program, target, trials, budget, log)))
 
 
 @app.command("export", cls=Command)

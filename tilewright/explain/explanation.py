@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -94,7 +95,11 @@ def findings(
     else:
         kernels = [_on_processor(function, target, known)]
     name, board = _board(target)
-    return Findings(target, tuple(loop_tree(schedule, bounds)), reasons(schedule, bounds), tuple(kernels), board, name)
+    tree, chosen = (
+        tuple(loop_tree(schedule, bounds)),
+        tuple(collections.Counter(s.reason for s in handle.steps if s.reason).items()),
+    )
+    return Findings(target, tree, reasons(schedule, bounds), tuple(kernels), board, name, chosen)
 
 
 def _arguments(schedule: Schedule) -> tuple[Any, ...]:

@@ -76,7 +76,8 @@ class Findings:
     """The explanation of a schedule on a target.
 
     `tree` has the loops as they are compiled, `reasons` says for each stage why its guards are there, `kernels` has one
-    part for each kernel. `board` is the device that the roofline is drawn for; None if none is known.
+    part for each kernel. `board` is the device that the roofline is drawn for; None if none is known. `choices` are the
+    reasons of rules for the steps of an automatic schedule, with the number of steps of each.
     """
 
     target: Target
@@ -85,6 +86,7 @@ class Findings:
     kernels: tuple[KernelExplanation, ...]
     board: Board | None
     board_name: str
+    choices: tuple[tuple[str, int], ...] = ()
 
 
 def arithmetic_seconds(counts: Counts, board: Board) -> dict[str, float]:

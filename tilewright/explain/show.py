@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..core.hardware import MemoryScope
+from ..core.text import quantity
 from ..report.table import Column, table
 from ..report.units import duration
 from .counting import AccessCount, Guard, Origin
@@ -19,7 +20,9 @@ _OWNERS = {MemoryScope.GLOBAL: "", MemoryScope.SHARED: " per block", MemoryScope
 
 def show(it: Findings) -> str:
     """Return the whole explanation."""
-    parts = [f"for {it.target}", _tree(it), *(_kernel(it, kernel) for kernel in it.kernels)]
+    chosen = [f"  {reason} ({quantity(count, 'step')})" for reason, count in it.choices]
+    heads = [f"for {it.target}", *(["\n".join(["chosen by auto_schedule", *chosen])] if chosen else [])]
+    parts = [*heads, _tree(it), *(_kernel(it, kernel) for kernel in it.kernels)]
     return "\n\n".join(parts)
 
 

@@ -170,7 +170,7 @@ class _Program:
     def _body(self) -> list[str]:
         """The lines of the steps, with blank lines around a stage's lines."""
         groups: list[list[str]] = []
-        last = None
+        last, reason = None, ""
         for step in self.steps:
             if _is_without_effect(step):
                 continue
@@ -179,6 +179,9 @@ class _Program:
             if owner != last:
                 self.body = []
                 groups.append(self.body)
+            if step.reason and step.reason != reason:
+                self.body += textwrap.wrap(step.reason, WIDTH, initial_indent="# ", subsequent_indent="# ")
+            reason = step.reason
             self._write(step)
             last = owner
         lines: list[str] = []

@@ -40,6 +40,8 @@ class ScheduleHandle(Explained, KeptSteps):
         self._begun = value
         self.steps: list[Step] = []
         self.groups: list[StageGroup[StageHandle]] = []
+        self.reason = ""
+        """Why the next steps are chosen, if a rule chooses them."""
         self._references = StepReferences()
 
     @deep
@@ -52,7 +54,7 @@ class ScheduleHandle(Explained, KeptSteps):
         encoded = self._references.encode(self.value, args)
         plain = [arg.value if isinstance(arg, RecordedNumber) else arg for arg in args]
         self.value, result = PRIMITIVES[primitive](self.value, *plain)
-        self.steps.append(Step(primitive, tuple(encoded), caller_location(), tuple(plain), result))
+        self.steps.append(Step(primitive, tuple(encoded), caller_location(), tuple(plain), result, self.reason))
         return result
 
     def replay(self, steps: Sequence[Step | Sequence[Any]]) -> None:

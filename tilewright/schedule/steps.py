@@ -30,7 +30,8 @@ from .value import Schedule, Stage
 class Step:
     """One applied primitive. `where` is the caller's line (not part of the record).
 
-    `given` are its arguments as objects, and `made` its results; both are for errors that name the step.
+    `given` are its arguments as objects, and `made` its results; both are for errors that name the step. `reason` says
+    why the step was chosen, if a rule chose it.
     """
 
     primitive: str
@@ -38,6 +39,7 @@ class Step:
     where: str = ""
     given: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     made: Any = field(default=None, compare=False, repr=False)
+    reason: str = field(default="", compare=False, repr=False)
 
     def to_json(self) -> list[Any]:
         """The step as JSON data."""

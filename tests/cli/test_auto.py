@@ -1,0 +1,56 @@
+"""`tilewright auto`: the schedule of a program in a file, ranked or measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewright.cli.automatic import AutoOptions, automatic
+from tilewright.core.errors import UserError
+
+PROGRAM = """
+from tilewright import te
+
+def scaled(n=64):
+    a = te.placeholder((n, n), name="a")
+    return [a, te.compute((n, n), lambda i, j: a[i, j] * 2.0, name="b")]
+
+text = "no tensors"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file with a program."""
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_a_ranked_schedule_is_printed(file: Path) -> None:
+    command = [sys.executable, "-m", "tilewright", "auto", f"{file}:scaled", "--target", "cuda"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "ranked without a device" in done.stdout
+    program = done.stdout[done.stdout.index("from tilewright import te") :]
+    compile(program, "program", "exec")
+
+
+def test_candidates_are_measured(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = file.with_name("auto.log")
+    assert automatic(AutoOptions(f"{file}:scaled", "llvm", 2, None, log)) == 0
+    shown = capsys.readouterr().out
+    assert "ranked  " in shown
+    assert "(tuned)" in shown
+    assert len(log.read_text().splitlines()) >= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("other", "has no other"), ("text", "is not a list of tensors"), ("", "names no program")]
+)
+def test_errors(file: Path, name: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        automatic(AutoOptions(f"{file}:{name}", "llvm", 0, None, None))

@@ -1,0 +1,111 @@
+"""`tilewright auto`: the automatic schedule of a program in a file, ranked or measured."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..auto.program import AutomaticProgram, AutomaticTemplate
+from ..auto.schedule import arguments, outputs_of
+from ..auto.search import search_of
+from ..core.errors import UserError
+from ..core.target import Target
+from ..report.table import Column, table
+from ..report.units import NONE, duration
+from ..runtime.program import resolve_target
+from ..tensor.tensor import Tensor
+from ..tune.records.format import mean_cost
+from ..tune.session.layer import LayerSearch
+from ..tune.session.run import Run
+from .console import heading, print_lines
+from .devices import choose_device
+from .run import _put_first as put_first
+from .search import shown
+
+FINE, FAILED = 0, 1
+_COLUMNS = (Column("way", right=False), *(Column(head) for head in ("trials", "ranked", "best", "GFLOPS")))
+
+
+@dataclass(frozen=True)
+class AutoOptions:
+    """The options of the command."""
+
+    program: str
+    target: str | None
+    trials: int
+    budget: float | None
+    log: Path | None
+
+
+def automatic(options: AutoOptions) -> int:
+    """Schedule the program, measure candidates if any are wanted, and print its schedule; returns the exit status."""
+    tensors = _tensors(options.program)
+    if options.trials:
+        on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
+        target = resolve_target(Target({"cpu": "llvm"}.get(on.kind, on.kind)), on)
+    else:
+        target = Target(options.target or "cuda")
+        line = f"target {target}, ranked without a device"
+    outputs = outputs_of(tensors)
+    args, program = arguments(tensors, outputs), AutomaticProgram(outputs, target)
+    print_lines([heading(options.program), line, *_kernels(program), ""])
+    if not options.trials:
+        print_lines(program.by_rules().as_python().splitlines())
+        return FINE
+    with shown():
+        layer, templates = search_of(program, args, options.trials, options.budget, options.log)
+    return _conclude(layer, templates)
+
+
+def _kernels(program: AutomaticProgram) -> list[str]:
+    return [f"{way.name}: {way.why}" for way in (ways[0] for ways in program.ways)]
+
+
+def _conclude(layer: LayerSearch, templates: Sequence[AutomaticTemplate]) -> int:
+    winner = layer.winner
+    if winner is None or winner.tally.best is None:
+        print_lines(["", "no candidate could be measured: the schedule is ranked, not tuned"])
+        return FAILED
+    order = sorted(layer.runs, key=lambda run: -run.tally.best_flops)
+    print_lines(["", *table(_COLUMNS, [_row(run) for run in order]), ""])
+    template = templates[layer.runs.index(winner)]
+    print_lines(template.program.schedule(template.ways, winner.tally.best.input.config).as_python().splitlines())
+    return FINE
+
+
+def _row(run: Run) -> list[str]:
+    default, best = run.good.get(run.default) if run.default is not None else None, run.tally.best
+    return [
+        run.task.name.removeprefix("auto/").replace("_", " "),
+        str(run.tally.done),
+        duration(mean_cost(default.result)) if default is not None else NONE,
+        duration(mean_cost(best.result)) if best is not None else NONE,
+        f"{best.flops / 1e9:,.1f}" if best is not None else NONE,
+    ]
+
+
+def _tensors(named: str) -> list[Tensor]:
+    """Return the tensors that `FILE:NAME` names: a list of them, or the function that returns it."""
+    file, colon, name = named.rpartition(":")
+    if not colon or not Path(file).is_file() or not name:
+        raise UserError(f"{named} names no program of a file", fix="give FILE:FUNCTION: program.py:softmax", where="")
+    put_first(Path(file).resolve().parent)
+    known = runpy.run_path(file, run_name="<tilewright auto>")
+    if name not in known:
+        functions = ", ".join(key for key, value in known.items() if callable(value) and not key.startswith("_"))
+        raise UserError(f"{file} has no {name}", fix=f"give one of {functions or 'its functions'}", where="")
+    value: Any = known[name]
+    if callable(value):
+        value = value()
+    found = list(value) if isinstance(value, (list, tuple)) else [value]
+    flat = [each for part in found for each in (part if isinstance(part, (list, tuple)) else [part])]
+    if not flat or not all(isinstance(each, Tensor) for each in flat):
+        raise UserError(
+            f"{name} of {file} returns {value!r}, which is not a list of tensors",
+            fix="return the inputs and outputs of the program: [A, B]",
+            where="",
+        )
+    return flat
