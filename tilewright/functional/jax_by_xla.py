@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 from jax import lax
 
-from ..core.errors import UserError
+from . import jax_expressions
+from .activations import FUNCTIONS
 from .problem import AVG_POOL, MAX_POOL, TRANSPOSES, WEIGHT_GRADIENT, Problem
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -46,12 +48,8 @@ def beside(problem: Problem, bias: Any) -> Any:
 
 def activation_of(problem: Problem) -> Callable[[Any], Any]:
     """The activation as a function of JAX, which has gradients."""
-    if problem.activation not in ACTIVATIONS:
-        raise UserError(
-            "JAX does not know an activation of your own: it has no gradient, and runs on CPUs and NVIDIA GPUs alone",
-            fix="call the operator without it, and apply it by functions of JAX",
-        )
-    return ACTIVATIONS[problem.activation]
+    text = problem.activation
+    return ACTIVATIONS[text] if text in ACTIVATIONS else partial(jax_expressions.custom, FUNCTIONS[text])
 
 
 def with_epilogue(problem: Problem, sums: Any, bias: Any, residual: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..core.errors import UserError
+from . import expressions
 from .activations import FUNCTIONS
 from .torch_native import ACTIVATION_GRADIENTS, ACTIVATIONS
 
@@ -94,32 +94,11 @@ def _custom_gradient(text: str) -> Callable[[Any, Any], Any]:
 def evaluate(e: Any, values: Mapping[Any, Any]) -> Any:
     """Compute an expression of variables that have tensors as values, by operators that PyTorch differentiates."""
     device = next(iter(values.values())).device
-    memo: dict[Any, Any] = dict(values)
 
-    def dtype(x: Any) -> Any:
-        return getattr(torch, str(x.dtype))
+    def constant(value: Any, dtype: str) -> Any:
+        return torch.full((), value, dtype=getattr(torch, dtype), device=device)
 
-    def visit(x: Any) -> Any:
-        if x not in memo:
-            memo[x] = compute(x)
-        return memo[x]
-
-    def compute(x: Any) -> Any:
-        kind = type(x).__name__
-        if kind in ("FloatImm", "IntImm"):
-            return torch.full((), x.value, dtype=dtype(x), device=device)
-        if kind == "Cast":
-            return visit(x.value).to(dtype(x))
-        function = _BY_NAME.get(x.name) if kind == "Call" else _BY_CLASS.get(kind)
-        if function is None:
-            raise UserError(
-                f"`{x}` has no counterpart in PyTorch, which computes this gradient",
-                primitive="activation",
-                fix="write the activation by other functions, or apply it in PyTorch behind the call",
-            )
-        if kind == "Call":
-            return function(*map(visit, x.args))
-        parts = (x.condition, x.true_value, x.false_value) if hasattr(x, "condition") else (x.a,)
-        return function(*map(visit, (*parts, x.b) if hasattr(x, "b") else parts))
-
-    return visit(e)
+    functions = expressions.ArrayFunctions(
+        "PyTorch", _BY_CLASS, _BY_NAME, constant, lambda a, dtype: a.to(getattr(torch, dtype))
+    )
+    return expressions.evaluate(e, values, functions)
