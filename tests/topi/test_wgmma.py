@@ -155,7 +155,7 @@ def _shape(of):
     return by.contraction_of(of), by.atom(of)
 
 
-def test_float32_takes_it_only_where_rounding_is_allowed():
+def test_float32_takes_it_only_if_its_operands_may_be_cut():
     def names(precision):
         problem = Problem(
             "conv", (64, 256, 14, 14), 256, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "float32", "NHWC",
@@ -163,8 +163,8 @@ def test_float32_takes_it_only_where_rounding_is_allowed():
         )  # fmt: skip
         return {template.name for template in strategies_of(problem, CUDA)[0]}
 
-    assert "topi/conv2d.wgmma_tf32" in names("tf32")
-    assert not any("wgmma" in name for name in names("fp32") | names("ieee"))
+    assert "topi/conv2d.wgmma_tf32" in names("tf32_cut")
+    assert not any("wgmma" in name for name in names("tf32") | names("fp32") | names("ieee"))
     assert CONV2D_MMA.name in names("fp32")
 
 

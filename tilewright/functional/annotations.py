@@ -30,4 +30,4 @@ Padding: TypeAlias = Extent | Sequence[Sequence[SupportsIndex]] | Literal["same"
 SignalLayout: TypeAlias = Literal["NCW", "NWC"] | None
 ImageLayout: TypeAlias = Literal["NCHW", "NHWC"] | None
 Tune: TypeAlias = Literal["quick"] | float | None
-Precision: TypeAlias = Literal["ieee", "fp32", "tf32"]
+Precision: TypeAlias = Literal["ieee", "fp32", "tf32", "tf32_cut"]

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from jax import lax
 
+from ..core.precision import REDUCED
 from . import jax_expressions
 from .activations import FUNCTIONS
 from .problem import AVG_POOL, MAX_POOL, TRANSPOSES, WEIGHT_GRADIENT, Problem
@@ -81,7 +82,7 @@ def _sides(problem: Problem) -> list[tuple[int, int]]:
 
 def _options(problem: Problem) -> dict[str, Any]:
     layout = problem.layout
-    exact = problem.dtype == "float32" and problem.precision != "tf32"
+    exact = problem.dtype == "float32" and problem.precision not in REDUCED
     return {
         "rhs_dilation": problem.dilation,
         "dimension_numbers": (layout, "OIHW", layout),

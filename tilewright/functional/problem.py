@@ -49,7 +49,7 @@ class Problem(NamedTuple):
     count_border : bool
         Whether an average divides by the whole window even if it reaches into the padding.
     precision : str
-        "ieee", "fp32" or "tf32" for a float32 convolution; "fp32" for everything else.
+        "ieee", "fp32", "tf32" or "tf32_cut" for a float32 convolution; "fp32" for everything else.
     weights : str
         The order of the weights in memory: "OIHW" as PyTorch has them, or "OHWI", which some kernels of NHWC take.
     beyond : pair of int

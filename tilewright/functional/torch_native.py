@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.nn.functional import pad
 
+from ..core.precision import REDUCED
 from ..core.windows import around
 from .call import OPERATORS
 from .problem import AVG_POOL, CONV, DATA_GRADIENT, MAX_POOL, POOLS, TRANSPOSED, WEIGHT_GRADIENT, Problem
@@ -119,7 +120,7 @@ def _in_precision(problem: Problem, core: Core) -> Core:
     """On a GPU, run the operator in the requested precision, regardless of PyTorch's own settings."""
     if problem.op in (TRANSPOSED, *POOLS) or problem.dtype != "float32":
         return core
-    wanted = problem.precision == "tf32"
+    wanted = problem.precision in REDUCED
 
     def run(x: Any, w: Any, bias: Any, residual: Any = None) -> Any:
         owner, name, before = _tf32()

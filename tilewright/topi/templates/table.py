@@ -95,8 +95,8 @@ def _products(kind: type[Any]) -> tuple[PackagedTemplate[Any], ...]:
             kind,
             "wgmma_tf32",
             gpu=_wgmma(_PRODUCTS, wgmma_tiles.ROUNDED).strategy(),
-            summary="warpgroup instructions that round float32",
-            precision="tf32",
+            summary="warpgroup instructions that cut float32",
+            precision="tf32_cut",
         ),
     )
 
@@ -154,8 +154,8 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         Conv2d,
         "wgmma_tf32",
         gpu=_wgmma(_LAYERS, wgmma_tiles.ROUNDED).strategy(implicit_gemm.computes, "terms that are neighbours (NHWC)"),
-        summary="products of tiles by warpgroups that round float32",
-        precision="tf32",
+        summary="products of tiles by warpgroups that cut float32",
+        precision="tf32_cut",
     ),
     PackagedTemplate(Depthwise, gpu=depthwise.ON_GPU, cpu=cpu.IMAGES, summary="tiles of planes"),
     PackagedTemplate(
