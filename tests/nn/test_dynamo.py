@@ -189,6 +189,16 @@ def test_activations_with_other_parameters_are_pytorchs() -> None:
     assert backend.parts == ["convolution", "convolution"]
 
 
+def test_pooled_images_with_the_channels_last() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(8, 8, 3, groups=8), nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 4, 1), nn.Flatten(1)
+    ).eval()
+    backend, x = Backend(channels_last=True), torch.randn(2, 8, 6, 7).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        _agrees(_compiled(model, backend)(x), model(x))
+    assert backend.reports[0].channels_last
+
+
 # Weights that change
 
 

@@ -26,7 +26,7 @@ from ..runtime.device import Device, cpu, cuda
 from .chains import CONVOLUTION, Chain, chain_of
 from .folding import fold, hoist, static_nodes
 from .linear_layers import convolution_as_linear, is_linear, linear_as_convolution
-from .memory_order import arrange, order_of, prefers_channels_last, results_of
+from .memory_order import arrange, depends_on_strides, order_of, prefers_channels_last, results_of
 from .memory_order import turned as in_order
 
 OURS_IN_GRAPH = torch.ops.tilewright.convolution.default
@@ -127,7 +127,7 @@ def fuse(
     """
     convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]
     last = prefers_channels_last(gm, convolutions) if channels_last is None else channels_last
-    last = last and not any(node.target is torch.ops.aten.as_strided.default for node in gm.graph.nodes)
+    last = last and not depends_on_strides(gm.graph)
     if last and _on_gpu(gm.graph):  # on a CPU, matrix products of PyTorch's are faster
         linear_as_convolution(gm.graph)
         convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]

@@ -35,6 +35,21 @@ def prefers_channels_last(gm: GraphModule, convolutions: list[Node]) -> bool:
         return False
 
 
+def depends_on_strides(graph: Graph) -> bool:
+    """Whether a node reads memory by strides; pooling over a whole image only names the strides of sizes of 1."""
+    for node in list(graph.nodes):
+        if node.target is _aten.as_strided.default:
+            source = node.args[0]
+            value = source.meta["val"]
+            same = [str(size) for size in value.shape] == [str(size) for size in node.meta["val"].shape]
+            pairs = zip(value.shape, value.stride(), node.meta["val"].stride(), strict=False)
+            if len(node.args) > 3 or not same or any(str(a) != str(b) for size, a, b in pairs if size != 1):
+                return True
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
+    return False
+
+
 def arrange(graph: Graph, static: set[Node], orders: list[tuple[int, ...] | None]) -> None:
     """Give all convolutions that are left inputs with the channels last, and the results the strides of before."""
     for node in list(graph.nodes):
