@@ -203,13 +203,11 @@ def test_derivatives_of_any_order_and_direction() -> None:
 
 
 AXES = [axes for axes in product((0, None), repeat=4) if any(axis == 0 for axis in axes)]
-FAST = [(0, None, 0, None)]
 
 
-@pytest.mark.parametrize(
-    "axes", [axes if axes in FAST else pytest.param(axes, marks=pytest.mark.slow) for axes in AXES]
-)
-@pytest.mark.parametrize("name", ["conv2d", pytest.param("conv_transpose2d", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
 def test_mapped_calls(name: str, axes: tuple[int | None, ...]) -> None:
     """`vmap` over any of the arrays is the loop of the calls; so are its gradients."""
     values = np.random.default_rng(0)
@@ -244,6 +242,7 @@ def test_devices_that_share_a_batch(checked: bool) -> None:
     near(values, jax.value_and_grad(loss(by_jax), (0, 1))(x, w), 1e-5)
 
 
+@pytest.mark.slow
 def test_arrays_of_numpy_beside_traced_ones() -> None:
     x, w = arrays()
     near(
@@ -253,13 +252,16 @@ def test_arrays_of_numpy_beside_traced_ones() -> None:
     near(tw.conv2d(x, np.asarray(w), padding=1, groups=8), by_jax(x, w))
 
 
-def test_a_batch_of_none_and_one_image() -> None:
+def test_a_batch_of_none_one_image_and_an_ensemble() -> None:
     x, w = arrays()
     call = jax.jit(partial(tw.conv2d, padding=1, groups=8))
     assert call(x[:0], w).shape == (0, 8, 12, 13)
     near(call(x[0], w), by_jax(x, w)[0])
+    both = jax.numpy.stack([w, -w])
+    near(jax.vmap(call, (None, 0))(x, both), jax.numpy.stack([by_jax(x, w), -by_jax(x, w)]))
 
 
+@pytest.mark.slow
 def test_an_activation_of_the_users_own() -> None:
     x, w = arrays()
     call = jax.jit(lambda x, w: tw.conv2d(x, w, padding=1, groups=8, activation=lambda v: tw.te.max(v, 0.1 * v)))
