@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tilewright.functional import plans, rivals
 from tilewright.functional.call import CallOptions, OperatorCall
 from tilewright.functional.plans import plan_for
 from tilewright.functional.running import program_of
@@ -144,3 +145,20 @@ def test_a_compiled_model() -> None:
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("precision", ["ieee", "fp32", "tf32"])
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("taps", [1, 3])
+def test_errors_of_a_layer_have_no_sign(precision: str, order: Any, taps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operands that are cut, not rounded, make all results smaller, and a network of many layers wrong."""
+    monkeypatch.setattr(rivals, "is_faster", lambda *_: "")  # a kernel of ours
+    monkeypatch.setattr(plans, "_plans", {})
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+    plans.forget()
+    x = torch.rand(2, 64, 28, 28, device="cuda").to(memory_format=order) + 0.5
+    w = (torch.rand(96, 64, taps, taps, device="cuda") + 0.5).to(memory_format=order)
+    right = torch.nn.functional.conv2d(x.double(), w.double())
+    away = tw.conv2d(x, w, precision=precision).double() / right - 1
+    plans.forget()
+    assert abs(float(away.mean())) < 5e-5  # 6e-4 if both operands are cut
