@@ -33,7 +33,7 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
         # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
         from . import torch_tensors
 
-        torch_tensors.dispatch_by(_registered, _shortest)
+        torch_tensors.dispatch_by(_registered, _shortest, _alone)
         for kind in torch_tensors.TENSORS:
             _calls[kind] = torch_tensors.call
         if not torch_tensors.is_tensor(x):  # such as one of `torch.fx`, which stands for a tensor
@@ -68,6 +68,13 @@ def _shortest(call: OperatorCall) -> Any:
     from . import torch_training
 
     return torch_training.shortest(call)
+
+
+def _alone(call: OperatorCall) -> Any:
+    """Find PyTorch's own executor of calls that are like this one; None if ours is faster."""
+    from . import torch_steps
+
+    return torch_steps.by_pytorch_alone(call)
 
 
 _calls: dict[type, PublicCall] = {np.ndarray: numpy_arrays.call}

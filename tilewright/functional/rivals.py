@@ -117,6 +117,26 @@ def is_faster(problem: Problem, on: Device) -> str:
     return _verdict_on_cpu(problem, _here(problem)) if on.kind == "cpu" else verdict(problem, table())
 
 
+def saved_by(ours: Iterable[Problem], every: Iterable[Problem]) -> tuple[float, float]:
+    """Return the seconds that our kernels of some directions of a layer save on a CPU, by rates.
+
+    Also return the seconds that PyTorch's kernels of `every` direction take.
+    """
+    saved = sum(_their_seconds(each) * (1 - _here(each).ratio) for each in ours)
+    return saved, sum(map(_their_seconds, every))
+
+
+def _their_seconds(problem: Problem) -> float:
+    problem = _known_as(problem)
+    found = cpu_rates.rates(instruction_set(), problem.dtype, cpu_rates.kind(problem))
+    return found[cpu_rates.THEIRS].seconds(*cpu_rates.work(problem, cpu_rates.THEIRS))
+
+
+def _known_as(problem: Problem) -> Problem:
+    """The problem of tables: data gradients count as transposed convolutions."""
+    return problem._replace(op=TRANSPOSED) if problem.op == DATA_GRADIENT else problem
+
+
 def is_close(problem: Problem, on: Device) -> bool:
     """Whether the estimate for a problem leaves open which kernel is faster, and timing both takes little."""
     if on.kind != "cpu":
@@ -140,9 +160,9 @@ def _is_unknown(problem: Problem) -> bool:
 
 @lru_cache(maxsize=64)
 def _here(problem: Problem) -> RatioEstimate:
-    """The estimate for a problem on this machine's processor; data gradients count as transposed convolutions."""
+    """The estimate for a problem on this machine's processor."""
     instructions = instruction_set()
-    problem = problem._replace(op=TRANSPOSED) if problem.op == DATA_GRADIENT else problem
+    problem = _known_as(problem)
     return estimate_on_cpu(problem, known_on_cpu(problem.dtype, instructions), lambda one: _by_rates(one, instructions))
 
 

@@ -248,6 +248,14 @@ def is_wrong_on_cpu(x: Any, dilation: Any) -> bool:
     return bool(x.device.type == "cpu" and x.element_size() == 2 and any(apart != 1 for apart in dilation))
 
 
+def is_right_in_16_bits(problem: Problem) -> bool:
+    """Whether PyTorch sets the gradients of all taps on CPUs, in 16 bits: without a dilation, if windows see each."""
+    each = zip(problem.shape[2:], problem.places, problem.kernel, problem.stride, problem.padding[:2], strict=True)
+    return problem.dilation == (1, 1) and all(
+        _is_reached(tap - before, size, place, step) for size, place, taps, step, before in each for tap in range(taps)
+    )
+
+
 def without_unreached(made: Any, x: Any, grad: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     """Zero the gradients of taps that lie in the padding of every window: oneDNN leaves them unset in 16 bits."""
     sizes, places = x.shape[2:], grad.shape[2:]

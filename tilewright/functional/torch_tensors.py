@@ -60,10 +60,9 @@ def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options:
         return operator(operator_call(name, x, w, bias, residual, out, options))
     if residual is None and out is None:
         try:
-            check, run = _recent[name, options, id(w), id(bias)]
+            check, run = _recent[name, options, id(w), id(bias), _grad_enabled()]
             # The check ends the process if a tensor is nested.
-            known = not x.is_nested and (check(x, w) if bias is None else check(x, w, bias))
-            if known and not (_grad_enabled() and _needs_gradient(x, w, bias)):
+            if not x.is_nested and (check(x, w) if bias is None else check(x, w, bias)):
                 return run(x, w, bias, None, None)
         except (KeyError, TypeError):
             pass
@@ -80,7 +79,8 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
     try:
         grad = _grad_enabled() and _needs_gradient(*arrays)
         cast = autocasts() and autocast_type(x.device.type)
-        key = (name, options, grad, cast, *[None if a is None else facts(a) for a in arrays])
+        frozen = grad and w is not None and not w.requires_grad
+        key = (name, options, grad, frozen, cast, *[None if a is None else facts(a) for a in arrays])
         run = _calls[key]
     except (KeyError, TypeError, AttributeError, RuntimeError):  # the last, of tensors without shape or strides
         return _unknown(operator_call(name, *arrays, options), key)
@@ -90,8 +90,10 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
         if not any(a is not None and _wrapped(a) for a in arrays):
             raise
         return operator(operator_call(name, *arrays, options))
-    if TensorGuards is not None and not (grad or cast or w is None) and residual is None and out is None:
-        _remember((name, options, id(w), id(bias)), [a for a in (x, w, bias) if a is not None], run, version)
+    if TensorGuards is not None and not (cast or w is None) and residual is None and out is None:
+        _remember(
+            (name, options, id(w), id(bias), _grad_enabled()), [a for a in (x, w, bias) if a is not None], run, version
+        )
     return made
 
 
@@ -99,7 +101,8 @@ def _remember(key: tuple[Any, ...], watched: list[Any], run: Run, version: int) 
     """Let the next call with this weight and this bias be recognised by one check of PyTorch's own, in C++.
 
     The check compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device,
-    shape and strides of each tensor. A weight's identity may therefore be reused by another tensor without harm.
+    shape and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse a
+    weight's identity without harm.
     """
     guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)  # type: ignore[misc]
     _recent.keep(key, (guards.check, run), version)
@@ -140,9 +143,12 @@ def overridden(function: Callable[..., Any], call: OperatorCall) -> Any:
     return torch.overrides.handle_torch_function(function, call.arrays, **named)
 
 
-def dispatch_by(dispatch: Callable[..., Any], shortest: Callable[..., Any]) -> None:
-    """Let `dispatch` call the registered operator, and `shortest` find the executor of calls with gradients."""
-    _dispatch[:] = [dispatch, shortest]
+def dispatch_by(dispatch: Callable[..., Any], shortest: Callable[..., Any], alone: Callable[..., Any]) -> None:
+    """Let `dispatch` call the registered operator, and `shortest` find the executor of calls with gradients.
+
+    `alone` finds the executor of calls that PyTorch computes and differentiates as a whole.
+    """
+    _dispatch[:] = [dispatch, shortest, alone]
 
 
 def _unknown(call: OperatorCall, key: Any) -> Any:
@@ -151,8 +157,12 @@ def _unknown(call: OperatorCall, key: Any) -> Any:
     everything, version = call.arrays, _calls.version
     special = any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
     if special or autocasts() or (_grad_enabled() and _needs_gradient(*everything)):
-        made = operator(call)
-        run = None if special else _dispatch[1](call)
+        run = None if special else _dispatch[2](call)
+        if run is not None:  # from the first call on: checkpoints compare the tensors that two forward passes save
+            made = run(*everything)
+        else:
+            made = operator(call)
+            run = None if special else _dispatch[1](call)
         if run is not None:
             with suppress(TypeError):
                 _calls.keep(key, run, version)

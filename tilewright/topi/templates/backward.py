@@ -40,6 +40,11 @@ def _of_gelu_tanh(v: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * (1 + bent) + 0.5 * v * (1 - bent**2) * slope * (1 + 3 * 0.044715 * v * v))
 
 
+def _of_mish(v: np.ndarray) -> np.ndarray:
+    bent = np.tanh(np.logaddexp(0, v))
+    return np.asarray(bent + v * (1 - bent**2) * _sigmoid(v))
+
+
 _DERIVATIVES: dict[str, _Arrays] = {
     "relu": lambda v: v > 0,
     "relu6": lambda v: (v > 0) & (v < 6),
@@ -48,6 +53,12 @@ _DERIVATIVES: dict[str, _Arrays] = {
     "gelu_tanh": _of_gelu_tanh,
     "sigmoid": lambda v: _sigmoid(v) * (1 - _sigmoid(v)),
     "hardswish": lambda v: np.where(v <= -3, 0, np.where(v >= 3, 1, v / 3 + 0.5)),
+    "tanh": lambda v: 1 - np.tanh(v) ** 2,
+    "leaky_relu": lambda v: np.where(v > 0, 1, 0.01),
+    "elu": lambda v: np.where(v > 0, 1, np.exp(v)),
+    "mish": _of_mish,
+    "hardtanh": lambda v: (v > -1) & (v < 1),
+    "softplus": _sigmoid,
 }
 """Derivatives of activations in NumPy, for the reference."""
 

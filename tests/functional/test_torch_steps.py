@@ -1,0 +1,86 @@
+"""Training steps on CPUs that PyTorch computes and differentiates as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.functional import plans, rivals
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch_steps = import_module("tilewright.functional.torch_steps")
+checkpoint = import_module("torch.utils.checkpoint").checkpoint
+F = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(plans, "_plans", {})
+    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+    plans.forget()
+    yield
+    plans.forget()
+
+
+def decide(monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
+    monkeypatch.setattr(rivals, "is_faster", lambda *_: "" if ours else "a test says so")
+
+
+def layer(dtype: Any = torch.float32, taps: int = 3) -> list[Any]:
+    shapes = (2, 4, 9, 8), (4, 1, taps, taps), (4,)
+    return [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
+
+
+def made_by_pytorch(y: Any) -> bool:
+    return bool(type(y.grad_fn).__name__ == "ConvolutionBackward0")
+
+
+def test_pytorch_differentiates_layers_that_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide(monkeypatch, ours=False)
+    x, w, b = layer()
+    for _ in range(3):
+        y = tw.conv2d(x, w, b, padding=1, groups=4)
+        assert made_by_pytorch(y)
+    right = F.conv2d(x, w, b, padding=1, groups=4)
+    both = [torch.autograd.grad(each.sum(), (x, w, b)) for each in (y, right)]
+    assert all(torch.equal(*pair) for pair in zip(*both, strict=True))
+    y = tw.conv2d(x, w, b, padding=1, groups=4, activation="silu")
+    torch.testing.assert_close(y, F.silu(right))
+    kept = checkpoint(lambda *a: tw.conv2d(*a, padding=1, groups=4), x, w, b, use_reentrant=False)
+    torch.autograd.grad(kept.sum(), (x, w, b))
+
+
+def test_ours_runs_if_it_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide(monkeypatch, ours=True)
+    for saved, faster in (((0.0, 1.0), False), ((0.5, 1.0), True)):
+        monkeypatch.setattr(rivals, "saved_by", lambda *_, saved=saved: saved)
+        plans.forget()
+        x, w, b = layer()
+        assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4)) != faster
+    monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.0, 1e-4))  # so short that both are timed
+    for times in ([1.0, 2.0], [2.0, 1.0]):
+        monkeypatch.setattr(
+            torch_steps, "in_turns", lambda works, *_, times=times, **__: [w() for w in works] and times
+        )
+        plans.forget()
+        state = torch.random.get_rng_state()
+        x, w, b = (a.detach().requires_grad_() for a in (x, w, b))
+        assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4)) == (times[0] > times[1])
+        assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_layers_that_pytorch_does_not_differentiate_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide(monkeypatch, ours=False)
+    x, w, b = layer(torch.bfloat16)
+    assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))
+    assert not made_by_pytorch(tw.conv2d(x, w, b, padding=2, dilation=2, groups=4))
+    x, w, b = layer(torch.bfloat16, 11)
+    assert made_by_pytorch(tw.conv2d(x, w, b, padding=5, groups=4))
+    assert not made_by_pytorch(tw.conv2d(x, w, b, padding=2, groups=4))  # the first row of taps sees only padding
+    assert not made_by_pytorch(tw.conv2d(x, w.transpose(2, 3), b, padding=5, groups=4))
+    assert not made_by_pytorch(tw.conv2d(x, w.detach(), b, padding=5, groups=4))  # which keeps the input

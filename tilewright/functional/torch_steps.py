@@ -1,0 +1,98 @@
+"""Training on CPUs: layers that PyTorch computes and differentiates as a whole.
+
+Its autograd is written in C++, and computes several gradients at once. A backward pass of ours takes the host tens of
+microseconds more, so that our kernels must save more than that in both passes together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import torch
+
+from . import rivals, torch_native
+from .call import ARRAYS, OPERATORS, OperatorCall
+from .plans import OURS, plan_for
+from .problem import CONV, Problem
+from .torch_arguments import mistake
+from .torch_eager import is_plain
+from .torch_gradients import gradients_of_ours
+from .torch_tensors import RIVAL, autocasts, channels_last, place, signed
+from .torch_threads import by_pytorch, lost
+from .torch_timing import in_turns
+from .torch_training import shortest
+
+_MOST_SECONDS = 20e-3
+"""The most seconds that PyTorch's kernels of a step that is timed take by rates."""
+_HOST_SECONDS, _LEAST_SHARE, _SHARE_BESIDE = 80e-6, 0.1, 0.4
+"""Our kernels of a step that is not timed must save these seconds of the host, and this share of the step.
+
+The last share holds if PyTorch computes a data gradient beside them: alone, it may take as long as both gradients.
+"""
+
+
+def by_pytorch_alone(call: OperatorCall) -> Callable[..., Any] | None:
+    """Return an executor of calls like this one by functions that PyTorch differentiates; None if ours is faster."""
+    x, weight = call.x, call.weight
+    if x.device.type != "cpu" or weight is None or not weight.requires_grad or call.out is not None or autocasts():
+        return None
+    if call.options.tune is not None or callable(call.options.activation) or mistake(call) is not None:
+        return None
+    rank = OPERATORS[call.name].rank
+    plain = all(a.is_contiguous() or (rank == 2 and channels_last(a, rank)) for a in (x, weight))
+    if OPERATORS[call.name].op != CONV or not plain or not is_plain(call.arrays):
+        return None
+    checked, _ = signed(call)
+    problem = checked.problem
+    if 0 in problem.shape or (x.element_size() == 2 and not torch_native.is_right_in_16_bits(problem)):
+        return None
+    wanted = weight.requires_grad, x.requires_grad
+    on, without = place(call.name, x), problem._replace(bias=False, residual=False, activation="")
+    with torch.no_grad():
+        directions = [problem, *gradients_of_ours(problem, *wanted)]
+        ours = [each for each in directions if plan_for(each, on, RIVAL).choice.how == OURS]
+    every = [without, *(each for each, asked in zip(problem.gradients, wanted, strict=True) if asked)]
+    compute = torch_native.computed(problem, call.name, call.options.layout, x.dim(), on_gpu=False)
+    if ours and _are_faster(ours, every, call, compute):
+        return None
+
+    def alone(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        with by_pytorch():
+            return compute(x, w, bias, residual)
+
+    return alone
+
+
+def _are_faster(ours: list[Problem], every: list[Problem], call: OperatorCall, alone: Any) -> bool:
+    """Whether kernels of ours make a training step faster: by rates, or by timing both if that takes little."""
+    saved, seconds = rivals.saved_by(ours, every)
+    if seconds > _MOST_SECONDS or lost():
+        alone_for_x = len(ours) < len(every) and call.x.requires_grad
+        return saved > _HOST_SECONDS + (_SHARE_BESIDE if alone_for_x else _LEAST_SHARE) * seconds
+    with ThreadPoolExecutor(1) as apart:  # hooks for saved tensors and modes of this thread do not see the steps
+        mine, theirs = apart.submit(_timed, call, alone).result()
+    return mine < theirs
+
+
+def _timed(call: OperatorCall, alone: Any) -> list[float]:
+    """The seconds of steps by our operators and by PyTorch alone."""
+    own = torch.Generator()  # a call that times steps leaves the random numbers of its caller alone
+    own.manual_seed(0)
+    given = [
+        None if a is None else torch.empty_like(a.detach()).normal_(generator=own).requires_grad_(a.requires_grad)
+        for a in call.arrays[:4]
+    ]
+    wanted = [a for a in given if a is not None and a.requires_grad]
+    above = torch.empty_like(alone(*given).detach()).normal_(generator=own)
+
+    def step(run: Any) -> Any:
+        return torch.autograd.grad(run(*given), wanted, above)
+
+    named: dict[str, Any] = dict(zip(ARRAYS, given, strict=False))
+    if (ours := shortest(call._replace(**named))) is None:
+        return [1.0, 0.0]
+    both: list[Any] = [partial(step, lambda *a: ours(*a, None)), partial(step, alone)]
+    return in_turns(both, False, chosen=min)
