@@ -219,9 +219,10 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
     # Ctrl-C must not raise in the child, which would then run on in the parent's place.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     with warnings.catch_warnings():
-        # Python 3.12 warns of forking with threads about. A child here runs code that takes no lock of theirs; one
-        # that hangs all the same is ended at its time limit, and replaced.
+        # Python 3.12 and JAX warn of forking with threads about. A child here runs code that takes no lock of theirs;
+        # one that hangs all the same is ended at its time limit, and replaced.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         try:
             pid = os.fork()
         except OSError as error:
