@@ -28,6 +28,12 @@ INSIDE = {
         "B = te.compute((), lambda: te.max(A[k], axis=k), name='B')",
         "T = te.compute((), lambda: tir.Select(B[()] > 0.0, B[()], B[()] + 1.0), name='T')",
     ),
+    "two results of one sum": (
+        "A = te.placeholder((120,), name='A')",
+        "k = te.reduce_axis((0, 120), name='k')",
+        "B = te.compute((), lambda: te.sum(A[k], axis=k), name='B')",
+        "T, U = te.compute((), lambda: (B[()] + 1.0, B[()] * 2.0), name='T')",
+    ),
     "a pair of any size": (
         "n, m = te.size_var('n'), te.size_var('m')",
         "A = te.placeholder((n, m), name='A')",
@@ -43,9 +49,10 @@ INSIDE = {
 
 @pytest.mark.parametrize("name", INSIDE)
 def test_a_program_has_a_schedule(name: str) -> None:
-    lines = (*INSIDE[name], "kept = []", "outputs = ['T']", f"s = auto_schedule([T], {TARGETS['cuda']!r})")
+    outputs = ["T", "U"] if "T, U" in INSIDE[name][-1] else ["T"]
+    lines = (*INSIDE[name], "kept = []", f"outputs = {outputs}", f"s = auto_schedule([T], {TARGETS['cuda']!r})")
     sizes = ((13, 7),) if "n, m" in INSIDE[name][0] else ()
-    verdict = judge(Case("automatic", 0, lines, ("A", "T"), (), sizes), ("interpreter",))
+    verdict = judge(Case("automatic", 0, lines, ("A", *outputs), (), sizes), ("interpreter",))
     assert verdict.outcome == "right", verdict.detail
 
 

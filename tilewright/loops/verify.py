@@ -83,6 +83,8 @@ class _Verifier:
         self.defined: set[e.Var] = set()
         self.storage: set[Buffer] = set()
         self.kernel: dict[ThreadTag, e.Expr] | None = None
+        self.indices: set[e.Var] = set()
+        """The thread indices of the kernel, which have a value in all of it."""
         self.launch: Launch | None = None
         self.typed: set[e.Expr] = set()
         self.used: dict[e.Expr, frozenset[Any]] = {}
@@ -142,10 +144,12 @@ class _Verifier:
             self._note_head(stmt.body)
         if stmt.thread is not ThreadTag.VTHREAD:
             self._one_extent(stmt.thread, stmt.extent, stmt)
+            self.indices.add(stmt.var)
         with self._bound(stmt, stmt.var):
             self.statement(stmt.body)
         if outermost:
             self.kernel = None
+            self.indices.clear()
 
     def _plain_loop(self, stmt: For) -> None:
         if stmt.thread is not None:
@@ -310,7 +314,7 @@ class _Verifier:
             self._types(expr, stmt)
         for name in self._names(expr):
             if isinstance(name, e.Var):
-                if name not in self.defined:
+                if name not in self.defined and name not in self.indices:
                     self.fail(f"variable {name.name} is used where it is not defined", stmt)
             else:
                 self._stored(name, stmt)
