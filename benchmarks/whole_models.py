@@ -190,7 +190,9 @@ def row_of(found: dict[str, Any]) -> list[str]:
     """Return a row of the table."""
     case, ms = Case(**found["model"]), found["ms"]
     best = ms["compile"] / ms["backend"] if {"compile", "backend"} <= ms.keys() else 0.0
-    wrong = max(found["error"].values()) > BOUNDS[getattr(torch, case.dtype)]
+    # With TF32, or in float16 with many layers, PyTorch itself may be further from float32 than the bound.
+    bound = max(BOUNDS[getattr(torch, case.dtype)], 2 * found["error"].get("eager", 0.0))
+    wrong = max(found["error"].values()) > bound
     return [
         case.name, *[f"{ms[which]:.3f}" if which in ms else "–" for which in SIDES],
         f"{best:.2f}", f"{case.must:.2f}", f"{max(found['spread'].values()):.0%}",

@@ -199,6 +199,15 @@ def test_pooled_images_with_the_channels_last() -> None:
     assert backend.reports[0].channels_last
 
 
+@pytest.mark.parametrize("order", [torch.channels_last, torch.contiguous_format], ids=["last", "first"])
+@pytest.mark.parametrize("last", [True, False], ids=["to last", "as given"])
+def test_folded_weights_lie_as_decisions_assume(last: bool, order: Any) -> None:
+    """The problem of a decision has the memory order of the weights; the call must find the same."""
+    given = torch.randn(8, 4, 3, 3).to(memory_format=order)
+    made, _ = import_module("tilewright.nn.folding").fold(given, None, [("scale", torch.rand(8, 1, 1))], 0, last)
+    assert made.is_contiguous(memory_format=torch.channels_last if last else order)
+
+
 # Weights that change
 
 

@@ -25,11 +25,14 @@ def fold(weight: Any, bias: Any, steps: Sequence[Affine], groups: int, last: boo
 
     Sums and products are in float32 (in float64 if the weight is), and rounded once. `groups` is 0 for a convolution,
     and the number of groups of a transposed one: its weight has filters in the second place. With `last`, the new
-    weight lies in memory with the channels last.
+    weight lies in memory with the channels last; else in the order of the weight.
     """
     made, shift = _folded(weight, bias, steps, groups)
     made = made.to(weight.dtype)
-    made = made.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+    if last:
+        made = made.contiguous(memory_format=torch.channels_last)
+    elif weight.dim() != 4 or not weight.is_contiguous(memory_format=torch.channels_last):
+        made = made.contiguous()
     return made, None if shift is None else shift.to(weight.dtype).contiguous()
 
 
