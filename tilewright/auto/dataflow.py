@@ -15,6 +15,7 @@ from ..schedule.inlining import inlined_bodies
 from ..schedule.value import Inlined
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
+from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 SIZE_AT_CALL = 1024
@@ -80,6 +81,11 @@ class Dataflow:
         self.stored: list[Operation] = [t.op for t in stages if not isinstance(t.placement, Inlined)]
         """Operations that are stored, producers first."""
         self.bodies = {t.op: bodies[t.id] for t in stages if t.id in bodies}
+
+    @property
+    def scans(self) -> list[ScanOp]:
+        """The scans among the stored operations."""
+        return [op for op in self.stored if isinstance(op, ScanOp)]
 
     @cached_property
     def reads(self) -> dict[Operation, list[Read]]:

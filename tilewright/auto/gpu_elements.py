@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ..arith.simplify import simplify
 from ..core.target import Target
-from ..expr.nodes import Expr
+from ..expr.nodes import Expr, IntImm
 from ..expr.traverse import variables
 from ..schedule.handle import ScheduleHandle
 from ..tensor.axis import IterVar, thread_axis
@@ -21,8 +22,13 @@ from .kernels import FusedKernel
 FEW_TERMS = 64
 """Terms of a reduction up to which a thread computes it alone, written out."""
 _ROWS = (4, 2)
+_VECTOR = 4
 _WRITTEN_OUT = 3000
 """Instructions that the written-out loops of a thread have at most."""
+
+
+_HEAVY = 250
+"""Instructions of an element from which on a thread computes one vector of them."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +47,24 @@ def are_elements(kernel: FusedKernel) -> bool:
 
 
 def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> ElementTile:
-    """The tile that rules choose without a model."""
-    out = kernel.out
-    vector = _vector(kernel, target)
+    """The tile that rules choose without a model.
+
+    Vectors of a stencil begin at any place, so that wide ones take several loads. A window of many instructions needs
+    the registers for one or two results.
+    """
+    out, threads = kernel.out, min(256, target.max_threads_per_block)
     work = sum(prod(map(size, op.reduce_axis)) * max(weight(flow.bodies[op]), 1) for op in (out, *kernel.members))
-    while vector > 1 and vector * work > _WRITTEN_OUT:
-        vector //= 2
-    threads = min(256, target.max_threads_per_block)
+    vector, across = _vector(kernel, target), min(32, threads)
+    if not out.axis or not (_overlaps(flow, kernel, -1) or (len(out.axis) > 1 and _overlaps(flow, kernel, -2))):
+        return ElementTile(vector, 1, threads, 1)
+    is_heavy = work > _HEAVY
+    vector = min(vector, 1 if kernel.reductions and not is_heavy else 2)
     rows = 1
-    if len(out.axis) > 1 and _overlaps(flow, kernel, -2):
+    if len(out.axis) > 1 and not is_heavy and _overlaps(flow, kernel, -2):
         extent = known(out.axis[-2])
         fitting = [n for n in _ROWS if extent is not None and extent >= 2 * n and n * vector * work <= _WRITTEN_OUT]
-        rows = next((n for n in fitting if extent is not None and extent % n == 0), next(iter(fitting), 1))
-    if rows == 1:
-        return ElementTile(vector, 1, threads, 1)
-    across = min(32, threads)
-    return ElementTile(vector, rows, across, threads // across)
+        rows = next(iter(fitting), 1)
+    return ElementTile(vector, rows, across, threads // across) if rows > 1 else ElementTile(vector, 1, threads, 1)
 
 
 def _vector(kernel: FusedKernel, target: Target) -> int:
@@ -88,9 +96,16 @@ def _overlaps(flow: Dataflow, kernel: FusedKernel, dimension: int) -> bool:
             if any(used & mine for used in moved):
                 part = tuple(i for i, used in zip(read.indices, moved, strict=True) if used & mine)
                 seen.setdefault(read.source, set()).add(part)
-        if any(len(parts) > 1 for parts in seen.values()):
+        if any(_are_near(parts) for parts in seen.values()):
             return True
     return False
+
+
+def _are_near(parts: set[tuple[Expr, ...]]) -> bool:
+    """Whether indices differ by distances that no vector has."""
+    first, *others = parts
+    steps = [simplify(a - b) for other in others for a, b in zip(other, first, strict=True)]
+    return any(not isinstance(step, IntImm) or step.value % _VECTOR for step in steps)
 
 
 def schedule_elements(s: ScheduleHandle, kernel: FusedKernel, tile: ElementTile) -> None:

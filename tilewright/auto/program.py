@@ -15,6 +15,7 @@ from ..measure.reference import describe
 from ..refine.usage import kernel_uses
 from ..schedule.handle import ScheduleHandle, create_schedule
 from ..tensor.axis import thread_axis
+from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..tune.analysis.refuse import refuse
 from ..tune.model.machine import Machine
@@ -108,7 +109,9 @@ class AutomaticProgram:
 def unfit(s: ScheduleHandle, target: Target) -> str:
     """Return the reason why a schedule cannot run on a target; nothing if it can."""
     ops = [stage.op for stage in s.value.in_order()]
-    args = [t for op in ops if isinstance(op, PlaceholderOp) or op in s.outputs for t in op.outputs]
+    states = {t.op for op in ops if isinstance(op, ScanOp) for t in op.state}
+    ends = [op for op in ops if (isinstance(op, PlaceholderOp) and op not in states) or op in s.outputs]
+    args = [t for op in ends for t in op.outputs]
     bounds = refined_bounds(s.value, target)
     refusal = refuse(s, kernel_uses(s.value, bounds), target)
     if refusal is None:

@@ -12,24 +12,35 @@ from ..tensor.tensor import ComputeOp
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
-from . import cpu_elements, gpu_elements, gpu_products, gpu_rows
+from . import cpu_elements, gpu_elements, gpu_products, gpu_rows, gpu_scans
 from .cpu_rows import schedule_rows_on_processors, schedule_tuples_on_processors
-from .dataflow import Dataflow, known_total
+from .dataflow import Dataflow, known_total, total
 from .kernels import FusedKernel
 from .products import is_sum, product_of
 from .ways import Way, fixed, with_values
 
 _POWERS = (1, 2, 4, 8)
+_MANY_TERMS = 64
 _THREADS = (32, 64, 128, 256, 512, 1024)
 
 
 def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     """Return the ways to schedule a kernel."""
     out = kernel.out
+    scan = next((op for op in flow.scans if out is op or out in gpu_scans.steps_of(op)), None)
+    if scan is not None and target.is_gpu and gpu_scans.has_own_columns(flow, scan):
+        if out is not scan:
+            return [fixed("step", f"{out.name} is scheduled with its scan", lambda s: None)]
+        why = f"no column of {out.name} reads another one: a thread runs through the steps of its column"
+        return [fixed("scan", why, lambda s: gpu_scans.schedule_scan(s, scan))]
     if not isinstance(out, ComputeOp) or out.call is not None:
         return [fixed("given", f"{out.name} is a statement or a scan, which has its own loops", lambda s: None)]
     single = kernel.reductions[0] if len(kernel.reductions) == 1 and kernel.one_each else None
-    if single is not None and len(single.outputs) == 1 and flow.is_product(single):
+    if (
+        single is not None
+        and len(single.outputs) == 1
+        and (flow.is_product(single) or _has_rows_of_sums(flow, kernel, target))
+    ):
         return _products(flow, kernel, single, target)
     if target.is_gpu:
         return _on_gpu(flow, kernel, target)
@@ -52,6 +63,14 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
                       lambda s: reduce_to(s, single, out, target))]  # fmt: skip
     return [fixed("rows", f"the stages of a row of {out.name} run one after another, while it is in the cache",
                   lambda s: schedule_rows_on_processors(s, flow, kernel))]  # fmt: skip
+
+
+def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
+    """Whether a reduction multiplies a vector by a matrix of which neighbouring columns are neighbours in memory."""
+    (op,) = kernel.reductions
+    if not target.is_gpu or gpu_rows.runs_along_rows(flow, kernel) or total(op.reduce_axis) < _MANY_TERMS:
+        return False
+    return is_sum(op) and product_of(flow, kernel, op) is not None
 
 
 def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target) -> list[Way]:

@@ -11,6 +11,7 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
+from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
 from .program import AutomaticProgram
 from .search import searched
@@ -64,7 +65,9 @@ def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple
 def arguments(tensors: Any, outputs: Sequence[Operation]) -> list[Tensor]:
     """Return the arguments of a program: the tensors as given, after the inputs that are not among them."""
     given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
-    inputs = [op.output(0) for op in topological(outputs) if isinstance(op, PlaceholderOp)]
+    ops = topological(outputs)
+    states = {t for op in ops if isinstance(op, ScanOp) for t in op.state}
+    inputs = [op.output(0) for op in ops if isinstance(op, PlaceholderOp) and op.output(0) not in states]
     return [*(t for t in inputs if t not in given), *given]
 
 
