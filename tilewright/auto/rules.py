@@ -66,7 +66,7 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
 
 
 def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
-    """Whether a reduction multiplies a vector by a matrix of which neighbouring columns are neighbours in memory."""
+    """Whether a reduction multiplies few rows by a matrix with rows that are contiguous in memory."""
     (op,) = kernel.reductions
     if not target.is_gpu or gpu_rows.runs_along_rows(flow, kernel) or total(op.reduce_axis) < _MANY_TERMS:
         return False
