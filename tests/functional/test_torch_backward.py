@@ -13,6 +13,7 @@ from tilewright.functional import rivals
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import_module("tilewright.functional.torch_operator")  # the operator of one pass falls back to those of each direction
 torch_backward = import_module("tilewright.functional.torch_backward")
+torch_steps = import_module("tilewright.functional.torch_steps")
 torch_gradients = import_module("tilewright.functional.torch_gradients")
 ConvolutionOptions = import_module("tilewright.functional.torch_options").ConvolutionOptions
 F = torch.nn.functional
@@ -45,6 +46,11 @@ def check(tensors: list[Any], padding: tuple[int, int], activation: str | None, 
     assert found[0].stride() == x.stride()
     assert all(a.is_contiguous() for a in found[1:])
     return list(found)
+
+
+@pytest.fixture(autouse=True)
+def _by_our_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_steps, "by_pytorch_alone", lambda call: None)
 
 
 @pytest.fixture
