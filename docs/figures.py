@@ -178,7 +178,47 @@ def draw_shipped(rows: list[Shipped]) -> None:
     save(figure, "one-call")
 
 
+@dataclass(frozen=True)
+class Step:
+    """A training step: the layer and its type, and both sides' times in multiples of a copy; ours as text, too."""
+
+    layer: str
+    ours: float
+    theirs: float
+    label: str
+
+
+def steps() -> list[Step]:
+    """Return the rows of the table of training steps."""
+    found = []
+    for row in read("training").rows:
+        ours, theirs = (row[key] / row["copy_us"] for key in ("us", "pytorch_us"))
+        found.append(Step(f"{row['row']}, {row['mode']}", ours, theirs, f"{ours:.1f}"))
+    return found
+
+
+def draw_steps(rows: list[Step]) -> None:
+    """A line from our time to PyTorch's for each layer, in multiples of a copy, on a logarithmic axis."""
+    figure = figure_of(9, 0.24 * len(rows) + 1.2)
+    plot = figure.subplots()
+    layers = [row.layer for row in rows]
+    for row in rows:
+        plot.plot([row.ours, row.theirs], [row.layer] * 2, color="#cccccc", linewidth=1, zorder=0)
+        plot.text(1.9, row.layer, row.label, va="center", ha="right", fontsize=8, color=COLOURS["rung"])
+    plot.plot([row.theirs for row in rows], layers, "o", color=COLOURS["PyTorch"], markersize=5, label="PyTorch")
+    plot.plot([row.ours for row in rows], layers, "o", color=COLOURS["rung"], markersize=5, label="Tilewright")
+    plot.axvline(3, color="black", linewidth=0.8)
+    plot.set_xscale("log")
+    plot.set_xlim(1.2, max(row.theirs for row in rows) * 1.5)
+    ticks = (3, 10, 30, 100, 300, 1000)
+    plot.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    horizontal(plot, "times as long as a copy of the input, logarithmic; the line is one copy for each of three passes")
+    plot.legend(loc="lower right", frameon=False, fontsize=9)
+    save(figure, "training")
+
+
 if __name__ == "__main__":
     draw_shipped(shipped())
+    draw_steps(steps())
     draw_ladders(ladders())
     draw_searches(searches())

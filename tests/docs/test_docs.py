@@ -301,3 +301,8 @@ def test_the_charts_show_the_measured_numbers() -> None:
         text = row.ratios["float32"][1]
         assert f"{text}×" in chart, f"{text}× is not in docs/images/one-call.svg: python -m docs.figures"
         assert row.workload in chart
+
+    chart = (ROOT / "docs" / "images" / "training.svg").read_text(encoding="utf-8")
+    for step in figures["steps"]():
+        assert f">{step.label}<" in chart, f"{step.label} is not in docs/images/training.svg: python -m docs.figures"
+        assert step.layer in chart
