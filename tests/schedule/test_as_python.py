@@ -16,6 +16,7 @@ from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.driver import lower_for
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 TILED = """\
 from tilewright import te
 
