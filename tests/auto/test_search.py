@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.auto.programs import box_blur, matrix_product, softmax, two_outputs
 from tests.auto.test_auto_schedule import check
+from tilewright import te
 from tilewright.auto.program import AutomaticProgram, AutomaticTemplate
 from tilewright.core.target import Target
 
@@ -57,3 +60,24 @@ def test_errors() -> None:
         tw.auto_schedule(args, "llvm", trials=-1)
     with pytest.raises(tw.UserError, match="budget=-2 is not a number of seconds"):
         tw.auto_schedule(box_blur()[0], "llvm", trials=1, budget=-2)
+
+
+@pytest.mark.cuda
+def test_a_product_of_rows_takes_a_transposed_copy() -> None:
+    """For warpgroups, which multiply factors with neighbouring terms."""
+    left, right = te.placeholder((64, 72), "float16", name="left"), te.placeholder((72, 80), "float16", name="right")
+    k = te.reduce_axis((0, 72), name="k")
+
+    def value(i: Any, j: Any) -> Any:
+        return te.sum(left[i, k].astype("float32") * right[k, j].astype("float32"), axis=k)
+
+    sums = te.compute((64, 80), value, name="sums")
+    target = Target("cuda -arch=sm_90")
+    program = AutomaticProgram([sums.op], target)
+    way = next(way for way in program.ways[0] if way.name.endswith("of a copy"))
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape).astype("float16") for shape in ((64, 72), (72, 80))]
+    arrays = [tw.nd.array(x, tw.cuda()) for x in (*given, np.full((64, 80), np.nan, "float32"))]
+    tw.build(program.schedule([way]), [left, right, sums], target)(*arrays)
+    expected = given[0].astype("float64") @ given[1].astype("float64")
+    np.testing.assert_allclose(arrays[-1].numpy(), expected, rtol=1e-3, atol=1e-3)
