@@ -28,6 +28,8 @@ from tilewright.topi.templates import Conv2d, Depthwise, named
 # Specifications per Compute Capability".
 SHARED = {"sm_61": 48, "sm_70": 96, "sm_75": 64, "sm_86": 99, "sm_89": 99, "sm_100": 227, "sm_120": 99}
 REGISTERS = 255
+SPILLS = 512
+"""The most bytes that a thread of a default configuration spills: one-line calls then try other configurations."""
 MODES = ("float32", "float16", "float16/NHWC", "bfloat16/NHWC")
 DOCUMENTS = {"sm_61": "conv1d_v5", "sm_70": "depthwise_v4", "sm_75": "conv1d_v5", "sm_120": "depthwise_v4"}
 """A sample of the documents' programs."""
@@ -56,7 +58,7 @@ def keeps_limits(program: CompiledProgram, arch: str) -> None:
         used = program.resources[kernel.name]
         assert 0 < used.registers <= REGISTERS
         assert max(used.shared_bytes, kernel.dynamic_shared_bytes) <= SHARED[arch] * 1024
-        assert used.spill_store_bytes == 0, f"{kernel.name} spills {used.spill_store_bytes} bytes"
+        assert used.spill_store_bytes <= SPILLS, f"{kernel.name} spills {used.spill_store_bytes} bytes"
 
 
 def slow_unless(sample: bool, *values: Any) -> Any:

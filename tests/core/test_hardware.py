@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,15 @@ def test_rows_say_what_nvidias_tables_say(name: str) -> None:
 
 
 def test_processors_by_name_and_by_feature() -> None:
-    assert processor_hardware("generic", "").vector_bytes == 16
-    assert processor_hardware("haswell", "").vector_bytes == 32
-    assert processor_hardware(None, "").vector_bytes == 64  # this machine's, whatever it has
-    assert processor_hardware("skylake-avx512", "+avx512vnni").matrix_shapes_for("uint8 × int8", "int32")
-    assert processor_hardware("haswell", "+avx512f") is X86["x86-64-v4"]
-    assert Target("llvm -mcpu=haswell").hardware is X86["x86-64-v3"]
+    x86 = partial(processor_hardware, triple="x86_64-linux-gnu")
+    assert x86("generic", "").vector_bytes == 16
+    assert x86("haswell", "").vector_bytes == 32
+    assert x86(None, "").vector_bytes == 64  # this machine's, whatever it has
+    assert x86("skylake-avx512", "+avx512vnni").matrix_shapes_for("uint8 × int8", "int32")
+    assert x86("haswell", "+avx512f") is X86["x86-64-v4"]
+    assert Target("llvm -mcpu=haswell -mtriple=x86_64-linux-gnu").hardware is X86["x86-64-v3"]
+    assert processor_hardware("apple-m1", "", "arm64-apple-darwin").vector_bytes == 16
+    assert [family_of(name) for name in ("AMD64", "arm64-apple-darwin")] == ["x86_64", "aarch64"]
     assert opencl_hardware("mali") is OPENCL["gpu"]
 
 
