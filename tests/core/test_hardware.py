@@ -16,7 +16,7 @@ import pytest
 import tilewright
 from tests.passes.running import finish
 from tilewright import te
-from tilewright.core.architectures import NVIDIA, OPENCL, X86, opencl_hardware, processor_hardware
+from tilewright.core.architectures import NVIDIA, OPENCL, X86, family_of, opencl_hardware, processor_hardware
 from tilewright.core.boards import BOARDS
 from tilewright.core.errors import InternalError, UserError
 from tilewright.core.hardware import Hardware, MemoryScope
