@@ -35,6 +35,8 @@ def test_what_was_measured_is_kept_for_its_device_only(monkeypatch: pytest.Monke
     assert keep("NVIDIA H200", measured) == tmp_path / "kept" / "calibration.json"
     assert Machine.of(CUDA, "NVIDIA H200").rates == measured
     assert Machine.of(CUDA, "NVIDIA L4").rates != measured
+    assert Machine.for_models(Machine.present(CUDA, "NVIDIA H200")).rates == measured, "default configurations"
+    assert Machine.for_models(CUDA).rates == Rates()
     keep("another", Rates())
     assert calibrated("NVIDIA H200", Rates()) == measured
 

@@ -2,8 +2,7 @@
 
 A multiprocessor issues instructions, and its L1 cache moves data; all of them move bytes from the L2 cache and from
 memory. A kernel takes a little more than the longest of these. A warp that has a scheduler for itself waits for its
-loads: few of them are under way at a time. The quantities were fitted to 464 kernels on an H200; the mean of the
-logarithm of the error, cut off at a limit, is 0.195.
+loads: few of them are under way at a time. The mean of the logarithm of the error, cut off at a limit, is 0.195.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from math import ceil, gcd, log2, prod
 
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
+from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import Machine
 from ...tune.task import Expectation
@@ -22,20 +22,7 @@ from .thread_tiles import BYTES
 from .weight_gradient import WeightGradient
 from .weight_gradient_shares import LANES, SHARES, Share, candidates, least
 
-_LOAD_SLOTS, _STEP_SLOTS, _EXCHANGE_SLOTS = 1.54, 41.0, 14.9
-_SLOT_CYCLES, _SLOT_CYCLES_ALONE = 1.22, 0.8
-_LONG_CODE, _FETCHED_PRODUCTS = 0.12, 512
-"""Slowdown per doubling of the products of a tile beyond a number, as instructions are fetched from farther away."""
-_LATENCY, _SHARED_LATENCY, _LOADS_IN_FLIGHT, _BARRIER = 630.0, 30.0, 7.6, 200.0
-_BLOCK_CYCLES = 610.0
-_FEW_WARPS, _SMALL_BLOCK = 4, 1.29
-_L1_CYCLES = 0.71
-_MEMORY, _L2, _L2_AGAIN = 0.88, 0.95, 0.62
-_L1_BYTES, _CROWDED, _SECTOR_BYTES = 100e3, 0.58, 32
-_SHARPNESS = 1.94
-_MANY_WAVES, _LAST_WAVE = 4, 0.63
-_LAUNCHES = 1.8
-_BANK = 4
+_SECTOR_BYTES, _BANK_BYTES = 32, 4
 
 
 def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectation:
@@ -66,28 +53,28 @@ def _shared_out(of: WeightGradient, block: Share, machine: Machine) -> Iterator[
 
 def cycles(of: WeightGradient, share: Share, machine: Machine) -> float:
     """Return the cycles of both kernels."""
-    rates, count = machine.rates, machine.multiprocessors
+    rates, count, at = machine.rates, machine.multiprocessors, machine.fitted["weight_gradient"]
     warps = ceil(share.threads(of) / machine.hardware.warp)
     loads, moved, bytes_apart = _loads(of, share)
     each = ceil(share.blocks(of) / count)
     together = min(each, _resident_blocks(of, share, machine))
     full, rest = divmod(each, together)
-    wave = _wave(of, share, loads, together * warps / machine.schedulers)
-    work = wave * (full if full < _MANY_WAVES else each / together)
-    if rest and full < _MANY_WAVES:
-        work += _LAST_WAVE * _wave(of, share, loads, rest * warps / machine.schedulers)
-    through = each * warps * share.steps(of) * moved * _L1_CYCLES
+    wave = _wave(of, share, at, loads, together * warps / machine.schedulers)
+    work = wave * (full if full < at.many_waves else each / together)
+    if rest and full < at.many_waves:
+        work += at.last_wave_factor * _wave(of, share, at, loads, rest * warps / machine.schedulers)
+    through = each * warps * share.steps(of) * moved * at.l1_cycles
     size = BYTES[of.dtype]
     image, given = size * prod(of.shape), size * of.shape[0] * of.filters * prod(of.places)
     far = image + given > rates.l2_capacity_bytes
-    per_byte = _MEMORY / rates.memory_bytes_per_cycle if far else _L2 / rates.l2_bytes_per_cycle
+    per_byte = at.memory_factor / rates.memory_bytes_per_cycle if far else at.l2_factor / rates.l2_bytes_per_cycle
     threads = together * warps * machine.hardware.warp
-    again = max(0.0, threads * bytes_apart / _L1_BYTES - 0.5) if bytes_apart > _SECTOR_BYTES else 0.0
-    memory = (image + given) * per_byte / count * (1 + _CROWDED * again)
-    repeated = _read_again(of, share, image, given) * _L2_AGAIN / rates.l2_bytes_per_cycle / count
+    again = max(0.0, threads * bytes_apart / at.l1_bytes - 0.5) if bytes_apart > _SECTOR_BYTES else 0.0
+    memory = (image + given) * per_byte / count * (1 + at.crowded_factor * again)
+    repeated = _read_again(of, share, image, given) * at.repeated_l2_factor / rates.l2_bytes_per_cycle / count
     partial = share.shares * share.warps * prod(of.out_shape) * 4 / rates.l2_bytes_per_cycle / count
-    launches = _LAUNCHES * rates.launch_seconds * rates.clock_hertz
-    return float(overlapped((work, through, memory, repeated), _SHARPNESS) + 2 * partial + launches)
+    launches = at.launches * rates.launch_seconds * rates.clock_hertz
+    return float(overlapped((work, through, memory, repeated), at.overlap_sharpness) + 2 * partial + launches)
 
 
 def _loads(of: WeightGradient, share: Share) -> tuple[int, float, int]:
@@ -103,29 +90,29 @@ def _loads(of: WeightGradient, share: Share) -> tuple[int, float, int]:
     if share.lanes_have_tiles(of):
         given = share.rows * share.columns // chunk * share.filters
         apart = share.columns * size
-        passes = loads * min(LANES, max(share.chunk * size, apart * of.stride[1]) / _BANK)
-        passes += given * min(LANES, max(chunk * size, apart) / _BANK)
+        passes = loads * min(LANES, max(share.chunk * size, apart * of.stride[1]) / _BANK_BYTES)
+        passes += given * min(LANES, max(chunk * size, apart) / _BANK_BYTES)
         return loads + given, passes, apart if apart > share.chunk * size else 0
     given = share.rows * share.columns // (chunk if share.copies else 1)
     vector = share.chunk if share.copies else max(share.filters, share.channels_at_once(of))
-    return loads + given, (loads + given) * max(1.0, vector * size / _BANK), 0
+    return loads + given, (loads + given) * max(1.0, vector * size / _BANK_BYTES), 0
 
 
-def _wave(of: WeightGradient, share: Share, loads: int, issuing: float) -> float:
+def _wave(of: WeightGradient, share: Share, at: Quantities, loads: int, issuing: float) -> float:
     """Return the cycles of the blocks that run together, with `issuing` warps per scheduler."""
     rows, columns = share.seen(of)
     half = BYTES[of.dtype] == 2
     across = share.filters if of.per_group == 1 and of.layout == "NHWC" else share.channels
     converted = half * (rows * columns * across + share.rows * share.columns * share.filters)
     products = share.products() * (2 if of.dtype == "float64" else 1)
-    long = 1 + _LONG_CODE * max(0.0, log2(products / _FETCHED_PRODUCTS))
-    issued = products * long + _LOAD_SLOTS * loads + converted + _STEP_SLOTS
-    latency = _BARRIER + _SHARED_LATENCY * loads / _LOADS_IN_FLIGHT if share.copies else 0.0
-    latency = latency or _LATENCY * loads / _LOADS_IN_FLIGHT
-    step = ((issuing * issued * _SLOT_CYCLES) ** 4 + (issued * _SLOT_CYCLES_ALONE + latency) ** 4) ** 0.25
-    step *= _SMALL_BLOCK if share.warps * share.jobs < _FEW_WARPS and not share.copies else 1.0
-    end = share.sums() * (_EXCHANGE_SLOTS if share.lanes_have_tiles(of) else 2) * issuing
-    return float(share.steps(of) * step + end + _BLOCK_CYCLES)
+    long = 1 + at.code_factor * max(0.0, log2(products / at.fetched_products))
+    issued = products * long + at.load_slots * loads + converted + at.step_slots
+    latency = at.barrier_cycles + at.shared_latency_cycles * loads / at.loads_in_flight if share.copies else 0.0
+    latency = latency or at.latency_cycles * loads / at.loads_in_flight
+    step = ((issuing * issued * at.slot_cycles) ** 4 + (issued * at.alone_slot_cycles + latency) ** 4) ** 0.25
+    step *= at.small_block_factor if share.warps * share.jobs < at.few_warps and not share.copies else 1.0
+    end = share.sums() * (at.exchange_slots if share.lanes_have_tiles(of) else 2) * issuing
+    return float(share.steps(of) * step + end + at.block_cycles)
 
 
 def _read_again(of: WeightGradient, share: Share, image: float, given: float) -> float:
