@@ -16,9 +16,8 @@ import numpy as np
 from ...core.dtype import DType
 from ...core.errors import UserError
 from ...tensor.tensor import Tensor, placeholder
-from .convolutions import window
 from .epilogue import ACTIVATIONS
-from .images import Images
+from .images import Images, window
 from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, shortened
 

@@ -25,8 +25,8 @@ _TILES, _SUMS = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx"
 
 def space(of: Conv2d) -> Space:
     """The knobs: for the tutorial's layer 10,454,400 configurations."""
-    outer = (of.filters // of.groups, *of.out_shape[2:])
-    summed = (of.shape[1] // of.groups, *of.kernel)
+    outer = (of.shared_filters, *of.out_shape[2:])
+    summed = (of.per_group, *of.kernel)
     return Space(
         [
             *(tile_knob(name, extent, 4) for name, extent in zip(_TILES, outer, strict=True)),
@@ -62,7 +62,7 @@ def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> An
     n, f, y, x = out.op.axis
     parts = []
     if of.groups > 1:  # a tile of filters lies within a group, which has channels of its own
-        group, f = s[out].split(f, factor=of.filters // of.groups)
+        group, f = s[out].split(f, factor=of.shared_filters)
         parts = [group]
     axes = [config[name].apply(s, out, axis) for name, axis in zip(_TILES, (f, y, x), strict=True)]
     blocks, vthreads, threads, inner = zip(*axes, strict=True)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core.errors import UserError
-from ...core.windows import extents, positions
+from ...core.windows import positions
 from ...expr.operators import floordiv, floormod
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .. import nn, references
 from .declarations import same_shape, sums_of
-from .images import Images, counts_of
-from .layouts import IMAGES_LAST, LAYOUTS, as_images, from_layout, in_layout, in_memory, in_order, layout_of
+from .images import GroupedLayer, Images, storage_options, window, window_options
+from .layouts import IMAGES_LAST, as_images, from_layout, in_layout, in_memory, in_order, layout_of
 from .workload import INTEGERS, Convolution, border, check_fits, dtype_of, shape_of, shortened, sizes, sum_dtype
 
 WEIGHTS = ("OIHW", "OHWI", "HWIO")
@@ -104,20 +104,11 @@ class Conv1d(Convolution):
 
 
 @dataclass(frozen=True)
-class Conv2d(Images):
+class Conv2d(GroupedLayer):
     """The 2-D convolution of images with filters, in groups if wanted; data NCHW, weights OIHW."""
 
     name: ClassVar[str] = "conv2d"
 
-    shape: tuple[int, ...]
-    filters: int
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    dtype: str
-    layout: str
     weights: str = WEIGHTS[0]
     backwards: bool = False
 
@@ -141,38 +132,22 @@ class Conv2d(Images):
         length, and the window's options are for a line: images of one row compute it. `weights` is the order of the
         dimensions of the filters in memory: "OIHW"; "OHWI" or "HWIO" with the layout NHWC; "HWIO" with HWCN.
         """
-        shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
-        images = shape_of(cls.name, shape, "NCHW")
-        count, parts = counts_of(cls.name, images[1], filters, groups)
-        return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
-                   dtype_of(cls.name, dtype, INTEGERS), layout_of(cls.name, layout, (IMAGES_LAST,)),
-                   _order_of_weights(cls.name, weights, layout))  # fmt: skip
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """The fields, without the default order of weights and layout, which older logs do not have."""
-        *given, weights = super().args
-        return (*given, weights) if weights != WEIGHTS[0] else tuple(given[:-1] if given[-1] == LAYOUTS[0] else given)
+        window = (kernel, stride, padding, dilation)
+        made = cls.made(shape, filters, window, groups, dtype, layout, INTEGERS, (IMAGES_LAST,))
+        return replace(made, weights=_order_of_weights(cls.name, weights, layout))
 
     @property
     def options(self) -> dict[str, Any]:
-        found = {"shape": self.shape, "filters": self.filters, **_window_options(self)}
-        grouped = {"groups": self.groups} if self.groups > 1 else {}
-        return {
-            **found,
-            **grouped,
-            **_storage(self),
-            **({"weights": self.weights} if self.weights != WEIGHTS[0] and self.layout != IMAGES_LAST else {}),
-        }
+        shown = self.weights != WEIGHTS[0] and self.layout != IMAGES_LAST
+        return {**super().options, **({"weights": self.weights} if shown else {})}
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
         """That of PyTorch: filters, channels of a group, rows, columns; or with the channels, or filters, last."""
-        channels = self.shape[1] // self.groups
         if self.weights == "HWIO":
-            return (*self.kernel, channels, self.filters)
+            return (*self.kernel, self.per_group, self.filters)
         first = self.weights == WEIGHTS[0]
-        return (self.filters, channels, *self.kernel) if first else (self.filters, *self.kernel, channels)
+        return (self.filters, self.per_group, *self.kernel) if first else (self.filters, *self.kernel, self.per_group)
 
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
         if self.layout != "NCHW" or not same_shape(weights, self.weights_shape):
@@ -184,12 +159,12 @@ class Conv2d(Images):
 
     def backward_index(self, f: Any, rc: Any, ry: Any, rx: Any) -> tuple[Any, ...]:
         group = floordiv(f, self.shared_filters) if self.groups > 1 else 0
-        channel = group * (self.shape[1] // self.groups) + rc
+        channel = group * self.per_group + rc
         return channel, floormod(f, self.shared_filters) if self.groups > 1 else f, ry, rx
 
     @property
     def terms(self) -> int:
-        return self.shape[1] // self.groups * prod(self.kernel)
+        return self.per_group * prod(self.kernel)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images, weights = in_order(self.layout, data), self.forward_weights(weights)
@@ -242,8 +217,8 @@ class Depthwise(Images):
 
     @property
     def options(self) -> dict[str, Any]:
-        found = {"shape": self.shape, **_window_options(self)}
-        return {**found, **({"multiplier": self.multiplier} if self.multiplier > 1 else {}), **_storage(self)}
+        found = {"shape": self.shape, **window_options(self)}
+        return {**found, **({"multiplier": self.multiplier} if self.multiplier > 1 else {}), **storage_options(self)}
 
     @property
     def filters(self) -> int:  # type: ignore[override]
@@ -291,23 +266,6 @@ def _order_of_weights(who: str, weights: Any, layout: str) -> str:
     return weights or usual
 
 
-Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-
-
-def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Window:
-    """Kernel, stride, padding and dilation, checked.
-
-    `padding`: as `core.padding.padding_of` says, or "full"; by default, the zeros of "same" at any stride. Raises
-    UserError if the window does not fit once.
-    """
-    covers, steps = sizes(who, "kernel", kernel, 2), sizes(who, "stride", stride, 2)
-    apart = sizes(who, "dilation", dilation, 2)
-    covered = extents(covers, apart)
-    zeros = border(who, padding, covered, steps)
-    check_fits(who, images[2:], covered, zeros)
-    return covers, steps, zeros, apart
-
-
 def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) -> list[tuple[str, Callable[[], Any]]]:
     """In both orders of memory that PyTorch has.
 
@@ -338,13 +296,3 @@ def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) ->
 
     ways = (("conv2d", torch.contiguous_format), ("conv2d, channels last", torch.channels_last))
     return [(how, way(memory_format)) for how, memory_format in ways]
-
-
-def _storage(of: Conv2d | Depthwise) -> dict[str, Any]:
-    """How elements are stored: their type, and the layout if it is not the default one."""
-    return {"dtype": of.dtype, **({"layout": of.layout} if of.layout != LAYOUTS[0] else {})}
-
-
-def _window_options(of: Conv2d | Depthwise) -> dict[str, Any]:
-    found: dict[str, Any] = {"kernel": of.kernel, "stride": of.stride, "padding": shortened(of.padding)}
-    return {**found, **({"dilation": of.dilation} if of.dilation != (1, 1) else {})}

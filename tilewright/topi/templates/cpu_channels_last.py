@@ -62,7 +62,7 @@ MANY_WEIGHTS = 1 << 16
 
 def space(of: Images) -> Space:
     """The knobs: channels in a vector, columns whose sums are computed together, and how far loops are written out."""
-    own = of.filters // of.groups
+    own = of.shared_filters
     parts = {_dividing(n, _WIDEST, register) for n in (of.filters, own) for register in (_LANES[1], _WIDEST)}
     fit = {n for n in (*_LANES, *parts, lanes_of_one_group(of)) if n <= of.filters} or {of.filters}
     lanes = [[-1, n] for n in sorted(fit)]
@@ -104,7 +104,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     co, ci = config["tile_c"].apply(s, out, c)
     inner = (xi, ci) if of.layout == "NHWC" else (ci, xi)
     # The larger of weights and images passes by once; the other stays in the cache.
-    long = (of.shape[1] // of.groups) * prod(of.kernel) >= _LONG or of.shape[0] * of.places[0] < _ROWS
+    long = of.per_group * prod(of.kernel) >= _LONG or of.shape[0] * of.places[0] < _ROWS
     spread = [co, n, y] if prod(of.weights_shape) > prod(of.shape) else [n, y, xo] if long else [n, y]
     s[out].reorder(*spread, *(axis for axis in (xo, co) if axis not in spread), *inner)
     if co not in spread and _mostly_new(of, config["tile_x"].size[-1]):
@@ -124,7 +124,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 def lanes_of_one_group(of: Images) -> int:
     """Return the lanes of vectors whose filters see the same channels, which is then one value for all of them."""
-    own = of.filters // of.groups
+    own = of.shared_filters
     if of.groups == 1 or own == 1:  # a vector of channels is one load, too
         return _WIDEST
     return next((n for n in range(min(own, _WIDEST), 1, -1) if own % n == 0), _WIDEST)
@@ -136,7 +136,7 @@ def _of_near_groups(of: Images) -> int:
     The channels that it sees are picked from some whole vectors, by an instruction for each. 32 groups of four channels
     take 0.3 of the time of vectors of four lanes, 32 of two channels 0.23.
     """
-    own, seen = of.filters // of.groups, of.shape[1] // of.groups
+    own, seen = of.shared_filters, of.per_group
     if of.layout != "NHWC" or _WIDEST % own:
         return lanes_of_one_group(of)
     _, loaded = covering_vectors((_WIDEST // own - 1) * seen + 1, _WIDEST)
@@ -187,7 +187,7 @@ def usual(of: Images, registers: VectorRegisters) -> dict[str, Any]:
     as well.
     """
     columns, room = of.places[1], registers.room(of.dtype)
-    alone, lanes, own = of.groups == of.shape[1], _of_near_groups(of), of.filters // of.groups
+    alone, lanes, own = of.groups == of.shape[1], _of_near_groups(of), of.shared_filters
     if of.groups == 1 or own < lanes:
         most = min(lanes, max(_LANES[0], room // 4))
         if alone and of.kernel[1] >= _WIDE:
@@ -200,7 +200,7 @@ def usual(of: Images, registers: VectorRegisters) -> dict[str, Any]:
     if alone and prod(of.kernel) >= _MANY_TAPS:
         fit = [n for n in fit if _stays(of, n, lanes, registers)] or fit
     tile = min(fit, key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # each loads its weights
-    stored = of.shape[1] // of.groups > _FEW or (any(of.padding) and of.kernel[1] > _IN_PARTS)
+    stored = of.per_group > _FEW or (any(of.padding) and of.kernel[1] > _IN_PARTS)
     return {"tile_c": [lanes], "tile_x": [tile], "unroll_kernel": 1, "store_padding": stored}
 
 
@@ -217,7 +217,7 @@ NEEDS = Needs(scope="channels last, or groups of few channels")
 
 def computes(of: Images, registers: VectorRegisters) -> bool:
     """Channels last, and sums over several channels for many filters, which are turned as they are stored."""
-    own = of.filters // of.groups
+    own = of.shared_filters
     return of.layout == "NHWC" or (of.shape[1] > of.groups and lanes_of_one_group(of) <= own and own >= _LANES[1])
 
 

@@ -27,7 +27,7 @@ def same_shape(tensor: Tensor, shape: tuple[int, ...]) -> bool:
 
 def check_shapes(of: Images, data: Tensor, weights: Tensor) -> None:
     """Check the tensors of a caller against the workload; raises UserError if they do not fit."""
-    per_group = of.shape[1] // of.groups
+    per_group = of.per_group
     wanted = {
         "data": [in_layout(of.layout, of.shape)],
         "weights": [of.weights_shape, (of.filters, per_group, *of.kernel)],
@@ -83,7 +83,7 @@ def sums_of(
     seen = seen_rows, seen_columns
     chunked = chunk and of.layout == "NCHW"
     element = chunked_view(of, data, chunk, seen) if chunked else padded_view(of, data, bool(chunk) or widened, seen)
-    per_group, per_filters, kind = of.shape[1] // of.groups, of.filters // of.groups, sum_dtype(of.dtype)
+    per_group, per_filters, kind = of.per_group, of.shared_filters, sum_dtype(of.dtype)
     (sy, sx), (dy, dx) = of.stride, of.dilation
     channels = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
     reached = (sliding - 1) * sy + (of.kernel[0] - 1) * dy + 1 if sliding else of.kernel[0]
@@ -135,7 +135,7 @@ def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> A
 
 def _turned(of: Images, weights: Tensor) -> Any:
     """Return how weights are read at (filter, channel of a group, row, column), from a tensor with filters last."""
-    kind, per_group = sum_dtype(of.dtype), of.shape[1] // of.groups
+    kind, per_group = sum_dtype(of.dtype), of.per_group
 
     def value(rc: Any, ry: Any, rx: Any, f: Any) -> Any:
         return cast(kind, _weight(of, weights, f, rc, ry, rx))

@@ -176,7 +176,7 @@ def _weights_of(of: Images, config: Config) -> Weights:
 def _turned(of: Images, config: Config) -> int:
     """How many weights a block in NHWC turns, and one in NCHW for one filter of each group."""
     block: int = prod(config["tile_c"].size[1:])
-    return prod(of.kernel) * (of.shape[1] // of.groups) * block
+    return prod(of.kernel) * of.per_group * block
 
 
 def _together(of: Images, config: Config) -> int:
@@ -188,7 +188,7 @@ def _together(of: Images, config: Config) -> int:
 def _channels_at_once(of: Images, tile: Tile) -> int:
     """How many channels of a sum are written out one after another."""
     steps = tile.steps(of)
-    return next(n for n in (4, 2, 1) if of.shape[1] // of.groups % n == 0 and (n == 1 or n * steps <= STEPS // 3))
+    return next(n for n in (4, 2, 1) if of.per_group % n == 0 and (n == 1 or n * steps <= STEPS // 3))
 
 
 def _share_weights(
@@ -211,7 +211,7 @@ def _share_weights(
     threads = [config[n].size[-2] for n in names]
     tagged = list(zip(_TAGS, threads, strict=True))
     elements = _turned(of, config)
-    alone, one = of.groups == of.shape[1], of.shape[1] // of.groups * prod(of.kernel)
+    alone, one = of.groups == of.shape[1], of.per_group * prod(of.kernel)
     together = gcd(gcd(elements, of.filters * one) if alone else one, ACCESS // BYTES[of.dtype])
     lie_turned = getattr(of, "weights", "") == "HWIO"  # filters are neighbours in memory, too
     by_vectors = (
@@ -267,7 +267,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
     n, y, x, f = out.op.axis if last else (out.op.axis[0], *out.op.axis[2:], out.op.axis[1])
     outer, own = [], []
     if not last and of.filters > of.groups:  # a group's filters see the same inputs: one thread computes several
-        f, of_group = s[out].split(f, factor=of.filters // of.groups)
+        f, of_group = s[out].split(f, factor=of.shared_filters)
         fo, fi = config["tile_f"].apply(s, out, of_group)
         outer, own = [fo], [fi]
     c_block, c_thread, ci = config["tile_c"].apply(s, out, f)
@@ -289,7 +289,7 @@ def computes(of: Images, machine: Machine) -> bool:
     """Return whether channels are last, or few: with many, tiles in shared memory are worth more than windows."""
     if getattr(of, "weights", "OIHW") == "OHWI":
         return False
-    few = of.shape[1] // of.groups <= _CHANNELS and Window.NONE not in windows(of)
+    few = of.per_group <= _CHANNELS and Window.NONE not in windows(of)
     return of.layout == "NHWC" or few
 
 

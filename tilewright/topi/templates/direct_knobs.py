@@ -101,7 +101,7 @@ def _knobs(of: Images) -> list[Knob]:
     mine = [[-1, t, i] for i in threads for t in threads[i] if t * i <= channels]
     return [
         split_knob("tile_c", channels, "candidate", candidate=mine),
-        split_knob("tile_f", of.filters // of.groups, "candidate", candidate=[[-1, f] for f in own_filters(of)]),
+        split_knob("tile_f", of.shared_filters, "candidate", candidate=[[-1, f] for f in own_filters(of)]),
         split_knob("tile_y", rows, "candidate", candidate=_tiles(rows)),
         split_knob("tile_x", columns, "candidate", candidate=_tiles(columns)),
         value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),

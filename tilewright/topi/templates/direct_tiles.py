@@ -119,7 +119,7 @@ def _has_room(of: Images, tile: Tile, threads: int) -> bool:
     """Return whether shared memory holds the weights of a block with `threads` over channels, if they lie there."""
     if weights_of(of, tile) is not Weights.SHARED:
         return True
-    weights = tile.channels * prod(of.kernel) * (of.shape[1] // of.groups) * threads
+    weights = tile.channels * prod(of.kernel) * of.per_group * threads
     if tile.window.slides or fits_shared(of, weights):
         return fits_shared(of, weights)
     held = weights * tile.filters if of.layout == "NCHW" else weights // of.kernel[0]  # there, a row at a time
@@ -183,7 +183,7 @@ def _rounds(of: Images, tile: Tile) -> int:
     """Return how often a thread waits for loads before it asks for the next ones."""
     if tile.window.slides:
         return reach(of, 0, tile.rows) if tile.window is Window.ROLLED else 1
-    together = 1 if tile.shares_groups(of) else of.shape[1] // of.groups
+    together = 1 if tile.shares_groups(of) else of.per_group
     return together * (1 if tile.window is Window.ALL else of.kernel[0])
 
 
@@ -195,7 +195,7 @@ def _uneven(of: Images, tile: Tile, block: tuple[int, int, int]) -> bool:
 def _blocks_of_grid(of: Images, tile: Tile, block: tuple[int, int, int]) -> int:
     c, y, x = block
     last = of.layout == "NHWC"
-    filters = 1 if last else of.filters // of.groups // tile.filters
+    filters = 1 if last else of.shared_filters // tile.filters
     channels = of.shape[0] * ceil((of.filters if last else of.groups) / (c * tile.channels)) * filters
     return channels * ceil(of.places[0] / (y * tile.rows)) * ceil(of.places[1] / (x * tile.columns))
 
@@ -203,7 +203,7 @@ def _blocks_of_grid(of: Images, tile: Tile, block: tuple[int, int, int]) -> int:
 def _work(of: Images, tile: Tile, block: tuple[int, int, int], at: Quantities) -> tuple[float, float]:
     """Return the cycles to issue a warp's instructions, and to pass its data through the L1 cache."""
     last, size, half = of.layout == "NHWC", BYTES[of.dtype], BYTES[of.dtype] == 2
-    area, per_group = prod(of.kernel), of.shape[1] // of.groups
+    area, per_group = prod(of.kernel), of.per_group
     loads, results = tile.loads(of), tile.results()
     products, read, held = results * area * per_group, tile.weights_read(of), weights_of(of, tile)
     vector = gcd(tile.channels, 4) if last else 4

@@ -81,7 +81,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Ten
     block, (sy, sx), (dy, dx) = Block.of(config), of.stride, of.dilation
     _, rows, columns = block.tile
     pairs, spans = rounded(of.places[0], rows) // 2, rounded(of.places[1], columns) // (block.run * EIGHT)
-    group, ahead = of.shape[1] // of.groups, ahead_of(of, block)
+    group, ahead = of.per_group, ahead_of(of, block)
 
     def tap(u: Any, x: Any, y: Any, f: Any, c: Any) -> Any:
         row = y - sy

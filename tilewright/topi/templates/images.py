@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from ...core.errors import UserError
 from ...core.windows import extents, positions
 from ...tensor.tensor import Tensor, compute, placeholder
-from .layouts import in_layout
-from .workload import Convolution, sizes
+from .layouts import LAYOUTS, as_images, in_layout, layout_of
+from .workload import Convolution, border, check_fits, dtype_of, shape_of, shortened, sizes
 
 
 class Images(Convolution):
@@ -69,6 +70,11 @@ class Images(Convolution):
         return (rows - 1) * sy + high, (columns - 1) * sx + wide
 
     @property
+    def per_group(self) -> int:
+        """Channels of the input in a group."""
+        return self.shape[1] // self.groups
+
+    @property
     def shared_filters(self) -> int:
         """Neighbouring channels of the result that are computed from the same inputs."""
         return self.filters // self.groups
@@ -118,6 +124,57 @@ class Images(Convolution):
         return np.flip(parts, (2, 3)) if isinstance(parts, np.ndarray) else parts.flip(2, 3)
 
 
+@dataclass(frozen=True)
+class GroupedLayer(Images):
+    """A convolution in groups, or a gradient of one: the fields of the layer, then those of the subclass.
+
+    Logs leave out trailing fields with default values: older ones do not have them.
+    """
+
+    shape: tuple[int, ...]
+    filters: int
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    dtype: str
+    layout: str
+
+    @classmethod
+    def made(
+        cls,
+        shape: Any,
+        filters: int | None,
+        window_of: tuple[Any, Any, Any, Any],
+        groups: int,
+        dtype: str,
+        layout: str,
+        further_types: tuple[str, ...] = (),
+        further_layouts: tuple[str, ...] = (),
+    ) -> Self:
+        """The layer of checked options; `window_of` are its kernel, stride, padding and dilation."""
+        shape, *given = as_images(cls.name, layout, shape, *window_of)
+        images = shape_of(cls.name, shape, "NCHW")
+        count, parts = counts_of(cls.name, images[1], filters, groups)
+        return cls(images, count, *window(cls.name, images, *given), parts,
+                   dtype_of(cls.name, dtype, further_types), layout_of(cls.name, layout, further_layouts))  # fmt: skip
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        given = {field.name: field.default for field in fields(self) if field.name != "backwards"}
+        given["layout"] = LAYOUTS[0]
+        names = list(given)
+        while getattr(self, names[-1]) == given[names[-1]]:
+            names.pop()
+        return tuple(getattr(self, name) for name in names)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found = {"shape": self.shape, "filters": self.filters, **window_options(self)}
+        return {**found, **({"groups": self.groups} if self.groups > 1 else {}), **storage_options(self)}
+
+
 def counts_of(who: str, channels: int, filters: Any, groups: Any) -> tuple[int, int]:
     """Return filters, by default the number of channels, and groups; UserError if these do not divide both."""
     (count,) = sizes(who, "filters", channels if filters is None else filters, 1)
@@ -129,3 +186,31 @@ def counts_of(who: str, channels: int, filters: Any, groups: Any) -> tuple[int, 
             fix="give a common divisor of both",
         )
     return count, parts
+
+
+Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Window:
+    """Kernel, stride, padding and dilation, checked.
+
+    `padding`: as `core.padding.padding_of` says, or "full"; by default, the zeros of "same" at any stride. Raises
+    UserError if the window does not fit once.
+    """
+    covers, steps = sizes(who, "kernel", kernel, 2), sizes(who, "stride", stride, 2)
+    apart = sizes(who, "dilation", dilation, 2)
+    covered = extents(covers, apart)
+    zeros = border(who, padding, covered, steps)
+    check_fits(who, images[2:], covered, zeros)
+    return covers, steps, zeros, apart
+
+
+def storage_options(of: Images) -> dict[str, Any]:
+    """How elements are stored: their type, and the layout if it is not the default one."""
+    return {"dtype": of.dtype, **({"layout": of.layout} if of.layout != LAYOUTS[0] else {})}
+
+
+def window_options(of: Images) -> dict[str, Any]:
+    """The options of the window, without a dilation of 1."""
+    found: dict[str, Any] = {"kernel": of.kernel, "stride": of.stride, "padding": shortened(of.padding)}
+    return {**found, **({"dilation": of.dilation} if of.dilation != (1, 1) else {})}

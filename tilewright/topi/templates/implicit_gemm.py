@@ -26,8 +26,8 @@ def contraction_of(of: Conv2d) -> Contraction:
     images do, and the weights are repacked. In HWCN it counts the window, then channels, too; filters are neighbours in
     the weights, images in the data.
     """
-    images, channels = of.shape[0], of.shape[1] // of.groups
-    filters, positions = of.filters // of.groups, images * prod(of.places)
+    images, channels = of.shape[0], of.per_group
+    filters, positions = of.shared_filters, images * prod(of.places)
     window, wide = prod(of.kernel), _together(of.dtype)
     plain = _is_plain(of)
     first_run = prod(of.places)
@@ -68,7 +68,7 @@ def _is_plain(of: Conv2d) -> bool:
 
 def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     """Return the elements of a convolution's contraction over its tensors."""
-    filters, channels = of.filters // of.groups, of.shape[1] // of.groups
+    filters, channels = of.shared_filters, of.per_group
     rows, columns = of.places
     area, (kh, kw), (dy, dx) = rows * columns, of.kernel, of.dilation
     window = kh * kw
@@ -115,7 +115,7 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
 
 def turned(of: Conv2d, weights: Tensor) -> Tensor:
     """Weights in the order of images in NHWC, computed before the product."""
-    shape = (of.filters, *of.kernel, of.shape[1] // of.groups)
+    shape = (of.filters, *of.kernel, of.per_group)
     last = of.weights == "HWIO"
     made: Tensor = compute(
         shape, lambda f, ry, rx, rc: weights(ry, rx, rc, f) if last else weights(f, rc, ry, rx), "turned"
@@ -138,5 +138,5 @@ def _bordered(of: Conv2d, data: Tensor, n: Any, channel: Any, y: Any, x: Any) ->
 
 def computes(of: Conv2d, machine: Machine) -> bool:
     """Dense convolutions with sums of many terms, and groups that are large."""
-    channels, filters = of.shape[1] // of.groups, of.filters // of.groups
+    channels, filters = of.per_group, of.shared_filters
     return channels * prod(of.kernel) >= _TERMS and filters >= _FILTERS and (of.groups == 1 or channels >= _CHANNELS)

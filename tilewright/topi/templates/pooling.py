@@ -18,9 +18,8 @@ from ...tensor.reduction import comm_reducer
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .. import references
-from .convolutions import window
 from .epilogue import Expression
-from .images import Images
+from .images import Images, window
 from .layouts import in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, sum_dtype
 

@@ -65,7 +65,7 @@ def own_channels(of: Images) -> list[int]:
     """How many groups of channels (in NHWC filters) a thread may compute: there, whole or within one group."""
     if of.layout == "NCHW":
         return [1, 2, 4]
-    per_group = of.filters // of.groups
+    per_group = of.shared_filters
     return [i for i in (1, 2, 4, 8) if of.filters % i == 0 and (per_group % i == 0 or per_group == 1)]
 
 
@@ -77,7 +77,7 @@ def even_threads(channels: int, own: int) -> list[int]:
 
 def own_filters(of: Images) -> list[int]:
     """How many filters of a group a thread may compute (channels last: its channels are filters)."""
-    per_group = of.filters // of.groups
+    per_group = of.shared_filters
     return [1] if of.layout == "NHWC" else [f for f in range(1, min(per_group, 16) + 1) if per_group % f == 0]
 
 
@@ -115,7 +115,7 @@ class Tile:
     def channels_loaded(self, of: Images) -> int:
         """How many channels of its window it holds at a time."""
         if self.shares_groups(of):
-            return of.shape[1] // of.groups
+            return of.per_group
         multiplier = of.filters // of.shape[1] if of.layout == "NHWC" and of.groups == of.shape[1] else 1
         return -(-self.channels // multiplier)
 
@@ -127,7 +127,7 @@ class Tile:
 
     def steps(self, of: Images) -> int:
         """Products that are written out: of all rows of the window, or of one."""
-        terms = of.shape[1] // of.groups if self.shares_groups(of) else 1
+        terms = of.per_group if self.shares_groups(of) else 1
         if self.window is Window.NONE:
             return self.results() * terms
         whole = self.window in (Window.ALL, Window.SLIDING)
@@ -136,14 +136,14 @@ class Tile:
     def loads(self, of: Images) -> float:
         """How many loads of chunks it makes for all channels of its sums."""
         if self.window is Window.NONE:
-            return self.results() / self.filters * prod(of.kernel) * (of.shape[1] // of.groups)
+            return self.results() / self.filters * prod(of.kernel) * of.per_group
         height = self.rows * of.kernel[0] if self.window is Window.ROW else reach(of, 0, self.rows)
         chunks = self.channels_loaded(of) * height * self.columns_loaded(of) / self.chunk
-        return chunks if self.shares_groups(of) else chunks * (of.shape[1] // of.groups)
+        return chunks if self.shares_groups(of) else chunks * of.per_group
 
     def weights_read(self, of: Images) -> int:
         """Return how many weights it reads: each once, or once per row if rows slide."""
-        terms = prod(of.kernel) * (of.shape[1] // of.groups)
+        terms = prod(of.kernel) * of.per_group
         return self.channels * self.filters * terms * (self.rows if self.window.slides else 1)
 
 

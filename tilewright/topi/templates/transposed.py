@@ -111,7 +111,7 @@ class Transposed(Images):
     def terms(self) -> int:
         """How many products the largest sum has."""
         window = zip(self.kernel, self.stride, self.dilation, strict=True)
-        return self.shape[1] // self.groups * prod(-(-k // (s // gcd(s, d))) for k, s, d in window)
+        return self.per_group * prod(-(-k // (s // gcd(s, d))) for k, s, d in window)
 
     @property
     def flop(self) -> float:
@@ -119,7 +119,7 @@ class Transposed(Images):
         return 2.0 * prod(self.shape) * self.shared_filters * prod(self.kernel)
 
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
-        per_group, kind = self.shape[1] // self.groups, sum_dtype(self.dtype)
+        per_group, kind = self.per_group, sum_dtype(self.dtype)
         taps = [_taps(k, s, d) for k, s, d in zip(self.kernel, self.stride, self.dilation, strict=True)]
         rc = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
         ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")

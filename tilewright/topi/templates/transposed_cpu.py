@@ -67,7 +67,7 @@ def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the sums without conditions; for NCHW by phases, which the result interleaves."""
     if not has_phases(of):
         return plain(of, data, weights)
-    step, per_group, kind = of.stride[1], of.shape[1] // of.groups, sum_dtype(of.dtype)
+    step, per_group, kind = of.stride[1], of.per_group, sum_dtype(of.dtype)
     columns = of.places[1] if of.layout == "NHWC" else -(-of.places[1] // step) * step
     seen, taps = _bordered(of, data, columns), taps_of(of)
     window = _window(of, weights, taps)
@@ -117,7 +117,7 @@ def _bordered(of: Transposed, data: Tensor, columns: int) -> Any:
 
 def _window(of: Transposed, weights: Tensor, taps: tuple[int, int]) -> Any:
     """Return how the window is read at (filter, channel of a group, row, column), zero beyond its last tap."""
-    per_group, shared, last = of.shape[1] // of.groups, of.shared_filters, of.layout == "NHWC"
+    per_group, shared, last = of.per_group, of.shared_filters, of.layout == "NHWC"
     rows, columns = (count * step for count, step in zip(taps, of.stride, strict=True))
 
     def value(f: Any, rc: Any, ry: Any, rx: Any) -> Any:

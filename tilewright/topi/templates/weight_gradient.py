@@ -7,7 +7,7 @@ saw. So a few sums have many terms, while a convolution has many sums of a few t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -18,14 +18,13 @@ from ...expr.operators import all_of, floordiv, if_then_else
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
-from .convolutions import window
-from .images import Images, counts_of
-from .layouts import LAYOUTS, as_images, in_layout, in_order, layout_of
-from .workload import dtype_of, shape_of, shortened, sum_dtype
+from .images import GroupedLayer
+from .layouts import in_layout, in_order
+from .workload import sum_dtype
 
 
 @dataclass(frozen=True)
-class WeightGradient(Images):
+class WeightGradient(GroupedLayer):
     """The gradient of the weights of a layer with these options; the kernel reads the input and the gradient of the
     result.
 
@@ -35,15 +34,6 @@ class WeightGradient(Images):
 
     name: ClassVar[str] = "weight_gradient"
 
-    shape: tuple[int, ...]
-    filters: int
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    dtype: str
-    layout: str
     bias: bool = False
 
     @classmethod
@@ -61,36 +51,17 @@ class WeightGradient(Images):
         bias: bool = False,
     ) -> WeightGradient:
         """The workload of a layer with the options of `Conv2d.of`; `shape` is that of the layer's input."""
-        shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
-        images = shape_of(cls.name, shape, "NCHW")
-        count, parts = counts_of(cls.name, images[1], filters, groups)
-        return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
-                   dtype_of(cls.name, dtype), layout_of(cls.name, layout), bool(bias))  # fmt: skip
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        if self.bias:
-            return tuple(getattr(self, field.name) for field in fields(self))
-        return replace(self, bias=True).args[: -1 if self.layout != LAYOUTS[0] else -2]
+        made = cls.made(shape, filters, (kernel, stride, padding, dilation), groups, dtype, layout)
+        return replace(made, bias=bool(bias))
 
     @property
     def options(self) -> dict[str, Any]:
-        found = {"shape": self.shape, "filters": self.filters, "kernel": self.kernel, "stride": self.stride}
-        found |= {"padding": shortened(self.padding)}
-        found |= {"dilation": self.dilation} if self.dilation != (1, 1) else {}
-        found |= {"groups": self.groups} if self.groups > 1 else {}
-        found |= {"dtype": self.dtype, **({"layout": self.layout} if self.layout != LAYOUTS[0] else {})}
-        return {**found, "bias": True} if self.bias else found
+        return {**super().options, **({"bias": True} if self.bias else {})}
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:
         """The shape of the result's gradient, in the order of the layout."""
         return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
-
-    @property
-    def per_group(self) -> int:
-        """Channels of the input in a group."""
-        return self.shape[1] // self.groups
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
