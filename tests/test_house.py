@@ -17,8 +17,6 @@ PACKAGE = ROOT / "tilewright"
 MOST_LINES = 450
 HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "xgboost", "tempfile", "urllib")
 TWINS = {
-    "Block": ("topi/templates/depthwise_mma.py", "topi/templates/grouped_mma.py", "topi/templates/plane_blocks.py",
-              "topi/templates/row_pair_blocks.py", "topi/templates/tile_model.py"),
     "Conv1d": ("nn/modules.py", "topi/templates/convolutions.py"),
     "Conv2d": ("nn/modules.py", "topi/templates/convolutions.py"),
     "Form": ("loops/verify.py", "topi/templates/contraction_mma.py"),

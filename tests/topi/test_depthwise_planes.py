@@ -17,7 +17,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.topi.templates import Depthwise, Epilogue, named
-from tilewright.topi.templates.plane_blocks import NUMBERS, Block, blocks, numbers, rank_blocks
+from tilewright.topi.templates.plane_blocks import NUMBERS, PlaneBlock, blocks, numbers, rank_blocks
 
 DEPTHWISE = named("topi/depthwise")
 DEPTHWISE_PLANES = named("topi/depthwise.planes")
@@ -44,20 +44,20 @@ def cases(*layers: Depthwise) -> Any:
     return pytest.mark.parametrize("of", [pytest.param(w, id=w.title.replace("  ", ",")) for w in layers])
 
 
-def drawn(of: Depthwise, count: int, seed: int = 0) -> list[Block]:
+def drawn(of: Depthwise, count: int, seed: int = 0) -> list[PlaneBlock]:
     """Some blocks of different numbers of copies and ways to store, those with rings of copies first."""
     rng = np.random.default_rng(seed)
-    kinds: dict[Any, list[Block]] = {}
+    kinds: dict[Any, list[PlaneBlock]] = {}
     for block in blocks(of):
         kinds.setdefault((-block.copies, block.together), []).append(block)
     return [kind[int(rng.integers(len(kind)))] for _, kind in sorted(kinds.items())][:count]
 
 
-def program(of: Depthwise, block: Block, number: int) -> Any:
+def program(of: Depthwise, block: PlaneBlock, number: int) -> Any:
     """The program of a block, with one of three epilogues; every other one with several images keeps its weights."""
     weights = "registers" if block.images > 1 and number % 2 else "memory"
     config = DEPTHWISE_PLANES.gpu.nearest(of, {**block.wanted(), "weights": weights})
-    assert (Block.of(config), config["weights"].val) == (block, weights)
+    assert (PlaneBlock.of(config), config["weights"].val) == (block, weights)
     return DEPTHWISE_PLANES.program(config, of, CUDA, EPILOGUES[number % 3])
 
 
@@ -106,7 +106,7 @@ def test_kernels_compile(of: Depthwise) -> None:
 def test_a_block_waits_once_per_image(copies: int, together: bool, dtype: str) -> None:
     """For planes copied `copies` - 1 images ago, behind the barrier that frees their place; no others are read."""
     of = Depthwise.of((8, 64, 14, 14), 5, stride=2, dtype=dtype)
-    source = build(*program(of, Block(16, 8, 4, 1, copies, together), 0), CUDA).program.source
+    source = build(*program(of, PlaneBlock(16, 8, 4, 1, copies, together), 0), CUDA).program.source
     assert re.findall(r"cp\.async\.wait_group (\d+)", source) == [str(copies - 2)]
     assert source.count("__syncthreads()") == 1 + together
     assert set(re.findall(r"copy_(\d+)", source)) == {"16"}
@@ -117,7 +117,7 @@ def test_a_block_waits_once_per_image(copies: int, together: bool, dtype: str) -
 def test_weights_are_kept_for_all_images(together: bool, bias: bool) -> None:
     """They and the bias are loaded before the first image, and read from registers for each."""
     of = Depthwise.of((8, 64, 14, 14), stride=2, dtype="float16")
-    config = DEPTHWISE_PLANES.gpu.nearest(of, {**Block(16, 4, 1, 7, 2, together).wanted(), "weights": "registers"})
+    config = DEPTHWISE_PLANES.gpu.nearest(of, {**PlaneBlock(16, 4, 1, 7, 2, together).wanted(), "weights": "registers"})
     source = build(*DEPTHWISE_PLANES.program(config, of, CUDA, Epilogue(bias=bias)), CUDA).program.source
     before, inside = source.split("for (int n_inner", 1)
     assert "= weights[" in before
@@ -130,14 +130,14 @@ def test_one_image_keeps_no_weights() -> None:
     assert [choice.data for choice in DEPTHWISE_PLANES.gpu.space(of).space_map["weights"].choices] == ["memory"]
     of = Depthwise.of((8, 64, 14, 14))
     space = DEPTHWISE_PLANES.gpu.space(of)
-    one = DEPTHWISE_PLANES.gpu.nearest(of, Block(16, 1, 1, 7, 1, True).wanted())
+    one = DEPTHWISE_PLANES.gpu.nearest(of, PlaneBlock(16, 1, 1, 7, 1, True).wanted())
     kept = {**one, "weights": space.space_map["weights"].choices[1]}
     assert space.find(kept) is None
 
 
 def test_results_leave_in_vectors() -> None:
     of = Depthwise.of((4, 8, 7, 7), 3)
-    source = build(*program(of, Block(8, 4, 2, 7, 2, True), 0), CUDA).program.source
+    source = build(*program(of, PlaneBlock(8, 4, 2, 7, 2, True), 0), CUDA).program.source
     assert set(re.findall(r"(\S+)\(result \+", source)) == {"*(float4*)"}
 
 
@@ -151,7 +151,7 @@ def test_calls_without_records_take_it_for_batches_of_small_images(of: Depthwise
     template, config = DEPTHWISE.choose(of, CUDA)
     assert template is DEPTHWISE_PLANES
     best = min(block.cycles(of) for block in blocks(of))
-    assert Block.of(config).cycles(of) < 1.01 * best  # though not all are counted
+    assert PlaneBlock.of(config).cycles(of) < 1.01 * best  # though not all are counted
 
 
 ELSEWHERE = {

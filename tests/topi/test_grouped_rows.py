@@ -17,7 +17,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.topi.templates import Conv2d, named
-from tilewright.topi.templates.row_pair_blocks import Block, blocks
+from tilewright.topi.templates.row_pair_blocks import RowPairBlock, blocks
 
 CONV2D = named("topi/conv2d")
 CONV2D_ROWS = named("topi/conv2d.grouped_rows")
@@ -133,7 +133,7 @@ def test_a_lane_stores_neighbours() -> None:
 def test_every_choice_of_the_model_is_in_the_space(of: Any) -> None:
     order = CONV2D_ROWS.gpu.rank(of)
     for choices in order[:: max(1, len(order) // 9)]:
-        made = Block.of(CONV2D_ROWS.gpu.nearest(of, choices))
+        made = RowPairBlock.of(CONV2D_ROWS.gpu.nearest(of, choices))
         assert made.wanted() == choices
 
 

@@ -8,12 +8,11 @@ product for each row of the window. Half of the terms and more are zeros, which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import inf, prod
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.atoms import ATOMS
 from ...core.hardware import MemoryScope
@@ -27,7 +26,6 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.model.kernel_time import memory_cycles, overlapped
 from ...tune.model.machine import REFERENCE, Machine
 from ...tune.space.config import Config
-from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
@@ -36,7 +34,7 @@ from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .tile_model import TileModel, by_cycles
+from .tile_model import KnobTile, TileModel, by_cycles
 
 _EIGHT = 8
 """Columns of a matrix instruction: neighbouring results of a row."""
@@ -52,8 +50,12 @@ _LEAST_TAPS, _NARROW = 5, 16
 
 
 @dataclass(frozen=True)
-class Block:
+class BandBlock(KnobTile):
     """The tile of a block: by warps, rows and columns, the latter by eights; and of each warp its own ones."""
+
+    KNOBS: ClassVar = {
+        "tile_y": ("down", "rows"), "tile_x": ("across", "eights"), "planes": "planes", "images": "images"
+    }  # fmt: skip
 
     down: int
     rows: int
@@ -61,12 +63,6 @@ class Block:
     eights: int
     planes: int
     images: int
-
-    @classmethod
-    def of(cls, choices: Mapping[str, Any]) -> Block:
-        """Return the block that a configuration's choices make."""
-        (_, down, rows), (_, across, eights) = choices["tile_y"].size, choices["tile_x"].size
-        return cls(down, rows, across, eights, choices["planes"].val, choices["images"].val)
 
     @property
     def warps(self) -> int:
@@ -112,14 +108,9 @@ class Block:
         busy = each * self.images * (multiplied + filled)
         return float(overlapped((busy, each / resident * alone, memory), 2) + at.launch_cycles)
 
-    def wanted(self) -> dict[str, Any]:
-        """Return the choices of the knobs."""
-        tiles = {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights]}
-        return {**tiles, "planes": self.planes, "images": self.images}
-
 
 @lru_cache(maxsize=64)
-def blocks(of: Depthwise) -> tuple[Block, ...]:
+def blocks(of: Depthwise) -> tuple[BandBlock, ...]:
     """Return all blocks that are possible."""
     rows, eights = of.places[0], _eights(of)
     wide = sorted({c for c in (1, 2, 4, 8, 16, 32) if c < 2 * eights} | {eights})
@@ -127,7 +118,7 @@ def blocks(of: Depthwise) -> tuple[Block, ...]:
     planes = [p for p in (1, 2, 4, 8) if of.shape[1] % p == 0]
     images = [i for i in (1, 2, 4, 8) if of.shape[0] % i == 0]
     tiles = [each for each in product((1, 2, 4, 7, 8), tall, (1, 2, 4, 8), wide) if each[1] * each[3] % 16 == 0]
-    made = (Block(*tile, *more) for tile, more in product(tiles, product(planes, images)))
+    made = (BandBlock(*tile, *more) for tile, more in product(tiles, product(planes, images)))
     return tuple(block for block in made if block.is_possible(of))
 
 
@@ -138,21 +129,8 @@ def space(of: Depthwise) -> Space:
     channels of a block, `images`: images that it computes one after another, with the same weights. `bias`: when it is
     added, see `bias`.
     """
-    found = blocks(of)
-    down, across = ({(b.down, b.rows) for b in found}, {(b.across, b.eights) for b in found})
-    knobs = [
-        split_knob("tile_y", of.places[0], "candidate", candidate=[[-1, *pair] for pair in sorted(down)]),
-        split_knob("tile_x", _eights(of), "candidate", candidate=[[-1, *pair] for pair in sorted(across)]),
-        value_knob("planes", sorted({b.planes for b in found})),
-        value_knob("images", sorted({b.images for b in found})),
-        bias_knob((FIRST, HELD)),
-    ]
-
-    def possible(choices: Mapping[str, Any]) -> bool:
-        return Block.of(choices).is_possible(of)
-
-    names = ("tile_y", "tile_x", "planes", "images")
-    return Space(knobs).where(possible, names, "whole matrix instructions, and a block that the hardware can hold")
+    extents, why = {"tile_y": of.places[0], "tile_x": _eights(of)}, "whole matrix instructions, and a block that the "
+    return BandBlock.space(of, blocks(of), extents, f"{why}hardware can hold", bias_knob((FIRST, HELD)))
 
 
 def _eights(of: Depthwise) -> int:
@@ -271,7 +249,7 @@ def computes(of: Depthwise, machine: Machine) -> bool:
     return simple and of.kernel[1] >= _LEAST_TAPS and bool(blocks(of))
 
 
-_MODEL: TileModel[Depthwise] = TileModel(by_cycles(blocks), Block.of, compared=_compared)
+_MODEL: TileModel[Depthwise] = TileModel(by_cycles(blocks), BandBlock.of, compared=_compared)
 ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model, starts_at_bias=True
 )

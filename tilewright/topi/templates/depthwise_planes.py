@@ -30,7 +30,7 @@ from .convolutions import Depthwise
 from .declarations import sums_of
 from .direct import direct_beside
 from .needs import Needs
-from .plane_blocks import NUMBERS, Block, cost, cost_of_direct, first, is_compared, numbers, possible, rank_blocks
+from .plane_blocks import NUMBERS, PlaneBlock, cost, cost_of_direct, first, is_compared, numbers, possible, rank_blocks
 from .schedule_helpers import bind_all, in_rounds
 from .strategy import OwnModel, ScheduleStrategy
 from .tensors import Tensors
@@ -56,7 +56,7 @@ def space(of: Depthwise) -> Space:
     knobs.append(bias_knob((FIRST, HELD)))
 
     def whole(choices: Mapping[str, Any]) -> bool:
-        return Block.of(choices).is_possible(of)
+        return PlaneBlock.of(choices).is_possible(of)
 
     def read_again(choices: Mapping[str, Any]) -> bool:
         return bool(choices["weights"].val == "memory" or choices["images"].val > 1)
@@ -70,13 +70,13 @@ def space(of: Depthwise) -> Space:
 
 def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
     """Declare the sums over the rows of the input that a thread's rows of results see; they start at a bias, if any."""
-    block = Block.of(config)
+    block = PlaneBlock.of(config)
     return sums_of(of, data, weights, block.chunk(of), False, block.rows, (block.rows, block.columns), bias)
 
 
 def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Copy planes to shared memory, and have each thread compute a tile of one, row by row of the input."""
-    block, out, padded = Block.of(config), t.out, t.padded
+    block, out, padded = PlaneBlock.of(config), t.out, t.padded
     held = s.cache_read(t.data, "shared", [padded])
     made = s.cache_write(out, "shared") if block.together else out
     sums = s.cache_write(made, "local") if t.sums is out else t.sums
@@ -120,7 +120,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
         s[held].pipeline(block.copies)
 
 
-def _tile(s: ScheduleHandle, made: Tensor, axes: Sequence[IterVar], block: Block) -> IterVar:
+def _tile(s: ScheduleHandle, made: Tensor, axes: Sequence[IterVar], block: PlaneBlock) -> IterVar:
     """Give each thread a tile of a plane; returns the loop over threads."""
     plane, y, x = axes
     y, yi = s[made].split(y, factor=block.rows)
@@ -156,7 +156,7 @@ def _deal_out(
 
 
 def rank(of: Depthwise, machine: Machine) -> list[dict[str, Any]]:
-    """Return all choices, the fastest by the model of `Block` first."""
+    """Return all choices, the fastest by the model of `PlaneBlock` first."""
     return [block.wanted() for block in rank_blocks(of, machine)]
 
 
@@ -166,8 +166,8 @@ def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:
 
 
 def expected(of: Depthwise, choices: Mapping[str, Any], machine: Machine) -> Expectation:
-    """Return what the model of `Block` expects of a configuration."""
-    block = Block.of(choices)
+    """Return what the model of `PlaneBlock` expects of a configuration."""
+    block = PlaneBlock.of(choices)
     return Expectation(block.cycles(of, machine), block.threads(of), block.blocks(of))
 
 

@@ -8,12 +8,11 @@ last, for any layout in memory: at each tap, a matrix is read from there, moved 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.atoms import ATOMS
 from ...core.hardware import MemoryScope
@@ -27,7 +26,7 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import Machine
 from ...tune.space.config import Config
-from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
 from .declarations import bordered
@@ -37,7 +36,7 @@ from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .tile_model import TileModel, by_cycles
+from .tile_model import KnobTile, TileModel, by_cycles
 
 _PACK, _EIGHT = 16, 8
 """Channels, and filters, that are packed; columns of a matrix instruction."""
@@ -52,8 +51,11 @@ _WARPS, _PRODUCTS = 14, 28
 
 
 @dataclass(frozen=True)
-class Block:
+class GroupBlock(KnobTile):
     """The tile of a block, of one pack of filters: by warps, rows and eights of columns, and of each warp its own."""
+
+    KNOBS: ClassVar = {"tile_y": ("down", "rows"), "tile_x": ("across", "eights")}
+    OTHERS: ClassVar = {"vector": 8, "resident": 1}
 
     down: int
     rows: int
@@ -103,10 +105,6 @@ class Block:
         memory = 2 * (prod(of.shape) + prod(of.out_shape)) / at.l2_bytes_per_cycle
         return float(overlapped((busy, waves * (alone + at.block_cycles), memory), 2) + at.launch_cycles)
 
-    def wanted(self) -> dict[str, Any]:
-        """Return the choices of the knobs."""
-        return {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights], "vector": 8, "resident": 1}
-
 
 def _eights(of: Conv2d) -> int:
     """How many times eight columns the result has."""
@@ -114,11 +112,11 @@ def _eights(of: Conv2d) -> int:
 
 
 @lru_cache(maxsize=64)
-def blocks(of: Conv2d) -> tuple[Block, ...]:
+def blocks(of: Conv2d) -> tuple[GroupBlock, ...]:
     """Return all blocks that are possible."""
     wide = sorted({c for c in (1, 2, 4, 7) if c <= _eights(of)} | {min(_eights(of), _PRODUCTS)})
     tall = [r for r in (1, 2, 4, 7, 8) if r <= of.places[0]]
-    made = (Block(*each) for each in product((1, 2, 4, 7, 8, 14), tall, (1, 2, 4), wide))
+    made = (GroupBlock(*each) for each in product((1, 2, 4, 7, 8, 14), tall, (1, 2, 4), wide))
     return tuple(block for block in made if block.is_possible(of))
 
 
@@ -129,23 +127,9 @@ def space(of: Conv2d) -> Space:
     channels of the image that a thread copies at once. `resident`: blocks that the compiler makes room for on a
     multiprocessor.
     """
-    found = blocks(of)
-    down, across = ({(b.down, b.rows) for b in found}, {(b.across, b.eights) for b in found})
-    knobs = [
-        split_knob("tile_y", of.places[0], "candidate", candidate=[[-1, *pair] for pair in sorted(down)]),
-        split_knob("tile_x", _eights(of), "candidate", candidate=[[-1, *pair] for pair in sorted(across)]),
-        value_knob("vector", [4, 8]),
-        value_knob("resident", [1, 2, 3, 4, 5, 6]),
-    ]
-
-    def possible(choices: Mapping[str, Any]) -> bool:
-        return _block_of(choices).is_possible(of)
-
-    return Space(knobs).where(possible, ("tile_y", "tile_x"), "a block that the hardware can hold")
-
-
-def _block_of(choices: Mapping[str, Any]) -> Block:
-    return Block(*choices["tile_y"].size[1:], *choices["tile_x"].size[1:])
+    extents = {"tile_y": of.places[0], "tile_x": _eights(of)}
+    others = value_knob("vector", [4, 8]), value_knob("resident", [1, 2, 3, 4, 5, 6])
+    return GroupBlock.space(of, blocks(of), extents, "a block that the hardware can hold", *others)
 
 
 def declare(of: Conv2d, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -226,7 +210,7 @@ def computes(of: Conv2d, machine: Machine) -> bool:
     return same and of.weights == "OIHW" and of.places[1] >= _EIGHT and bool(blocks(of))
 
 
-_MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), _block_of)
+_MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), GroupBlock.of)
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model, starts_at_bias=True
 )

@@ -9,7 +9,6 @@ columns of eight channels and stores them turned, so that loads are vectors too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ...core.atoms import ATOMS, LANES
@@ -21,7 +20,7 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
 from ...tune.space.config import Config
-from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from . import grouped_mma
 from .contraction import rounded
@@ -32,7 +31,7 @@ from .row_pair_blocks import (
     EIGHT,
     PLANES,
     TYPES,
-    Block,
+    RowPairBlock,
     ahead_of,
     blocks,
     compared,
@@ -56,29 +55,14 @@ def space(of: Conv2d) -> Space:
     of the image that a thread loads at once. `store`: how results get to memory, right from the registers or through
     shared memory. `resident`: blocks that the compiler makes room for on a multiprocessor.
     """
-    found = blocks(of)
-    down, across = ({(b.down, b.rows) for b in found}, {(b.across, b.eights) for b in found})
-    stores = {"shared" if block.staged else "fragments" for block in found}
-    knobs = [
-        split_knob("tile_y", -(-of.places[0] // 2), "candidate", candidate=[[-1, *pair] for pair in sorted(down)]),
-        split_knob("tile_x", eights_of(of), "candidate", candidate=[[-1, *pair] for pair in sorted(across)]),
-        value_knob("units", sorted({block.units for block in found})),
-        value_knob("vector", sorted({block.vector for block in found})),
-        value_knob("turn", sorted({block.turn for block in found})),
-        value_knob("store", sorted(stores)),
-        value_knob("resident", [1, 2, 3, 4, 5, 6]),
-    ]
-
-    def possible(choices: Mapping[str, Any]) -> bool:
-        return Block.of(choices).is_possible(of)
-
-    names = ("tile_y", "tile_x", "units", "vector", "turn", "store")
-    return Space(knobs).where(possible, names, "a block that the hardware can hold")
+    extents = {"tile_y": -(-of.places[0] // 2), "tile_x": eights_of(of)}
+    resident = value_knob("resident", [1, 2, 3, 4, 5, 6])
+    return RowPairBlock.space(of, blocks(of), extents, "a block that the hardware can hold", resident)
 
 
 def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
     """Declare the weights, the padded image, and the products over whole tiles, which start at a bias."""
-    block, (sy, sx), (dy, dx) = Block.of(config), of.stride, of.dilation
+    block, (sy, sx), (dy, dx) = RowPairBlock.of(config), of.stride, of.dilation
     _, rows, columns = block.tile
     pairs, spans = rounded(of.places[0], rows) // 2, rounded(of.places[1], columns) // (block.run * EIGHT)
     group, ahead = of.per_group, ahead_of(of, block)
@@ -122,7 +106,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Ten
     return made
 
 
-def _extents(of: Conv2d, block: Block) -> tuple[int, ...]:
+def _extents(of: Conv2d, block: RowPairBlock) -> tuple[int, ...]:
     """The extents of a tile of products: row of a pair, filter, and columns; in NHWC the columns first.
 
     In NCHW, columns are in an order in which a lane, which holds two of each eight, holds neighbours.
@@ -130,7 +114,7 @@ def _extents(of: Conv2d, block: Block) -> tuple[int, ...]:
     return (EIGHT, 2, EIGHT) if of.layout == "NHWC" else (2, EIGHT, block.run, 4, 2)
 
 
-def _inner(of: Conv2d, block: Block, *inner: Any) -> tuple[Any, Any, Any]:
+def _inner(of: Conv2d, block: RowPairBlock, *inner: Any) -> tuple[Any, Any, Any]:
     """Row of a pair, filter and column of a place in a tile of products."""
     if of.layout == "NHWC":
         column, second, f = inner
@@ -139,7 +123,7 @@ def _inner(of: Conv2d, block: Block, *inner: Any) -> tuple[Any, Any, Any]:
     return second, f, lane * block.vector + part * 2 + neighbour
 
 
-def _outer(of: Conv2d, block: Block, second: Any, f: Any, column: Any) -> tuple[Any, ...]:
+def _outer(of: Conv2d, block: RowPairBlock, second: Any, f: Any, column: Any) -> tuple[Any, ...]:
     """The opposite of `_inner`."""
     if of.layout == "NHWC":
         return column, second, f
@@ -147,7 +131,7 @@ def _outer(of: Conv2d, block: Block, second: Any, f: Any, column: Any) -> tuple[
     return second, f, part, lane, floormod(column, 2)
 
 
-def _image(of: Conv2d, data: Tensor, block: Block, pairs: int, spans: int) -> Tensor:
+def _image(of: Conv2d, data: Tensor, block: RowPairBlock, pairs: int, spans: int) -> Tensor:
     """Declare the padded image with channels last; of NCHW, from columns that a thread loads together."""
     (images, channels, height, width), (sy, sx) = of.shape, of.stride
     (top, _, _, _), ahead, turn = of.padding, ahead_of(of, block), block.turn
@@ -173,7 +157,7 @@ def _image(of: Conv2d, data: Tensor, block: Block, pairs: int, spans: int) -> Te
 
 def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
-    block, out = Block.of(config), t.out
+    block, out = RowPairBlock.of(config), t.out
     (products,) = t.sums.op.input_tensors
     taps, image = (next(t for t in products.op.input_tensors if t.op.name == name) for name in ("taps", "image"))
     s[products].set_scope("local")
@@ -209,7 +193,9 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[products].tensorize(data[0], ATOMS[TYPES[of.dtype]])
 
 
-def _over_tiles(of: Conv2d, block: Block, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, list[IterVar]]:
+def _over_tiles(
+    of: Conv2d, block: RowPairBlock, s: ScheduleHandle, out: Tensor
+) -> tuple[IterVar, IterVar, list[IterVar]]:
     """Split the loops of a result; returns the loops over channels and over places of blocks, and the loops within a
     tile."""
     n, *axes = from_layout(of.layout, tuple(out.op.axis))
@@ -221,7 +207,7 @@ def _over_tiles(of: Conv2d, block: Block, s: ScheduleHandle, out: Tensor) -> tup
     return s[out].fuse(n, pack), s[out].fuse(y_block, x_block), inner
 
 
-def _over_warps(of: Conv2d, block: Block, s: ScheduleHandle, holder: Tensor, inner: list[IterVar]) -> IterVar:
+def _over_warps(of: Conv2d, block: RowPairBlock, s: ScheduleHandle, holder: Tensor, inner: list[IterVar]) -> IterVar:
     """Split the loops over a tile; returns the loop over warps."""
     _, f, y, x = from_layout(of.layout, (None, *inner))
     unit, f = s[holder].split(f, factor=EIGHT)
@@ -263,7 +249,7 @@ def computes(of: Conv2d, machine: Machine) -> bool:
 
 
 NEEDS = Needs(atoms=TYPES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8))
-_MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), Block.of, compared=compared)
+_MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), RowPairBlock.of, compared=compared)
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, None, computes, _MODEL.model, starts_at_bias=True, declare_for=declare
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf, prod
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ...tune.model.kernel_time import at_once, in_waves, shown_latency, slice_cy
 from ...tune.model.machine import REFERENCE, Machine
 from .contraction import Contraction, Operand, padded_row, rounded, splits
 from .many import cheapest_first, joined, spread_over, taken
+from .tile_model import KnobTile
 
 DIRECT = "direct"
 """The form of a workload that reads its data as it lies."""
@@ -44,13 +45,16 @@ FULL = 4
 
 
 @dataclass(frozen=True)
-class MmaTile:
+class MmaTile(KnobTile):
     """The work of a block: rows and columns over warps and their tiles; and how it runs.
 
     A block computes several `tiles` one after another, below each other: its columns' factor stays in shared memory.
     Results go from fragments to memory, `staged` through shared memory, or in `vectors` from fragments. Of many tiles
     at once, fields are arrays (`many.py`).
     """
+
+    KNOBS: ClassVar = {name: name for name in ("rows", "columns", "depth", "split", "stages", "tiles")}
+    SIZES: ClassVar = ("rows", "columns")
 
     rows: Pair
     columns: Pair
@@ -67,13 +71,10 @@ class MmaTile:
     """Whether the warps of a warpgroup compute neighbouring rows together."""
 
     @classmethod
-    def of(cls, choices: Mapping[str, Any]) -> MmaTile:
-        """Return the tile that a configuration's choices make."""
-        rows, columns = (tuple(choices[name].size[1:]) for name in ("rows", "columns"))
-        depth, split, flying = (choices[name].val for name in ("depth", "split", "stages"))
-        below, store = choices["tiles"].val, choices["store"].val
+    def of(cls, choices: Mapping[str, Any]) -> Self:
+        store = choices["store"].val
         data = choices["data"].val if "data" in choices else DIRECT
-        return cls(rows, columns, depth, split, flying, store == "shared", below, store == "vectors", data)
+        return replace(super().of(choices), data=data, staged=store == "shared", vectors=store == "vectors")
 
     @classmethod
     def covers(cls, of: Contraction, atom: Atom) -> bool:
@@ -236,17 +237,8 @@ class MmaTile:
         return copy - at.scalar_slots * narrow + at.uneven_slots * uneven
 
     def wanted(self) -> dict[str, Any]:
-        """The choices that make it."""
-        return {
-            "rows": list(self.rows),
-            "columns": list(self.columns),
-            "depth": self.depth,
-            "split": self.split,
-            "stages": self.stages,
-            "store": "vectors" if self.vectors else "shared" if self.staged else "fragments",
-            "tiles": self.tiles,
-            "data": self.data,
-        }
+        store = "vectors" if self.vectors else "shared" if self.staged else "fragments"
+        return {**super().wanted(), "store": store, "data": self.data}
 
 
 M = TypeVar("M", bound=MmaTile)

@@ -7,12 +7,12 @@ by 13 % (standard deviation) in the other half.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import ceil, gcd, hypot, inf, log2, prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
@@ -21,6 +21,7 @@ from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import REFERENCE, Machine
 from .convolutions import Depthwise
 from .thread_tiles import ACCESS, BYTES, STEPS, Tile, Window, widest
+from .tile_model import KnobTile
 
 _MEMORY = REFERENCE.hardware.warp_memory
 _LINE, _BANKS, _WORD, _SECTOR = _MEMORY.line, _MEMORY.banks, _MEMORY.word, _MEMORY.sector
@@ -40,11 +41,14 @@ _ROUNDS = ((1, 1, False), (1, 1, True), (2, 1, True), (2, 2, True), (4, 2, True)
 
 
 @dataclass(frozen=True)
-class Block:
+class PlaneBlock(KnobTile):
     """The work of a block: `planes` channels of `images` images one after another, with room for `copies` of them.
 
     A thread computes `rows` by `columns` results. `together`: the block collects its results in shared memory first.
     """
+
+    KNOBS: ClassVar = {**{name: name for name in NUMBERS}, "store": "together"}
+    WORDS: ClassVar = {"store": ("straight", "together")}
 
     planes: int
     images: int
@@ -52,16 +56,6 @@ class Block:
     columns: int
     copies: int
     together: bool
-
-    @classmethod
-    def of(cls, choices: Mapping[str, Any]) -> Block:
-        """Return the block that a configuration's choices make."""
-        planes, images, rows, columns, copies = (choices[name].val for name in NUMBERS)
-        return cls(planes, images, rows, columns, copies, choices["store"].val == "together")
-
-    def wanted(self) -> dict[str, Any]:
-        """Return the choices of the knobs."""
-        return {name: getattr(self, name) for name in NUMBERS} | {"store": "together" if self.together else "straight"}
 
     def tiles(self, of: Depthwise) -> tuple[int, int]:
         """Return how many tiles of threads a plane of results has, down and across."""
@@ -238,7 +232,7 @@ def _tiled(extent: int) -> list[int]:
     return sorted({*(t for t in (1, 2, 4, 7, 14) if t < extent), extent})
 
 
-def possible(of: Depthwise) -> Iterator[Block]:
+def possible(of: Depthwise) -> Iterator[PlaneBlock]:
     """Return all blocks that are possible."""
     rounds = [(i, c) for i, c in product(_IMAGES, _COPIES) if of.shape[0] % i == 0 and c <= i]
     for base in _bases(of):
@@ -247,11 +241,11 @@ def possible(of: Depthwise) -> Iterator[Block]:
         yield from (block for block in made if block.is_possible(of))
 
 
-def _bases(of: Depthwise) -> Iterator[Block]:
+def _bases(of: Depthwise) -> Iterator[PlaneBlock]:
     """Return the possible blocks of one image that store their results straight: all others have the same tiles."""
     planes = [p for p in _PLANES if of.shape[1] % p == 0]
     for p, rows, columns in product(planes, *map(_tiled, of.places)):
-        base = Block(p, 1, rows, columns, 1, False)
+        base = PlaneBlock(p, 1, rows, columns, 1, False)
         if base.is_possible(of):
             yield base
 
@@ -268,13 +262,13 @@ def numbers(of: Depthwise) -> dict[str, list[int]]:
 
 
 @lru_cache(maxsize=64)
-def blocks(of: Depthwise) -> tuple[Block, ...]:
+def blocks(of: Depthwise) -> tuple[PlaneBlock, ...]:
     """Return all blocks that are possible."""
     return tuple(possible(of))
 
 
 @lru_cache(maxsize=64)
-def first(of: Depthwise, machine: Machine = REFERENCE) -> Block:
+def first(of: Depthwise, machine: Machine = REFERENCE) -> PlaneBlock:
     """Return the fastest of the likely blocks: counting all takes a second."""
     found = min(_likely(of), key=lambda block: block.cycles(of, machine), default=None)
     if found is None or found.cycles(of, machine) == inf:
@@ -282,7 +276,7 @@ def first(of: Depthwise, machine: Machine = REFERENCE) -> Block:
     return found
 
 
-def _likely(of: Depthwise) -> Iterator[Block]:
+def _likely(of: Depthwise) -> Iterator[PlaneBlock]:
     """Return blocks of a warp or of some ten, of tiles that load vectors."""
     rounds = [each for each in _ROUNDS if of.shape[0] % each[0] == 0]
     whole = of.places[1]
@@ -319,7 +313,7 @@ def is_compared(of: Depthwise) -> bool:
 
 
 @lru_cache(maxsize=64)
-def rank_blocks(of: Depthwise, machine: Machine = REFERENCE) -> tuple[Block, ...]:
+def rank_blocks(of: Depthwise, machine: Machine = REFERENCE) -> tuple[PlaneBlock, ...]:
     """Return all blocks that are possible: the best one of each kind, then the next ones, by cycles.
 
     The kinds are tiles, numbers of copies and ways to store, which the model tells apart less surely than numbers.

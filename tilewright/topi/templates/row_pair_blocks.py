@@ -7,12 +7,11 @@ measured one. For the larger layer in NHWC, it takes 1.24 times as long.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import gcd, prod
-from typing import Any
+from typing import ClassVar
 
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
@@ -22,6 +21,7 @@ from ...tune.model.machine import REFERENCE, Machine
 from .contraction import rounded
 from .convolutions import Conv2d
 from .schedule_helpers import GPU
+from .tile_model import KnobTile
 
 EIGHT = 8
 """Channels that are packed, and columns of a matrix instruction."""
@@ -36,12 +36,19 @@ _LINE, _VECTOR = 128, 16
 
 
 @dataclass(frozen=True)
-class Block:
+class RowPairBlock(KnobTile):
     """The work of a block, by warps: eights of channels, pairs of rows, eights of columns; and the work of each warp.
 
     A lane stores `vector` results at a time to memory. If results are `staged`, it stores two at a time to shared
     memory. In NCHW, a thread loads `turn` columns at a time.
     """
+
+    KNOBS: ClassVar = {
+        "tile_y": ("down", "rows"), "tile_x": ("across", "eights"), "units": "units", "vector": "vector",
+        "turn": "turn", "store": "staged",
+    }  # fmt: skip
+    WORDS: ClassVar = {"store": ("fragments", "shared")}
+    OTHERS: ClassVar = {"resident": 1}
 
     units: int
     down: int
@@ -51,13 +58,6 @@ class Block:
     vector: int
     turn: int
     staged: bool
-
-    @classmethod
-    def of(cls, choices: Mapping[str, Any]) -> Block:
-        """Return the block that a configuration's choices make."""
-        (_, down, rows), (_, across, eights) = choices["tile_y"].size, choices["tile_x"].size
-        units, vector, turn, store = (choices[name].val for name in ("units", "vector", "turn", "store"))
-        return cls(units, down, rows, across, eights, vector, turn, store == "shared")
 
     @property
     def warps(self) -> int:
@@ -139,12 +139,6 @@ class Block:
         costs = each * self.moved(of, at), waves * (alone + at.block_cycles), memory
         return float(overlapped(costs, 2) + at.launch_cycles)
 
-    def wanted(self) -> dict[str, Any]:
-        """Return the choices of the knobs."""
-        tiles = {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights], "units": self.units}
-        store = "shared" if self.staged else "fragments"
-        return {**tiles, "vector": self.vector, "turn": self.turn, "store": store, "resident": 1}
-
 
 def compared(of: Conv2d, cycles: float) -> float:
     """Return the cycles to compare with other strategies."""
@@ -173,7 +167,7 @@ def taps_of(of: Conv2d) -> int:
     return of.kernel[1] * (2 * pairs_of(of) + of.stride[0])
 
 
-def ahead_of(of: Conv2d, block: Block) -> int:
+def ahead_of(of: Conv2d, block: RowPairBlock) -> int:
     """Return the zeros on the left of a row: whole vectors of columns then lie in the border or in the image."""
     return rounded(of.padding[1], block.turn)
 
@@ -189,7 +183,7 @@ def _divisors(extent: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def blocks(of: Conv2d) -> tuple[Block, ...]:
+def blocks(of: Conv2d) -> tuple[RowPairBlock, ...]:
     """Return all blocks that are possible."""
     pairs, eights = -(-of.places[0] // 2), eights_of(of)
     wide = sorted({c for c in (1, 2, 4, 7, 8) if c <= eights} | {min(eights, EIGHT)})
@@ -199,5 +193,5 @@ def blocks(of: Conv2d) -> tuple[Block, ...]:
     vectors = _divisors(of.places[1]) or [2] if planes else [2]
     turns = _divisors(of.shape[3]) or [1] if planes else [1]
     tiles = product(units, (1, 2, 4, 7, 8, 14), tall, (1, 2, 4), wide, vectors, turns, (False, True))
-    made = (Block(*each) for each in tiles)
+    made = (RowPairBlock(*each) for each in tiles)
     return tuple(block for block in made if block.is_possible(of))

@@ -7,11 +7,11 @@ memory bound the whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, prod
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ...tune.model.kernel_time import at_once, in_waves, slice_cycles, sum_cycle
 from ...tune.model.machine import REFERENCE, Machine
 from .contraction import Contraction, Operand, rounded, splits
 from .many import cheapest_first, spread_over, taken
+from .tile_model import KnobTile
 
 Shape = tuple[Number, Number, Number]
 """Of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
@@ -38,23 +39,20 @@ _FULL = 8
 
 
 @dataclass(frozen=True)
-class SimtTile:
+class SimtTile(KnobTile):
     """The work of a block: rows and columns over virtual threads, threads and neighbours; and how it runs.
 
     Of many tiles at once, fields are arrays (`many.py`).
     """
+
+    KNOBS: ClassVar = {name: name for name in ("rows", "columns", "depth", "split", "stages")}
+    SIZES: ClassVar = ("rows", "columns")
 
     rows: Shape
     columns: Shape
     depth: Number
     split: Number
     stages: Number
-
-    @classmethod
-    def of(cls, choices: Mapping[str, Any]) -> SimtTile:
-        """Return the tile that a configuration's choices make."""
-        rows, columns = (tuple(choices[name].size[1:]) for name in ("rows", "columns"))
-        return cls(rows, columns, *(choices[name].val for name in ("depth", "split", "stages")))
 
     @property
     def threads(self) -> tuple[Number, Number]:
@@ -144,16 +142,6 @@ class SimtTile:
             return at.fetch_slots
         steady = (self.depth % of.period == 0) & (self.block <= prod(self.columns))
         return at.fetch_slots + at.border_slots * either(steady, 1.0, at.unsteady_factor)
-
-    def wanted(self) -> dict[str, Any]:
-        """The choices that make it."""
-        return {
-            "rows": list(self.rows),
-            "columns": list(self.columns),
-            "depth": self.depth,
-            "split": self.split,
-            "stages": self.stages,
-        }
 
 
 def own_tiles(operand: Operand) -> list[list[int]]:

@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import Any, Generic, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ...tune.model.machine import Machine
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .many import Made
 from .strategy import OwnModel
@@ -17,7 +20,71 @@ from .workload import Convolution
 W = TypeVar("W", bound=Convolution)
 
 
-class Block(Protocol):
+class KnobTile:
+    """A frozen dataclass whose fields are choices of knobs."""
+
+    KNOBS: ClassVar[Mapping[str, str | tuple[str, ...]]]
+    """Of each knob, the field that holds its choice, or the fields that hold the inner sizes of its split."""
+    SIZES: ClassVar[tuple[str, ...]] = ()
+    """Knobs with a field that holds all inner sizes of their split."""
+    WORDS: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Of knobs with two words, those for False and True."""
+    OTHERS: ClassVar[Mapping[str, Any]] = {}
+    """The wanted choices of other knobs."""
+
+    @classmethod
+    def of(cls, choices: Mapping[str, Any]) -> Self:
+        """Return the tile that a configuration's choices make."""
+        make: Any = cls
+        given: dict[str, Any] = {}
+        for knob, field in cls.KNOBS.items():
+            choice = choices[knob]
+            if isinstance(field, tuple):
+                given.update(zip(field, choice.size[1:], strict=True))
+            elif knob in cls.WORDS:
+                given[field] = choice.val == cls.WORDS[knob][1]
+            else:
+                given[field] = tuple(choice.size[1:]) if knob in cls.SIZES else choice.val
+        made: Self = make(**given)
+        return made
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the choices that make it."""
+        found = {knob: self._choice(knob, attrgetter(*_fields(field))(self)) for knob, field in self.KNOBS.items()}
+        return {**found, **self.OTHERS}
+
+    @classmethod
+    def _choice(cls, knob: str, held: Any) -> Any:
+        """Return the choice of a knob whose fields hold these values."""
+        if knob in cls.WORDS:
+            return cls.WORDS[knob][held]
+        return list(held) if isinstance(held, tuple) else held
+
+    @classmethod
+    def space(cls, of: Any, found: Sequence[Any], extents: Mapping[str, int], why: str, *others: Any) -> Space:
+        """Return the space of the possible tiles `found`; `extents` are those of knobs that split, `others` knobs."""
+        knobs: list[Any] = []
+        for knob, field in cls.KNOBS.items():
+            held = sorted(set(map(attrgetter(*_fields(field)), found)))
+            choices = [cls._choice(knob, each) for each in held]
+            if knob in extents:
+                outer = [[-1, *each] for each in choices]
+                knobs.append(split_knob(knob, extents[knob], "candidate", candidate=outer))
+            else:
+                knobs.append(value_knob(knob, choices))
+
+        def possible(choices: Mapping[str, Any]) -> bool:
+            tile: Any = cls.of(choices)
+            return bool(tile.is_possible(of))
+
+        return Space([*knobs, *others]).where(possible, tuple(cls.KNOBS), why)
+
+
+def _fields(field: str | tuple[str, ...]) -> tuple[str, ...]:
+    return field if isinstance(field, tuple) else (field,)
+
+
+class WarpBlock(Protocol):
     """The work of a block of warps on a workload."""
 
     @property
@@ -31,7 +98,7 @@ class Block(Protocol):
         """Return the cycles of the kernel."""
 
 
-def expectation(of: Any, block: Block, machine: Machine) -> Expectation:
+def expectation(of: Any, block: WarpBlock, machine: Machine) -> Expectation:
     """Return the cycles, threads and blocks of a kernel."""
     return Expectation(block.cycles(of, machine), block.warps * machine.hardware.warp, block.blocks(of))
 

@@ -6,12 +6,12 @@ and adds the time that is not hidden behind them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import ceil, inf, prod
-from typing import Any
+from typing import ClassVar
 
 from ...core.atoms import Atom
 from ...core.dtype import DType
@@ -21,6 +21,7 @@ from ...tune.model.kernel_time import at_once, in_waves
 from ...tune.model.machine import REFERENCE, Machine
 from .contraction import padded_row
 from .convolutions import Conv2d
+from .tile_model import KnobTile
 
 Pair = tuple[int, int]
 """Along one dimension of a block's tile: warps, and the tile of one warp."""
@@ -34,8 +35,12 @@ _MOST_TERMS = 2048
 
 
 @dataclass(frozen=True)
-class WindowTile:
+class WindowTile(KnobTile):
     """The work of a block: rows, columns and filters over warps and their tiles; and how it runs."""
+
+    KNOBS: ClassVar = {**{name: name for name in ("rows", "columns", "filters", "tiles", "stages")}, "store": "staged"}
+    SIZES: ClassVar = ("rows", "columns", "filters")
+    WORDS: ClassVar = {"store": ("fragments", "shared")}
 
     rows: Pair
     columns: Pair
@@ -43,14 +48,6 @@ class WindowTile:
     tiles: int
     stages: int
     staged: bool
-
-    @classmethod
-    def of(cls, choices: Mapping[str, Any]) -> WindowTile:
-        """Return the tile that a configuration's choices make."""
-        rows, columns, filters = (tuple(choices[name].size[1:]) for name in ("rows", "columns", "filters"))
-        return cls(
-            rows, columns, filters, choices["tiles"].val, choices["stages"].val, choices["store"].val == "shared"
-        )
 
     @property
     def warps(self) -> int:
@@ -99,17 +96,6 @@ class WindowTile:
 
     def _held(self, taps: int, image: int, results: int) -> int:
         return taps + (self.stages * image + results if self.stages > 1 else max(image, results))
-
-    def wanted(self) -> dict[str, Any]:
-        """The choices that make it."""
-        return {
-            "rows": list(self.rows),
-            "columns": list(self.columns),
-            "filters": list(self.filters),
-            "tiles": self.tiles,
-            "stages": self.stages,
-            "store": "shared" if self.staged else "fragments",
-        }
 
 
 def depth_of(of: Conv2d) -> int:
