@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..runtime.driver import DeviceError
+from ..runtime.cuda_library import call, check, function_address, library
 from . import launcher
 
 if TYPE_CHECKING:
@@ -27,42 +27,14 @@ QUICK_AFTER = 16
 
 
 @cache
-def library() -> Any:
-    """Return the driver, initialised."""
-    try:
-        found = ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise UserError("libcuda.so.1 not found: no NVIDIA driver here", fix="run on a machine with a GPU") from error
-    _check(found, "cuInit", found.cuInit(0))
-    return found
-
-
-def _check(driver: Any, what: str, status: int) -> None:
-    if status:
-        text = ctypes.c_char_p()
-        driver.cuGetErrorName(status, ctypes.byref(text))
-        name = (text.value or b"error %d" % status).decode()
-        raise DeviceError(f"{what}: {name}", name)
-
-
-def _address(name: str) -> int:
-    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value or 0
-
-
-def _call(name: str, *arguments: Any) -> None:
-    driver = library()
-    _check(driver, name, getattr(driver, name)(*arguments))
-
-
-@cache
 def described(index: int) -> tuple[str, str]:
     """The architecture of a GPU, such as "sm_90", and its name."""
     device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
-    _call("cuDeviceGet", ctypes.byref(device), index)
-    _call("cuDeviceGetName", name, 256, device)
+    call("cuDeviceGet", ctypes.byref(device), index)
+    call("cuDeviceGetName", name, 256, device)
     found = []
     for attribute in (_MAJOR, _MINOR):
-        _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
         found.append(str(value.value))
     return f"sm_{''.join(found)}", name.value.decode()
 
@@ -70,8 +42,8 @@ def described(index: int) -> tuple[str, str]:
 @cache
 def _context(index: int) -> ctypes.c_void_p:
     device, context = ctypes.c_int(), ctypes.c_void_p()
-    _call("cuDeviceGet", ctypes.byref(device), index)
-    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuDeviceGet", ctypes.byref(device), index)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     return context
 
 
@@ -82,10 +54,10 @@ class Current:
         self.index = index
 
     def __enter__(self) -> None:
-        _call("cuCtxPushCurrent_v2", _context(self.index))
+        call("cuCtxPushCurrent_v2", _context(self.index))
 
     def __exit__(self, *_: object) -> None:
-        _call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+        call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
 
 def load(program: Executable, index: int) -> list[LoadedKernel]:
@@ -102,23 +74,23 @@ def load_on_all(program: Executable, index: int) -> tuple[Any, list[int]]:
     """
     held, devices = ctypes.c_void_p(), ctypes.c_int()
     nothing = (None, None, 0) * 2
-    _call("cuLibraryLoadData", ctypes.byref(held), program.binary, *nothing)
-    _call("cuDeviceGetCount", ctypes.byref(devices))
+    call("cuLibraryLoadData", ctypes.byref(held), program.binary, *nothing)
+    call("cuDeviceGetCount", ctypes.byref(devices))
     found = []
     for launch in program.launches:
         kernel = ctypes.c_void_p()
-        _call("cuLibraryGetKernel", ctypes.byref(kernel), held, launch.kernel.encode())
+        call("cuLibraryGetKernel", ctypes.byref(kernel), held, launch.kernel.encode())
         for device in range(devices.value if launch.shared else 0):
             if described(device)[0] != described(index)[0]:
                 continue
-            _call("cuKernelSetAttribute", _OPT_IN_SHARED, launch.shared, kernel, device)
+            call("cuKernelSetAttribute", _OPT_IN_SHARED, launch.shared, kernel, device)
         found.append(kernel.value or 0)
     return (held, program.binary), found
 
 
 def launch_address() -> int:
     """The address of the driver's function that launches a kernel."""
-    return _address("cuLaunchKernel")
+    return function_address("cuLaunchKernel")
 
 
 def load_one(binary: bytes, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> LoadedKernel:
@@ -135,7 +107,7 @@ def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void
     of its kernels, which belongs to the module.
     """
     module = ctypes.c_void_p()
-    _call("cuModuleLoadData", ctypes.byref(module), binary)
+    call("cuModuleLoadData", ctypes.byref(module), binary)
     return module
 
 
@@ -147,9 +119,9 @@ class LoadedKernel:
 
     def __init__(self, module: ctypes.c_void_p, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> None:
         function = ctypes.c_void_p()
-        _call("cuModuleGetFunction", ctypes.byref(function), module, launch.kernel.encode())
+        call("cuModuleGetFunction", ctypes.byref(function), module, launch.kernel.encode())
         if launch.shared:
-            _call("cuFuncSetAttribute", function, _OPT_IN_SHARED, launch.shared)
+            call("cuFuncSetAttribute", function, _OPT_IN_SHARED, launch.shared)
         self.launch = launch
         self.index = index
         self.arguments = launch.arguments
@@ -169,7 +141,7 @@ class LoadedKernel:
     def hasten(self) -> None:
         """Switch to the compiled launcher."""
         if launcher.fits(len(self.arguments)):
-            launch, push, pop = map(_address, ("cuLaunchKernel", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"))
+            launch, push, pop = map(function_address, ("cuLaunchKernel", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"))
             context = _context(self.index).value or 0, push, pop
             self.start = launcher.on_gpu(self._function, launch, *self._numbers, context)
         else:
@@ -185,16 +157,16 @@ class LoadedKernel:
                 "an array begins at an address that the kernel cannot load vectors from",
                 fix="pass a tensor that begins at the start of its memory: x.clone() instead of a slice of it",
             )
-        _check(library(), f"launch of {self.launch.kernel}", status)
+        check(f"launch of {self.launch.kernel}", status)
 
 
 def allocate(size: int, index: int) -> int:
     """Allocate memory of a GPU, kept until the process ends; works during the capture of a CUDA graph, too."""
     with Current(index):
         found, mode = ctypes.c_uint64(), ctypes.c_int(_RELAXED)
-        _call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         try:
-            _call("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(max(1, size)))
+            call("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(max(1, size)))
         finally:
-            _call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+            call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         return found.value

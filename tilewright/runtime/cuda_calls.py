@@ -6,6 +6,7 @@ import ctypes
 from functools import cache
 from typing import Any
 
+from .cuda_library import library
 from .driver import DeviceError
 
 
@@ -23,12 +24,6 @@ def bindings_version() -> tuple[int, ...]:
     from cuda import bindings
 
     return tuple(int(part) for part in bindings.__version__.split(".")[:2])
-
-
-@cache
-def launch_function() -> Any:
-    """`cuLaunchKernel` without argument types: its arguments are C objects already, or small whole numbers."""
-    return ctypes.CDLL("libcuda.so.1").cuLaunchKernel
 
 
 def call(name: str, *args: Any) -> Any:
@@ -54,6 +49,6 @@ def owner_of(address: int) -> int | None:
     The driver is asked directly: some versions of `bindings` answer 0 for every GPU (NVIDIA/cuda-python#2928).
     """
     ordinal, number = bindings().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ctypes.c_int(-1)
-    ask = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute
+    ask = library().cuPointerGetAttribute
     failed = ask(ctypes.byref(number), ctypes.c_int(int(ordinal)), ctypes.c_uint64(address))
     return None if failed or number.value < 0 else number.value

@@ -19,8 +19,9 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
-from .cuda_calls import bindings, bindings_version, call, driver_error, launch_function, owner_of
+from .cuda_calls import bindings, bindings_version, call, driver_error, owner_of
 from .cuda_graphs import GraphTimer
+from .cuda_library import library
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere, scalar_type
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
     start = ctypes.addressof(packed)
     params = (ctypes.c_void_p * max(1, len(offsets)))(*(start + offset for offset in offsets))
     pack = struct.Struct("@" + layout).pack_into
-    start_kernel = launch_function()
+    start_kernel = library().cuLaunchKernel
     handle = ctypes.c_void_p(int(function))
     shared, streams = abi.dynamic_shared_bytes, gpu.streams
 
