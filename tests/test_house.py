@@ -19,10 +19,8 @@ HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich",
 TWINS = {
     "Conv1d": ("nn/modules.py", "topi/templates/convolutions.py"),
     "Conv2d": ("nn/modules.py", "topi/templates/convolutions.py"),
-    "Form": ("loops/verify.py", "topi/templates/contraction_mma.py"),
     "InstantiationError": ("measure/outcome.py", "tune/space/choices.py"),
     "Layout": ("loops/layout.py", "tensor/data_layout.py"),
-    "Operand": ("expr/operand.py", "topi/templates/contraction.py"),
 }  # fmt: skip
 """Public classes that share a name. The modules of `nn` have PyTorch's names; errors and layouts the legacy API's."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")

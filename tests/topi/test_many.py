@@ -45,7 +45,7 @@ def test_single_tiles_of_matrix_instructions_cost_the_same(layer: Conv2d, machin
 
 
 def _same_costs(of: Contraction, atom: Atom, machine: Machine) -> None:
-    tiles = mma_tiles.candidates(of, atom, machine)
+    tiles = mma_tiles.candidates(of, atom, machine, mma_tiles.MmaTile)
     _same(tiles, lambda each: each.cycles(of, atom, machine))
     _same(tiles, lambda each: each.is_possible(of, atom, machine.hardware))
     _same(tiles, lambda each: each.blocks(of))

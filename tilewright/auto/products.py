@@ -14,7 +14,7 @@ from ..expr.traverse import loads, post_order, rewrite, substitute, uses_any, va
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import ComputeOp
-from ..topi.templates.contraction import Contraction, Operand
+from ..topi.templates.contraction import Contraction, MatrixOperand
 from .dataflow import Dataflow, Read, is_element_wise, known, size
 from .kernels import FusedKernel
 
@@ -108,10 +108,10 @@ def _depth(op: ComputeOp, reads: list[Read]) -> tuple[IterVar, ...]:
     return tuple(axes)
 
 
-def _operand(flow: Dataflow, read: Read, own: tuple[IterVar, ...], depth: tuple[IterVar, ...]) -> Operand:
+def _operand(flow: Dataflow, read: Read, own: tuple[IterVar, ...], depth: tuple[IterVar, ...]) -> MatrixOperand:
     deep = not _steps_by_one(read, own[-1])
     extent = prod(map(size, own))
-    return Operand(extent, deep, _together(flow, read, depth if deep else own))
+    return MatrixOperand(extent, deep, _together(flow, read, depth if deep else own))
 
 
 def _together(flow: Dataflow, read: Read, axes: tuple[IterVar, ...]) -> int:

@@ -104,7 +104,7 @@ def _remember(key: tuple[Any, ...], watched: list[Any], run: Run, version: int) 
     shape and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse a
     weight's identity without harm.
     """
-    guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)  # type: ignore[misc]
+    guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)  # type: ignore[misc]  # None if PyTorch lacks it; then nothing is kept
     _recent.keep(key, (guards.check, run), version)
 
 

@@ -20,7 +20,7 @@ Element = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Operand:
+class MatrixOperand:
     """One factor of a contraction: a view of a matrix per batch.
 
     Attributes
@@ -46,7 +46,7 @@ class Contraction:
     ----------
     batch : int
         Independent products: matrices of a batch, or groups of a convolution.
-    rows, columns : Operand
+    rows, columns : MatrixOperand
         The factors. Neighbouring columns are neighbours in the result's memory.
     depth : int
         Products summed by each result.
@@ -64,8 +64,8 @@ class Contraction:
     """
 
     batch: int
-    rows: Operand
-    columns: Operand
+    rows: MatrixOperand
+    columns: MatrixOperand
     depth: int
     dtype: str
     sum_dtype: str
@@ -145,7 +145,7 @@ def declare(of: Contraction, views: Views, kind: str) -> Tensor:
     return made
 
 
-def _view(name: str, element: Element, of: Contraction, operand: Operand, kind: str) -> Tensor:
+def _view(name: str, element: Element, of: Contraction, operand: MatrixOperand, kind: str) -> Tensor:
     """Declare the view of a factor, with the dimension last along which neighbours lie together."""
     letter, deep = "i" if operand is of.rows else "j", operand.along_depth
     before, b_name = ((of.batch,), ("b",)) if of.batch > 1 else ((), ())

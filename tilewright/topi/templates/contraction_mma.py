@@ -49,7 +49,7 @@ ROUNDED: Mapping[str, str] = {"float32": "tf32"}
 """The atom for elements of a type whose operands may be rounded to 11 bits."""
 
 
-class Form(NamedTuple):
+class PreparedForm(NamedTuple):
     """A way in which workloads are contractions: of data as it is, or as a kernel before lays it out."""
 
     contraction_of: Callable[[Any], Contraction]
@@ -68,7 +68,7 @@ class Mma(Generic[W]):
         contraction_of: Callable[[W], Contraction],
         views_of: Callable[[W, Tensor, Tensor], Views],
         atoms: Mapping[str, str] = USUAL,
-        prepared: Mapping[str, Form] = MappingProxyType({}),
+        prepared: Mapping[str, PreparedForm] = MappingProxyType({}),
         tile: type[MmaTile] = MmaTile,
     ) -> None:
         self.contraction_of = contraction_of

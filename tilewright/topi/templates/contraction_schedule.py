@@ -13,7 +13,7 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Tensor
 from ...tune.model.machine import REFERENCE
-from .contraction import Contraction, Operand, row_alignment
+from .contraction import Contraction, MatrixOperand, row_alignment
 from .schedule_helpers import bind_all, bind_grid, fetch_together, in_rounds, in_vectors
 from .tensors import Tensors
 
@@ -182,7 +182,7 @@ def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int
         s[out].bind(axis, thread_axis(f"blockIdx.{letter}"))
 
 
-def width(of: Contraction, operand: Operand, tile: tuple[int, int], depth: int, whole: int) -> int:
+def width(of: Contraction, operand: MatrixOperand, tile: tuple[int, int], depth: int, whole: int) -> int:
     """Return how many neighbours of a factor are fetched at once: only if all or none of them exist.
 
     `tile` is the block's rows and columns, `depth` its steps at a time, of `whole` altogether.

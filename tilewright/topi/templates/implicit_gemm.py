@@ -10,7 +10,7 @@ from ...expr.convert import const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
-from .contraction import Contraction, Operand, Views
+from .contraction import Contraction, MatrixOperand, Views
 from .convolutions import Conv2d
 from .layouts import IMAGES_LAST, from_layout, in_layout
 from .workload import sum_dtype
@@ -32,23 +32,26 @@ def contraction_of(of: Conv2d) -> Contraction:
     plain = _is_plain(of)
     first_run = prod(of.places)
     if of.layout == "NCHW":
-        rows = Operand(filters, True, gcd(channels * window, wide))
-        columns = Operand(positions, False, gcd(first_run, wide) if plain else 1)
+        rows = MatrixOperand(filters, True, gcd(channels * window, wide))
+        columns = MatrixOperand(positions, False, gcd(first_run, wide) if plain else 1)
         return Contraction(
             of.groups, rows, columns, channels * window, of.dtype, sum_dtype(of.dtype),
             batch_axes=(), row_axes=(1,), column_axes=(0, 2, 3), period=window, run=first_run,
             grouped=(1, filters) if of.groups > 1 else None,
         )  # fmt: skip
     if of.layout == IMAGES_LAST:
-        rows, columns = Operand(filters, False, gcd(filters, wide)), Operand(positions, False, gcd(images, wide))
+        rows, columns = (
+            MatrixOperand(filters, False, gcd(filters, wide)),
+            MatrixOperand(positions, False, gcd(images, wide)),
+        )
         return Contraction(
             of.groups, rows, columns, channels * window, of.dtype, sum_dtype(of.dtype),
             batch_axes=(), row_axes=(2,), column_axes=(0, 1, 3), period=channels, run=images,
             grouped=(2, filters) if of.groups > 1 else None,
         )  # fmt: skip
-    rows = Operand(positions, True, gcd(channels, wide))
+    rows = MatrixOperand(positions, True, gcd(channels, wide))
     across = of.weights == "HWIO"
-    columns = Operand(filters, not across, gcd(filters if across else channels, wide))
+    columns = MatrixOperand(filters, not across, gcd(filters if across else channels, wide))
     return Contraction(
         of.groups, rows, columns, channels * window, of.dtype, sum_dtype(of.dtype),
         batch_axes=(), row_axes=(0, 1, 2), column_axes=(3,), period=channels, run=filters,

@@ -14,7 +14,7 @@ from ...expr.convert import cast
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
-from .contraction import Contraction, Operand, Views
+from .contraction import Contraction, MatrixOperand, Views
 from .workload import INTEGERS, Convolution, dtype_of, shape_of, sizes, sum_dtype
 
 
@@ -126,8 +126,8 @@ def contraction_of(of: Product) -> Contraction:
     wide = gcd(depth, 16 // DType(of.element).bytes)
     dimensions = tuple(range(len(of.shape)))
     return Contraction(
-        batch[0] if batch else 1, Operand(rows, True, wide), Operand(of.channels, True, wide), depth, of.element,
-        sum_dtype(of.element), dimensions[:-2], dimensions[-2:-1], dimensions[-1:], run=of.channels,
+        batch[0] if batch else 1, MatrixOperand(rows, True, wide), MatrixOperand(of.channels, True, wide), depth,
+        of.element, sum_dtype(of.element), dimensions[:-2], dimensions[-2:-1], dimensions[-1:], run=of.channels,
     )  # fmt: skip
 
 

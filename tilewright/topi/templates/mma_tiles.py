@@ -22,7 +22,7 @@ from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, shown_latency, slice_cycles, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
-from .contraction import Contraction, Operand, padded_row, rounded, splits
+from .contraction import Contraction, MatrixOperand, padded_row, rounded, splits
 from .many import cheapest_first, joined, spread_over, taken
 from .tile_model import KnobTile
 
@@ -221,7 +221,7 @@ class MmaTile(KnobTile):
         )
         return at.copy_registers * copies * ((self.stages > 1) & (self.depth % of.period == 0))
 
-    def _effort(self, of: Contraction, operand: Operand, at: Quantities) -> Number:
+    def _effort(self, of: Contraction, operand: MatrixOperand, at: Quantities) -> Number:
         """Issue slots for one copy of a factor.
 
         A copy computes its own tap unless slices consist of whole windows or parts of one. Hardware copies at least
@@ -254,7 +254,7 @@ def _vector(of: Contraction) -> int:
     return 16 // result_bytes(of)
 
 
-def _is_asynchronous(of: Contraction, operand: Operand) -> bool:
+def _is_asynchronous(of: Contraction, operand: MatrixOperand) -> bool:
     """Whether hardware copies a factor asynchronously: no less than a word at a time."""
     return operand.together * DType(of.dtype).bytes >= 4
 
@@ -268,7 +268,7 @@ def _cycles_of(atom: Atom, at: Quantities) -> float:
     return at.instruction_cycles if atom.accumulator in ("float32", "float16") else at.integer_cycles
 
 
-def _warp_tiles(operand: Operand, unit: int) -> list[list[int]]:
+def _warp_tiles(operand: MatrixOperand, unit: int) -> list[list[int]]:
     """Ways to split rows or columns over blocks, warps and the tile of a warp."""
     tiles = [n for n in (8, 16, 32, 48, 64, 96, 128) if n % unit == 0 and n <= max(unit, operand.extent)]
     return [[-1, warps, n] for n in tiles for warps in (1, 2, 4, 8) if warps <= ceil(operand.extent / n)]
@@ -303,7 +303,7 @@ def _grid(
     return kind((rows[0], rows[1]), (columns[0], columns[1]), depth, split, flying, staged, vectors=vectors)
 
 
-def candidates(of: Contraction, atom: Atom, machine: Machine = REFERENCE, kind: type[M] = MmaTile) -> M:  # type: ignore[assignment]
+def candidates(of: Contraction, atom: Atom, machine: Machine, kind: type[M]) -> M:
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
     ways = kind.choices(of, atom)
     rows, columns = ([(warps, n) for _, warps, n in ways[name]] for name in ("rows", "columns"))

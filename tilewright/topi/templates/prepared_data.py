@@ -18,8 +18,8 @@ from ...core.dtype import DType
 from ...expr.convert import const
 from ...expr.operators import if_then_else
 from ...tensor.tensor import Tensor, compute
-from .contraction import Contraction, Operand, Views, rounded
-from .contraction_mma import Form
+from .contraction import Contraction, MatrixOperand, Views, rounded
+from .contraction_mma import PreparedForm
 from .contraction_schedule import TRANSPOSED
 from .convolutions import Conv2d
 from .implicit_gemm import contraction_of, turned, views_of
@@ -37,7 +37,7 @@ def unfolds(of: Conv2d) -> bool:
 def unfolded(of: Conv2d) -> Contraction:
     """Return the contraction over unfolded data: as in NCHW, with positions along the depth."""
     made, row, word = contraction_of(of), _row_of(of), DType(of.dtype).bytes
-    columns = Operand(made.columns.extent, True, 16 // word)
+    columns = MatrixOperand(made.columns.extent, True, 16 // word)
     return replace(made, columns=columns, depth=row, period=1, prepared=(columns.extent * row * word,))
 
 
@@ -94,7 +94,7 @@ def _is_plain_nchw(of: Conv2d) -> bool:
 
 
 FORMS = {
-    "unfolded": Form(unfolded, views_of_unfolded, unfolds),
-    "channels last": Form(channels_last, views_of_channels_last, turns),
+    "unfolded": PreparedForm(unfolded, views_of_unfolded, unfolds),
+    "channels last": PreparedForm(channels_last, views_of_channels_last, turns),
 }
 """The forms by their names, as the knob `data` of the templates has them."""

@@ -21,7 +21,7 @@ from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, slice_cycles, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
-from .contraction import Contraction, Operand, rounded, splits
+from .contraction import Contraction, MatrixOperand, rounded, splits
 from .many import cheapest_first, spread_over, taken
 from .tile_model import KnobTile
 
@@ -136,7 +136,7 @@ class SimtTile(KnobTile):
         results = of.rows.extent * of.columns.extent * of.batch
         return either(resident > 0, found + sum_cycles(self.split, results, at.l2_bytes_per_cycle, at), inf)
 
-    def _effort(self, of: Contraction, operand: Operand, at: Quantities) -> Number:
+    def _effort(self, of: Contraction, operand: MatrixOperand, at: Quantities) -> Number:
         """Instructions for one load of a factor."""
         if operand.along_depth or operand.together > 1 or of.period == 1:
             return at.fetch_slots
@@ -144,7 +144,7 @@ class SimtTile(KnobTile):
         return at.fetch_slots + at.border_slots * either(steady, 1.0, at.unsteady_factor)
 
 
-def own_tiles(operand: Operand) -> list[list[int]]:
+def own_tiles(operand: MatrixOperand) -> list[list[int]]:
     """Ways to split rows or columns over blocks, virtual threads, threads, and a thread's neighbours.
 
     Neighbours are the thread's own if they lie together in shared memory; otherwise its rows are apart, so that a
@@ -186,7 +186,7 @@ def candidates(of: Contraction, machine: Machine = REFERENCE) -> SimtTile:
     return taken(spread_over(made, flags.shape), np.nonzero(flags))
 
 
-def _shapes(operand: Operand) -> list[Shape]:
+def _shapes(operand: MatrixOperand) -> list[Shape]:
     return [(v, t, n) for _, v, t, n in own_tiles(operand)]
 
 

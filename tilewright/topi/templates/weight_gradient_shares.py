@@ -9,6 +9,7 @@ from math import ceil, gcd, prod
 from typing import Any
 
 from ...core.hardware import MemoryScope
+from .contraction import rounded
 from .schedule_helpers import GPU
 from .thread_tiles import ACCESS, BYTES
 from .weight_gradient import WeightGradient
@@ -133,7 +134,8 @@ class Share:
 
     def taps(self, of: WeightGradient) -> tuple[int, int]:
         """Return the rows and columns of taps, rounded up to whole parts."""
-        return tuple(ceil(k / own) * own for k, own in zip(of.kernel, (self.tap_rows, self.tap_columns), strict=True))  # type: ignore[return-value]
+        high, wide = of.kernel
+        return rounded(high, self.tap_rows), rounded(wide, self.tap_columns)
 
     def jobs_of_group(self, of: WeightGradient) -> int:
         """Return the threads that share the sums of a group's filters, or of one filter if lanes have filters."""

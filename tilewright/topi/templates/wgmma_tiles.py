@@ -19,7 +19,7 @@ from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, shown_latency, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
-from .contraction import Contraction, Operand
+from .contraction import Contraction, MatrixOperand
 from .mma_tiles import MmaTile
 
 USUAL: Mapping[str, str] = {name: f"wgmma_{name}" for name in ("float16", "bfloat16", "int8", "uint8")}
@@ -134,17 +134,17 @@ class WgmmaTile(MmaTile):
         rate = either(pairs, at.paired_bytes_per_cycle, at.stored_bytes_per_cycle)
         return of.rows.extent * of.columns.extent * of.batch * size / rate
 
-    def _tests(self, of: Contraction, operand: Operand) -> bool:
+    def _tests(self, of: Contraction, operand: MatrixOperand) -> bool:
         """Whether a copy of a factor finds out whether its elements are there."""
         return of.period > 1 and operand is of.rows
 
 
-def _row_tiles(operand: Operand) -> list[list[int]]:
+def _row_tiles(operand: MatrixOperand) -> list[list[int]]:
     """Ways to split rows over blocks, warps and the 16 rows of one: one to four warpgroups."""
     return [[-1, WARPGROUP * n, 16] for n in (1, 2, 3, 4) if n == 1 or n * 64 <= operand.extent]
 
 
-def _column_tiles(operand: Operand, atom: Atom) -> list[list[int]]:
+def _column_tiles(operand: MatrixOperand, atom: Atom) -> list[list[int]]:
     """Ways to split columns over blocks and the tile of all warps."""
     usual = [
         n for n in (_LEAST_COLUMNS, 32, 64, 96, 128, 160, 192, 224, 256) if n == _LEAST_COLUMNS or n <= operand.extent
