@@ -48,6 +48,23 @@ new, known = (Machine.of(target, f"NVIDIA {name}").rates.memory_bytes_per_cycle 
 assert abs(new / known - 4000 / 4800) < 1e-6, "the model of the machine scales rates by the row"
 """
 
+OPERATOR = """
+import numpy as np
+import tilewright as tw
+from tilewright import te, topi
+from tilewright.topi.references import softsign_python
+
+A = te.placeholder((5, 7), "float32", "A")
+B = topi.nn.softsign(A)
+with tw.target.Target("llvm"):
+    kernel = tw.build(topi.generic.schedule_injective(B), [A, B])
+a, out = np.random.default_rng(0).standard_normal((5, 7), "float32"), tw.nd.empty((5, 7))
+kernel(tw.nd.array(a), out)
+np.testing.assert_allclose(out.numpy(), a / (1 + abs(a)), rtol=1e-6)
+np.testing.assert_allclose(softsign_python(a), out.numpy(), rtol=1e-6)
+print("right")
+"""
+
 
 @pytest.fixture
 def patched(tmp_path, request):
@@ -84,3 +101,9 @@ def test_a_strategy_is_a_row_and_a_schedule(patched: Path) -> None:
 def test_a_board_is_a_row(patched: Path) -> None:
     """Explanations name it, and the model of the machine has its rates."""
     assert "NVIDIA GH200 480GB" in run(patched, "-c", BOARD)
+
+
+@pytest.mark.parametrize("patched", ["adding_an_operator.diff"], indirect=True)
+def test_an_operator_is_a_declaration_and_a_reference(patched: Path) -> None:
+    """Schedules of the library compute it."""
+    assert run(patched, "-c", OPERATOR) == "right\n"

@@ -1,6 +1,6 @@
 """The CUDA driver as a C library: the one place that loads it.
 
-The functions that take Python objects are those of `cuda.bindings` (`cuda_calls.py`). Importing it takes longer than
+`cuda.bindings` has functions that take Python objects (`cuda_calls.py`). Importing it takes longer than
 loading a kernel from disk, so one-line calls take the few functions that they need from here.
 """
 

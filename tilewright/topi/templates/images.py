@@ -126,7 +126,7 @@ class Images(Convolution):
 
 @dataclass(frozen=True)
 class GroupedLayer(Images):
-    """A convolution in groups, or a gradient of one: the fields of the layer, then those of the subclass.
+    """A convolution in groups, or a gradient of one: the fields of the layer, then further fields.
 
     Logs leave out trailing fields with default values: older ones do not have them.
     """

@@ -21,14 +21,14 @@ W = TypeVar("W", bound=Convolution)
 
 
 class KnobTile:
-    """A frozen dataclass whose fields are choices of knobs."""
+    """A frozen dataclass; its fields are choices of knobs."""
 
     KNOBS: ClassVar[Mapping[str, str | tuple[str, ...]]]
     """Of each knob, the field that holds its choice, or the fields that hold the inner sizes of its split."""
     SIZES: ClassVar[tuple[str, ...]] = ()
     """Knobs with a field that holds all inner sizes of their split."""
     WORDS: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Of knobs with two words, those for False and True."""
+    """The words for False and True, of knobs with two words."""
     OTHERS: ClassVar[Mapping[str, Any]] = {}
     """The wanted choices of other knobs."""
 
@@ -55,14 +55,14 @@ class KnobTile:
 
     @classmethod
     def _choice(cls, knob: str, held: Any) -> Any:
-        """Return the choice of a knob whose fields hold these values."""
+        """Return the choice of a knob with fields that hold these values."""
         if knob in cls.WORDS:
             return cls.WORDS[knob][held]
         return list(held) if isinstance(held, tuple) else held
 
     @classmethod
     def space(cls, of: Any, found: Sequence[Any], extents: Mapping[str, int], why: str, *others: Any) -> Space:
-        """Return the space of the possible tiles `found`; `extents` are those of knobs that split, `others` knobs."""
+        """Return the space of the possible tiles `found`; `extents` is of the knobs that split."""
         knobs: list[Any] = []
         for knob, field in cls.KNOBS.items():
             held = sorted(set(map(attrgetter(*_fields(field)), found)))
