@@ -15,7 +15,7 @@ from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
 from .needs import Needs
-from .schedule_helpers import bind_all, bind_grid, fetch_together, tile_knob, written_out
+from .schedule_helpers import THREAD_TAGS, bind_all, bind_grid, fetch_together, tile_knob, written_out
 from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 from .workload import DTYPES
@@ -54,7 +54,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         s[tile].compute_at(s[sums], outer[-1])
         s[register].compute_at(s[sums], middle[-1])
         counts = [config[name].size[2] for name in _TILES]
-        fetch_together(s, tile, list(zip(("threadIdx.z", "threadIdx.y", "threadIdx.x"), counts, strict=True)))
+        fetch_together(s, tile, list(zip(THREAD_TAGS, counts, strict=True)))
 
 
 def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> Any:
@@ -70,7 +70,7 @@ def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> An
     planes = s[out].fuse(n, *parts, blocks[0])
     bind_grid(s, out, (planes, *blocks[1:]), of.shape[0] * of.filters)
     bind_all(s, out, vthreads, ("vthread",) * 3)
-    bind_all(s, out, threads, ("threadIdx.z", "threadIdx.y", "threadIdx.x"))
+    bind_all(s, out, threads, THREAD_TAGS)
     written_out(s, out, planes, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
     return threads[-1]
 

@@ -18,6 +18,7 @@ from .convolutions import Depthwise
 from .needs import Needs
 from .schedule_helpers import (
     GPU,
+    THREAD_TAGS,
     THREADS_Z,
     bind_all,
     bind_grid,
@@ -29,7 +30,6 @@ from .schedule_helpers import (
 from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 
-_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
 _REGISTERS = GPU.registers_per_thread - 31
 """That a thread can fill with inputs and sums: some are for addresses."""
@@ -86,7 +86,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     if window is not None:
         whole = config["window"].val == "all"
         s[window].compute_at(*((s[out], thread) if whole else (s[sums], loops[0])))
-    threads = list(zip(_TAGS, (config[name].size[-2] for name in _TILES), strict=True))
+    threads = list(zip(THREAD_TAGS, (config[name].size[-2] for name in _TILES), strict=True))
     for tile in [planes] if planes is not None else tiles:
         s[tile].compute_at(s[out], block)
         fetch_together(s, tile, threads, _contiguous(of, config) if tile is planes else 1)
@@ -110,7 +110,7 @@ def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tupl
     planes = s[out].fuse(n, c_block)
     bind_grid(s, out, (planes, y_block, x_block), of.shape[0] * of.out_shape[1])
     bind_all(s, out, (x_vthread,), ("vthread",))
-    bind_all(s, out, (c_thread, y_thread, x_thread), _TAGS)
+    bind_all(s, out, (c_thread, y_thread, x_thread), THREAD_TAGS)
     store_together(s, out, xi, config["tile_x"].size[3], of.out_shape[3])
     written_out(s, out, planes, config["auto_unroll_max_step"].val, explicit=0)
     return x_block, x_thread

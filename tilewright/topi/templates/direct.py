@@ -31,7 +31,7 @@ from .direct_tiles import expected as expected_of
 from .images import Images
 from .layouts import LAYOUTS
 from .needs import Needs
-from .schedule_helpers import GPU, bind_all, bind_grid, fetch_together, in_rounds, in_vectors
+from .schedule_helpers import GPU, THREAD_TAGS, bind_all, bind_grid, fetch_together, in_kept_rounds, in_vectors
 from .strategy import OwnModel, ScheduleStrategy, unknown
 from .tensors import Tensors, as_stored
 from .thread_tiles import (
@@ -51,7 +51,6 @@ _CHANNELS = 32
 _LIVE, _ASKED = 0.6, 1.01
 """The part of a thread's inputs and sums that is in registers at a time, below which it spills; and the cost of a limit
 if nothing else is known: so the compiler's own choice comes first."""
-_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 
 
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
@@ -93,7 +92,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     if planes is not None:
         s[planes].compute_at(s[out], block)
         counts = [config[name].size[-2] for name in TILES]
-        fetch_together(s, planes, list(zip(_TAGS, counts, strict=True)), _together(of, config))
+        fetch_together(s, planes, list(zip(THREAD_TAGS, counts, strict=True)), _together(of, config))
     held = _weights_of(of, config)
     if held is Weights.SHARED:
         whole = fits_shared(of, _turned(of, config)) or (of.layout == "NCHW" and of.groups < of.shape[1])
@@ -209,7 +208,7 @@ def _share_weights(
     s[turned].compute_at(s[place[0]], place[1])
     names = ("tile_y", "tile_x", "tile_c") if of.layout == "NHWC" else TILES
     threads = [config[n].size[-2] for n in names]
-    tagged = list(zip(_TAGS, threads, strict=True))
+    tagged = list(zip(THREAD_TAGS, threads, strict=True))
     elements = _turned(of, config)
     alone, one = of.groups == of.shape[1], of.per_group * prod(of.kernel)
     together = gcd(gcd(elements, of.filters * one) if alone else one, ACCESS // BYTES[of.dtype])
@@ -221,24 +220,19 @@ def _share_weights(
         stored, reader = as_stored(weights, turned)
         given = s.cache_read(stored, "shared", [reader])
         s[given].compute_at(s[place[0]], place[1])
-        _deal_out(s, given, in_vectors(s, given, together), tagged)
+        in_kept_rounds(s, given, in_vectors(s, given, together), tagged)
     if by_vectors and not alone:
         *terms, f = turned.op.axis
         outer, lanes = s[turned].split(s[turned].fuse(*terms), factor=together)
         s[turned].reorder(outer, f, lanes)
         s[turned].vectorize(lanes)
-        _deal_out(s, turned, s[turned].fuse(outer, f), tagged)
+        in_kept_rounds(s, turned, s[turned].fuse(outer, f), tagged)
     else:
         fetch_together(s, turned, tagged, order=(1, 2, 0, 3) if lie_turned else (3, 0, 1, 2))
     s[mine].compute_at(s[sums], at)
     width = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], 4)
     if width > 1:
         s[mine].vectorize(s[mine].split(mine.op.axis[3], factor=width)[1])
-
-
-def _deal_out(s: ScheduleHandle, tensor: Tensor, jobs: IterVar, threads: list[tuple[str, int]]) -> None:
-    """Give neighbouring vectors to neighbouring threads, in an order that is intended even if another one works."""
-    s[tensor].pragma(in_rounds(s, tensor, jobs, threads)[0], "auto_unroll_max_step", 0)
 
 
 def _stored_together(of: Images, config: Config) -> int:
@@ -279,7 +273,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
     s[out].reorder(n, c_block, *outer, y_block, x_block, *threads, *inside)
     planes, tiles = s[out].fuse(n, c_block, *outer), s[out].fuse(y_block, x_block)
     bind_grid(s, out, (planes, tiles), of.shape[0] * of.filters)
-    bind_all(s, out, threads, _TAGS)
+    bind_all(s, out, threads, THREAD_TAGS)
     if row_by_row(config) and tile_of(config).window is not Window.ALL:
         s[out].unroll(yi)
     return tiles, threads[-1], rows[-1], inside[-1]

@@ -19,6 +19,7 @@ GPU = Target("cuda").hardware
 """The GPU assumed by search spaces and default configurations."""
 GRID_LIMIT = GPU.grid.extents[1]
 """How many blocks blockIdx.y and blockIdx.z count at most; blockIdx.x counts more."""
+THREAD_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 THREADS_Z = GPU.block.extents[2]
 """How many threads threadIdx.z counts at most."""
 
@@ -73,6 +74,11 @@ def in_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[t
     loops.insert(0, rest)
     bind_all(s, tensor, loops, [tag for tag, _ in threads])
     return [rounds, *loops]
+
+
+def in_kept_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[tuple[str, int]]) -> None:
+    """Do the same in an order that stays, even if another one works."""
+    s[tensor].pragma(in_rounds(s, tensor, flat, threads)[0], "auto_unroll_max_step", 0)
 
 
 def fetch_together(

@@ -23,14 +23,13 @@ from ...tune.space.space import Space
 from .layouts import from_layout, in_layout
 from .needs import Needs
 from .phases import border_of, has_phases, tap_and_place, taps_of
-from .schedule_helpers import THREADS_Z, bind_all, bind_grid, fetch_together
+from .schedule_helpers import THREAD_TAGS, THREADS_Z, bind_all, bind_grid, fetch_together
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
 from .transposed import Transposed
 from .workload import DTYPES, sum_dtype
 
-_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
 _THREADS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128)
 _STEPS, _REGISTERS = 1024, 160
@@ -206,7 +205,7 @@ def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> N
         s[turned].set_scope("shared")
         s[turned].compute_at(s[out], block)
         counts = (config[name].size[-2] for name in ("tile_y", "tile_x", "tile_c"))
-        fetch_together(s, turned, list(zip(_TAGS, counts, strict=True)), order=(2, 0, 1))
+        fetch_together(s, turned, list(zip(THREAD_TAGS, counts, strict=True)), order=(2, 0, 1))
     width = gcd(config["tile_c" if last else "tile_x"].size[-1], of.out_shape[-1], ACCESS // BYTES[of.dtype])
     if width > 1:
         s[out].vectorize(s[out].split(vector, factor=width)[1])
@@ -223,7 +222,7 @@ def _tile(of: Transposed, config: Config, s: ScheduleHandle, out: Tensor) -> tup
     s[out].reorder(n, cb, yb, xb, *threads, *own)
     planes, tiles = s[out].fuse(n, cb), s[out].fuse(yb, xb)
     bind_grid(s, out, (planes, tiles), of.shape[0] * of.filters)
-    bind_all(s, out, threads, _TAGS)
+    bind_all(s, out, threads, THREAD_TAGS)
     for axis in own[:2]:
         s[out].unroll(axis)
     return tiles, threads[-1], own[-1]

@@ -29,7 +29,7 @@ from ...tune.space.space import Space
 from .declarations import chunked_view, padded_view
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
-from .schedule_helpers import bind_all
+from .schedule_helpers import THREAD_TAGS, bind_all, in_kept_rounds
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
@@ -287,11 +287,7 @@ def _copy_together(
     if width > 1:
         s[held].vectorize(lanes)
     counts = share.jobs, share.warps, share.lanes(of)
-    rounds, flat = s[held].split(flat, factor=prod(counts))
-    s[held].pragma(rounds, "auto_unroll_max_step", 0)
-    flat, x = s[held].split(flat, factor=counts[2])
-    z, y = s[held].split(flat, factor=counts[1])
-    bind_all(s, held, (z, y, x), ("threadIdx.z", "threadIdx.y", "threadIdx.x"))
+    in_kept_rounds(s, held, flat, list(zip(THREAD_TAGS, counts, strict=True)))
     if share.copies > 1:
         s[held].pipeline(share.copies)
 
