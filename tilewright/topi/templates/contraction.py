@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from ...expr.convert import cast
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from .workload import W
 
 Element = Callable[..., Any]
 
@@ -159,3 +160,11 @@ def _view(name: str, element: Element, of: Contraction, operand: MatrixOperand, 
         dims, letters = dims[::-1], letters[::-1]
     made: Tensor = compute((*before, *dims), value, name, varargs_names=[*b_name, *letters])
     return made
+
+
+@dataclass(frozen=True, eq=False)
+class OfContraction(Generic[W]):
+    """The base of strategies for workloads that are contractions, of the views that `views_of` declares."""
+
+    contraction_of: Callable[[W], Contraction]
+    views_of: Callable[[W, Tensor, Tensor], Views]

@@ -6,34 +6,26 @@ all rows pass by. Blocks run on all processors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from .contraction import Contraction, Views, declare
+from .contraction import OfContraction, declare
 from .contraction_schedule import contracted
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .workload import Convolution
+from .workload import W
 
-W = TypeVar("W", bound=Convolution)
 _LANES, _ROWS, _CHUNKS = (8, 16, 32), (1, 2, 4, 6, 8), (1, 4, 16)
 
 
-class Packed(Generic[W]):
+class Packed(OfContraction[W]):
     """The strategy for workloads that are contractions."""
-
-    def __init__(
-        self, contraction_of: Callable[[W], Contraction], views_of: Callable[[W, Tensor, Tensor], Views]
-    ) -> None:
-        self.contraction_of = contraction_of
-        self.views_of = views_of
 
     def strategy(self) -> ScheduleStrategy[W]:
         """The strategy as templates take it."""

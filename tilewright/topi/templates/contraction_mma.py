@@ -7,11 +7,11 @@ the fragments. If there are fewer tiles than multiprocessors, the depth is divid
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from math import gcd, prod
 from operator import or_
-from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ...core.atoms import WARPGROUP, Atom, atom_named
 from ...schedule.handle import ScheduleHandle
@@ -22,7 +22,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .contraction import Contraction, Views, declare, rounded, splits
+from .contraction import Contraction, OfContraction, Views, declare, rounded, splits
 from .contraction_schedule import (
     Begun,
     begin,
@@ -39,9 +39,8 @@ from .schedule_helpers import in_vectors
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
 from .tile_model import TileModel
-from .workload import Convolution
+from .workload import W
 
-W = TypeVar("W", bound=Convolution)
 USUAL: Mapping[str, str] = {"float16": "float16", "bfloat16": "bfloat16", "float32": "3xtf32",
                              "int8": "int8", "uint8": "uint8"}  # fmt: skip
 """The atom for elements of a type, as exact as products and sums in float32."""
@@ -57,25 +56,16 @@ class PreparedForm(NamedTuple):
     covers: Callable[[Any], bool]
 
 
-class Mma(Generic[W]):
+@dataclass(frozen=True, eq=False)
+class Mma(OfContraction[W]):
     """The strategy for workloads that are contractions, by the atoms of `atoms`, by the type of the elements.
 
     `prepared` are the forms that take a kernel before the product, by the choices of the knob `data`.
     """
 
-    def __init__(
-        self,
-        contraction_of: Callable[[W], Contraction],
-        views_of: Callable[[W, Tensor, Tensor], Views],
-        atoms: Mapping[str, str] = USUAL,
-        prepared: Mapping[str, PreparedForm] = MappingProxyType({}),
-        tile: type[MmaTile] = MmaTile,
-    ) -> None:
-        self.contraction_of = contraction_of
-        self.views_of = views_of
-        self.atoms = atoms
-        self.prepared = prepared
-        self.tile = tile
+    atoms: Mapping[str, str] = field(default_factory=lambda: USUAL)
+    prepared: Mapping[str, PreparedForm] = field(default_factory=dict)
+    tile: type[MmaTile] = MmaTile
 
     def strategy(self, computes: Callable[[W, Machine], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
         """The strategy as templates take it, for those workloads for which `computes` holds."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from ...core.hardware import MemoryScope
 from ...schedule.handle import ScheduleHandle
@@ -21,7 +21,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from .contraction import Contraction, Views, declare, rounded, splits
+from .contraction import Contraction, OfContraction, declare, rounded, splits
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
 from .needs import Needs
 from .schedule_helpers import bind_all
@@ -29,21 +29,11 @@ from .simt_tiles import SimtTile, depths, own_tiles, rank_tiles
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
 from .tile_model import TileModel
-from .workload import Convolution
-
-W = TypeVar("W", bound=Convolution)
+from .workload import W
 
 
-class Simt(Generic[W]):
-    """The strategy for workloads that are contractions: `contraction_of` and `views_of` say which."""
-
-    def __init__(
-        self,
-        contraction_of: Callable[[W], Contraction],
-        views_of: Callable[[W, Tensor, Tensor], Views],
-    ) -> None:
-        self.contraction_of = contraction_of
-        self.views_of = views_of
+class Simt(OfContraction[W]):
+    """The strategy for workloads that are contractions, by ordinary arithmetic."""
 
     def strategy(self, computes: Callable[[W, Machine], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
         """The strategy as templates take it."""

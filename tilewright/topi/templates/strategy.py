@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf, log2
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
@@ -17,9 +17,8 @@ from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .needs import ANYTHING, Needs
 from .tensors import Tensors
-from .workload import Convolution
+from .workload import W as W
 
-W = TypeVar("W", bound=Convolution)
 Choices = Mapping[str, Any]
 """Choices, or wanted sizes, by the names of knobs."""
 

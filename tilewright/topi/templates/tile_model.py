@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self
 
 from ...tune.model.machine import Machine
 from ...tune.space.knobs import split_knob, value_knob
@@ -15,9 +15,7 @@ from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .many import Made
 from .strategy import OwnModel
-from .workload import Convolution
-
-W = TypeVar("W", bound=Convolution)
+from .workload import W
 
 
 class KnobTile:
