@@ -30,10 +30,10 @@ _LARGE = 16
 
 def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, residual, *options = inputs
-    save(ctx, Layer.of(ConvolutionOptions(*options), x, weight), x, weight, bias, residual)
+    save(ctx, CalledLayer.of(ConvolutionOptions(*options), x, weight), x, weight, bias, residual)
 
 
-def save(ctx: Any, layer: Layer, x: Any, weight: Any, bias: Any, residual: Any) -> None:
+def save(ctx: Any, layer: CalledLayer, x: Any, weight: Any, bias: Any, residual: Any) -> None:
     """Save the tensors that the gradients of a layer need."""
     ctx.layer, ctx.biased, ctx.added = layer, bias is not None, residual is not None
     if layer.options.activation:  # the backward pass computes its argument again
@@ -50,7 +50,7 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
 
 def gradients(ctx: Any, grad: Any) -> tuple[Any, Any, Any, Any]:
     """Return the gradients of the four tensors of a layer, if they are asked for."""
-    layer: Layer = ctx.layer
+    layer: CalledLayer = ctx.layer
     tensors = x, weight, *_ = ctx.saved_tensors
     of_x, of_weight, of_bias, of_residual = ctx.needs_input_grad[:4]
     if _is_one_pass(ctx, x, weight):
@@ -84,7 +84,7 @@ def _by_one_pass(ctx: Any, grad: Any) -> tuple[Any, Any, Any]:
     return torch_backward.gradients(x, weight, bias, ctx.biased, grad, ctx.layer.options)
 
 
-def _before_activation(tensors: tuple[Any, ...], layer: Layer, grad: Any) -> Any:
+def _before_activation(tensors: tuple[Any, ...], layer: CalledLayer, grad: Any) -> Any:
     """Return the gradient by the sums, from that by the result: one kernel, which computes the sums again."""
     (x, weight, bias, residual), options = tensors, layer.options
     plain = residual is None and not torch.is_grad_enabled() and not differentiates()
@@ -105,7 +105,7 @@ def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool) -> list[Pro
     return [each for each, asked in zip(problem.gradients, wanted, strict=True) if asked]
 
 
-class Layer:
+class CalledLayer:
     """The options and sizes of a convolution, for its gradients."""
 
     executor: Callable[..., Operator] | None = None
@@ -131,7 +131,7 @@ class Layer:
         """Whether an operator of ours computes the data gradient, without reading the input."""
 
     @classmethod
-    def of(cls, options: ConvolutionOptions, x: Any, weight: Any) -> Layer:
+    def of(cls, options: ConvolutionOptions, x: Any, weight: Any) -> CalledLayer:
         """The layer of a call."""
         turned = not options.layout.endswith("C") and channels_last(x, OPERATORS[options.name].rank)
         return cls(options, x.shape, weight.shape, turned)
@@ -259,7 +259,7 @@ def _gradient_of_weight_gradient(ctx: Any, along: Any) -> tuple[Any, ...]:
     """Differentiate a weight gradient, which is linear in both tensors."""
     x, grad = ctx.saved_tensors
     options = _convolution_of(ctx.options)
-    layer = Layer.of(options, x, along)
+    layer = CalledLayer.of(options, x, along)
     of_x = layer.data_gradient(layer.arranged(grad), x, along) if ctx.needs_input_grad[0] else None
     of_grad = convolved(x, along, None, None, *options) if ctx.needs_input_grad[1] else None
     return of_x, of_grad, *[None] * len(ctx.options)

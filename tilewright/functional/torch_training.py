@@ -14,14 +14,14 @@ import torch
 from .call import OperatorCall
 from .torch_arguments import as_autocast
 from .torch_eager import is_plain
-from .torch_gradients import Layer, anywhere, gradients, save
+from .torch_gradients import CalledLayer, anywhere, gradients, save
 from .torch_operator import convolution_options, executor
 from .torch_tensors import autocast_type, autocasts
 
 Run = Callable[..., Any]
 
 
-def _forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, layer: Layer, run: Run) -> Any:
+def _forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, layer: CalledLayer, run: Run) -> Any:
     save(ctx, layer, x, weight, bias, residual)
     return run(x, weight, bias, residual)
 
@@ -48,7 +48,7 @@ def shortest(call: OperatorCall) -> Run | None:
     arrays = as_autocast(call.arrays[:4])
     given = convolution_options(call, arrays)
     run, kind = executor(arrays, given), autocast_type(call.x.device.type) if autocasts() else None
-    layer = Layer.of(given, *arrays[:2])
+    layer = CalledLayer.of(given, *arrays[:2])
     layer.executor = executor
     changed = [a is not b for a, b in zip(arrays, call.arrays, strict=False)]
     differentiated = torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in arrays)

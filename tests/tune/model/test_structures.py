@@ -15,7 +15,7 @@ from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.model import extents
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.structure import Structures
-from tilewright.tune.model.traced import Columns, Trace, Traced
+from tilewright.tune.model.traced import Columns, Trace, TracedNumber
 
 CONV1D = named("topi/conv1d")
 CONV2D = named("topi/conv2d")
@@ -151,12 +151,12 @@ def test_what_a_template_raises_scores_infinite() -> None:
 # Traced numbers
 
 
-def traced(value: int) -> tuple[Traced, Trace, Columns]:
+def traced(value: int) -> tuple[TracedNumber, Trace, Columns]:
     """A number that is `value` in the traced configuration, and 1 to 6 in those of the columns."""
     trace = Trace()
     table = np.arange(1, 7, dtype=np.int64)[:, None]
     columns = Columns([table], np.arange(6)[:, None])
-    return Traced(value, lambda c: c.part(0, 0), trace), trace, columns
+    return TracedNumber(value, lambda c: c.part(0, 0), trace), trace, columns
 
 
 def test_arithmetic_is_redone_for_each_configuration() -> None:

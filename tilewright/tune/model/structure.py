@@ -24,7 +24,7 @@ from ...schedule.value import Schedule, Stage
 from ...tensor.axis import IterVar
 from ..space.config import Config
 from ..task import Task
-from .traced import Columns, Number, Trace, Traced, part_of, tables_of, traced_config
+from .traced import Columns, Number, Trace, TracedNumber, part_of, tables_of, traced_config
 
 _MAKES_SPLITS = ("split", "tile")
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def _structure(words: dict[int, int], trace: Trace, handle: ScheduleHandle) -> S
         for relation, (factor, nparts) in zip(relations, given[-len(relations) :] if relations else [], strict=True):
             numbers.update(_noted(relation, factor=factor, nparts=nparts))
     for step in handle.steps:
-        if step.primitive == "pragma" and isinstance(step.args[-1], Traced):
+        if step.primitive == "pragma" and isinstance(step.args[-1], TracedNumber):
             axis = _axis_of(schedule, step.args[1])
             if axis is not None:
                 numbers.update(_noted(axis, **{step.args[2]: step.args[-1]}))
@@ -143,7 +143,7 @@ def _structure(words: dict[int, int], trace: Trace, handle: ScheduleHandle) -> S
 
 
 def _noted(of: object, **given: Any) -> Iterator[tuple[tuple[int, str], Any]]:
-    return (((id(of), which), value) for which, value in given.items() if isinstance(value, Traced))
+    return (((id(of), which), value) for which, value in given.items() if isinstance(value, TracedNumber))
 
 
 def _split_numbers(steps: Sequence[Step], stage: int) -> Iterator[tuple[Any, Any]]:

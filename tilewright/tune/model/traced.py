@@ -65,7 +65,7 @@ class Trace:
         return flags
 
 
-class Traced(Operand, RecordedNumber):
+class TracedNumber(Operand, RecordedNumber):
     """A whole number of a configuration: its value in the traced one, and how to compute it for others."""
 
     __slots__ = ("make", "trace", "value")
@@ -88,12 +88,12 @@ class Traced(Operand, RecordedNumber):
         return answer
 
     def _with(self, other: Any, function: Callable[[Any, Any], Any], swapped: bool = False) -> Any:
-        if not isinstance(other, (int, np.integer, Traced)):
+        if not isinstance(other, (int, np.integer, TracedNumber)):
             return function(other, self._pinned()) if swapped else function(self._pinned(), other)
         (a, b), mine, theirs = (self.value, _parts(other)[0]), self.make, _parts(other)[1]
         if swapped:
-            return Traced(function(b, a), lambda c: function(theirs(c), mine(c)), self.trace)
-        return Traced(function(a, b), lambda c: function(mine(c), theirs(c)), self.trace)
+            return TracedNumber(function(b, a), lambda c: function(theirs(c), mine(c)), self.trace)
+        return TracedNumber(function(a, b), lambda c: function(mine(c), theirs(c)), self.trace)
 
     def as_expr(self) -> Expr:
         return const(self._pinned(), "int32")
@@ -138,27 +138,27 @@ class Traced(Operand, RecordedNumber):
         return self._pinned() ** other
 
     def __eq__(self, other: object) -> Any:
-        return isinstance(other, (int, np.integer, Traced)) and self._ask(other, operator.eq)
+        return isinstance(other, (int, np.integer, TracedNumber)) and self._ask(other, operator.eq)
 
     def __ne__(self, other: object) -> Any:
         return not self == other
 
 
 def _parts(other: Any) -> tuple[int, Callable[[Columns], Number]]:
-    if isinstance(other, Traced):
+    if isinstance(other, TracedNumber):
         return other.value, other.make
     return other, lambda _: other
 
 
 def _arithmetic(name: str) -> None:
     function = getattr(operator, name)
-    setattr(Traced, f"__{name}__", lambda a, b: a._with(b, function))
-    setattr(Traced, f"__r{name}__", lambda a, b: a._with(b, function, swapped=True))
+    setattr(TracedNumber, f"__{name}__", lambda a, b: a._with(b, function))
+    setattr(TracedNumber, f"__r{name}__", lambda a, b: a._with(b, function, swapped=True))
 
 
 def _comparison(name: str) -> None:
     function = getattr(operator, name)
-    setattr(Traced, f"__{name}__", lambda a, b: a._ask(b, function))
+    setattr(TracedNumber, f"__{name}__", lambda a, b: a._ask(b, function))
 
 
 for _name in ("add", "sub", "mul", "floordiv", "mod"):
@@ -192,7 +192,7 @@ def traced_config(space: Space, point: Sequence[int], trace: Trace) -> Config:
         if values is None:
             choices[knob.name] = choice
             continue
-        parts = [value if value < 0 else Traced(value, part_of(k, p), trace) for p, value in enumerate(values)]
+        parts = [value if value < 0 else TracedNumber(value, part_of(k, p), trace) for p, value in enumerate(values)]
         choices[knob.name] = _TracedSplit(parts) if isinstance(choice, SplitChoice) else ValueChoice(parts[0])
     return Config(choices, space.index(point))
 
