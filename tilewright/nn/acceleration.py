@@ -19,6 +19,7 @@ from ..functional.torch_gradients import gradients_of_ours
 from ..functional.torch_native import allows_tf32, exact_convolutions
 from ..functional.torch_timing import Around, compare, compared
 from ..report.progress import progress
+from .fused_models import CannotFuse, FusedModel, install, remove, without
 from .layers import Layer, convolutions_in, layers_of, replacement
 from .replacements import SLOWER, UNDONE, Acceleration, Row
 from .samples import Sample, tensors_in
@@ -26,8 +27,8 @@ from .steps import TrainingStep
 
 _GAIN = 1.02
 """How much faster a layer has to be: less is noise."""
-_BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1}
-"""By type: how far results may differ, in the relative L2 norm; 1e-3 for all others."""
+_BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1, "tf32": 1e-2}
+"""By type and precision: how far results may differ, in the relative L2 norm; 1e-3 for all others."""
 _NOISE = 1.01
 """How much longer a run without a graph may seem to take. It takes the same time if the host has less to do than the
 GPU."""
@@ -66,7 +67,9 @@ def accelerate(
         A table of the layers; its `undo()` makes them PyTorch's modules again. Each decision rests on both sides timed
         in turns. If the spread of the gain includes 1, the layer or the model is too close to call, and stays as it
         was. If the whole model becomes slower without a CUDA graph, the layers that gain most stay replaced, as many as
-        do not make it slower.
+        do not make it slower. In evaluation mode without gradients, the model then runs a graph for inputs like its
+        sample, if that is faster still. A convolution is one call there with the batch norm, the addition and the
+        activation after it. Weights are folded again when they change. The report says why a model has no graph.
 
     Raises
     ------
@@ -101,6 +104,7 @@ def accelerate(
                     _prove(done, step, step.outcome, gpu >= 0, cuda_graph)
                 else:
                     _prove(done, run, run, gpu >= 0, cuda_graph)
+                    _fuse(done, run, given, gpu >= 0, cuda_graph)
         except BaseException:  # nobody gets the object that could undo the replacements
             done.undo()
             raise
@@ -227,6 +231,38 @@ def _prove(
         done.undo(SLOWER if done.run.verdict() == Verdict.SLOWER else UNDONE)
 
 
+def _fuse(done: Acceleration, run: Callable[[], Any], given: Sample, on_gpu: bool, cuda_graph: bool) -> None:
+    """Have the model run a graph with fused convolutions, if that is faster than its modules."""
+    model = done.model
+    with done.originals():
+        try:
+            fused = FusedModel(model, given)
+        except CannotFuse as refused:
+            done.fusion = f"not fused, layers are replaced one by one: {refused}"
+            return
+        with exact_convolutions():
+            right = run()
+    install(model, fused)
+    try:
+        with exact_convolutions():
+            _agree(right, run(), fused.kinds)
+        sides: list[Around] = [nullcontext, lambda: without(model)]
+        timed = compare([run, run], on_gpu, sides, False, 1.0)
+        wins = timed.verdict() == Verdict.FASTER
+        if wins and on_gpu and not cuda_graph:
+            wins = compare([run, run], on_gpu, sides, True, _NOISE).verdict(_NOISE) != Verdict.SLOWER
+    except UserError as differs:
+        remove(model)
+        done.fusion = f"not fused, layers are replaced one by one: {differs.message}"
+        return
+    except BaseException:
+        remove(model)
+        raise
+    done.report_fusion(fused.graph.rows, timed, wins)
+    if not wins:
+        remove(model)
+
+
 def _keep_fewer(done: Acceleration, timed: Callable[[bool], Comparison]) -> None:
     """Keep the layers that save most time, as many as do not make the model slower without a graph.
 
@@ -265,6 +301,8 @@ def _differs(message: str) -> UserError:
 
 def _error(expected: Any, found: Any) -> float:
     """The relative error in the L2 norm, of all elements that are not the same infinity, or both no number."""
+    if expected.is_complex():
+        expected, found = torch.view_as_real(expected), torch.view_as_real(found)
     expected, found = expected.double(), found.double()
     error, scale = float((found - expected).norm()), float(expected.norm())
     if not isfinite(error) or not isfinite(scale):

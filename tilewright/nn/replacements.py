@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +11,7 @@ from ..functional.call import OPERATORS
 from ..functional.comparison import Comparison, Verdict
 from ..functional.problem import Problem
 from ..report.table import Column, table
+from .fused_models import remove
 
 _CONTRADICTION = 1.05
 """How much faster a model should be by its layers, before it is strange that it is not."""
@@ -108,6 +109,7 @@ class Acceleration:
         self.run: Comparison | None = None
         self.eager: Comparison | None = None
         self.functions = 0
+        self.fusion = ""
         self.tf32 = False
         self._replaced: list[tuple[Any, type, type]] = []
 
@@ -134,6 +136,7 @@ class Acceleration:
 
     def undo(self, why: str = "undone") -> None:
         """Make the layers PyTorch's again, with their present state; layers that left the model stay away."""
+        remove(self.model)
         self._undo(self._replaced)
         self._replaced = []
         self.rows = [row.kept(why) if row.replaced else row for row in self.rows]
@@ -178,6 +181,20 @@ class Acceleration:
         why = "it saves less than its call costs the host; cuda_graph=True leaves that time out"
         self.rows = [row.kept(why) if id(row.layer) in away else row for row in self.rows]
 
+    def report_fusion(self, rows: Sequence[Any], timed: Comparison, wins: bool) -> None:
+        """Note the outcome of fusion: the rows of the graph, and the model by its graph beside the model by modules."""
+        count = sum(row.replaced for row in rows)
+        gain = f"{_both(timed, 'by modules', 'by the graph')}, {timed.gain:.2f} times as fast ({_to(timed.spread)})"
+        kept = (
+            "kept"
+            if wins
+            else f"not kept, {timed.verdict().value}"
+            if timed.verdict() != Verdict.FASTER
+            else ("not kept, since it is slower without a CUDA graph")
+        )
+        parts = f"{count} of {len(rows)} convolutions are one call of ours with the layers after them"
+        self.fusion = f"in evaluation mode, {parts}: {gain}; {kept}"
+
     def __enter__(self) -> Acceleration:
         return self
 
@@ -193,6 +210,7 @@ class Acceleration:
         count = sum(row.replaced for row in self.rows)
         whole = [f"{count} of {len(self.rows)} layers replaced", *self._whole()]
         notes = ["PyTorch's float32 convolutions used TF32, as its settings allow"] if self.tf32 else []
+        notes += [self.fusion] if self.fusion else []
         notes += self._contradictions()
         return "\n".join([*table(heads, lines), "; ".join(whole), *notes])
 
@@ -229,9 +247,9 @@ class Acceleration:
         return [f"the rows contradict the whole model ({said}): the machine is busy; run accelerate again"]
 
 
-def _both(timed: Comparison) -> str:
+def _both(timed: Comparison, first: str = "before", second: str = "after") -> str:
     after, before = timed.seconds
-    return f"{before * 1e3:.3f} ms before, {after * 1e3:.3f} ms after"
+    return f"{before * 1e3:.3f} ms {first}, {after * 1e3:.3f} ms {second}"
 
 
 def _to(spread: Spread) -> str:

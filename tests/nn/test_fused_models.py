@@ -1,0 +1,155 @@
+"""Models that `accelerate` runs as a graph with fused convolutions."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tests.functional.made_up import seconds
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from tilewright.functional import rivals  # noqa: E402  # needs PyTorch
+from tilewright.nn import acceleration  # noqa: E402  # needs PyTorch
+
+nn = torch.nn
+
+
+class Block(nn.Module):  # type: ignore[misc]  # PyTorch is not followed
+    """Convolutions with batch norms, activations, and an addition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False), nn.BatchNorm2d(6)
+        self.second, self.other = nn.Conv2d(6, 6, 3, padding=1, groups=3), nn.BatchNorm2d(6)
+
+    def forward(self, x: Any) -> Any:
+        """A dictionary, as some models return."""
+        y = torch.relu(self.norm(self.first(x)))
+        return {"features": nn.functional.silu(self.other(self.second(y)) + x)}
+
+
+@pytest.fixture(autouse=True)
+def _ours_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceleration, "compared", lambda *_: seconds(1.0, 2.0))
+    monkeypatch.setattr(acceleration, "compare", lambda *_: seconds(1.0, 2.0))
+    monkeypatch.setattr(acceleration, "_keep", lambda *_: None)
+    monkeypatch.setattr(rivals, "is_faster", lambda *_: "")
+    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
+
+
+def sample() -> tuple[Any, Any]:
+    """A model with statistics of its own, and its input."""
+    torch.manual_seed(0)
+    model, x = Block(), torch.randn(2, 6, 8, 9)
+    for _ in range(3):
+        model(torch.randn(4, 6, 8, 9) * 2 + 1)
+    return model.eval(), x
+
+
+def runs_graph(model: Any, x: Any) -> bool:
+    """Whether no module runs within a call."""
+    ran: list[Any] = []
+    forward = nn.BatchNorm2d.forward
+    nn.BatchNorm2d.forward = lambda self, x: ran.append(1) or forward(self, x)
+    try:
+        model(x)
+    finally:
+        nn.BatchNorm2d.forward = forward
+    return not ran
+
+
+def test_a_model_runs_a_graph_for_inputs_like_its_sample() -> None:
+    model, x = sample()
+    with torch.no_grad():
+        wanted, other = model(x)["features"], model(x[:1])["features"]
+        done = tw.accelerate(model, x)
+        assert "in evaluation mode, 2 of 2 convolutions are one call of ours with the layers after them" in str(done)
+        assert isinstance(model, Block)
+        assert runs_graph(model, x)
+        torch.testing.assert_close(model(x)["features"], wanted, rtol=1e-4, atol=1e-5)
+        assert not runs_graph(model, x[:1])
+        torch.testing.assert_close(model(x[:1])["features"], other, rtol=1e-4, atol=1e-5)
+        assert not runs_graph(model.train(), x)
+        assert runs_graph(model.eval(), x)
+    assert not runs_graph(model, x)  # a gradient is recorded
+    done.undo()
+    assert type(model) is Block
+    with torch.no_grad():
+        assert not runs_graph(model, x)
+
+
+def test_weights_that_change_are_folded_again() -> None:
+    model, x = sample()
+    other, _ = sample()
+    with torch.no_grad():
+        for p in other.parameters():
+            p.mul_(1.5).add_(0.1)
+        other.norm.running_mean.add_(0.3)
+        tw.accelerate(model, x)
+        model.load_state_dict(other.state_dict())
+        torch.testing.assert_close(model(x)["features"], other(x)["features"], rtol=1e-4, atol=1e-5)
+        for mine, p in zip(model.parameters(), other.parameters(), strict=True):  # a moving average of weights
+            mine.lerp_(p * 2, 0.5)
+            p.lerp_(p * 2, 0.5)
+        assert runs_graph(model, x)
+        torch.testing.assert_close(model(x)["features"], other(x)["features"], rtol=1e-4, atol=1e-5)
+        model.norm.weight = nn.Parameter(model.norm.weight * 3)
+        other.norm.weight.mul_(3)
+        torch.testing.assert_close(model(x)["features"], other(x)["features"], rtol=1e-4, atol=1e-5)
+
+
+def test_changes_of_the_modules_are_seen() -> None:
+    model, x = sample()
+    heard: list[int] = []
+    with torch.no_grad():
+        tw.accelerate(model, x)
+        handle = model.second.register_forward_hook(lambda *_: heard.append(1))
+        model(x)
+        assert heard
+        handle.remove()
+        assert runs_graph(model, x)
+        model.other = nn.Identity()
+        wanted = nn.functional.silu(model.second(torch.relu(model.norm(model.first(x)))) + x)
+        torch.testing.assert_close(model(x)["features"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_copies_run_their_own_modules() -> None:
+    model, x = sample()
+    with torch.no_grad():
+        tw.accelerate(model, x)
+        wanted = model(x)["features"]
+        file = io.BytesIO()
+        torch.save(model, file)
+        file.seek(0)
+        for again in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+            assert type(again) is Block
+            torch.testing.assert_close(again(x)["features"], wanted, rtol=1e-4, atol=1e-5)
+
+
+class Branching(Block):
+    """A model that no graph describes."""
+
+    def forward(self, x: Any) -> Any:
+        """It depends on values."""
+        return super().forward(x) if float(x.sum()) > 0 else super().forward(-x)
+
+
+def test_the_report_says_why_a_model_has_no_graph() -> None:
+    x = torch.randn(2, 6, 8, 9)
+    done = tw.accelerate(Branching().eval(), x)
+    assert "not fused, layers are replaced one by one: torch.export does not trace it: " in str(done)
+    assert sum(row.replaced for row in done.rows) == 2
+
+
+def test_a_graph_that_is_not_faster_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = sample()
+    timed = iter([seconds(1.0, 2.0), seconds(2.0, 1.0)])
+    monkeypatch.setattr(acceleration, "compare", lambda *_: next(timed))
+    done = tw.accelerate(model, x)
+    assert "0.50 times as fast (0.50–0.50); not kept, slower" in str(done)
+    assert type(model) is Block

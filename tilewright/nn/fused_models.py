@@ -1,0 +1,160 @@
+"""A model in evaluation mode as one graph, in which a convolution and the layers after it are one call.
+
+`accelerate` exports the model, rewrites its graph by `fuse`, and lets the model run the graph for inputs like its
+sample. All other calls run the model's own modules.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch._functorch.aot_autograd import aot_export_joint_simple
+from torch.compiler import is_dynamo_compiling
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from ..functional.torch_tensors import _modes, autocasts, tracing, transforms
+from .folding import Parameters
+from .fusion import FusedGraph, fuse
+from .samples import Sample
+
+_ATTRIBUTE = "_tilewright_graph"
+
+
+class CannotFuse(Exception):  # noqa: N818  # a reason, which the report tells
+    """A model has no graph that could take its place."""
+
+
+class FusedModel:
+    """The graph of a model for one sample."""
+
+    def __init__(self, model: Any, sample: Sample) -> None:
+        self._parts = [(owner._modules, name, part) for owner in model.modules() for name, part in _children(owner)]
+        if not self._parts or model.training or not self._is_unchanged():
+            raise CannotFuse("it is a layer, is in training mode, or its layers have hooks")
+        if autocasts():
+            raise CannotFuse("it runs under autocast")
+        try:
+            program = torch.export.export(model, sample.positional, sample.named, strict=False)
+        except Exception as error:
+            raise CannotFuse(f"torch.export does not trace it: {_first_line(error)}") from error
+        signature = program.graph_signature
+        if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
+            raise CannotFuse("it writes to its buffers or inputs")
+        self._state: list[Any] = []
+        """Of each input before the user's: the dictionary that holds it and its name there; or a constant."""
+        for spec in signature.input_specs:
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+                path, _, name = spec.target.rpartition(".")
+                owner = model.get_submodule(path)
+                self._state.append((owner._parameters if spec.kind is InputKind.PARAMETER else owner._buffers, name))
+            elif spec.kind is InputKind.CONSTANT_TENSOR:
+                self._state.append(({"": program.constants[spec.target]}, ""))
+            elif spec.kind is not InputKind.USER_INPUT:
+                raise CannotFuse(f"its program has an input of the kind {spec.kind.name}")
+        flat, self._takes = pytree.tree_flatten((sample.positional, sample.named))
+        self._like = [_facts(a) for a in flat]
+        inputs = [*[owner[name] for owner, name in self._state], *flat]
+        try:
+            graph = aot_export_joint_simple(program.graph_module, inputs, trace_joint=False, decompositions={})
+        except Exception as error:
+            raise CannotFuse(f"its program has no functional graph: {_first_line(error)}") from error
+        places = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        fixed = set(places[: len(self._state)])
+        self.graph: FusedGraph = fuse(graph, fixed.__contains__)
+        if not self.graph.changed:
+            whys = [row.why for row in self.graph.rows]
+            raise CannotFuse(f"no fused convolution is expected to be faster: {whys[0]}" if whys else "no convolution")
+        self._folded = None if self.graph.prologue is None else Parameters(self.graph.prologue)
+        self._returns = program.call_spec.out_spec
+
+    @property
+    def kinds(self) -> set[str]:
+        """The types and precisions of the convolutions."""
+        problems = [row.problem for row in self.graph.rows if row.problem is not None]
+        return {kind for problem in problems for kind in (problem.dtype, problem.precision)}
+
+    def fits(self, positional: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
+        """Return the inputs of the graph if it computes a call, else None."""
+        if torch.is_grad_enabled() or is_dynamo_compiling() or tracing() is not None or _modes() or transforms():
+            return None
+        flat, takes = pytree.tree_flatten((positional, named))
+        if takes != self._takes or autocasts() or [_facts(a) for a in flat] != self._like or not self._is_unchanged():
+            return None
+        state = [owner.get(name) for owner, name in self._state]
+        return None if any([a is None for a in state]) else [*state, *flat]
+
+    def _is_unchanged(self) -> bool:
+        """Whether all modules are in their places, in evaluation mode, without hooks that a graph does not run."""
+        return all(
+            [
+                owner.get(name) is part and not (part.training or part._forward_hooks or part._forward_pre_hooks)
+                for owner, name, part in self._parts
+            ]
+        )
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        """Return the model's result."""
+        folded = [] if self._folded is None else self._folded.of(inputs)
+        return pytree.tree_unflatten(self.graph.graph_module(*inputs, *folded), self._returns)
+
+
+def _children(owner: Any) -> list[tuple[str, Any]]:
+    return [(name, part) for name, part in owner._modules.items() if part is not None]
+
+
+def _facts(a: Any) -> Any:
+    """The properties of an input on which the graph depends."""
+    return (a.shape, a.dtype, a.device, a.stride()) if isinstance(a, torch.Tensor) else (type(a), a)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+
+
+@cache
+def _running(kind: Any) -> Any:
+    """Return a class of models that run their graph."""
+
+    def forward(self: Any, *positional: Any, **named: Any) -> Any:
+        graph = vars(self).get(_ATTRIBUTE)
+        inputs = None if graph is None or self.training else graph.fits(positional, named)
+        return kind.forward(self, *positional, **named) if inputs is None else graph(inputs)
+
+    def reduced(self: Any, protocol: Any) -> tuple[Any, ...]:
+        """Copies run their own modules."""
+        state = {name: value for name, value in vars(self).items() if name != _ATTRIBUTE}
+        return kind.__new__, (kind,), state
+
+    forward.__signature__ = inspect.signature(kind.forward)  # type: ignore[attr-defined]
+    methods = {"forward": forward, "__reduce_ex__": reduced, "__module__": kind.__module__}
+    return type(kind.__name__, (kind,), methods)
+
+
+def install(model: Any, graph: FusedModel) -> None:
+    """Have a model run a graph."""
+    vars(model)[_ATTRIBUTE] = graph
+    kind: Any = type(model)
+    model.__class__ = _running(kind)
+
+
+def remove(model: Any) -> None:
+    """Have a model run its own modules again."""
+    if vars(model).pop(_ATTRIBUTE, None) is not None:
+        model.__class__ = type(model).__bases__[0]
+
+
+@contextmanager
+def without(model: Any) -> Iterator[None]:
+    """Have a model run its own modules for a while."""
+    graph = vars(model).pop(_ATTRIBUTE, None)
+    try:
+        yield
+    finally:
+        if graph is not None:
+            vars(model)[_ATTRIBUTE] = graph
