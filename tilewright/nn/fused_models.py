@@ -13,9 +13,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._functorch.aot_autograd import aot_export_joint_simple
 from torch.compiler import is_dynamo_compiling
-from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from ..functional.torch_tensors import _modes, autocasts, tracing, transforms
@@ -34,6 +32,10 @@ class FusedModel:
     """The graph of a model for one sample."""
 
     def __init__(self, model: Any, sample: Sample) -> None:
+        # PyTorch imports these modules on first use, which takes a second.
+        from torch._functorch.aot_autograd import aot_export_joint_simple
+        from torch.export.graph_signature import InputKind, OutputKind
+
         self._parts = [(owner._modules, name, part) for owner in model.modules() for name, part in _children(owner)]
         if not self._parts or model.training or not self._is_unchanged():
             raise CannotFuse("it is a layer, is in training mode, or its layers have hooks")
