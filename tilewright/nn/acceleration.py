@@ -20,7 +20,7 @@ from ..functional.torch_native import allows_tf32, exact_convolutions
 from ..functional.torch_timing import Around, compare, compared
 from ..report.progress import progress
 from .fused_models import CannotFuse, FusedModel, install, remove, without
-from .layers import Layer, convolutions_in, layers_of, replacement
+from .layers import ModelLayer, convolutions_in, layers_of, replacement
 from .replacements import SLOWER, UNDONE, Acceleration, Row
 from .samples import Sample, tensors_in
 from .steps import TrainingStep
@@ -148,7 +148,7 @@ def _state_kept(model: Any) -> Iterator[None]:
                     buffer.copy_(before)
 
 
-def _measure(done: Acceleration, layer: Layer, timed: Timed) -> None:
+def _measure(done: Acceleration, layer: ModelLayer, timed: Timed) -> None:
     """Time a layer both ways, keep the decision, and replace the layer if it gains."""
     if layer.why:
         done.rows.append(Row(layer.name, f"{type(layer.module).__name__}({layer.module.extra_repr()})", why=layer.why))

@@ -39,7 +39,7 @@ _WHOLE = "(the model)"
 
 
 @dataclass
-class Layer:
+class ModelLayer:
     """A convolution or a pooling, its first input when the model runs on its sample, and the type that it computes in.
 
     `needs_gradient` says whether a training step computes the gradient of the input. `why` is the reason if the layer
@@ -64,9 +64,9 @@ class Layer:
         return problem_of(self.module, self.x, self.dtype)
 
 
-def layers_of(model: Any, sample: Sample) -> list[Layer]:
+def layers_of(model: Any, sample: Sample) -> list[ModelLayer]:
     """Run a model on its sample, and return its convolutions and poolings, in the order of the model's modules."""
-    found = {module: Layer(name or _WHOLE, module) for name, module in model.named_modules() if _is_named(module)}
+    found = {module: ModelLayer(name or _WHOLE, module) for name, module in model.named_modules() if _is_named(module)}
     hooks = []
 
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
@@ -105,7 +105,7 @@ def _base(kind: type) -> type | None:
     return next((base for base in kind.__mro__ if base in _KINDS), None)
 
 
-def _refusal(layer: Layer) -> str:
+def _refusal(layer: ModelLayer) -> str:
     """The reason why a layer cannot be replaced; "" if it can."""
     module, kind = layer.module, type(layer.module)
     base = _base(kind)

@@ -28,7 +28,7 @@ def bordered(module: Any, x: Any) -> Any:
     return pad(x, module._reversed_padding_repeated_twice, mode=module.padding_mode)
 
 
-class Traced:
+class Unscriptable:
     """A module that TorchScript's compiler does not know, since its forward call chooses a kernel."""
 
     def __prepare_scriptable__(self) -> Any:
@@ -40,7 +40,7 @@ class Traced:
         )
 
 
-class _Signed(Traced):
+class _Signed(Unscriptable):
     """A module whose `__init__` takes the parameters of PyTorch's and an activation."""
 
     def __init_subclass__(cls) -> None:
@@ -137,7 +137,7 @@ class ConvTranspose2d(_Transposed, torch.nn.ConvTranspose2d):  # type: ignore[mi
     _operator = staticmethod(operators.conv_transpose2d)
 
 
-class MaxPool2d(Traced, torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not followed
+class MaxPool2d(Unscriptable, torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not followed
     """`torch.nn.MaxPool2d` by Tilewright; indices are PyTorch's own work."""
 
     def forward(self, input: Any) -> Any:
@@ -147,7 +147,7 @@ class MaxPool2d(Traced, torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is
         return operators.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
-class AvgPool2d(Traced, torch.nn.AvgPool2d):  # type: ignore[misc]  # PyTorch is not followed
+class AvgPool2d(Unscriptable, torch.nn.AvgPool2d):  # type: ignore[misc]  # PyTorch is not followed
     """`torch.nn.AvgPool2d` by Tilewright."""
 
     def forward(self, input: Any) -> Any:
