@@ -24,6 +24,11 @@ def test_a_search_measures_and_resumes(tmp_path: Path) -> None:
     check(program, first, "llvm")
     tw.auto_schedule(program[0], "llvm", trials=2, log=log)
     assert len(log.read_text().splitlines()) == len(lines)
+    best = tw.auto_schedule(program[0], "llvm", log=log)
+    assert [s.to_json() for s in best.steps] == [s.to_json() for s in first.steps]
+    assert "(tuned)" in best.as_python()
+    other = tw.auto_schedule(softmax()[0], "llvm", log=log)
+    assert "(tuned)" not in other.as_python()
 
 
 def test_kernels_have_knobs_of_their_own() -> None:

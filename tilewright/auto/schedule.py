@@ -14,7 +14,7 @@ from ..schedule.handle import ScheduleHandle
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
 from .program import AutomaticProgram
-from .search import searched
+from .search import recorded, searched
 
 
 def auto_schedule(
@@ -33,7 +33,8 @@ def auto_schedule(
     budget : float, optional
         Seconds after which no new candidate is measured.
     log : str or Path, optional
-        The log to which measurements are added, and from which they resume.
+        The log to which measurements are added, and from which they resume. Without trials, its best record of the
+        program is taken. If there is none, the schedule is ranked, not tuned, and `explain` says so.
 
     Returns
     -------
@@ -51,7 +52,8 @@ def auto_schedule(
         raise UserError("no target is given", primitive="auto_schedule", fix='pass target="cuda", "opencl" or "llvm"')
     program = AutomaticProgram(outputs, chosen)
     if not _count(trials, "trials"):
-        return program.by_rules()
+        found = recorded(program, arguments(tensors, outputs), log) if log is not None else None
+        return found if found is not None else program.by_rules()
     return searched(program, arguments(tensors, outputs), trials, budget, log)
 
 

@@ -11,7 +11,9 @@ from ..core.log import logger
 from ..measure.option import LocalBuilder, LocalRunner
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
-from ..tune.records.log import RecordLog
+from ..tune.records.best import best_of
+from ..tune.records.history import applies
+from ..tune.records.log import RecordLog, load_from_file
 from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.measurers import open_session
@@ -42,6 +44,29 @@ def searched(
     return program.schedule(template.ways, best.input.config)
 
 
+def recorded(program: AutomaticProgram, args: Sequence[Tensor], log: Any) -> ScheduleHandle | None:
+    """Return the schedule of the best record of a program in a log; None if it has none."""
+    if not Path(log).is_file():
+        return None
+    templates = {t.task().workload: t for t in _templates(program, args)}
+    kind = program.target.kind
+    pairs = [
+        pair for pair in load_from_file(log, []) if pair[0].target.kind == kind and pair[0].task.workload in templates
+    ]
+    best = best_of([pair for pair in pairs if applies(pair[0].notes, kind)])
+    if best is None:
+        return None
+    template = templates[best[0].task.workload]
+    index = template.task().config_space.find(best[0].config)
+    return program.schedule(template.ways, best[0].config) if index is not None else None
+
+
+def _templates(program: AutomaticProgram, args: Sequence[Tensor]) -> list[AutomaticTemplate]:
+    """The ways of a program that have knobs, the rules' choice first."""
+    tuned = [ways for ways in program.alternatives() if any(way.space.knobs for way in ways)][:_MOST_WAYS]
+    return [AutomaticTemplate(program, ways, args) for ways in tuned or program.alternatives()[:1]]
+
+
 def search_of(
     program: AutomaticProgram, args: Sequence[Tensor], trials: int, budget: float | None, log: Any
 ) -> tuple[LayerSearch, list[AutomaticTemplate]]:
@@ -50,8 +75,7 @@ def search_of(
         raise UserError(
             f"budget={budget!r} is not a number of seconds", primitive="auto_schedule", fix="give seconds: budget=30"
         )
-    tuned = [ways for ways in program.alternatives() if any(way.space.knobs for way in ways)][:_MOST_WAYS]
-    templates = [AutomaticTemplate(program, ways, args) for ways in tuned or program.alternatives()[:1]]
+    templates = _templates(program, args)
     tasks = [template.task() for template in templates]
     records = RecordLog(log) if log is not None else None
     builder, runner = LocalBuilder(timeout=TIMEOUT), LocalRunner(timeout=TIMEOUT, cooldown_interval=0)
