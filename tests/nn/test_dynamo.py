@@ -5,6 +5,7 @@ The rest of each graph runs by eager operators, which compiles no C++; a slow te
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import SimpleNamespace
@@ -229,7 +230,18 @@ def _point_elsewhere(model: Any, other: Any) -> None:
     model.depthwise.weight.data = other.depthwise.weight.data
 
 
-@pytest.mark.parametrize("change", [_load, _average, _exchange, _point_elsewhere])
+def _step(model: Any, other: Any) -> None:
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    torch.optim.AdamW(model.parameters(), lr=0.1, fused=True).step()  # gives parameters no new version
+
+
+def _in_inference_mode(model: Any, other: Any) -> None:
+    with torch.inference_mode():
+        model.depthwise.weight.mul_(2)
+
+
+@pytest.mark.parametrize("change", [_load, _average, _exchange, _point_elsewhere, _step, _in_inference_mode])
 def test_changed_weights_are_folded_again(change: Callable[[Any, Any], None]) -> None:
     model, backend, x = _with_statistics(Block()), Backend(), torch.randn(2, 8, 6, 7)
     torch.manual_seed(1)
@@ -243,6 +255,29 @@ def test_changed_weights_are_folded_again(change: Callable[[Any, Any], None]) ->
         for _ in range(2):
             _agrees(run(x), model(x))
         assert not torch.allclose(before, model(x))
+
+
+def test_memory_that_is_used_again_is_no_old_weight() -> None:
+    model, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        run = _compiled(model, Backend())
+        for value in range(1, 6):
+            model.first.weight.data = torch.full((8,), float(value))  # PyTorch frees the memory of the last one
+            _agrees(run(x), model(x))
+
+
+def test_weights_are_left_with_the_model() -> None:
+    model, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7)
+    kept: list[Any] = []
+    with pytest.MonkeyPatch.context() as patched, torch.no_grad():
+        made = dynamo.Parameters
+        patched.setattr(dynamo, "Parameters", lambda prologue: kept.append(made(prologue)) or kept[0])
+        _compiled(model, Backend())(x)
+    assert kept[0]._held
+    torch._dynamo.reset()
+    del model
+    gc.collect()
+    assert not kept[0]._held
 
 
 def test_weights_are_folded_once_into_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:

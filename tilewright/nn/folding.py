@@ -9,10 +9,12 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 Affine = tuple[Any, ...]
 """A step `y * scale + shift` per channel: ("batch_norm", mean, variance, weight, bias, epsilon), ("scale", tensor) or
@@ -143,6 +145,30 @@ def hoist(gm: GraphModule, wanted: Sequence[Node]) -> GraphModule | None:
     return prologue
 
 
+def _clear(held: list[Any], _: Any) -> None:
+    held.clear()
+
+
+class _OptimizerSteps:
+    """Counts the steps of all optimizers: PyTorch's fused ones change parameters without a new version."""
+
+    def __init__(self) -> None:
+        self.count, self._registered = 0, False
+
+    def watch(self) -> None:
+        """Count from now on."""
+        if not self._registered:
+            register_optimizer_step_post_hook(self._note)
+            self._registered = True
+
+    def _note(self, *_: Any) -> None:
+        if not torch.compiler.is_compiling():  # compiled steps have versions, and would depend on the number
+            self.count += 1
+
+
+_steps = _OptimizerSteps()
+
+
 class Parameters:
     """The folded tensors of a graph, computed again when one of the tensors behind them has changed."""
 
@@ -151,14 +177,17 @@ class Parameters:
         self._prologue = prologue
         self._used = [place for place, node in enumerate(places) if node.users]
         self._seen: list[Any] = []
-        self._versions: list[tuple[int, int]] = []
+        self._held: list[Any] = []
+        """The memory of the tensors, so that no other has the same addresses. It is left with the first tensor."""
+        self._versions: list[Any] = []
         self._made: list[Any] = []
+        _steps.watch()
 
     def of(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the folded tensors for the inputs of the graph."""
         used = [inputs[place] for place in self._used]
         try:
-            versions = [(a._version, a.data_ptr()) for a in used]
+            versions = [_steps.count, *[(a._version, a.data_ptr()) for a in used]]
         except RuntimeError:  # tensors of inference mode have no version: nothing says whether they changed
             return self._computed(inputs)
         same = versions == self._versions and all(map(operator.is_, [ref() for ref in self._seen], used))
@@ -168,7 +197,10 @@ class Parameters:
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             return made  # the kernels are recorded, and did not run
         self._keep(made)
-        self._seen, self._versions = [weakref.ref(a) for a in used], versions
+        held = [a.detach() for a in used]
+        leave = partial(_clear, held)
+        self._seen, self._versions = [weakref.ref(a, leave) for a in used], versions
+        self._held = held
         return self._made
 
     def _computed(self, inputs: Sequence[Any]) -> list[Any]:
