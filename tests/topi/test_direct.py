@@ -97,7 +97,7 @@ def activated(name, v):
         "elu": lambda: np.where(v > 0, v, np.expm1(v)),
         "mish": lambda: v * np.tanh(np.log1p(np.exp(v))),
         "hardtanh": lambda: np.clip(v, -1, 1),
-        "softplus": lambda: np.log1p(np.exp(v)),
+        "softplus": lambda: np.logaddexp(0, v),
     }[name]()
 
 

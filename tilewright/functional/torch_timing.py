@@ -143,11 +143,15 @@ class Turns:
 
 
 def in_turns(
-    works: list[Work], on_gpu: bool, eager: bool = False, chosen: Callable[[list[float]], float] = statistics.median
+    works: list[Work],
+    on_gpu: bool,
+    eager: bool = False,
+    rounds: int = ROUNDS,
+    chosen: Callable[[list[float]], float] = statistics.median,
 ) -> list[float]:
     """The median seconds of one run of each piece of work, or the `chosen` statistic of all rounds."""
     turns = Turns(works, on_gpu, eager=eager)
-    turns.run(ROUNDS)
+    turns.run(rounds)
     return [chosen(one) for one in turns.times]
 
 
