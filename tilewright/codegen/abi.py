@@ -33,7 +33,7 @@ class ArrayArgument:
     """Bytes that the code relies on the address being a multiple of."""
     strided: bool = False
     """Whether the elements may lie apart: strides are then read off the array."""
-    written: bool = True
+    written: bool = field(default=True, compare=False)
     """Whether the code may write to it. Saved modules do not hold that."""
 
 
