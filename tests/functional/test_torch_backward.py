@@ -74,32 +74,37 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_separate_kernels_compute_the_same(
     last: bool, biased: bool, activation: str | None, layout: str, everywhere: list[int]
 ) -> None:
-    tensors = drawn((2, 6, 19), 4, last, torch.float64, "cpu")[: 2 + biased]
+    tensors = drawn((2, 6, 20), 4, last, torch.float32, "cpu")[: 2 + biased]
     check(tensors, (3, 0), activation, layout)
     assert everywhere == [1]
 
 
 def test_the_operator_is_as_pytorch_asks() -> None:
-    x, w, bias = (a.detach() for a in drawn((2, 6, 19), 4, True, torch.float32, "cpu"))
+    x, w, bias = (a.detach() for a in drawn((2, 6, 20), 4, True, torch.float32, "cpu"))
     given = (x, w, bias, x.clone(), True, [3, 0], [1], "")
     torch.library.opcheck(torch.ops.tilewright.convolution_backward, given)
 
 
 def test_layers_that_it_leaves_to_others(everywhere: list[int]) -> None:
-    x = torch.empty(2, 6, 19)
+    x = torch.empty(2, 6, 20)
 
     def computes(taps: int = 4, filters: int = 6, rank: int = 1, given: Any = x, **changed: Any) -> bool:
         options = ConvolutionOptions(f"conv{rank}d", [1], [3, 0], [1], 6, "silu", "NCW", [0])
         return bool(torch_backward.computes(options._replace(**changed), given, torch.empty(filters, 1, taps)))
 
     assert computes()
-    assert computes(8, padding=[3, 4], activation="")
+    assert computes(4, padding=[3, 0], activation="")
+    assert not computes(8, padding=[3, 4], activation="")  # in float32
+    assert computes(8, padding=[3, 4], activation="", given=torch.empty(2, 6, 24).half())
+    assert not computes(given=torch.empty(2, 6, 18))  # rows are not whole vectors
+    assert computes(given=torch.empty(2, 18, 6).transpose(1, 2))
+    assert not computes(given=x.double())
     assert not computes(stride=[2])
     assert not computes(padding=[4, 0])  # the first window sees only padding
     assert not computes(9)
     assert not computes(filters=12)
     assert not computes(activation="custom:v * 2")
-    assert not computes(layout="NWC")  # which has 19 channels
+    assert not computes(layout="NWC")  # which has 20 channels
     assert not computes(given=x[0])
 
 
@@ -108,7 +113,7 @@ def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: py
     calls, weight_gradient = [], torch_gradients.weight_gradient
     monkeypatch.setattr(rivals, "is_faster", lambda *_: "a test says so")
     monkeypatch.setattr(rivals, "is_close", lambda *_: False)
-    monkeypatch.setattr(torch_gradients.Layer, "adds_up_bias", lambda layer, x: layer.small)
+    monkeypatch.setattr(torch_gradients.CalledLayer, "adds_up_bias", lambda layer, x: layer.small)
     monkeypatch.setattr(torch_gradients, "weight_gradient", lambda *a: calls.append(a) or weight_gradient(*a))
     x, w, bias = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in ((2, 6, 9, 8), (12, 1, 3, 3), (12,)))
     if layout == "NHWC":

@@ -40,6 +40,7 @@ from .workload import DTYPES, sum_dtype
 
 _STRETCHES, _CHANNELS, _TIMES = (32, 64, 128, 256, 512), (1, 2, 4), (4, 8, 16, 32)
 _WARP, _ADDING = 32, 8
+_FEW_TAPS = 4
 _THREADS = 128
 _RESIDENT = 1024
 """Threads of a multiprocessor that the registers of a walk leave room for."""
@@ -73,15 +74,18 @@ def _divisors(count: int) -> list[int]:
 
 
 def default(of: Backward, machine: Machine) -> dict[str, Any]:
-    """Long stretches, or many images, as far as enough threads are left."""
+    """Long stretches, or many images, as far as enough threads are left; longer tiles for longer windows.
+
+    With channels first, a thread loads one vector for its tile, or two vectors of 16 bits for short windows.
+    """
     wanted = machine.multiprocessors * _RESIDENT * 7 // 8
-    half = BYTES[of.dtype] == 2
+    few, width = _reach(of) <= _FEW_TAPS - 1, ACCESS // BYTES[of.dtype]
     if of.layout == "NHWC":
-        channels = 2 if half and of.shape[1] % 2 == 0 else 1
+        channels = 2 if of.shape[1] % 2 == 0 else 1
         lines = of.shape[0] * of.shape[1] // channels
         fit = [n for n in _STRETCHES if lines * ceil(of.shape[3] / n) >= wanted]
-        return {"times": 8, "channels": channels, "stretch": max(fit, default=_STRETCHES[0])}
-    times = 16 if half else 8
+        return {"times": 4 if few else 8, "channels": channels, "stretch": max(fit, default=_STRETCHES[0])}
+    times = 2 * width if few and BYTES[of.dtype] == 2 else width
     threads = of.shape[1] * _tiles(of, times)
     fit = [n for n in _divisors(of.shape[0]) if threads * of.shape[0] // n >= 2 * wanted]
     return {"times": times, "images": max(fit, default=1)}
