@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from tilewright.core.errors import UserError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from tilewright.cli.app import app  # noqa: E402
 from tilewright.cli.export import ExportOptions, export  # noqa: E402  # needs PyTorch
 
 MODEL = """
@@ -49,13 +48,14 @@ def layer(path: str, name: str) -> Any:
     return namespace["model"]().get_submodule(name)
 
 
-def test_a_library_of_a_layer_computes_it(model: str, tmp_path: Path) -> None:
+def test_a_library_of_a_layer_computes_it(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "layer.so"
-    command = [sys.executable, "-m", "tilewright", "export", f"{model}:model.1.0", "--shape", "2x8x5x6", "-o", str(out)]
-    done = subprocess.run([*command, "-t", "llvm"], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "problem: conv  2x8x5x6  weights 16x8x1x1  bias  relu  float32  NCHW" in done.stdout
-    assert f"written: {out}, {tmp_path / 'layer.h'}" in done.stdout
+    with pytest.raises(SystemExit) as ended:
+        app(["export", f"{model}:model.1.0", "--shape", "2x8x5x6", "-o", str(out), "-t", "llvm"])
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert "problem: conv  2x8x5x6  weights 16x8x1x1  bias  relu  float32  NCHW" in printed
+    assert f"written: {out}, {tmp_path / 'layer.h'}" in printed
     header = (tmp_path / "layer.h").read_text()
     assert "int32_t model_1_0(const float *data, const float *weights, const float *bias, float *" in header
     of = layer(model, "1.0")

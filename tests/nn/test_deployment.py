@@ -52,7 +52,7 @@ def sample() -> tuple[Any, Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dynamo", [False, True], ids=["torchscript", "dynamo"])
+@pytest.mark.parametrize("dynamo", [pytest.param(False, marks=pytest.mark.slow), True], ids=["torchscript", "dynamo"])
 def test_onnx_programs_have_standard_nodes(dynamo: bool, tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")
