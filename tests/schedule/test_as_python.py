@@ -203,10 +203,10 @@ def test_shipped_schedules_replay_from_their_text() -> None:
 
 
 @pytest.mark.slow
-def test_all_replay_from_their_text() -> None:
-    for seed in range(100, 3000):
+def test_many_replay_from_their_text() -> None:
+    for seed in range(100, 1500):
         check_script(seed)
     for seed in range(3, 60):
         check_seed(seed)
-    for line in records().values():
+    for line in list(records().values())[::3]:
         check_record(line)
