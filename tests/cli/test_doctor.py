@@ -81,4 +81,4 @@ def test_rates_that_cannot_be_kept_are_said(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "file").touch()
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "file" / "kernels"))
     with pytest.raises(UserError, match=r"cannot write .*: Not a directory"):
-        keep("A GPU", Rates())
+        keep("A GPU", Rates(), 80)

@@ -101,7 +101,7 @@ def _calibrated_gpu(on: Device) -> None:
     from .calibration import calibrate, described
 
     rates = calibrate(on)
-    kept = keep(on.name, rates)
+    kept = keep(on.name, rates, on.attributes.multi_processor_count)
     print_lines([heading(on.name), *described(rates), "", _where(kept)])
 
 

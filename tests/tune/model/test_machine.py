@@ -32,13 +32,15 @@ def test_what_was_measured_is_kept_for_its_device_only(monkeypatch: pytest.Monke
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "kept"))
     measured = replace(Rates(), clock_hertz=1.5e9, l2_bytes_per_cycle=20.0)
     assert calibrated("NVIDIA H200", Rates()) == Rates()
-    assert keep("NVIDIA H200", measured) == tmp_path / "kept" / "calibration.json"
+    assert keep("NVIDIA H200", measured, 132) == tmp_path / "kept" / "calibration.json"
     assert Machine.of(CUDA, "NVIDIA H200").rates == measured
     assert Machine.of(CUDA, "NVIDIA L4").rates != measured
     assert Machine.for_models(Machine.present(CUDA, "NVIDIA H200")).rates == measured, "default configurations"
     assert Machine.for_models(CUDA).rates == Rates()
-    keep("another", Rates())
+    keep("another", Rates(), 7)
     assert calibrated("NVIDIA H200", Rates()) == measured
+    assert Machine.of(CUDA, "another").multiprocessors == 7  # a board without a data sheet
+    assert str(Machine.present(CUDA, "another")) == "cuda -arch=sm_90 -model=another"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_a_damaged_file_counts_as_none(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_nothing_is_kept_where_the_cache_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
-    assert keep("NVIDIA H200", Rates()) is None
+    assert keep("NVIDIA H200", Rates(), 132) is None
 
 
 @pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")

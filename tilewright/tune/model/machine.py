@@ -23,6 +23,8 @@ REFERENCE_BOARD = "NVIDIA H200"
 """The board of the default rates, and the one assumed for architectures without a known board."""
 CALIBRATION = "calibration.json"
 """The file with the measured rates of GPUs."""
+_MULTIPROCESSORS = "multiprocessors"
+"""The name of their number in that file: of a board without a data sheet, it is known only from there."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,10 @@ class Machine:
         """
         board = board or dict(target.labels).get("model", "")
         found = _by_data_sheet(target, board)
-        return replace(found, rates=calibrated(board, found.rates)) if board else found
+        if not board:
+            return found
+        count = int(_kept(board).get(_MULTIPROCESSORS, found.multiprocessors))
+        return replace(found, rates=calibrated(board, found.rates), multiprocessors=count)
 
     @staticmethod
     def present(target: Target, board: str) -> Target:
@@ -132,13 +137,31 @@ REFERENCE = Machine.of(Target("cuda -arch=sm_90"))
 
 def calibrated(device: str, otherwise: Rates) -> Rates:
     """Return the rates of a device measured on this computer, else the given ones."""
-    known = calibration.read(CALIBRATION).get(device)
+    known = _kept(device)
     try:
-        return otherwise if known is None else Rates(**{name: float(value) for name, value in known.items()})
-    except (TypeError, ValueError, AttributeError):  # of another version, or damaged
+        return Rates(**{name: known[name] for name in asdict(otherwise)})
+    except KeyError:  # of another version, or damaged
         return otherwise
 
 
-def keep(device: str, rates: Rates) -> Path | None:
+def _kept(device: str) -> dict[str, float]:
+    """Return the numbers that were measured of a device; an empty mapping if there are none, or they are damaged."""
+    path = calibration.path_of(CALIBRATION)
+    try:
+        return _read(device, path, path.stat().st_mtime_ns if path is not None else 0)
+    except OSError:  # nothing was measured
+        return {}
+
+
+@lru_cache(maxsize=64)
+def _read(device: str, path: Path | None, changed: int) -> dict[str, float]:
+    """Read the numbers of a device; choosing a kernel asks for them hundreds of times."""
+    try:
+        return {name: float(value) for name, value in calibration.read(CALIBRATION).get(device, {}).items()}
+    except (TypeError, ValueError, AttributeError):
+        return {}
+
+
+def keep(device: str, rates: Rates, multiprocessors: int) -> Path | None:
     """Keep the measured rates of a device; returns the file, or None if the cache is off."""
-    return calibration.keep(CALIBRATION, {device: asdict(rates)})
+    return calibration.keep(CALIBRATION, {device: {_MULTIPROCESSORS: multiprocessors, **asdict(rates)}})
