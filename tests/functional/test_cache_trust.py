@@ -72,7 +72,7 @@ def test_measured_rates_make_the_folder_alike(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     before = os.umask(0)
     try:
-        assert machine.keep("a device", machine.Rates()) == tmp_path / "cache" / "calibration.json"
+        assert machine.keep("a device", machine.Rates(), 80) == tmp_path / "cache" / "calibration.json"
     finally:
         os.umask(before)
     assert mode(tmp_path / "cache") == 0o700
