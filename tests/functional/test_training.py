@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tilewright as tw
 from tests.functional.made_up import seconds
+from tests.paths import ROOT
 from tilewright.functional import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -409,9 +412,12 @@ import os, sys, torch, tilewright as tw
 from tests.functional.test_training import Net, nn, _trained
 from torch.nn.parallel import DistributedDataParallel
 
-def work(rank, file):
+def work(rank, file, backend):
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+    torch.distributed.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=2)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+    torch.set_default_device("cpu" if backend == "gloo" else f"cuda:{rank}")
     torch.manual_seed(1)
     x = torch.randn(2, 8, 5, 6)
     found, wanted = (_trained(DistributedDataParallel(Net(each)), x + rank) for each in (nn, torch.nn))
@@ -422,12 +428,20 @@ def work(rank, file):
     torch.distributed.destroy_process_group()
 
 if __name__ == "__main__":
-    torch.multiprocessing.start_processes(work, (sys.argv[1],), 2, start_method="fork")
+    how = "fork" if sys.argv[2] == "gloo" else "spawn"
+    torch.multiprocessing.start_processes(work, tuple(sys.argv[1:]), 2, start_method=how)
 """
 
 
-def test_two_processes_train_together(tmp_path: Any) -> None:
+two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="it takes two GPUs, and there are fewer")
+
+
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=[pytest.mark.cuda, two_gpus])])
+def test_two_processes_train_together(backend: str, tmp_path: Path) -> None:
+    program = tmp_path / "together.py"  # which spawned processes import
+    program.write_text(DISTRIBUTED)
     ran = subprocess.run(
-        [sys.executable, "-c", DISTRIBUTED, str(tmp_path / "meeting")], capture_output=True, text=True, check=False
-    )
+        [sys.executable, str(program), str(tmp_path / "meeting"), backend],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
