@@ -16,10 +16,11 @@ import pytest
 import tilewright
 from tests.passes.running import finish
 from tilewright import te
-from tilewright.core.architectures import NVIDIA, OPENCL, X86, family_of, opencl_hardware, processor_hardware
+from tilewright.core.architectures import NVIDIA, OPENCL, X86, opencl_hardware, processor_hardware
 from tilewright.core.boards import BOARDS
 from tilewright.core.errors import InternalError, UserError
 from tilewright.core.hardware import Hardware, MemoryScope
+from tilewright.core.system import family_of
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.expr.traverse import post_order

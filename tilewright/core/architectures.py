@@ -9,11 +9,11 @@ are from the Software Developer's Manual. To add an architecture, add a row; not
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from dataclasses import replace
 
 from .hardware import Cache, Hardware, Level, MatrixShape, Memory, MemoryScope, Multiprocessor, Synchronization
+from .system import family_of
 
 _KB = 1024
 _LARGEST = 2**31 - 1
@@ -286,9 +286,6 @@ X86: dict[str, Hardware] = {
 # Arm with vectors of 128 bits (NEON): scalable vectors (SVE) are wider on few processors, and left off.
 ARM: dict[str, Hardware] = {"aarch64": _processor("aarch64", 16, 32, 512)}
 
-_FAMILIES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
-"""Other names of families of processors."""
-
 # The meanings of LLVM's processor names (`-mcpu`); other names count as x86-64.
 PROCESSORS: dict[str, str] = {
     **dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3"), "x86-64-v3"),
@@ -302,12 +299,6 @@ PROCESSORS: dict[str, str] = {
 def opencl_hardware(device: str) -> Hardware:
     """The row of a device as `opencl -device=...` names it."""
     return OPENCL.get(device, OPENCL["gpu"])
-
-
-def family_of(triple: str) -> str:
-    """The family of processors of a triple, such as "aarch64" of "arm64-apple-darwin"; "" is of this machine."""
-    name = (triple or platform.machine()).partition("-")[0].lower()
-    return _FAMILIES.get(name, name)
 
 
 def processor_hardware(cpu: str | None, features: str, triple: str = "") -> Hardware:

@@ -6,6 +6,7 @@ Linux has all of them. On macOS and Windows, nothing forks: measuring starts its
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,9 @@ from importlib import import_module
 
 FORKS = sys.platform == "linux" and hasattr(os, "fork")
 """Whether measuring forks its builders. On macOS, a fork of a process that has used its system libraries may crash."""
+
+_FAMILIES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
+"""Other names of families of processors."""
 
 
 def processors() -> int:
@@ -50,3 +54,9 @@ def locked(file: int) -> Iterator[None]:
     finally:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def family_of(triple: str) -> str:
+    """The family of processors of a triple, such as "aarch64" of "arm64-apple-darwin"; "" is of this machine."""
+    name = (triple or platform.machine()).partition("-")[0].lower()
+    return _FAMILIES.get(name, name)

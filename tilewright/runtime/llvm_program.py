@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.llvm.binding import OF_THREADS, PACKED
-from ..core.architectures import family_of
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
-from ..core.target import Target
+from ..core.system import family_of
 from .driver import DeviceError, Launcher, scalar_type
 from .llvm_link import link
 from .thread_pool import POOL
@@ -29,7 +28,8 @@ def load_program(program: CompiledProgram) -> dict[str, Launcher]:
             primitive="call",
             fix="install one (apt-get install gcc) and build again, or build for llvm",
         )
-    triple = dict(Target(program.target).labels).get("mtriple", "")
+    foreign = re.search(r"-mtriple=(\S+)", program.target)
+    triple = foreign[1] if foreign else ""
     if family_of(triple) != family_of(""):
         raise UserError(
             f"the program is for {triple}, and this machine is not",

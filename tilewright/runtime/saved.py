@@ -35,9 +35,9 @@ from ..codegen.abi import (
 )
 from ..codegen.exported import elf
 from ..codegen.llvm.compile import compile_ir, host_processor
-from ..core.architectures import family_of
 from ..core.errors import UserError
 from ..core.paths import file_path
+from ..core.system import family_of
 from ..core.target import Target
 from ..core.version import __version__
 

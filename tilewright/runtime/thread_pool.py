@@ -18,10 +18,9 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from ..codegen.llvm.binding import OF_THREADS, PARALLEL_FOR
-from ..core.architectures import family_of
 from ..core.errors import UserError
 from ..core.forking import new_lock
-from ..core.system import at_fork, processors
+from ..core.system import at_fork, family_of, processors
 from .llvm_link import keep_for_ever, link
 
 VARIABLE = "TILEWRIGHT_NUM_THREADS"

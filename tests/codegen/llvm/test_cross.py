@@ -13,7 +13,7 @@ import pytest
 import tilewright as tw
 from tests.errors.refused import refused
 from tilewright import te
-from tilewright.core.architectures import family_of
+from tilewright.core.system import family_of
 from tilewright.core.target import Target
 from tilewright.runtime.module import Module
 from tilewright.topi.templates import Depthwise, named

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
-from ...core.architectures import family_of, processor_hardware
+from ...core.architectures import processor_hardware
 from ...core.errors import InternalError, UserError
 from ...core.forking import not_while_forking
+from ...core.system import family_of
 from ...core.target import Target
 from .binding import binding
 from .probe import complaint

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from ...core.architectures import family_of
 from ...core.dtype import DType
 from ...core.errors import InternalError
 from ...core.hardware import MemoryScope
+from ...core.system import family_of
 from ...expr import nodes as n
 from ...expr import operators as op
 from ...loops.nodes import Store
