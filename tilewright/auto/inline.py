@@ -15,7 +15,7 @@ from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp
 from .dataflow import is_element_wise, total, weight
 
 _REPEATED = 12.0
-_REPEATED_ON_CPU = 7.0
+_REPEATED_ON_CPU = 3.0
 """Repeated instructions per element from which on a stage is stored, on GPUs and on CPUs, which have larger caches."""
 _SHORT = 64
 """Terms of a reduction that a thread computes alone."""
