@@ -43,7 +43,8 @@ def choose(
 
     `earlier` is the choice of an earlier search, which Ctrl-C ended.
     """
-    target = Machine.present(resolve_target(Target(_TARGETS[on.kind]), on), on.name)
+    target = resolve_target(Target(_TARGETS[on.kind]), on)
+    target = Machine.present(target, on.name) if on.exist else target
     epilogue = epilogue_of(problem, activation)
     if budget:
         tuning = import_module(f"{__package__}.tuning")  # loads the measuring session, which other calls do not need
