@@ -60,7 +60,9 @@ def test_results(declare: Callable[[], Program], target: str) -> None:
     check(program, tw.auto_schedule(program[0], target), target)
 
 
-@pytest.mark.parametrize("declare", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "declare", [pytest.param(f, marks=[pytest.mark.slow] if i % 4 else []) for i, f in enumerate(PROGRAMS)]
+)
 def test_kernels_compile(declare: Callable[[], Program]) -> None:
     """For a GPU, without one."""
     args, _ = declare()
