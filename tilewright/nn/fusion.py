@@ -180,8 +180,8 @@ def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
     """Return the row of a chain: the decision between both kernels, as calls make it."""
     name, parts = str(found.conv), tuple(found.parts)
     try:
-        if is_linear(found.conv) and not _is_worth_it(found):
-            raise NotOurs("a linear layer without an activation is a matrix product")
+        if is_linear(found.conv) and not _is_worth_it(found, tune):
+            raise NotOurs("no record says that ours of a linear layer is faster than cuBLAS's; give tune")
         problem, on = _problem(found, last)
         plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
     except (NotOurs, UserError) as refused:
@@ -189,11 +189,14 @@ def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
     return FusedRow(name, problem, parts, plan.choice.how == OURS, plan.choice.why)
 
 
-def _is_worth_it(found: Chain) -> bool:
-    """Whether a linear layer may be ours: cuBLAS multiplies 16-bit types faster.
+def _is_worth_it(found: Chain, tune: Tune) -> bool:
+    """Whether a linear layer may be ours: if its configurations are measured, and more follows than a sum of 16 bits.
 
-    An activation reads and writes the wide result once more, which costs PyTorch more than a residual.
+    cuBLAS multiplies 16-bit types faster. An activation reads and writes the wide result once more, which costs
+    PyTorch more than a residual.
     """
+    if tune is None:
+        return False
     whole = found.residual is not None and found.conv.meta["val"].dtype == torch.float32
     return bool(found.activation) or whole
 
