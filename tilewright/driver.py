@@ -34,7 +34,7 @@ from .schedule.culprits import naming_steps
 from .schedule.handle import ScheduleHandle
 from .schedule.steps import Step
 from .schedule.value import Schedule
-from .tensor.tensor import ComputeOp, Tensor
+from .tensor.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,6 @@ def build(
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if _are_tensors(inputs):
         inputs, args = view("schedule", inputs, args, chosen)
-    _check_begun(inputs, chosen)
     with naming_steps(_steps_of(inputs)):
         functions = _functions(inputs, chosen, args, name, binds)
         return compile_functions(tuple(finished(function, chosen) for function in functions), chosen)
@@ -348,21 +347,6 @@ def _together(parts: Sequence[tuple[Function, ...]]) -> tuple[Function, ...]:
             fix='name each one: lower(s, args, name="...")',
         )
     return functions
-
-
-def _check_begun(inputs: Any, target: Target) -> None:
-    """Raise UserError for a schedule without a single primitive on a GPU."""
-    if not (isinstance(inputs, ScheduleHandle) and target.is_gpu) or inputs.steps:
-        return
-    stage = next((op.name for op in inputs.value.stage_of if isinstance(op, ComputeOp)), None)
-    if stage is not None:
-        outputs = ", ".join(op.name for op in inputs.outputs)
-        raise UserError(
-            f"stage {stage!r} is computed outside of any kernel: the schedule has no primitives",
-            primitive="build",
-            fix=f's = tw.auto_schedule([{outputs}], "{target.kind}"), or bind loops: s[{stage}].bind(axis, '
-            'te.thread_axis("blockIdx.x"))',
-        )
 
 
 def _are_tensors(given: Any) -> bool:

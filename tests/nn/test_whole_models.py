@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.nn.test_dynamo import Backend
 from tilewright.functional import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 timm = pytest.importorskip("timm", reason="timm is not installed")
+from tests.nn.test_dynamo import Backend  # noqa: E402  # needs PyTorch
+
 fusion = import_module("tilewright.nn.fusion")  # needs PyTorch
 
 MODELS = """

@@ -18,7 +18,7 @@ from tilewright.core.errors import TVMError, UserError
 from tilewright.schedule.handle import PRIMITIVES, ScheduleHandle, StageHandle
 
 ROOT = Path(__file__).parents[2]
-NO_PRIMITIVES = set("apply copy draw explain load_steps replay save_steps stage_id".split())
+NO_PRIMITIVES = set("apply as_python copy draw explain load_steps replay save_steps stage_id".split())
 """Methods that tell of a schedule, or keep one; none of them changes loops."""
 each = pytest.mark.parametrize("name", ENTRIES)
 

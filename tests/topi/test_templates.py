@@ -320,7 +320,7 @@ def test_templates_are_known_by_name():
         "topi/dense.tf32", "topi/dense.wgmma", "topi/dense.wgmma_tf32", "topi/batch_matmul", "topi/batch_matmul.mma",
         "topi/batch_matmul.tf32", "topi/batch_matmul.wgmma", "topi/batch_matmul.wgmma_tf32", "topi/conv_transpose",
         "topi/conv2d.grouped_rows", "topi/pool", "topi/conv_transpose.phases", "topi/depthwise.lines",
-        "topi/weight_gradient", "topi/weight_gradient.copied",
+        "topi/weight_gradient", "topi/weight_gradient.copied", "topi/backward",
     }  # fmt: skip
     workload = Conv2d.of((1, 8, 7, 7))
     assert autotvm.task.create("topi/conv2d", workload.args, "opencl").flop == workload.flop
@@ -356,5 +356,5 @@ def test_few_declarations_depend_on_a_configuration() -> None:
         for how in ("mma", "tf32", "wgmma", "wgmma_tf32")
     }
     tiles = {"conv2d.direct", "conv2d.grouped_rows", "depthwise.direct", "depthwise.planes"}
-    tiles |= {"depthwise.lines", "conv_transpose.phases"}
+    tiles |= {"depthwise.lines", "conv_transpose.phases", "backward"}
     assert {name for name in found if not name.startswith("weight_gradient")} == products | tiles

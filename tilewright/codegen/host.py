@@ -198,7 +198,7 @@ class _HostWriter(HostVisitor):
             f"stage {stage!r} is computed outside of any kernel: none of its loops is bound to a thread axis",
             primitive="build",
             fix=f's[{stage}].bind(axis, te.thread_axis("blockIdx.x")) with one of its loops, or compute it at or '
-            "inline it into a stage that has one",
+            "inline it into a stage that has one; or have all stages scheduled: tw.auto_schedule(tensors, target)",
         )
 
     def loop(self, s: For) -> None:
