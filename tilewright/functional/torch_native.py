@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -126,16 +126,17 @@ def _in_precision(problem: Problem, core: Core) -> Core:
         owner, name, before = _tf32()
         if (before in _ALLOWING) == wanted:
             return core(x, w, bias)
-        setattr(owner, name, _VALUES[name][wanted])
+        _set(owner, name, _VALUES[name][wanted])
         try:
             return core(x, w, bias)
         finally:
-            setattr(owner, name, before)
+            _set(owner, name, before)
 
     return run
 
 
 _ALLOWING = (True, "tf32")
+_UNFROZEN: Callable[[], Any] = getattr(torch.backends, "__allow_nonbracketed_mutation", nullcontext)
 _VALUES = {"allow_tf32": (False, True), "fp32_precision": ("ieee", "tf32")}
 
 
@@ -151,6 +152,12 @@ def _tf32() -> tuple[Any, str, Any]:
         return cudnn.conv, "fp32_precision", cudnn.conv.fp32_precision
 
 
+def _set(owner: Any, name: str, value: Any) -> None:
+    """Change a setting for a while, also after `torch.backends.disable_global_flags()`, as its own contexts do."""
+    with _UNFROZEN():
+        setattr(owner, name, value)
+
+
 def allows_tf32() -> bool:
     """Whether PyTorch's own convolutions of float32 may round their operands on GPUs, by the user's settings."""
     return _tf32()[2] in _ALLOWING
@@ -160,11 +167,11 @@ def allows_tf32() -> bool:
 def exact_convolutions() -> Iterator[None]:
     """Have PyTorch's own convolutions of float32 compute in float32 on GPUs."""
     owner, name, before = _tf32()
-    setattr(owner, name, _VALUES[name][False])
+    _set(owner, name, _VALUES[name][False])
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        _set(owner, name, before)
 
 
 def _core(problem: Problem, one_row: bool) -> Core:

@@ -20,7 +20,7 @@ from .problem import CONV, Problem
 from .torch_arguments import mistake
 from .torch_eager import is_plain
 from .torch_gradients import gradients_of_ours
-from .torch_tensors import RIVAL, autocasts, channels_last, place, signed
+from .torch_tensors import RIVAL, autocasts, channels_last, in_order, place, signed
 from .torch_threads import by_pytorch, lost
 from .torch_timing import in_turns
 from .torch_training import shortest
@@ -45,9 +45,14 @@ def by_pytorch_alone(call: OperatorCall) -> Callable[..., Any] | None:
     plain = all(a.is_contiguous() or (rank == 2 and channels_last(a, rank)) for a in (x, weight))
     if OPERATORS[call.name].op != CONV or not plain or not is_plain(call.arrays):
         return None
+    if not weight.is_contiguous() and (weight.dtype == torch.float64 or 1 in weight.shape):
+        return None  # PyTorch's gradients refuse some of these orders
     checked, _ = signed(call)
     problem = checked.problem
-    if 0 in problem.shape or (x.element_size() == 2 and not torch_native.is_right_in_16_bits(problem)):
+    # In 16 bits, PyTorch rounds the sums before it adds a residual, and once more.
+    if x.element_size() == 2 and (problem.residual or not torch_native.is_right_in_16_bits(problem)):
+        return None
+    if 0 in problem.shape:
         return None
     wanted = weight.requires_grad, x.requires_grad
     on, without = place(call.name, x), problem._replace(bias=False, residual=False, activation="")
@@ -60,8 +65,8 @@ def by_pytorch_alone(call: OperatorCall) -> Callable[..., Any] | None:
         return None
 
     def alone(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        with by_pytorch():
-            return compute(x, w, bias, residual)
+        with by_pytorch():  # the result lies in memory as `torch.compile` is told
+            return in_order(compute(x, w, bias, residual), checked.order)
 
     return alone
 
