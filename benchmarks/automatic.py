@@ -1,10 +1,10 @@
 """Automatic schedules beside torch.compile: python -m benchmarks.automatic [--target llvm] [--trials 64] [--only NAME]
 
-Each program of `benchmarks.automatic_programs` is scheduled by `tw.auto_schedule` without a measurement, and with
-`--trials` by as many. Its results are checked against PyTorch in float64 before it is timed. Ratios are the time of
-torch.compile divided by ours: above 1, ours is faster. Plain products are compared with cuBLAS. Both are timed in
-turns, by CUDA graphs on a GPU. The time of a copy is that of as many bytes as the program has inputs and outputs. A
-program that fails is a row with its error, and counts as none in the geometric means. Without a GPU, the target "cuda"
+Each program of `benchmarks.automatic_fused` and `automatic_programs` is scheduled by `tw.auto_schedule` without a
+measurement, and with `--trials` by as many. Its results are checked against PyTorch in float64 before it is timed.
+Ratios are the time of torch.compile divided by ours: above 1, ours is faster. Plain products are compared with cuBLAS.
+Both are timed in turns, by CUDA graphs on a GPU. The time of a copy is that of as many bytes as the program has inputs
+and outputs. A program that fails is a row with its error, and counts as none in the geometric means. Without a GPU, the target "cuda"
 compiles the programs and times nothing.
 """
 
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from benchmarks.automatic_programs import FUSED, LAYER, PRODUCTS, Program, error_of
+from benchmarks.automatic_fused import FUSED
+from benchmarks.automatic_programs import LAYER, PRODUCTS, Program, error_of
 from benchmarks.reductions import graph_of
 from tilewright.core.target import Target
 from tilewright.report.table import Column, table
