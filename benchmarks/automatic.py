@@ -4,8 +4,8 @@ Each program of `benchmarks.automatic_fused` and `automatic_programs` is schedul
 measurement, and with `--trials` by as many. Its results are checked against PyTorch in float64 before it is timed.
 Ratios are the time of torch.compile divided by ours: above 1, ours is faster. Plain products are compared with cuBLAS.
 Both are timed in turns, by CUDA graphs on a GPU. The time of a copy is that of as many bytes as the program has inputs
-and outputs. A program that fails is a row with its error, and counts as none in the geometric means. Without a GPU, the target "cuda"
-compiles the programs and times nothing.
+and outputs. A program that fails is a row with its error, and counts as none in the geometric means. Without a GPU, the
+target "cuda" compiles the programs and times nothing.
 """
 
 from __future__ import annotations
