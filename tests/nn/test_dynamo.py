@@ -201,12 +201,25 @@ def test_pooled_images_with_the_channels_last() -> None:
 
 
 @pytest.mark.parametrize("order", [torch.channels_last, torch.contiguous_format], ids=["last", "first"])
-@pytest.mark.parametrize("last", [True, False], ids=["to last", "as given"])
-def test_folded_weights_lie_as_decisions_assume(last: bool, order: Any) -> None:
-    """The problem of a decision has the memory order of the weights; the call must find the same."""
-    given = torch.randn(8, 4, 3, 3).to(memory_format=order)
-    made, _ = import_module("tilewright.nn.folding").fold(given, None, [("scale", torch.rand(8, 1, 1))], 0, last)
-    assert made.is_contiguous(memory_format=torch.channels_last if last else order)
+@pytest.mark.parametrize(("groups", "norm"), [(1, True), (2, True), (2, False)], ids=str)
+@pytest.mark.parametrize("last", [True, False, None], ids=["to last", "to first", "as given"])
+def test_weights_lie_as_decisions_assume(last: bool | None, norm: bool, groups: int, order: Any) -> None:
+    """The problem of a decision has the memory order of the weights: a call on another one copies them each time."""
+    layers = [nn.Conv2d(16, 16, 3, groups=groups), nn.BatchNorm2d(16) if norm else nn.ReLU()]
+    model = _with_statistics(nn.Sequential(*layers)).to(memory_format=order)
+    seen: list[Any] = []
+
+    def kept(gm: Any, inputs: Any) -> Any:
+        (call,) = (node for node in gm.graph.nodes if node.target is fusion.OURS_IN_GRAPH)
+        places = [node for node in gm.graph.nodes if node.op == "placeholder"]
+        seen.append(inputs[places.index(call.args[1])])
+        return gm.forward
+
+    backend, x = Backend(kept, channels_last=last), torch.randn(2, 16, 6, 7).to(memory_format=order)
+    with torch.no_grad():
+        _agrees(_compiled(model, backend)(x), model(x))
+    last_in_problem = backend.reports[0].rows[0].problem.weights == "OHWI"
+    assert seen[0].is_contiguous(memory_format=torch.channels_last if last_in_problem else torch.contiguous_format)
 
 
 # Weights that change

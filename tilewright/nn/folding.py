@@ -27,15 +27,21 @@ def fold(weight: Any, bias: Any, steps: Sequence[Affine], groups: int, last: boo
 
     Sums and products are in float32 (in float64 if the weight is), and rounded once. `groups` is 0 for a convolution,
     and the number of groups of a transposed one: its weight has filters in the second place. With `last`, the new
-    weight lies in memory with the channels last; else in the order of the weight.
+    weight lies in memory with the channels last; else in the order of its dimensions.
     """
     made, shift = _folded(weight, bias, steps, groups)
-    made = made.to(weight.dtype)
-    if last:
-        made = made.contiguous(memory_format=torch.channels_last)
-    elif weight.dim() != 4 or not weight.is_contiguous(memory_format=torch.channels_last):
-        made = made.contiguous()
+    made = made.to(weight.dtype).contiguous(memory_format=_order(last))
     return made, None if shift is None else shift.to(weight.dtype).contiguous()
+
+
+def lies(weight: Any, last: bool) -> bool:
+    """Whether a weight lies in memory as `fold` would return it."""
+    found: bool = weight.is_contiguous(memory_format=_order(last))
+    return found
+
+
+def _order(last: bool) -> Any:
+    return torch.channels_last if last else torch.contiguous_format
 
 
 def _folded(weight: Any, bias: Any, steps: Sequence[Affine], groups: int) -> tuple[Any, Any]:

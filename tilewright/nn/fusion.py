@@ -24,7 +24,7 @@ from ..functional.problem import Problem
 from ..functional.signature import Arrays, Described, signature
 from ..runtime.device import Device, cpu, cuda
 from .chains import CONVOLUTION, Chain, chain_of
-from .folding import fold, hoist, static_nodes
+from .folding import fold, hoist, lies, static_nodes
 from .linear_layers import convolution_as_linear, is_linear, linear_as_convolution
 from .memory_order import arrange, depends_on_strides, order_of, prefers_channels_last, results_of
 from .memory_order import turned as in_order
@@ -132,7 +132,8 @@ def fuse(
         linear_as_convolution(gm.graph)
         convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]
     static = static_nodes(gm.graph, is_parameter)
-    rows, chosen = [], []
+    rows: list[FusedRow] = []
+    chosen: list[tuple[Chain, Problem]] = []
     taken: set[Node] = set()
     for conv in convolutions:
         if conv in taken:  # a branch of another one
@@ -141,8 +142,8 @@ def fuse(
         row = _decided(chain, last, tune)
         if row.replaced or not is_linear(conv):
             rows.append(row)
-        if row.replaced:
-            chosen.append(chain)
+        if row.replaced and row.problem is not None:
+            chosen.append((chain, row.problem))
             taken.update(chain.nodes)
     if not chosen:
         convolution_as_linear(gm.graph)
@@ -150,8 +151,8 @@ def fuse(
         return FusedGraph(gm, None, rows, last)
     orders = [order_of(node) for node in results_of(gm.graph)] if last else []
     swapped: dict[Node, Node] = {}
-    for chain in chosen:
-        swapped[chain.last] = _rewrite(gm.graph, chain, last, static, swapped)
+    for chain, problem in chosen:
+        swapped[chain.last] = _rewrite(gm.graph, chain, problem, last, static, swapped)
     if last:
         convolution_as_linear(gm.graph)
         arrange(gm.graph, static, orders)
@@ -270,7 +271,9 @@ def _place(a: Any) -> tuple[str, int]:
 # Rewriting
 
 
-def _rewrite(graph: Graph, found: Chain, last: bool, static: set[Node], swapped: dict[Node, Node]) -> Node:
+def _rewrite(
+    graph: Graph, found: Chain, problem: Problem, last: bool, static: set[Node], swapped: dict[Node, Node]
+) -> Node:
     """Put the call of our operator in the place of a chain; `swapped` has the calls of earlier chains."""
     conv, options = found.conv, _options(found)
     weight, bias = conv.args[1:3]
@@ -278,10 +281,10 @@ def _rewrite(graph: Graph, found: Chain, last: bool, static: set[Node], swapped:
     with graph.inserting_before(found.last):
         read = [None if a is None else swapped.get(a, a) for a in (found.x, found.residual)]
         x, residual = (in_order(graph, a) if turned and a is not None else a for a in read)
-        shape = weight.meta["val"].shape
-        if found.steps or (turned and weight in static and shape[1] > 1 and prod(shape[2:]) > 1):
+        filters_last = problem.weights == "OHWI"
+        if found.steps or (weight in static and not lies(weight.meta["val"], filters_last)):
             groups = options["groups"] if conv.args[6] else 0
-            both = graph.call_function(fold, (weight, bias, found.steps, groups, turned and not conv.args[6]))
+            both = graph.call_function(fold, (weight, bias, found.steps, groups, filters_last))
             pair = [graph.call_function(operator.getitem, (both, place)) for place in (0, 1)]
             static.update((both, *pair))
             has_bias = bias is not None or found.adds_bias
