@@ -199,7 +199,7 @@ def _keep(
         readers = [
             op for op in (out, *kernel.members) if any(r.source is tensor and _is_plain(r, op) for r in flow.reads[op])
         ]
-        kept = s.cache_read(tensor, tile.keep, _direct(s, tensor, readers))
+        kept = s.cache_read(tensor, tile.keep, direct_readers(s, tensor, readers))
         if tile.keep == "local":
             vector, across = tile.vector, tile.across
             *_, x, _, lanes = s[kept].transform_layout(
@@ -222,8 +222,8 @@ def _keep(
             s[kept].bind(y, thread_axis("threadIdx.y"))
 
 
-def _direct(s: ScheduleHandle, tensor: Tensor, readers: list[Operation]) -> list[Operation]:
-    """The stages that read a tensor themselves: readers, and inlined stages that these read it through."""
+def direct_readers(s: ScheduleHandle, tensor: Tensor, readers: list[Operation]) -> list[Operation]:
+    """Return the stages that read a tensor themselves: readers, and inlined stages that these read it through."""
     wanted = {s.stage_id(op) for op in readers}
     found: list[Operation] = []
     for stage in reversed(s.value.in_order()):

@@ -12,7 +12,7 @@ from ..tensor.tensor import ComputeOp
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
-from . import cpu_elements, gpu_elements, gpu_products, gpu_rows, gpu_scans
+from . import cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans
 from .cpu_rows import schedule_rows_on_processors, schedule_tuples_on_processors
 from .dataflow import Dataflow, known_total, total
 from .kernels import FusedKernel
@@ -76,7 +76,8 @@ def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bo
 def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target) -> list[Way]:
     """Return the tiled ways of a product; by general tiles, if it is no product of two matrices."""
     form = product_of(flow, kernel, op) if target.is_gpu and is_sum(op) else None
-    found = gpu_products.ways(form, kernel, op, target) if form is not None else []
+    columns = _columns(flow, kernel, target) if target.is_gpu else []
+    found = columns + (gpu_products.ways(form, kernel, op, target) if form is not None else [])
     if found:
         return found
 
@@ -93,6 +94,25 @@ def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target
     return [fixed("tiles", f"{op.name} reads its operands again and again: tiles of sums in registers", general)]
 
 
+def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
+    """The way to sum columns, if a kernel does so."""
+    sums = gpu_columns.columns_of(flow, kernel) if target.has_warps else None
+    if sums is None:
+        return []
+    tile = gpu_columns.default_tile(sums, target)
+    values = {
+        "vector": [n for n in _POWERS if n < tile.vector], "columns": (32, 64, 128, 256), "threads": _THREADS[1:],
+        "flying": (2, 8), "shares": _POWERS,
+    }  # fmt: skip
+    why = (
+        f"{sums.op.name} sums columns of {sums.matrix.name}: a thread loads {tile.vector} neighbours at once, and the "
+        f"{tile.threads} threads of a block share the terms of {tile.columns} columns"
+    )
+    return [with_values("columns", why, tile, values,
+                        lambda s, t: gpu_columns.schedule_columns(s, kernel, sums, t),
+                        lambda t: gpu_columns.is_possible(sums, t))]  # fmt: skip
+
+
 def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     out, single = kernel.out, kernel.reductions[0] if len(kernel.reductions) == 1 else None
     if gpu_elements.are_elements(kernel):
@@ -105,7 +125,8 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     plain = single is not None and kernel.one_each and len(kernel.members) == (out is not single)
     if plain and single is not None and (single is out or known_total(single.loop_axes) is not None):
         why = f"each element of {out.name} is one reduction, which threads share"
-        return [fixed("reduction", why, lambda s: reduce_to(s, single, out, target))]
+        way = fixed("reduction", why, lambda s: reduce_to(s, single, out, target))
+        return [way, *_columns(flow, kernel, target)]
     default = gpu_rows.default_tile(flow, kernel, target)
     threads = [t for t in _THREADS if t <= target.max_threads_per_block]
     listed: dict[str, Sequence[Any]] = {"across": threads, "rows": (1, 2, 4), "keep": ("", default.keep)}

@@ -58,18 +58,26 @@ def fixed(name: str, why: str, apply: Callable[[ScheduleHandle], None]) -> Way:
 
 
 def with_values(
-    name: str, why: str, default: Any, values: Mapping[str, Sequence[Any]], apply: Callable[[ScheduleHandle, Any], None]
+    name: str,
+    why: str,
+    default: Any,
+    values: Mapping[str, Sequence[Any]],
+    apply: Callable[[ScheduleHandle, Any], None],
+    possible: Callable[[Any], bool] | None = None,
 ) -> Way:
-    """Return a way that applies a dataclass, with a knob for each field of `values`."""
+    """Return a way that applies a dataclass, with a knob for each field of `values`, if it is `possible`."""
     knobs = []
     for field, listed in values.items():
         own = getattr(default, field)
         knobs.append(value_knob(field, [own, *(value for value in listed if value != own)]))
 
-    def steps(s: ScheduleHandle, config: Config) -> None:
-        apply(s, replace(default, **{field: config[field].val for field in values}))
+    def made(choices: Mapping[str, Any]) -> Any:
+        return replace(default, **{field: choices[field].val for field in values})
 
-    return Way(name, why, Space(knobs), 0, steps)
+    space = Space(knobs)
+    if possible is not None:
+        space = space.where(lambda choices: possible(made(choices)), list(values), "a tile that the kernel can have")
+    return Way(name, why, space, 0, lambda s, config: apply(s, made(config)))
 
 
 class _Named(Mapping[str, Choice]):

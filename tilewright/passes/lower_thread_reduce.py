@@ -115,6 +115,12 @@ class _Group:
         """The position of this thread if groups are stored one after the other."""
         return add(multiply(self.number, self.size), self.rank)
 
+    def place(self, rank: Expr, size: int) -> Expr:
+        """The position of a value among `size` of each group; neighbouring threads have neighbouring positions."""
+        if self.contiguous:
+            return add(multiply(self.number, size), rank)
+        return add(multiply(rank, self.block // self.size), self.number)
+
 
 def _group(launch: Launch, threads: tuple[Expr, ...]) -> _Group:
     known = {tag: (var, extent) for tag, var, extent in launch.threads}
@@ -273,15 +279,15 @@ def _by_tree(values: _Values, group: _Group) -> Stmt:
     """Combine in shared memory, halving the threads that work in each step, each of which has an array of its own."""
     groups, size = group.block // group.size, group.size
     shared = values.shared(group.block)
-    arrays = list(shared)
+    arrays, start = list(shared), group.place(group.rank, size)
     steps: list[Stmt] = [
         values.start(),
-        seq(*(Store(b, (group.slot,), v) for b, v in zip(shared, values.now(), strict=True))),
+        seq(*(Store(b, (start,), v) for b, v in zip(shared, values.now(), strict=True))),
     ]
     while size > 1:
         half = (1 << (size - 1).bit_length()) // 2
-        lower = [Load(b, (add(multiply(group.number, size), group.rank),)) for b in shared]
-        upper = [Load(b, (add(multiply(group.number, size), add(group.rank, half)),)) for b in shared]
+        lower = [Load(b, (group.place(group.rank, size),)) for b in shared]
+        upper = [Load(b, (group.place(add(group.rank, half), size),)) for b in shared]
         reached = less(group.rank, size - half)  # beyond, there is nothing to combine with
         new = [
             v if size == 2 * half else if_then_else(reached, v, kept)
@@ -289,7 +295,7 @@ def _by_tree(values: _Values, group: _Group) -> Stmt:
         ]
         shared = values.shared(groups * half)
         arrays += shared
-        place = add(multiply(group.number, half), group.rank)
+        place = group.place(group.rank, half)
         stores = store_together([(b, (place,)) for b in shared], new)
         steps.append(If(less(group.rank, half), stores, None))
         size = half

@@ -1,0 +1,178 @@
+"""Columns on GPUs: sums of a few rows with a matrix, or of a matrix along its columns, as fast as memory delivers it.
+
+Threads along x load vectors of neighbouring columns. The other threads of a block share the terms. Each keeps the sums
+of its columns in registers; shared memory then combines the threads. If the columns are few, blocks share the terms,
+too, and a second kernel adds up their sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ..core.target import Target
+from ..expr.traverse import variables
+from ..schedule.handle import ScheduleHandle
+from ..tensor.axis import IterVar, thread_axis
+from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ..topi.schedules.reduce import reduction_of
+from ..tune.model.machine import Machine
+from .dataflow import Dataflow, extent_of, known, size, total
+from .gpu_rows import direct_readers, power_of_two
+from .kernels import FusedKernel
+
+_VECTOR = 16
+"""Bytes that a thread loads at once."""
+_MOST_ROWS = 4
+_LANES = 32
+_THREADS = 1024
+_REDUCERS = 128
+"""Threads of a block of the kernel that adds up the sums of blocks."""
+
+
+@dataclass(frozen=True)
+class ColumnTile:
+    """How columns are shared out.
+
+    A thread has `vector` neighbouring columns and loads `flying` terms of each at once. A block has `columns` and
+    `threads`; `shares` blocks divide the terms.
+    """
+
+    vector: int
+    columns: int
+    threads: int
+    flying: int = 4
+    shares: int = 1
+
+
+@dataclass(frozen=True)
+class ColumnSums:
+    """A reduction of a matrix along its columns: neighbouring results read neighbouring terms."""
+
+    op: ComputeOp
+    matrix: Tensor
+    rows: tuple[IterVar, ...]
+
+
+def columns_of(flow: Dataflow, kernel: FusedKernel) -> ColumnSums | None:
+    """Return the sums of columns that a kernel is; None if it is none, or if it has many rows."""
+    if not kernel.one_each or len(kernel.reductions) != 1 or not kernel.out.axis:
+        return None
+    (op,) = kernel.reductions
+    column = op.axis[-1]
+    if len(op.outputs) > 1 or any(known(axis) is None for axis in op.loop_axes) or size(column) < _LANES:
+        return None
+    places = kernel.places[op][-1]
+    if places is None or places[0] is not kernel.out.axis[-1]:
+        return None
+    found = [
+        read
+        for read in flow.reads[op]
+        if isinstance(read.source.op, PlaceholderOp)
+        and read.indices[-1] is column.var
+        and {axis.var for axis in op.reduce_axis} <= set(variables(*read.indices))
+    ]
+    if len(found) != 1:
+        return None
+    (read,) = found
+    used = set(variables(*read.indices))
+    rows = tuple(axis for axis in op.axis if axis.var not in used)
+    return ColumnSums(op, read.source, rows) if total(rows) <= _MOST_ROWS else None
+
+
+def default_tile(sums: ColumnSums, target: Target) -> ColumnTile:
+    """The tile that rules choose: a block for each multiprocessor, if the columns and the terms suffice."""
+    extent, terms = size(sums.op.axis[-1]), total(sums.op.reduce_axis)
+    width = _VECTOR // sums.matrix.dtype.bytes
+    while width > 1 and (extent_of(sums.matrix.shape[-1]) % width or extent % width):
+        width //= 2
+    multiprocessors = Machine.for_models(target).multiprocessors
+    outer = prod(size(a) for a in sums.op.axis[:-1] if a not in sums.rows)
+    columns = _LANES
+    while columns < min(width, 4) * _LANES and outer * (extent // (2 * columns)) >= multiprocessors:
+        columns *= 2
+    most = min(_THREADS, target.max_threads_per_block) // power_of_two(total(sums.rows))
+    threads = max(_LANES, min(most, power_of_two(terms * columns // (width * 4))))
+    blocks = outer * -(-extent // columns)
+    fewest = terms * columns // (width * threads) // 4
+    shares = max(1, min(power_of_two(multiprocessors / blocks), power_of_two(fewest)))
+    return ColumnTile(width, columns, threads, 4, shares)
+
+
+def is_possible(sums: ColumnSums, tile: ColumnTile) -> bool:
+    """Whether a tile is whole warps with whole vectors, and has a term for each thread."""
+    lanes, extent = tile.columns // tile.vector, size(sums.op.axis[-1])
+    enough = tile.threads // max(lanes, 1) * tile.shares <= total(sums.op.reduce_axis)
+    return 1 <= lanes <= _LANES <= tile.columns <= extent and enough and tile.threads * total(sums.rows) <= _THREADS
+
+
+def schedule_columns(s: ScheduleHandle, kernel: FusedKernel, sums: ColumnSums, tile: ColumnTile) -> None:
+    """Schedule a kernel that computes sums of columns."""
+    op, out = sums.op, kernel.out
+    for member in (*kernel.operands, *kernel.members):
+        if member is not op:
+            s[member].compute_inline()
+    terms = s[op].fuse(*op.reduce_axis) if len(op.reduce_axis) > 1 else op.reduce_axis[0]
+    if tile.shares > 1:
+        share, _ = s[op].split(terms, nparts=tile.shares)
+        first = s.rfactor(op.output(0), share)
+        _add_up(s, reduction_of(s, op), out)
+        op = out = first.op
+        (terms,) = s[op].op.reduce_axis
+    _in_blocks(s, op, out, terms, sums, tile)
+
+
+def _add_up(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
+    """Add up the sums of blocks: a thread for each result."""
+    out = s[out].op
+    block, thread = s[out].split(s[out].fuse(*out.axis), factor=_REDUCERS)
+    s[out].bind(block, thread_axis("blockIdx.x"))
+    s[out].bind(thread, thread_axis("threadIdx.x"))
+    if out is not op:
+        s[op].compute_at(s[out], thread)
+    s[op].unroll(op.reduce_axis[0])
+
+
+def _in_blocks(
+    s: ScheduleHandle, op: ComputeOp, out: Operation, terms: IterVar, sums: ColumnSums, tile: ColumnTile
+) -> None:
+    x, y = thread_axis("threadIdx.x"), thread_axis("threadIdx.y")
+    lanes, warps, few = tile.columns // tile.vector, tile.threads // _LANES, len(sums.rows)
+    _, own = s[op].split(terms, factor=tile.threads // lanes)
+    partial = s.rfactor(op.output(0), own)
+    mine = s.cache_write(partial, "local")
+    last = reduction_of(s, op)
+    out = last if out is op else out
+    holds_rows = [axis for axis, given in zip(out.axis, op.axis, strict=True) if given in sums.rows] if few else []
+    *_, column = out.axis
+    block, column = s[out].split(column, factor=tile.columns)
+    rest = [axis for axis in out.axis[:-1] if axis not in holds_rows]
+    piece, column = s[out].split(column, factor=_LANES)
+    s[out].reorder(*rest, block, *holds_rows, piece, column)
+    block = s[out].fuse(*rest, block)
+    s[out].bind(block, thread_axis("blockIdx.x"))
+    s[out].bind(column, x)
+    _, others = s[last].split(last.reduce_axis[0], factor=warps)
+    s[last].bind(others, y)
+    if out is not last:
+        s[last].compute_at(s[out], column)
+        s[out].set_store_predicate(y.var.equal(0))
+    s[partial].set_scope("shared")
+    s[partial].compute_at(s[out], block)
+    group, *outer, column = s[partial].op.axis
+    lane, vector = s[partial].split(column, factor=tile.vector)
+    warp, group = s[partial].split(group, factor=_LANES // lanes)
+    s[partial].reorder(warp, group, lane, *outer, vector)
+    thread = s[partial].fuse(group, lane)
+    s[partial].bind(warp, y)
+    s[partial].bind(thread, x)
+    s[partial].vectorize(vector)
+    _, *outer, column = s[mine].op.axis
+    s[mine].compute_at(s[partial], thread)
+    step, flying = s[mine].split(s[mine].op.reduce_axis[0], factor=tile.flying)
+    s[mine].reorder(step, flying, *outer, column)
+    for axis in (flying, *outer, column):
+        s[mine].unroll(axis)
+    loaded = s.cache_read(sums.matrix, "local", direct_readers(s, sums.matrix, [s[mine].op]))
+    s[loaded].compute_at(s[mine], flying)
+    s[loaded].vectorize(s[loaded].op.axis[-1])
