@@ -352,7 +352,7 @@ class Mixer(nn.Module):
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "PyTorch's"])
 def test_linear_layers_of_images(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "_on_gpu", lambda graph: True)
-    monkeypatch.setattr(fusion, "_is_worth_it", lambda found, tune: bool(found.activation or found.residual))
+    monkeypatch.setattr(fusion, "_is_worth_it", lambda found: bool(found.activation or found.residual))
     theirs, decide = SimpleNamespace(choice=SimpleNamespace(how=plans.THEIRS, why="a test")), plans.plan_for
     if not ours:
         pick = lambda problem, *given, **named: theirs if problem.groups == 1 else decide(problem, *given, **named)
@@ -475,6 +475,25 @@ def test_graphs_with_effects_replace_convolutions_alone() -> None:
     _agrees(*given)
     _agrees(model.norm.running_mean, other.norm.running_mean)
     assert backend.parts == ["convolution", "convolution"]
+    assert str(backend.reports[0]).endswith("one by one: it writes to its inputs, or returns one of them")
+
+
+def test_graphs_that_pytorch_does_not_trace_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any, **named: Any) -> None:
+        raise RuntimeError("no trace of this")
+
+    monkeypatch.setattr("torch._functorch.aot_autograd.aot_export_joint_simple", refuse)
+    model, backend, x = nn.Conv1d(4, 4, 3, groups=4).requires_grad_(False), Backend(), torch.randn(2, 4, 9)
+    with pytest.warns(UserWarning, match="conv1d is not rewritten as a whole, because .* no trace of this"):
+        found = _compiled(model, backend)(x)
+    _agrees(found, model(x))
+    assert "no trace of this" in str(backend.reports[0])
+
+
+def test_faults_of_rewriting_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion, "chain_of", lambda *given: 1 / 0)
+    with pytest.raises(Exception, match="ZeroDivisionError"), torch.no_grad():
+        _compiled(nn.Conv1d(4, 4, 3, groups=4), Backend())(torch.randn(2, 4, 9))
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])

@@ -35,8 +35,15 @@ print(counters["aot_autograd"]["autograd_cache_hit"], counters["inductor"]["fxgr
 """
 
 
+OTHER_VERSION = """
+from tilewright.functional import fingerprint
+fingerprint.package = lambda: "another"
+"""
+
+
 @pytest.mark.slow
 def test_the_entry_point_and_the_caches(tmp_path: Path) -> None:
+    """The second process starts from both caches; one with other sources of ours does not."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     entries = project["entry-points"]["torch_dynamo_backends"]
     folder = tmp_path / "site" / "backend-1.dist-info"
@@ -48,8 +55,9 @@ def test_the_entry_point_and_the_caches(tmp_path: Path) -> None:
     path = os.pathsep.join([str(tmp_path / "site"), str(ROOT)])
     env = {**os.environ, **{name: str(place) for name, place in places.items()}, "PYTHONPATH": path}
     hits = []
-    for _ in range(2):
-        run = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, cwd=tmp_path)
+    other = OTHER_VERSION + PROGRAM.replace('assert "tilewright" not in sys.modules', "")
+    for program in (PROGRAM, PROGRAM, other, other):
+        run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, cwd=tmp_path)
         assert not run.returncode, run.stderr[-3000:]
         hits.append(run.stdout.split()[-2:])
-    assert hits == [["0", "0"], ["1", "1"]]
+    assert hits == [["0", "0"], ["1", "1"], ["0", "0"], ["1", "1"]]

@@ -6,6 +6,7 @@ and `torch_pools`, models train.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from math import prod
@@ -17,7 +18,7 @@ from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
 from ..core.windows import extents
-from . import torch_lowered
+from . import fingerprint, torch_lowered
 from .call import OPERATORS, CallOptions, OperatorCall
 from .plans import Tune
 from .pooling import is_left_out
@@ -41,6 +42,7 @@ from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOption
 from .torch_pools import pooled
 from .torch_tensors import NAMES, channels_last, facts, in_order, prepared
 
+_KEY = "torch.ops.tilewright"
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
     "convolution(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, str name, SymInt[] stride, SymInt[] padding, "
@@ -203,8 +205,20 @@ def _seen(a: Any, rank: int) -> Described | None:
     return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), (a.device.type, 0), channels_last(a, rank))
 
 
+def key_compiled_graphs() -> None:
+    """Make this package's sources a part of the keys of Inductor's caches: compiled graphs assume memory orders.
+
+    Inductor is loaded before a graph is traced for it.
+    """
+    config = sys.modules.get("torch._inductor.config")
+    known = getattr(config, "unsafe_marked_cacheable_functions", None)
+    if config is not None and known is not None and _KEY not in known:
+        config.unsafe_marked_cacheable_functions = {**known, _KEY: fingerprint.package()}  # type: ignore[attr-defined]
+
+
 def _shaped(name: str, arrays: tuple[Any, ...], options: CallOptions) -> Any:
     """Return the result of a call of which PyTorch only follows the shapes."""
+    key_compiled_graphs()
     if _asked.tune is not None:
         warn_of_budget(name, _asked.tune)
     seen = Arrays(*[_seen(a, OPERATORS[name].rank) for a in arrays])  # type: ignore[arg-type]  # x is there

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from ..core.errors import UserError
-from ..functional import torch_operator as torch_operator  # `torch.ops.tilewright` is there from here on
+from ..core.errors import UserError, warn_caller
 from ..functional.plans import Tune, seconds_of
+from ..functional.torch_operator import key_compiled_graphs
 from .folding import Parameters
 from .fusion import FusedGraph, fuse
 from .traced_calls import replace_calls
@@ -59,6 +59,7 @@ def dynamo_backend(
     if own["report"] is not None and not callable(own["report"]):
         raise UserError(f"report is {own['report']!r}", primitive="torch.compile", fix="give a function, such as print")
     patches = {**_patches_of(mode), **given}
+    key_compiled_graphs()
 
     def rest(made: GraphModule, arguments: Sequence[Any], **more: Any) -> Compiled:
         from torch._inductor.compile_fx import compile_fx
@@ -87,12 +88,13 @@ def compile_graph(
     channels_last: bool | None = None,
 ) -> Compiled:
     """Rewrite a graph and have it compiled by `rest`, which takes a graph, inputs, and options of Inductor's."""
-    made = None
-    if not (torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in inputs)):
-        made = _fused(gm, inputs, tune, channels_last)
-    if made is None:
+    try:
+        if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in inputs):
+            raise _OneByOne("it records gradients")
+        made = fuse(*_traced(gm, inputs), channels_last=channels_last, tune=tune)
+    except _OneByOne as why:
         rows = replace_calls(gm, tune)
-        _tell(report, FusedGraph(gm, None, rows, False))
+        _tell(report, FusedGraph(gm, None, rows, False, f"convolutions were replaced one by one: {why}"))
         changed = any(row.replaced for row in rows)
         return rest(gm, inputs, **({"layout_optimization": False} if changed else {}))
     _tell(report, made)
@@ -112,22 +114,35 @@ def _tell(report: Callable[[Any], Any] | None, made: FusedGraph) -> None:
         report(made)
 
 
-def _fused(gm: GraphModule, inputs: Sequence[Any], tune: Tune, channels_last: bool | None) -> FusedGraph | None:
-    """Trace a graph to functional ATen operators, and rewrite it; None if it has effects that such a graph lacks."""
+class _OneByOne(Exception):  # noqa: N818  # a reason, which the report tells
+    """A graph has no functional form that is like it."""
+
+
+_EFFECTS = "aot_export_joint_simple does not support "
+"""The beginning of PyTorch's refusal of a graph that writes to its inputs, or returns one of them."""
+
+
+def _traced(gm: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Callable[[Node], bool]]:
+    """Return a graph of functional ATen operators, and whether one of its inputs is a parameter or a buffer."""
     from torch._functorch.aot_autograd import aot_export_joint_simple
 
-    if any(node.op == "get_attr" for node in gm.graph.nodes):  # branches and loops, which are graphs themselves
-        return None
-    places = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if any(node.op == "get_attr" for node in gm.graph.nodes):
+        raise _OneByOne("it has branches or loops, which are graphs themselves")
     if not any(isinstance(a, torch.Tensor) for a in inputs):
-        return None
+        raise _OneByOne("it reads no tensor")
+    places = [node for node in gm.graph.nodes if node.op == "placeholder"]
     try:
         traced = aot_export_joint_simple(gm, tuple(inputs), trace_joint=False, decompositions={})
-    except Exception:  # it writes to its inputs, or returns one of them
-        return None
+    except RuntimeError as refused:
+        if str(refused).startswith(_EFFECTS):
+            raise _OneByOne("it writes to its inputs, or returns one of them") from refused
+        reason = f"PyTorch does not trace it: {type(refused).__name__}: {refused}".partition("\n")[0][:300]
+        names = ", ".join(str(node) for node in gm.graph.nodes if node.op == "call_function")
+        warn_caller(f"the graph of {names[:100]} is not rewritten as a whole, because {reason}", UserWarning)
+        raise _OneByOne(reason) from refused
     own = [node for node in traced.graph.nodes if node.op == "placeholder"]
     static = {new for new, old, a in zip(own, places, inputs, strict=True) if _is_parameter(old, a)}
-    return fuse(traced, static.__contains__, channels_last=channels_last, tune=tune)
+    return traced, static.__contains__
 
 
 def _is_parameter(node: Node, value: Any) -> bool:

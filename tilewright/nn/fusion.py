@@ -86,12 +86,15 @@ class FusedGraph:
         The convolutions, in the order of the graph.
     channels_last : bool
         Whether images lie in memory with the channels last.
+    note : str
+        The reason why each convolution was replaced alone; "" if it was not so.
     """
 
     graph_module: GraphModule
     prologue: GraphModule | None
     rows: list[FusedRow]
     channels_last: bool
+    note: str = ""
 
     @property
     def changed(self) -> bool:
@@ -100,7 +103,8 @@ class FusedGraph:
 
     def __str__(self) -> str:
         count = sum(row.replaced for row in self.rows)
-        return "\n".join([*map(str, self.rows), f"{count} of {len(self.rows)} convolutions are Tilewright's"])
+        lines = [*map(str, self.rows), f"{count} of {len(self.rows)} convolutions are Tilewright's"]
+        return "\n".join([*lines, self.note] if self.note else lines)
 
 
 def fuse(
@@ -181,8 +185,8 @@ def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
     """Return the row of a chain: the decision between both kernels, as calls make it."""
     name, parts = str(found.conv), tuple(found.parts)
     try:
-        if is_linear(found.conv) and not _is_worth_it(found, tune):
-            raise NotOurs("no record says that ours of a linear layer is faster than cuBLAS's; give tune")
+        if is_linear(found.conv) and not _is_worth_it(found):
+            raise NotOurs("cuBLAS multiplies 16-bit types faster, and no activation follows")
         problem, on = _problem(found, last)
         plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
     except (NotOurs, UserError) as refused:
@@ -190,14 +194,12 @@ def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
     return FusedRow(name, problem, parts, plan.choice.how == OURS, plan.choice.why)
 
 
-def _is_worth_it(found: Chain, tune: Tune) -> bool:
-    """Whether a linear layer may be ours: if its configurations are measured, and more follows than a sum of 16 bits.
+def _is_worth_it(found: Chain) -> bool:
+    """Whether a linear layer may be ours: if an activation follows, or in float32 a residual.
 
-    cuBLAS multiplies 16-bit types faster. An activation reads and writes the wide result once more, which costs
-    PyTorch more than a residual.
+    PyTorch reads and writes the wide result once more for an activation. cuBLAS multiplies float32 without matrix
+    instructions, and 16-bit types faster than we do.
     """
-    if tune is None:
-        return False
     whole = found.residual is not None and found.conv.meta["val"].dtype == torch.float32
     return bool(found.activation) or whole
 

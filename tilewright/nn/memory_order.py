@@ -31,7 +31,11 @@ def prefers_channels_last(gm: GraphModule, convolutions: list[Node]) -> bool:
         from torch._inductor.graph import GraphLowering
 
         return bool(GraphLowering.decide_layout_opt(gm, is_inference=True))
-    except Exception:  # a private interface: a version without it keeps the order of the input
+    except (
+        ImportError,
+        AttributeError,
+        TypeError,
+    ):  # a private interface: a version without it keeps the order of the input
         return False
 
 
