@@ -69,3 +69,16 @@ def test_one_element_for_each_thread(tag: str, scope: str) -> None:
     values, out = floats(2, 3, 4), empty(2, 3, 4)
     run(lowered["main"], values, out)
     np.testing.assert_allclose(out, values * 2 + 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tag", ["threadIdx.y", "blockIdx.x"])
+def test_an_element_for_another_index_is_refused(tag: str) -> None:
+    A = te.placeholder((13,), name="A")
+    B = te.compute((13,), lambda i: A[i] * 2, name="B")
+    C = te.compute((13,), lambda i: B[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].bind(B.op.axis[0], te.thread_axis(tag))
+    with refused("bind", "it would see only the part that it computes", fix="unbound"):
+        tw.lower(s, [A, C])

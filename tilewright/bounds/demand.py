@@ -85,17 +85,24 @@ def demand(
     if facts is None:
         return tuple(Region(Range(extent), "") for extent in stage.op.shape)
     regions = tuple(_region(span, extent, facts, hidden) for span, extent in zip(spans, stage.op.shape, strict=True))
+    own = {loop.axis: _numbers(loop, outer) for loop in stage.loops if loop.axis in private}
     if not all(
-        _computed(regions[d].range.min, step, [(at[d], known) for at, known in read_at]) for d, step in private.values()
+        _computed(regions[d].range.min, step, [(at[d], known) for at, known in read_at], own[axis])
+        for axis, (d, step) in private.items()
     ):
         check_owners(stage, scope)
     return regions
 
 
-def _computed(first: Expr, step: Expr | None, places: list[tuple[Expr, Facts]]) -> bool:
-    """Whether all places are the first one, or lie whole steps from it."""
+def _numbers(own: Loop, outer: tuple[Loop, ...]) -> list[Var]:
+    """The variables with a thread's number: of a loop, and of the loops around it over the same index."""
+    return [own.var, *(loop.var for loop in outer if loop.tag is own.tag)]
+
+
+def _computed(first: Expr, step: Expr | None, places: list[tuple[Expr, Facts]], numbers: list[Var]) -> bool:
+    """Whether all places are the thread's number, or lie whole steps from the first one."""
     if step is None:
-        return all(prove(equal(place, first), facts) for place, facts in places)
+        return any(all(prove(equal(place, number), facts) for place, facts in places) for number in numbers)
     return all(prove(equal(floormod(subtract(place, first), step), 0), facts) for place, facts in places)
 
 
