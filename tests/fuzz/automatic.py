@@ -7,13 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.fuzz.cases import SIZES, Case
+from tests.fuzz.declarations import draw_operators, draw_symbolic
 from tests.schedule.choosers import Seeded
+from tests.schedule.random_dags import draw_dag
 from tests.schedule.random_graphs import draw_graph, draw_symbolic_graph
 from tests.schedule.random_programs import RandomProgram
 from tests.schedule.random_tiles import GRAPHS
 
 TARGETS = {"llvm": "llvm", "cuda": "cuda -arch=sm_90", "opencl": "opencl -device=gpu"}
 LARGE = (1, 4, 16, 33, 64, 100, 128, 257, 512)
+LARGE_SIZES = ((33, 100), (1, 257), (64, 64), (130, 31))
+"""Of n and m."""
 REDUCTIONS = ("reduction", "pair_reduction", "largest_place", "product")
 
 
@@ -44,7 +48,20 @@ def _scans(program: RandomProgram) -> None:
 
 
 def _corners(program: RandomProgram) -> None:
-    draw_graph(program, 3, ranks=(0, 1, 2, 3), sizes=(1, 2, 1, 3))
+    draw_graph(program, 3, ranks=(0, 1, 2, 3), sizes=(1, 2, 1, 0, 3))
+
+
+def _dag(program: RandomProgram) -> None:
+    draw_dag(program, program.pick([3, 5, 8]), (1, 2, 3, 4, 5, 7, 8, 13), (1, 2, 3, 4), 200)
+
+
+def _large_dag(program: RandomProgram) -> None:
+    largest = program.pick([1 << 12, 1 << 13, 1 << 15])
+    draw_dag(program, program.pick([2, 4, 6]), (1, 16, 31, 64, 97, 128, 256, 257), (1, 2, 2, 3), largest)
+
+
+def _corner_dag(program: RandomProgram) -> None:
+    draw_dag(program, program.pick([2, 4]), (1, 2, 1, 0, 3), (0, 1, 2, 3), 30)
 
 
 def _tiles(program: RandomProgram) -> None:
@@ -54,12 +71,17 @@ def _tiles(program: RandomProgram) -> None:
 
 
 FAMILIES: dict[str, tuple[int, Callable[[RandomProgram], Any]]] = {
-    "graph": (30, _graph),
+    "dag": (30, _dag),
+    "large dag": (30, _large_dag),
+    "corner dag": (6, _corner_dag),
+    "graph": (20, _graph),
     "large": (14, _large),
     "reductions": (14, _reductions),
     "products": (10, _products),
     "images": (10, _images),
-    "symbolic": (8, draw_symbolic_graph),
+    "symbolic": (5, draw_symbolic_graph),
+    "symbolic rows": (9, draw_symbolic),
+    "operators": (16, draw_operators),
     "tiles": (6, _tiles),
     "scans": (4, _scans),
     "corners": (4, _corners),
@@ -76,7 +98,7 @@ def draw_automatic(seed: int) -> Case:
     # Statements of te.extern have loops of their own, which run on a CPU.
     target = TARGETS["llvm" if "te.extern(" in program.text else chooser.pick(list(TARGETS))]
     lines.append(f"s = auto_schedule([{', '.join([*program.names['outputs'], *program.names['kept']])}], {target!r})")
-    sizes = tuple(chooser.permuted(SIZES)[:3]) if family == "symbolic" else ()
+    sizes = tuple(chooser.permuted((*SIZES, *LARGE_SIZES))[:3]) if family.startswith("symbolic") else ()
     return Case(f"automatic {family}", seed, tuple(lines), tuple(program.tensors), (), sizes)
 
 

@@ -145,7 +145,7 @@ class Script:
             shapes = {t: self.shape(t, given) for t in self.arguments}
             if all(extent >= 0 for shape in shapes.values() for extent in shape):
                 inputs = [t for t in self.arguments if t not in self.results]
-                arrays = {t: rng.integers(-2, 3, shapes[t]).astype(t.dtype.numpy) for t in inputs}
+                arrays = {t: self.program.values(rng, t, shapes[t], given) for t in inputs}
                 found.append({**arrays, **given})
         return found
 

@@ -334,12 +334,12 @@ TEMPLATES: tuple[Template, ...] = (
 )
 
 
-def draw_symbolic_graph(program: RandomProgram) -> list[str]:
+def draw_symbolic_graph(program: RandomProgram, templates: Sequence[Template] = TEMPLATES) -> list[str]:
     """One of a few graphs over sizes n and m; returns the shapes of the arguments as text."""
-    inputs, output, lines = program.pick(TEMPLATES)
+    inputs, output, lines = program.pick(templates)
     program.do("n, m = te.size_var('n'), te.size_var('m')")
     for name, shape in inputs.items():
-        program.do(f"{name} = te.placeholder({shape}, name={name!r})")
+        program.do(f"{name} = te.placeholder({shape}, {'int32' if name == 'P' else 'float32'!r}, {name!r})")
     for line in lines:
         program.do(line)
     program.tensors = [*inputs, "T"]

@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +26,10 @@ from tilewright.tensor.reference import reference
 from tilewright.tensor.tensor import PlaceholderOp, Tensor
 
 T = TypeVar("T")
-EXACT = {"float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "int8": 127, "int32": 2**31 - 1}
+EXACT = {
+    "float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "float64": 2**53,
+    "bool": 1, "uint8": 255, "int8": 127, "int32": 2**31 - 1, "int64": 2**53,
+}  # fmt: skip
 """The largest whole number below which each type holds all of them."""
 MOST = 2  # of an input
 LARGEST_INDEX = 3  # of those that are values, too
@@ -44,6 +47,7 @@ class RandomProgram:
             "auto_schedule": auto_schedule,
             "externs": random_externs,
             "meanings": {},
+            "limits": {},
         }
         self.lines: list[str] = []
         self.refused: list[str] = []
@@ -107,7 +111,16 @@ class RandomProgram:
         """Whole numbers from -MOST to MOST for each input."""
         rng = np.random.default_rng(len(self.text))
         given = [t for t in self.arguments if isinstance(t.op, PlaceholderOp)]
-        return {t: rng.integers(-MOST, MOST + 1, [int(e) for e in t.shape]).astype(t.dtype.numpy) for t in given}
+        return {t: self.values(rng, t, [int(e) for e in t.shape]) for t in given}
+
+    def values(
+        self, rng: np.random.Generator, tensor: Tensor, shape: Sequence[int], sizes: Mapping[Any, int] = {}
+    ) -> np.ndarray:
+        """Random values of an input; indices stay below the `limits` of their names."""
+        low, end = (0 if str(tensor.dtype) in ("bool", "uint8") else -MOST), MOST + 1
+        if (limit := self.names["limits"].get(tensor.name)) is not None:
+            low, end = 0, max(1, min(127, int(sizes.get(limit, limit))))
+        return rng.integers(low, end, shape).astype(tensor.dtype.numpy)
 
     def expected(self) -> list[np.ndarray]:
         """The values of the outputs by the NumPy reference, and by the meanings of external operations."""
