@@ -35,7 +35,7 @@ PIP_ARGS ?=
 
 # Of test-matrix: --cell NAME, --whole, --list.
 MATRIX_ARGS ?=
-# Of fuzz: --engines interpreter,llvm,ptx,opencl,cuda, --every 4 (kernels for OpenCL), --log FILE, --auto.
+# Of fuzz: --engines interpreter,llvm,ptx,opencl,cuda, --every 4 (kernels for OpenCL), --log FILE, --auto [cuda].
 FUZZ_ARGS ?=
 # Of fuzz-properties: how many examples of each property (some properties take a multiple of it).
 EXAMPLES ?= 600

@@ -2,7 +2,7 @@
 
 Cases are numbered by their seeds: `--seed 123 --count 1` shows one again. A child process judges them one after the
 other; after a crash or a hang the next child goes on behind it. `--auto` draws other graphs, each with the schedule
-that `tw.auto_schedule` returns. At the end stand the cases by computation and by primitive, and the reasons of
+that `tw.auto_schedule` returns for some target, or for the given one. At the end stand the cases by computation and by primitive, and the reasons of
 refusals. `--log` keeps a line of JSON for each case. `--jobs` judges on several cores.
 """
 
@@ -20,8 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests.fuzz.automatic import TARGETS as AUTOMATIC_TARGETS
+from tests.fuzz.automatic import target_of
 from tests.fuzz.children import Children
 from tests.fuzz.engines import FAULTS, Verdict
+from tests.fuzz.worker import decoded
 
 Counts = collections.Counter[str]
 
@@ -89,7 +92,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many processes judge cases at a time")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case later than that")
     parser.add_argument("--only", choices=("kernels", "programs"), help="draw only cases with threads, or without")
-    parser.add_argument("--auto", action="store_true", help="automatic schedules, of which none may be refused")
+    parser.add_argument(
+        "--auto", nargs="?", const="any", choices=("any", *AUTOMATIC_TARGETS),
+        help="automatic schedules for any target or for one, of which none may be refused",
+    )  # fmt: skip
     parser.add_argument("--read", type=Path, nargs="+", help="run nothing: sum up what --log has written, by primitive")
     given = parser.parse_args()
     if given.read:
@@ -148,7 +154,8 @@ def shown(message: dict[str, Any]) -> str:
     """A fault, with the script that shows it."""
     verdict, case = message["verdict"], message["case"]
     script = "\n".join(f"    {line}" for line in ["from tilewright import auto_schedule, te, tir", *case["lines"]])
-    auto = " --auto" if case["family"].startswith("automatic") else ""
+    target = target_of(decoded(case))
+    auto = f" --auto {target}" if target else ""
     return (
         f"{verdict['outcome']} ({verdict['where']}): {verdict['detail']}\n{script}\n"
         f"    again: python -m tests.fuzz{auto} --seed {case['seed']} --count 1"

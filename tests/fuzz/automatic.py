@@ -88,15 +88,16 @@ FAMILIES: dict[str, tuple[int, Callable[[RandomProgram], Any]]] = {
 }
 
 
-def draw_automatic(seed: int) -> Case:
-    """The case of a seed: its graph, with an automatic schedule for one of the targets."""
+def draw_automatic(seed: int, kind: str = "any") -> Case:
+    """The case of a seed: its graph, with an automatic schedule for one of the targets, or for the given one."""
     chooser = Seeded(f"automatic {seed}")
     family = chooser.pick([name for name, (weight, _) in FAMILIES.items() for _ in range(weight)])
     program = RandomProgram(chooser)
     FAMILIES[family][1](program)
     lines = [line for line in program.lines if not line.startswith("s = ")]
     # Statements of te.extern have loops of their own, which run on a CPU.
-    target = TARGETS["llvm" if "te.extern(" in program.text else chooser.pick(list(TARGETS))]
+    drawn = chooser.pick(list(TARGETS))
+    target = TARGETS["llvm" if "te.extern(" in program.text else drawn if kind == "any" else kind]
     lines.append(f"s = auto_schedule([{', '.join([*program.names['outputs'], *program.names['kept']])}], {target!r})")
     sizes = tuple(chooser.permuted((*SIZES, *LARGE_SIZES))[:3]) if family.startswith("symbolic") else ()
     return Case(f"automatic {family}", seed, tuple(lines), tuple(program.tensors), (), sizes)

@@ -36,7 +36,7 @@ class Children:
     """Judges cases on the given engines, each in one of a sequence of processes.
 
     `only` takes cases with threads ("kernels") or without ("programs"); no case begins after `until`. With `auto`,
-    the cases have automatic schedules.
+    the cases have automatic schedules for that target, or for "any".
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Children:
         every: int = 1,
         only: str | None = None,
         until: float = math.inf,
-        auto: bool = False,
+        auto: str | None = None,
     ) -> None:
         self.engines, self.every, self.only, self.until, self.auto = engines, every, only, until, auto
 
@@ -56,9 +56,13 @@ class Children:
             some = min(AT_ONCE, last - at)
             end = at + some
             for message in self._some(at, some):
-                if message["verdict"]["outcome"] in ("hang", "slow", "crash"):  # and the process has ended
+                verdict = message["verdict"]
+                broken = verdict["where"] == "cuda" and verdict["outcome"] != "right"  # as may be the process's GPU
+                if broken or verdict["outcome"] in ("hang", "slow", "crash"):  # or the process has ended
                     end = message["case"]["seed"] + 1
                 yield self._settled(message)
+                if broken:
+                    break
             at = end
 
     def _some(self, first: int, count: int) -> Iterator[dict[str, Any]]:
@@ -85,12 +89,12 @@ class Children:
         if outcome == "crash" and child.returncode > 0:  # the worker's own fault
             raise RuntimeError(f"case {seed}: the worker fails:\n{detail}")
         sign = signal.Signals(-child.returncode).name if outcome == "crash" else ""
-        case = draw_automatic(seed) if self.auto else draw(seed)
+        case = draw_automatic(seed, self.auto) if self.auto else draw(seed)
         yield _message(case, Verdict(outcome, where, sign))
 
     def _chosen(self) -> list[str]:
         """The worker's arguments that choose cases."""
-        return [*(["--only", self.only] if self.only else []), *(["--auto"] if self.auto else [])]
+        return [*(["--only", self.only] if self.only else []), *(["--auto", self.auto] if self.auto else [])]
 
     def _start(self, arguments: list[str], folder: str, errors: Any, **variables: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.fuzz.worker", "--engines", ",".join(self.engines), *arguments]

@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--engines", default="interpreter")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", choices=("kernels", "programs"), help="draw only cases with threads, or without")
-    parser.add_argument("--auto", action="store_true", help="draw cases with automatic schedules")
+    parser.add_argument("--auto", help="draw cases with automatic schedules for this target, or for any")
     parser.add_argument("--case", action="store_true", help="judge the one case on standard input")
     given = parser.parse_args()
     wanted = tuple(given.engines.split(","))
@@ -58,7 +58,7 @@ def main() -> int:
         return 0
     for seed in range(given.first, given.first + given.count):
         say(seed=seed)
-        case = draw_automatic(seed) if given.auto else draw(seed)
+        case = draw_automatic(seed, given.auto) if given.auto else draw(seed)
         if given.only and case.on_grid != (given.only == "kernels"):
             continue
         engines = tuple(e for e in wanted if e != "opencl" or seed % given.every == 0)
