@@ -2,8 +2,8 @@
 
 Cases are numbered by their seeds: `--seed 123 --count 1` shows one again. A child process judges them one after the
 other; after a crash or a hang the next child goes on behind it. `--auto` draws other graphs, each with the schedule
-that `tw.auto_schedule` returns for some target, or for the given one. At the end stand the cases by computation and by primitive, and the reasons of
-refusals. `--log` keeps a line of JSON for each case. `--jobs` judges on several cores.
+that `tw.auto_schedule` returns for some target, or for the given one. At the end stand the cases by computation and by
+primitive, and the reasons of refusals. `--log` keeps a line of JSON for each case. `--jobs` judges on several cores.
 """
 
 from __future__ import annotations
