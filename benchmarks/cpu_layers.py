@@ -24,7 +24,7 @@ from benchmarks.drawn_layers import drawn_layers
 from benchmarks.one_call import CONVNEXT, MOBILENET, conv
 from benchmarks.ship_records import write_rivals
 from benchmarks.untuned import LIMITS
-from tilewright.functional import torch_native, torch_tensors
+from tilewright.functional import torch_launches, torch_native
 from tilewright.functional.plans import OURS, CallPlan, Decision, plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
 from tilewright.functional.rivals import cpu_device, is_faster
@@ -95,7 +95,7 @@ def ours_alone(problem: Problem, *given: Any) -> Callable[[], Any]:
 
     def run() -> Any:
         made = torch.empty(problem.made_shape, dtype=arrays[0].dtype, memory_format=last)
-        torch_tensors.launch(program, [*addresses, made.data_ptr()], arrays[0])
+        torch_launches.launch(program, [*addresses, made.data_ptr()], arrays[0])
         return made
 
     return run

@@ -171,7 +171,7 @@ class Bench:
     def ours(self, executable: Executable) -> Callable[[], None]:
         """Return a function that runs one of our kernels."""
         from tilewright.functional.plans import OURS, CallPlan, Decision
-        from tilewright.functional.torch_tensors import launch
+        from tilewright.functional.torch_launches import launch
         from tilewright.functional.torch_threads import program_of
 
         program = program_of(CallPlan(self.problem, self.on, Decision(OURS), executable, "measured"))

@@ -15,6 +15,7 @@ from tilewright.functional.running import program_of
 from tilewright.runtime.device import device
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch_launches = pytest.importorskip("tilewright.functional.torch_launches")
 torch_tensors = pytest.importorskip("tilewright.functional.torch_tensors")
 F = torch.nn.functional
 pytestmark = pytest.mark.cuda
@@ -53,7 +54,7 @@ def test_a_graph_captures_a_call_of_several_kernels() -> None:
     outs, graphs = [torch.empty_like(x) for _ in range(2)], [torch.cuda.CUDAGraph() for _ in range(2)]
     for graph, out in zip(graphs, outs, strict=True):
         with torch.cuda.graph(graph, stream=torch.cuda.Stream()):  # without a run before
-            torch_tensors.launch(program, [a.data_ptr() for a in (x, w, out)], x)
+            torch_launches.launch(program, [a.data_ptr() for a in (x, w, out)], x)
     wanted = F.conv2d(x.double(), w.double(), padding=1)
     for _ in range(20):
         for graph in graphs:

@@ -132,6 +132,30 @@ def test_second_derivatives(case: Case) -> None:
     case.step()
 
 
+def test_second_derivatives_under_autocast() -> None:
+    """A gradient of gradients reaches parameters that autocast converts."""
+    case, found = Case(), []
+    for layer in (case.ours, case.theirs):
+        for _ in range(3):
+            layer.zero_grad()
+            x = case.x.clone().requires_grad_()
+            with torch.autocast("cpu", torch.bfloat16):
+                y = layer(x)
+            first = torch.autograd.grad(y.float().square().sum(), (x, layer.weight), create_graph=True)
+            sum(g.square().sum() for g in first).backward()
+        assert {g.dtype for g in first} == {torch.float32}
+        found.append((*(g.detach() for g in first), x.grad, layer.weight.grad))
+    for ours, theirs in zip(*found, strict=True):
+        assert (ours - theirs).norm() <= 0.05 * theirs.norm()
+
+
+def test_orders_that_take_turns(case: Case) -> None:
+    """Two orders of the gradient in turns: both passes stay known."""
+    for _ in range(3):
+        case.step(grad=lambda g: g.contiguous())
+        case.step(grad=lambda g: g.to(memory_format=torch.channels_last))
+
+
 def test_transforms_and_modes(case: Case) -> None:
     """Transforms, modes and batched gradients see the operators, although the call is known."""
     x = case.x.clone().requires_grad_()

@@ -14,7 +14,8 @@ from .prepared_calls import PreparedCalls
 from .running import failed
 from .sized_programs import SizedLaunches, TooLargeError, launches, program_of, ready
 from .torch_allocation import strided_allocator
-from .torch_tensors import NAMES, TensorGuards, _raw_stream, place
+from .torch_launches import raw_stream
+from .torch_tensors import NAMES, TensorGuards, place
 from .torch_threads import by_pytorch, threads
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def launcher_of(program: CompiledProgram, found: SizedLaunches, x: Any, on: Devi
         spare = [torch.empty(size, dtype=torch.uint8, device=made.device) for size in scratch]
         for kernel, one in kernels:
             pointers = [addresses[p] if p >= 0 else spare[-1 - p].data_ptr() for p in one.places]
-            values = (*pointers, *one.numbers, _raw_stream(index))
+            values = (*pointers, *one.numbers, raw_stream(index))
             if status := kernel.start(*values):
                 if status == MISALIGNED:
                     return status

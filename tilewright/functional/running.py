@@ -133,6 +133,8 @@ class GpuProgram:
         self.index = index
         self.kernels = cuda_kernels.load(program, index)
         self._scratch: dict[int, list[int]] = {}
+        self.starts: Callable[[list[int]], int] | None = None
+        """Launches all kernels on the current stream of another library, with memory of that library between them."""
 
     @property
     def direct(self) -> cuda_kernels.LoadedKernel | None:

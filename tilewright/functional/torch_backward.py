@@ -18,8 +18,9 @@ from .problem import BACKWARD, Problem
 from .signature import ACTIVATIONS, GRADIENT, channels_last_order
 from .torch_allocation import strided_allocator
 from .torch_eager import is_plain
+from .torch_launches import launch
 from .torch_options import ConvolutionOptions
-from .torch_tensors import NAMES, channels_last, facts, in_order, launch, place
+from .torch_tensors import NAMES, channels_last, facts, in_order, place
 from .torch_threads import program_of
 
 _library = Library("tilewright", "FRAGMENT")
@@ -67,12 +68,29 @@ def gradients(
 
     `bias` is read if there is an activation.
     """
+    run: Any = _computed if is_plain((x, weight, bias, grad)) else torch.ops.tilewright.convolution_backward
+    given = biased, list(options.padding), list(options.dilation), options.activation
+    return _parts(lambda *tensors: run(*tensors, *given), x, weight, bias, biased, grad, options.layout == "NWC")
+
+
+def known(x: Any, weight: Any, biased: bool, options: ConvolutionOptions) -> Any:
+    """Return the executor of all passes like this one: the four gradients of a layer, by `run(grad, tensors)`."""
     last = options.layout == "NWC"
+    seen = x.transpose(1, 2) if last else x
+    compute = _prepared(seen, weight, biased, list(options.padding), list(options.dilation), options.activation)
+
+    def run(grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, Any, None]:
+        x, weight, bias, _ = tensors
+        return *_parts(compute, x, weight, bias, biased, grad, last), None
+
+    return run
+
+
+def _parts(run: Any, x: Any, weight: Any, bias: Any, biased: bool, grad: Any, last: bool) -> tuple[Any, Any, Any]:
+    """Run an executor on tensors of the layer's order, and take its second result apart."""
     if last:
         x, grad = x.transpose(1, 2), grad.transpose(1, 2)
-    given = (x, weight, bias, grad)
-    run = _computed if is_plain(given) else torch.ops.tilewright.convolution_backward
-    of_x, others = run(*given, biased, list(options.padding), list(options.dilation), options.activation)
+    of_x, others = run(x, weight, bias, grad)
     count = weight.numel()
     of_x = of_x.transpose(1, 2) if last else of_x
     return of_x, others[:count].view(weight.shape), others[count:] if biased else None

@@ -45,16 +45,16 @@ def save(ctx: Any, layer: CalledLayer, x: Any, weight: Any, bias: Any, residual:
 
 
 def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    return *gradients(ctx, grad), *[None] * len(ctx.layer.options)
+    return *gradients(ctx, grad, ctx.saved_tensors), *[None] * len(ctx.layer.options)
 
 
-def gradients(ctx: Any, grad: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the gradients of the four tensors of a layer, if they are asked for."""
+def gradients(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+    """Return the gradients of the four tensors of a layer, if they are asked for, from the saved tensors."""
     layer: CalledLayer = ctx.layer
-    tensors = x, weight, *_ = ctx.saved_tensors
+    x, weight, *_ = tensors
     of_x, of_weight, of_bias, of_residual = ctx.needs_input_grad[:4]
-    if _is_one_pass(ctx, x, weight):
-        return *_by_one_pass(ctx, grad), None
+    if is_one_pass(ctx, x, weight):
+        return *_by_one_pass(ctx, grad, tensors), None
     if layer.options.activation:
         grad = _before_activation(tensors, layer, grad)
     summed = grad
@@ -70,16 +70,16 @@ def gradients(ctx: Any, grad: Any) -> tuple[Any, Any, Any, Any]:
     return by_x, by_weight, by_bias, summed if ctx.added and of_residual else None
 
 
-def _is_one_pass(ctx: Any, x: Any, weight: Any) -> bool:
+def is_one_pass(ctx: Any, x: Any, weight: Any) -> bool:
     """Whether an operator computes all gradients at once, and these are not differentiated again."""
     if ctx.added or not all(ctx.needs_input_grad[:2]) or torch.is_grad_enabled() or differentiates():
         return False
     return torch_backward.computes(ctx.layer.options, x, weight)
 
 
-def _by_one_pass(ctx: Any, grad: Any) -> tuple[Any, Any, Any]:
+def _by_one_pass(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """Return the gradients by the input, the weight and the bias."""
-    x, weight, bias, _ = ctx.saved_tensors
+    x, weight, bias, _ = tensors
     grad = ctx.layer.arranged(grad)
     return torch_backward.gradients(x, weight, bias, ctx.biased, grad, ctx.layer.options)
 
@@ -113,7 +113,8 @@ class CalledLayer:
 
     def __init__(self, options: ConvolutionOptions, shape: Any, weight_shape: Any, turned: bool) -> None:
         self._executors: dict[Any, Operator] = {}
-        self._inverse: ConvolutionOptions | None = None
+        self.passes: dict[Any, Any] = {}
+        """The backward passes that are known, by the gradients that they compute, and the strides of their argument."""
         self.options, self.rank, self.shape, self.turned = options, OPERATORS[options.name].rank, shape, turned
         self.transposed = OPERATORS[options.name].op in TRANSPOSES
         self.stride, self.dilation, self.taps = list(options.stride), list(options.dilation), weight_shape[2:]
@@ -156,7 +157,7 @@ class CalledLayer:
         a = a.movedim(1, -1) if self.last else a
         return a if self.batched else a[0]
 
-    def _flat(self, weight: Any) -> Any:
+    def flat(self, weight: Any) -> Any:
         """The weight in PyTorch's shape."""
         return weight.reshape(-1, 1, *self.taps) if self.depthwise else weight
 
@@ -170,11 +171,9 @@ class CalledLayer:
         """Compute the gradient of the input: the transposed convolution, or of such a one the convolution."""
         if not self.spreads:
             return self._by_torch(grad, x, weight, (True, False))[0]
-        if self._inverse is None:
-            self._inverse = self._inverse_of(grad.shape)
-        return self.call(convolved, (grad, self._flat(weight), None, None), self._inverse)
+        return self.call(convolved, (grad, self.flat(weight), None, None), self.inverse(grad.shape))
 
-    def _inverse_of(self, shape: Any) -> ConvolutionOptions:
+    def inverse(self, shape: Any) -> ConvolutionOptions:
         """The options of the operator that computes the gradient of the input, from that of a result of a shape."""
         spatial, places = ((a[:-1] if self.last else a)[-self.rank :] for a in (self.shape, shape))
         more = [
@@ -193,9 +192,9 @@ class CalledLayer:
         if not self.small:
             return self.weight_gradient_by_torch(grad, x, weight)
         images = (grad, x) if self.transposed else (x, grad)
-        return self.call(weight_gradient, images, self._weight_options(False)).reshape(weight.shape)
+        return self.call(weight_gradient, images, self.weight_options(False)).reshape(weight.shape)
 
-    def _weight_options(self, biased: bool) -> WeightGradientOptions:
+    def weight_options(self, biased: bool) -> WeightGradientOptions:
         return WeightGradientOptions(
             f"weight_gradient{self.rank}d", list(self.taps), self.stride, self.options.padding, self.dilation,
             self.groups, self.options.layout, self.options.precision, biased,
@@ -208,7 +207,7 @@ class CalledLayer:
 
     def weight_and_bias_gradients(self, grad: Any, x: Any, weight: Any) -> tuple[Any, Any]:
         """Compute both by one kernel."""
-        both = self.call(weight_gradient, (x, grad), self._weight_options(True))
+        both = self.call(weight_gradient, (x, grad), self.weight_options(True))
         count = weight.numel()
         return both[:count].view(weight.shape), both[count:]
 
@@ -218,7 +217,7 @@ class CalledLayer:
         return grad.sum([0, *range(2, grad.dim())])
 
     def _by_torch(self, grad: Any, x: Any, weight: Any, wanted: tuple[bool, bool]) -> tuple[Any, Any]:
-        x, grad, flat = self._first(x), self._first(grad), self._flat(weight)
+        x, grad, flat = self._first(x), self._first(grad), self.flat(weight)
         if flat.device.type == "cpu":  # PyTorch 2.13 refuses some other orders, and computes wrong gradients of some
             flat = flat.contiguous()
         even = self.before == self.after

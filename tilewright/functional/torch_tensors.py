@@ -21,14 +21,14 @@ from ..runtime.device import Device, cpu, cuda
 from . import torch_native
 from .activations import custom
 from .call import ARRAYS, OperatorCall, operator_call
-from .launcher import MISALIGNED
 from .outputs import check_apart, check_places
 from .plans import THEIRS, Activation, plan_for
 from .prepared_calls import PreparedCalls
 from .problem import WEIGHT_GRADIENT
-from .running import CpuProgram, Program, failed
+from .running import CpuProgram, Program
 from .signature import Arrays, Described, Signature, channels_last_order, signature
 from .torch_allocation import allocator, in_shape, lies_in
+from .torch_launches import direct, launch
 from .torch_threads import by_pytorch, lost, program_of
 
 Run = Callable[[Any, Any, Any, Any, Any], Any]
@@ -51,7 +51,6 @@ transforms = torch._C._are_functorch_transforms_active
 _included, _PRE_DISPATCH = torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
 tracing = torch._C._get_tracing_state
 """The graph that `torch.jit.trace` is recording; None if it is not. A launch by address would not be recorded."""
-_raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 
 
 def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
@@ -60,12 +59,14 @@ def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options:
         return operator(operator_call(name, x, w, bias, residual, out, options))
     if residual is None and out is None:
         try:
-            check, run = _recent[name, options, id(w), id(bias), _grad_enabled()]
+            cast = autocasts() and torch.get_autocast_dtype(x.device.type)
+            check, run = _recent[name, options, id(w), id(bias), _grad_enabled(), cast]
             # The check ends the process if a tensor is nested.
-            if not x.is_nested and (check(x, w) if bias is None else check(x, w, bias)):
-                return run(x, w, bias, None, None)
-        except (KeyError, TypeError):
-            pass
+            known = not x.is_nested and (check(x, w) if bias is None else check(x, w, bias))
+        except (KeyError, TypeError, RuntimeError):  # the last, of devices without autocast
+            known = False
+        if known:
+            return run(x, w, bias, None, None)
     return _known(name, x, w, bias, residual, out, options)
 
 
@@ -90,22 +91,25 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
         if not any(a is not None and _wrapped(a) for a in arrays):
             raise
         return operator(operator_call(name, *arrays, options))
-    if TensorGuards is not None and not (cast or w is None) and residual is None and out is None:
-        _remember(
-            (name, options, id(w), id(bias), _grad_enabled()), [a for a in (x, w, bias) if a is not None], run, version
-        )
+    if w is not None and residual is None and out is None:
+        cast = autocasts() and torch.get_autocast_dtype(x.device.type)
+        if check := same_tensors(x, w, bias):
+            _recent.keep((name, options, id(w), id(bias), _grad_enabled(), cast), (check, run), version)
     return made
 
 
-def _remember(key: tuple[Any, ...], watched: list[Any], run: Run, version: int) -> None:
-    """Let the next call with this weight and this bias be recognised by one check of PyTorch's own, in C++.
+def same_tensors(*arrays: Any) -> Callable[..., bool] | None:
+    """Return PyTorch's own check, in C++, of tensors like these, in which None is left out; None if it has no check.
 
-    The check compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device,
-    shape and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse a
-    weight's identity without harm.
+    It compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device, shape
+    and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse the
+    identity of a weight without harm.
     """
-    guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)  # type: ignore[misc]  # None if PyTorch lacks it; then nothing is kept
-    _recent.keep(key, (guards.check, run), version)
+    if TensorGuards is None:
+        return None
+    watched = [a for a in arrays if a is not None]
+    check: Callable[..., bool] = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    return check
 
 
 def facts(a: Any) -> tuple[Any, ...]:
@@ -248,7 +252,7 @@ def _run_of(call: OperatorCall, checked: Signature, function: Activation | None)
     general = _general(program, checked, fresh)
     if not plain or call.out is not None:
         return general
-    return _direct(program, on, fresh, call, general) or general
+    return direct(program, on, fresh, call, general) or general
 
 
 def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
@@ -256,64 +260,6 @@ def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
     if checked.problem.op == WEIGHT_GRADIENT:
         return checked.images
     return channels_last_order(w.dim(), w.dim() - 2) if checked.problem.weights == "OHWI" else ()
-
-
-def _direct(program: Program, on: Device, fresh: Callable[[], Any], call: OperatorCall, general: Run) -> Run | None:
-    """Return the shortest path: addresses straight into the compiled launcher."""
-    if isinstance(program, CpuProgram):
-        return _direct_on_cpu(program, fresh, general)
-    kernel: Any = program.direct
-    if kernel is None:
-        return None
-    index, stream = on.index, _raw_stream
-
-    def run_plain(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        made = fresh()
-        if status := kernel.start(x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)):
-            if status == MISALIGNED:
-                return general(x, w, bias, residual, out)
-            kernel.failed(status, (x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)))
-        return made
-
-    def run_biased(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        made = fresh()
-        if status := kernel.start(x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)):
-            if status == MISALIGNED:
-                return general(x, w, bias, residual, out)
-            kernel.failed(status, (x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)))
-        return made
-
-    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        made = fresh()
-        addresses = *[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None], stream(index)
-        if status := kernel.start(*addresses):
-            if status == MISALIGNED:
-                return general(x, w, bias, residual, out)
-            kernel.failed(status, addresses)
-        return made
-
-    if call.weight is None or call.residual is not None:
-        return run
-    return run_plain if call.bias is None else run_biased
-
-
-def _direct_on_cpu(program: CpuProgram, fresh: Callable[[], Any], general: Run) -> Run | None:
-    start: Any = program.direct_pointers
-    if start is None:
-        return None
-    parallel, threads = program.program.parallel, program.threads
-
-    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        if parallel and not threads.ready:
-            threads.start()
-        made = fresh()
-        if status := start(*[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None]):
-            if status != MISALIGNED:
-                failed(status)
-            return general(x, w, bias, residual, out)
-        return made
-
-    return run
 
 
 def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> Run:
@@ -345,18 +291,6 @@ def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> 
         return made if out is None else out
 
     return run
-
-
-def launch(program: Program, pointers: list[int], x: Any) -> None:
-    """Run a program on the current stream of the device of `x`.
-
-    Memory between its kernels is PyTorch's, which keeps that of each CUDA graph and each stream apart.
-    """
-    if isinstance(program, CpuProgram):
-        program(pointers)
-        return
-    spare = [torch.empty(size, dtype=torch.uint8, device=x.device) for size in program.program.scratch]
-    program(pointers, _raw_stream(x.get_device()), [a.data_ptr() for a in spare])
 
 
 def in_order(a: Any, order: tuple[int, ...]) -> Any:

@@ -16,7 +16,7 @@ from .comparison import PARTS, Comparison, Verdict
 from .plans import OURS, CallPlan, Decision
 from .problem import WEIGHT_GRADIENT, Problem
 from .torch_graphs import TorchGraphTimer
-from .torch_tensors import launch
+from .torch_launches import launch
 from .torch_threads import lost, program_of
 
 if TYPE_CHECKING:

@@ -16,23 +16,43 @@ from .torch_arguments import as_autocast
 from .torch_eager import is_plain
 from .torch_gradients import CalledLayer, anywhere, gradients, save
 from .torch_operator import convolution_options, executor
+from .torch_passes import known_gradients
 from .torch_tensors import autocast_type, autocasts
 
 Run = Callable[..., Any]
 
 
-def _forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, layer: CalledLayer, run: Run) -> Any:
+def _forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, layer: CalledLayer, run: Run, cast: Any) -> Any:
+    ctx.given = None
+    if cast is not None:  # here, autograd records no cast; it converts the gradients
+        ctx.given = weight, bias
+        weight, bias = weight.to(cast), None if bias is None else bias.to(cast)
     save(ctx, layer, x, weight, bias, residual)
     return run(x, weight, bias, residual)
 
 
 def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    return *gradients(ctx, grad), None, None
+    tensors = ctx.saved_tensors
+    made = known_gradients(ctx, grad, tensors)
+    if made is None:
+        if ctx.given is not None and torch.is_grad_enabled():
+            tensors = _of_given(tensors, *ctx.given)
+        made = gradients(ctx, grad, tensors)
+    return *made, None, None, None
+
+
+def _of_given(tensors: tuple[Any, ...], weight: Any, bias: Any) -> tuple[Any, ...]:
+    """Return the saved tensors, with weight and bias cast once more: gradients of a gradient reach these."""
+    x, cast, cast_bias, residual = tensors
+    weight = None if cast is None else weight.to(cast.dtype)
+    return x, weight, None if cast_bias is None else bias.to(cast_bias.dtype), residual
 
 
 _METHODS = {"forward": staticmethod(_forward), "backward": staticmethod(anywhere(_backward))}
 _Convolution: Any = type(torch.autograd.Function)("Convolution", (torch.autograd.Function,), _METHODS)
 """`grad_fn` shows the name, and not this module's way of writing it."""
+_record: Run = super(torch.autograd.Function, _Convolution).apply
+"""Its `apply` in C++; PyTorch's in Python looks for transforms first, which these calls have none of."""
 
 
 def shortest(call: OperatorCall) -> Run | None:
@@ -50,16 +70,16 @@ def shortest(call: OperatorCall) -> Run | None:
     run, kind = executor(arrays, given), autocast_type(call.x.device.type) if autocasts() else None
     layer = CalledLayer.of(given, *arrays[:2])
     layer.executor = executor
-    changed = [a is not b for a, b in zip(arrays, call.arrays, strict=False)]
+    of_x, *of_others, of_residual = [a is not b for a, b in zip(arrays, call.arrays, strict=False)]
     differentiated = torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in arrays)
+    cast = kind if any(of_others) else None
 
     def short(x: Any, weight: Any, bias: Any, residual: Any, out: Any) -> Any:
-        if kind is not None:
-            x, weight, bias, residual = [
-                a.to(kind) if cast else a for a, cast in zip((x, weight, bias, residual), changed, strict=True)
-            ]
+        x, residual = x.to(kind) if of_x else x, residual.to(kind) if of_residual else residual
         if differentiated:
-            return _Convolution.apply(x, weight, bias, residual, layer, run)
+            return _record(x, weight, bias, residual, layer, run, cast)
+        if cast is not None:
+            weight, bias = weight.to(cast), None if bias is None else bias.to(cast)
         return run(x, weight, bias, residual)
 
     return short
