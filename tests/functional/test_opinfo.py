@@ -47,6 +47,7 @@ from tilewright.functional import torch_tensors  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "functional.md"
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+DIVIDING = [dtype for dtype in FLOATS if dtype != "float32"]
 WHOLE = pytest.param(1.0, marks=pytest.mark.slow, id="all")
 if not version_is_known():
     pytest.skip(f"samples of PyTorch {', '.join(VERSIONS)}, not of {torch.__version__}", allow_module_level=True)
@@ -106,8 +107,13 @@ def share(everything: Iterable[Any], part: float, seed: str) -> list[Any]:
 
 
 def some(operator: str, dtype: str, part: float) -> list[Sample]:
-    """Return all samples of an operator that can be computed, or, of hundreds, a share."""
+    """Return samples of an operator that can be computed: in float32 all, or, of hundreds, a share.
+
+    The other types divide the samples among themselves, unless all are asked for.
+    """
     found = [sample for sample in samples(operator, dtype) if not sample.kwargs.get("return_indices")]
+    if dtype in DIVIDING and part < 1:
+        found = found[DIVIDING.index(dtype) :: len(DIVIDING)]
     return share(found, max(part, 0.08) if len(found) > 100 else 1, f"{operator} {dtype}")
 
 
