@@ -8,7 +8,7 @@ The quantities per kind of kernel come from `fitted.json`, scaled to the machine
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -139,7 +139,7 @@ def calibrated(device: str, otherwise: Rates) -> Rates:
     """Return the rates of a device measured on this computer, else the given ones."""
     known = _kept(device)
     try:
-        return Rates(**{name: known[name] for name in asdict(otherwise)})
+        return Rates(**{item.name: known[item.name] for item in fields(otherwise)})
     except KeyError:  # of another version, or damaged
         return otherwise
 
