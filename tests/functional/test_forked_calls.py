@@ -12,7 +12,7 @@ from tests.paths import python_path
 
 PROGRAM = """
 import os, signal, sys, threading, time, traceback
-os.environ.update(TILEWRIGHT_NUM_THREADS="3", TILEWRIGHT_CACHE="0")
+os.environ["TILEWRIGHT_NUM_THREADS"] = "3"
 
 def child(function, seconds=200):
     '''0 where the function returns in a fork; else the fork's status, or "hangs".'''
@@ -40,13 +40,18 @@ def child(function, seconds=200):
 
 def run(program: str) -> list[str]:
     """The words that a program prints in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + program],
-        env={**os.environ, "PYTHONPATH": python_path()},
-        capture_output=True, text=True, check=False, timeout=500,
-    )  # fmt: skip
+    done = ended(program, "0")
     assert done.returncode == 0, done.stdout + done.stderr
     return [*done.stdout.split(), done.stderr[-2000:]]
+
+
+def ended(program: str, cache: object) -> subprocess.CompletedProcess[str]:
+    """The process of a program, which keeps its kernels in a folder."""
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM + program],
+        env={**os.environ, "PYTHONPATH": python_path(), "TILEWRIGHT_CACHE": str(cache)},
+        capture_output=True, text=True, check=False, timeout=500,
+    )  # fmt: skip
 
 
 PLANNING = """
@@ -141,98 +146,108 @@ def test_garbage_with_code_in_it_is_collected_while_its_thread_forks() -> None:
     assert run("import faulthandler; faulthandler.dump_traceback_later(30, exit=True)\n" + program) == ["{}", "[]", ""]
 
 
-# PyTorch's tensors
+# PyTorch's tensors, in forks of one process: each imports PyTorch, which takes as long as ten of these calls.
 
 TENSORS = """
 import torch
 torch.set_num_threads(3)
 functional = torch.nn.functional
-x, w, dense = torch.randn(4, 64, 56, 56), torch.randn(64, 1, 3, 3), torch.randn(64, 64, 3, 3)
+x, w, dense = torch.randn(4, 64, 28, 28), torch.randn(64, 1, 3, 3), torch.randn(64, 64, 3, 3)
 turned = x.transpose(2, 3)
-out = torch.empty(4, 54, 54, 64).permute(0, 3, 1, 2)
+out = torch.empty(4, 26, 26, 64).permute(0, 3, 1, 2)
 wanted = functional.conv2d(x, w, groups=64)
 wanted_turned, wanted_dense = functional.conv2d(turned, w, groups=64), functional.conv2d(x, dense)
+assert len(os.listdir("/proc/self/task")) > 3, "PyTorch has started its threads"
+
 def same(found, wanted):
     assert torch.get_num_threads() == 3, "PyTorch keeps its number of threads"
     torch.set_num_threads(1)  # PyTorch's own loops would hang
-    torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-3)
-"""
+    assert torch.allclose(found, wanted, atol=1e-3, rtol=1e-3)
+    torch.set_num_threads(3)
 
+def check(name, function, times=1):
+    print(name, {child(function) for _ in range(times)}, flush=True)
 
-def run_with_torch(program: str) -> list[str]:
-    """The same, of a program that uses PyTorch."""
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    return run(TENSORS + program)
+def imports():
+    import tilewright as tw
+    same(tw.conv2d(x, w, groups=64), wanted)
+check("imports", imports)
 
-
-def test_the_first_call_on_tensors_may_be_a_forks() -> None:
-    program = "import tilewright as tw\nprint(child(lambda: same(tw.conv2d(x, w, groups=64), wanted)))"
-    assert run_with_torch(program) == ["0", ""]
-
-
-def test_a_fork_may_be_the_first_to_import_tilewright() -> None:
-    program = (
-        "def first():\n    import tilewright as tw\n    same(tw.conv2d(x, w, groups=64), wanted)\nprint(child(first))"
-    )
-    assert run_with_torch(program) == ["0", ""]
-
-
-def test_tensors_that_must_be_copied_in_a_fork() -> None:
-    program = "import tilewright as tw\ntw.conv2d(x, w, groups=64)\n"
-    program += "print(child(lambda: same(tw.conv2d(turned, w, groups=64), wanted_turned)))\n"
-    program += "print(child(lambda: same(tw.conv2d(x, w, groups=64, out=out), wanted)))"
-    assert run_with_torch(program) == ["0", "0", ""]
-
-
-NATIVE = """
 import tilewright as tw
-from tilewright.functional import kernel_choice, plans
-kernel_choice.choose = lambda *_: (plans.Decision(plans.THEIRS, why="it is asked for"), None)
-"""
+from tilewright.functional import torch_threads
+from tilewright.runtime.thread_pool import POOL
+assert not torch_threads.threads().ready
+def first():
+    same(tw.conv2d(x, w, groups=64), wanted)
+    assert POOL.ready
+check("first", first)
 
+def threads():
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: tw.conv2d(x, w, groups=64), range(4)))
+    for one in found:
+        torch.set_num_threads(3)
+        same(one, wanted)
+check("threads", threads, 4)
 
-@pytest.mark.parametrize("first", ["", "tw.conv2d(x, dense)\n"], ids=["first", "known"])
-def test_calls_that_pytorch_computes_in_a_fork(first: str) -> None:
-    program = NATIVE + first + "print(child(lambda: same(tw.conv2d(x, dense), wanted_dense)))"
-    assert run_with_torch(program) == ["0", ""]
+def tuned():
+    from tilewright.functional import tuning
+    tuning.TIMEOUT = 600.0
+    same(tw.conv2d(x, w, groups=64, tune=0.5), wanted)
+check("tuned", tuned)
 
+def left_to_pytorch():
+    from tilewright.functional import kernel_choice, plans
+    kernel_choice.choose = lambda *_: (plans.Decision(plans.THEIRS, why="it is asked for"), None)
+    return tw.conv2d(x, dense)
+check("pytorch's", lambda: same(left_to_pytorch(), wanted_dense))
 
-def test_gradients_in_a_fork() -> None:
-    program = "import tilewright as tw\nx.requires_grad_()\nby = torch.randn_like(wanted_dense)\n"
-    program += "functional.silu(functional.conv2d(x, dense)).backward(by)\nwanted, x.grad = x.grad, None\n"
-    program += "def back():\n    tw.conv2d(x, dense, activation='silu').backward(by)\n    same(x.grad, wanted)\n"
-    assert run_with_torch(program + "print(child(back))") == ["0", ""]
+leaf, by = x.clone().requires_grad_(), torch.randn_like(wanted_dense)
+functional.silu(functional.conv2d(leaf, dense)).backward(by)
+wanted_gradient, leaf.grad = leaf.grad, None
+def gradients():
+    tw.conv2d(leaf, dense, activation="silu").backward(by)
+    same(leaf.grad, wanted_gradient)
+check("gradients", gradients)
 
+tw.conv2d(x, w, groups=64)
+assert torch_threads.threads().ready
+check("turned", lambda: same(tw.conv2d(turned, w, groups=64), wanted_turned))
+check("out", lambda: same(tw.conv2d(x, w, groups=64, out=out), wanted))
 
-def test_threads_of_a_fork_may_be_the_first_to_call() -> None:
-    """PyTorch fails where two threads of a fork ask for the number of its threads at once."""
-    program = "import tilewright as tw\nfrom concurrent.futures import ThreadPoolExecutor\n"
-    program += "def both():\n    with ThreadPoolExecutor(2) as pool:\n"
-    program += "        found = list(pool.map(lambda _: tw.conv2d(x, w, groups=64), range(4)))\n"
-    program += "    for one in found:\n        torch.set_num_threads(3)\n        same(one, wanted)\n"
-    assert run_with_torch(program + "print([child(both) for _ in range(4)].count(0))") == ["4", ""]
-
-
-LOADER = """
-import tilewright as tw
 class Filtered(torch.utils.data.Dataset):
     def __len__(self):
         return 4
     def __getitem__(self, index):
         return tw.conv2d(x[index : index + 1], w, groups=64)[0]
-tw.conv2d(x, w, groups=64)
 loader = torch.utils.data.DataLoader(Filtered(), 2, num_workers=2, multiprocessing_context="fork", timeout=200)
-found = torch.cat(list(loader))
-torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-3)
-print(len(found))
+same(torch.cat(list(loader)), wanted)
+print("loader", {0}, flush=True)
+
+left_to_pytorch()
+check("pytorch's again", lambda: same(tw.conv2d(x, dense), wanted_dense))
 """
+IN_FORKS = {
+    "imports": "a fork may be the first to import Tilewright",
+    "first": "a fork may be the first to call",
+    "threads": "PyTorch fails if two threads of a fork ask for the number of its threads at once",
+    "tuned": "PyTorch's kernel is timed, and does not wait for threads of the parent's",
+    "pytorch's": "PyTorch computes the first call",
+    "gradients": "gradients",
+    "turned": "an operand is copied",
+    "out": "the result is copied",
+    "loader": "workers of a data loader",
+    "pytorch's again": "PyTorch computes a call of which the parent knows that",
+}
 
 
-def test_workers_of_a_data_loader() -> None:
-    assert run_with_torch(LOADER)[0] == "4"
+@pytest.fixture(scope="module")
+def in_forks(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    return ended(TENSORS, tmp_path_factory.mktemp("kernels"))
 
 
-def test_a_call_is_tuned_in_a_fork_beside_pytorch() -> None:
-    program = "import tilewright as tw\nfrom tilewright.functional import tuning\ntuning.TIMEOUT = 600.0\n"
-    program += "found = lambda: same(tw.conv2d(x, w, groups=64, tune=0.5), wanted)\nprint(child(found))"
-    assert run_with_torch(program)[0] == "0", "PyTorch's kernel is timed, and does not wait for threads of the parent's"
+@pytest.mark.parametrize("name", IN_FORKS)
+def test_calls_on_tensors_in_a_fork(in_forks: subprocess.CompletedProcess[str], name: str) -> None:
+    assert f"{name} {{0}}" in in_forks.stdout.splitlines(), f"{IN_FORKS[name]}\n{in_forks.stdout}{in_forks.stderr}"

@@ -34,15 +34,9 @@ def check() -> None:
     torch.testing.assert_close(found, WANTED, atol=1e-4, rtol=1e-4)
 
 
-def run(program: str) -> str:
-    """What a program prints in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 PROGRAM = """
 import os, threading, torch
+import numpy as np
 import tilewright as tw
 from tilewright.runtime.thread_pool import POOL
 count = lambda: len(os.listdir("/proc/self/task"))
@@ -51,27 +45,63 @@ torch.set_num_threads(1)
 call = lambda: tw.conv2d(x, w, padding=1, groups=64)
 wanted = call()
 before = count()
+
 def started(number):
     torch.set_num_threads(number)
     assert torch.equal(call(), wanted)
     return count() - before
+print("told", *map(started, (1, 2, 4)))
+torch.relu(torch.randn(1 << 22))
+print("theirs", count() - before)
+print("more", started(7), POOL.ready)
+
+torch.set_num_threads(3)
+found = []
+def work():
+    before = count()
+    call()
+    found.append(count() - before)
+one = threading.Thread(target=work)
+one.start()
+one.join()
+print("in a thread", *found)
+
+same = lambda: (call().numpy() == wanted.numpy()).all()
+child = os.fork()
+if child == 0:
+    os._exit(0 if same() and POOL.ready else 1)
+print("fork", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), same(), POOL.ready)
+tw.conv2d(x.numpy(), w.numpy(), padding=1, groups=64)
+print("NumPy", POOL.ready)
 """
 
 
-def test_as_many_threads_run_as_pytorch_is_told() -> None:
-    assert run(PROGRAM + "print(*map(started, (1, 2, 4, 7)), POOL.ready)").split() == ["0", "1", "3", "6", "False"]
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    """What the program prints in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
 
 
-def test_the_threads_are_pytorchs() -> None:
-    code = "torch.set_num_threads(4); torch.relu(torch.randn(1 << 22)); theirs = count()\n"
-    assert run(PROGRAM + code + "print(started(4) + before - theirs)").strip() == "0"
+def test_as_many_threads_run_as_pytorch_is_told(said: list[str]) -> None:
+    assert {"told 0 1 3", "more 6 False"} <= {*said}
 
 
-def test_a_number_of_threads_set_in_one_thread_holds_in_the_others() -> None:
-    code = "torch.set_num_threads(3); found = []\n"
-    code += "def work(): call(); found.append(count() - before)\n"
-    code += "one = threading.Thread(target=work); one.start(); one.join(); print(found[0])"
-    assert run(PROGRAM + code).strip() == "3"  # the thread itself, and two that it starts
+def test_the_threads_are_pytorchs(said: list[str]) -> None:
+    assert "theirs 3" in said
+
+
+def test_a_number_of_threads_set_in_one_thread_holds_in_the_others(said: list[str]) -> None:
+    assert "in a thread 2" in said
+
+
+def test_a_fork_has_threads_of_its_own(said: list[str]) -> None:
+    assert "fork 0 True False" in said
+
+
+def test_numpy_arrays_keep_threads_of_ours(said: list[str]) -> None:
+    assert "NumPy True" in said
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
@@ -100,30 +130,6 @@ def test_several_threads_call_at_once() -> None:
     assert not failures
 
 
-def test_a_fork_has_threads_of_its_own() -> None:
-    code = "started(3); child = os.fork()\n"
-    code += "same = lambda: (call().numpy() == wanted.numpy()).all()\n"
-    code += "if child == 0:\n    os._exit(0 if same() and POOL.ready else 1)\n"
-    code += "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), same())"
-    assert run(PROGRAM + code).split() == ["0", "True"]
-
-
-def test_a_fork_may_be_the_first_to_run_a_loop() -> None:
-    code = "from tilewright.functional import torch_threads\n"
-    code += "torch.set_num_threads(3); wanted = torch.nn.functional.conv2d(x, w, padding=1, groups=64)\n"
-    code += "assert not torch_threads.threads().ready; child = os.fork()\n"
-    code += "same = lambda: abs(call().numpy() - wanted.numpy()).max() < 1e-4\n"
-    code += "if child == 0:\n    os._exit(0 if same() and POOL.ready else 1)\n"
-    code += "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), same())"
-    head, _, _ = PROGRAM.partition("wanted = call()")
-    assert run(head + code).split() == ["0", "True"]
-
-
 def test_a_library_without_openmp_has_none_of_its_threads() -> None:
     assert not OpenMpTeam(ctypes.CDLL(None), "no_such_function").usable
     assert torch_threads.threads() is not POOL, "PyTorch's wheels have OpenMP"
-
-
-def test_numpy_arrays_keep_threads_of_ours() -> None:
-    code = "import numpy as np; tw.conv2d(x.numpy(), w.numpy(), padding=1, groups=64); print(POOL.ready)"
-    assert run(PROGRAM + code).strip() == "True"
