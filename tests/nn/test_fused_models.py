@@ -118,6 +118,53 @@ def test_changes_of_the_modules_are_seen() -> None:
         torch.testing.assert_close(model(x)["features"], wanted, rtol=1e-4, atol=1e-5)
 
 
+class Tail(nn.Module):  # type: ignore[misc]  # PyTorch is not followed
+    """Sizes in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = [1.0]
+
+    def forward(self, x: Any) -> Any:
+        """Only the first counts."""
+        return x * self.sizes[0]
+
+
+CHANGES: dict[str, Any] = {
+    "an epsilon": lambda model: setattr(model[1], "eps", 0.5),
+    "a stride": lambda model: setattr(model[0], "stride", (2, 2)),
+    "a bias": lambda model: setattr(model[0], "bias", nn.Parameter(torch.ones(6))),
+    "another layer": lambda model: model.append(nn.Tanh()),
+    "a layer fewer": lambda model: model.pop(2),
+    "a method": lambda model: setattr(model[2], "forward", torch.sin),
+    "a list": lambda model: setattr(model[3], "sizes", [2.0]),
+    "a value in a list": lambda model: model[3].sizes.__setitem__(0, 2.0),
+    "a hook": lambda model: model[1].register_forward_pre_hook(lambda module, given: (given[0] * 2,)),
+    "training": lambda model: (torch.manual_seed(1), model.train()(torch.randn(2, 6, 5, 5) + 2), model.eval()),
+}
+
+
+def test_changes_of_attributes_are_seen() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(6, 6, 3, bias=False, groups=6), nn.BatchNorm2d(6), nn.ReLU(), Tail()).eval()
+    plain, x = copy.deepcopy(model), torch.randn(2, 6, 5, 5)
+    with torch.no_grad():
+        tw.accelerate(model, x)
+        for change in CHANGES.values():
+            assert runs_graph(model, x)
+            other = copy.deepcopy(plain)
+            own = [*model.modules()]
+            live = [a for part in own for a in (vars(part), part._modules, part._parameters, part._forward_pre_hooks)]
+            before = [dict(values) for values in live]
+            change(model)
+            change(other)
+            torch.testing.assert_close(model(x), other(x), rtol=1e-4, atol=1e-5)
+            for values, old in zip(live, before, strict=True):
+                values.clear()
+                values.update(old)
+            own[-1].sizes[0] = 1.0
+
+
 def test_copies_run_their_own_modules() -> None:
     model, x = sample()
     with torch.no_grad():

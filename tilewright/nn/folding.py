@@ -6,10 +6,9 @@ all tensors that they are computed from have the same identity, address and vers
 
 from __future__ import annotations
 
-import operator
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -151,28 +150,38 @@ def hoist(gm: GraphModule, wanted: Sequence[Node]) -> GraphModule | None:
     return prologue
 
 
-def _clear(held: list[Any], _: Any) -> None:
-    held.clear()
+class _UnversionedChanges:
+    """Counts events that change weights without a new version of these.
 
-
-class _OptimizerSteps:
-    """Counts the steps of all optimizers: PyTorch's fused ones change parameters without a new version."""
+    PyTorch's fused optimizers write parameters without one, and its kernels of batch norms write statistics. The count
+    rises with each step of an optimizer, and with each module that is put into training mode.
+    """
 
     def __init__(self) -> None:
         self.count, self._registered = 0, False
 
     def watch(self) -> None:
         """Count from now on."""
-        if not self._registered:
-            register_optimizer_step_post_hook(self._note)
-            self._registered = True
+        if self._registered:
+            return
+        self._registered = True
+        register_optimizer_step_post_hook(self._note)
+        train = torch.nn.Module.train
+
+        @wraps(train)
+        def counted(module: Any, mode: bool = True) -> Any:
+            if mode:
+                self._note()
+            return train(module, mode)
+
+        torch.nn.Module.train = counted
 
     def _note(self, *_: Any) -> None:
-        if not torch.compiler.is_compiling():  # compiled steps have versions, and would depend on the number
+        if not torch.compiler.is_compiling():  # compiled writes have versions, and would depend on the number
             self.count += 1
 
 
-_steps = _OptimizerSteps()
+_unversioned = _UnversionedChanges()
 
 
 class Parameters:
@@ -182,31 +191,27 @@ class Parameters:
         places = [node for node in prologue.graph.nodes if node.op == "placeholder"]
         self._prologue = prologue
         self._used = [place for place, node in enumerate(places) if node.users]
-        self._seen: list[Any] = []
-        self._held: list[Any] = []
-        """The memory of the tensors, so that no other has the same addresses. It is left with the first tensor."""
+        self._memory: list[Any] = []
+        """Weak references to the memory of the tensors: another tensor may get the same address when it is freed."""
         self._versions: list[Any] = []
         self._made: list[Any] = []
-        _steps.watch()
+        _unversioned.watch()
 
     def of(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the folded tensors for the inputs of the graph."""
         used = [inputs[place] for place in self._used]
         try:
-            versions = [_steps.count, *[(a._version, a.data_ptr()) for a in used]]
+            versions = [_unversioned.count, *[(id(a), a._version, a.data_ptr()) for a in used]]
         except RuntimeError:  # tensors of inference mode have no version: nothing says whether they changed
             return self._computed(inputs)
-        same = versions == self._versions and all(map(operator.is_, [ref() for ref in self._seen], used))
-        if same:
+        if versions == self._versions:
             return self._made
         made = self._computed(inputs)
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             return made  # the kernels are recorded, and did not run
         self._keep(made)
-        held = [a.detach() for a in used]
-        leave = partial(_clear, held)
-        self._seen, self._versions = [weakref.ref(a, leave) for a in used], versions
-        self._held = held
+        self._memory = [weakref.ref(a.untyped_storage(), partial(_clear, versions)) for a in used]
+        self._versions = versions
         return self._made
 
     def _computed(self, inputs: Sequence[Any]) -> list[Any]:
@@ -215,9 +220,13 @@ class Parameters:
 
     def _keep(self, made: list[Any]) -> None:
         """Write into the tensors of before: a CUDA graph that was recorded with them sees the new values."""
-        if [(a.shape, a.dtype, a.device) for a in made] == [(a.shape, a.dtype, a.device) for a in self._made]:
-            with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode cannot be written outside of it
+            if [(a.shape, a.dtype, a.device) for a in made] == [(a.shape, a.dtype, a.device) for a in self._made]:
                 for old, new in zip(self._made, made, strict=True):
                     old.copy_(new)
-        else:
-            self._made = [a.clone() for a in made]  # so that no later write reaches a weight
+            else:
+                self._made = [a.clone() for a in made]  # so that no later write reaches a weight
+
+
+def _clear(versions: list[Any], _: Any) -> None:
+    versions.clear()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from functools import cache
 from typing import Any
 
 import torch
 from torch.compiler import is_dynamo_compiling
+from torch.nn.modules.module import _has_any_global_hook
 from torch.utils import _pytree as pytree
 
 from ..functional.torch_tensors import _modes, autocasts, tracing, transforms
@@ -36,8 +38,10 @@ class FusedModel:
         from torch._functorch.aot_autograd import aot_export_joint_simple
         from torch.export.graph_signature import InputKind, OutputKind
 
-        self._parts = [(owner._modules, name, part) for owner in model.modules() for name, part in _children(owner)]
-        if not self._parts or model.training or not self._is_unchanged():
+        whole = list(model.modules())
+        parts = whole[1:]
+        hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
+        if not parts or any(hooks) or any(part.training for part in whole):
             raise CannotFuse("it is a layer, is in training mode, or its layers have hooks")
         if autocasts():
             raise CannotFuse("it runs under autocast")
@@ -74,6 +78,11 @@ class FusedModel:
             raise CannotFuse(f"no fused convolution is expected to be faster: {whys[0]}" if whys else "no convolution")
         self._folded = None if self.graph.prologue is None else Parameters(self.graph.prologue)
         self._returns = program.call_spec.out_spec
+        self._own = _own_attributes(model)
+        held = [*hooks, *map(vars, parts), *[values for part in whole for values in _collections(part)]]
+        self._held = [(values, copy(values)) for values in held]
+        """Hooks, attributes and their collections, beside copies."""
+        self._absent = [absent for part in whole for absent in _absent(part)]
 
     @property
     def kinds(self) -> set[str]:
@@ -81,24 +90,26 @@ class FusedModel:
         problems = [row.problem for row in self.graph.rows if row.problem is not None]
         return {kind for problem in problems for kind in (problem.dtype, problem.precision)}
 
-    def fits(self, positional: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
+    def fits(self, model: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
         """Return the inputs of the graph if it computes a call, else None."""
         if torch.is_grad_enabled() or is_dynamo_compiling() or tracing() is not None or _modes() or transforms():
             return None
         flat, takes = pytree.tree_flatten((positional, named))
-        if takes != self._takes or autocasts() or [_facts(a) for a in flat] != self._like or not self._is_unchanged():
+        if takes != self._takes or autocasts() or [_facts(a) for a in flat] != self._like:
+            return None
+        if not self._is_unchanged(model):
             return None
         state = [owner.get(name) for owner, name in self._state]
         return None if any([a is None for a in state]) else [*state, *flat]
 
-    def _is_unchanged(self) -> bool:
-        """Whether all modules are in their places, in evaluation mode, without hooks that a graph does not run."""
-        return all(
-            [
-                owner.get(name) is part and not (part.training or part._forward_hooks or part._forward_pre_hooks)
-                for owner, name, part in self._parts
-            ]
-        )
+    def _is_unchanged(self, model: Any) -> bool:
+        """Whether all modules have the attributes, the parts and the hooks that they had."""
+        try:
+            if _own_attributes(model) != self._own or any([now != before for now, before in self._held]):
+                return False
+        except Exception:  # two tensors have no truth value
+            return False
+        return not _has_any_global_hook() and all([held.get(name) is None for held, name in self._absent])
 
     def __call__(self, inputs: list[Any]) -> Any:
         """Return the model's result."""
@@ -106,8 +117,23 @@ class FusedModel:
         return pytree.tree_unflatten(self.graph.graph_module(*inputs, *folded), self._returns)
 
 
-def _children(owner: Any) -> list[tuple[str, Any]]:
-    return [(name, part) for name, part in owner._modules.items() if part is not None]
+_PLAIN = frozenset(vars(torch.nn.Module()))
+"""The attributes of all modules."""
+
+
+def _own_attributes(model: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(model).items() if name != _ATTRIBUTE}
+
+
+def _collections(module: Any) -> list[Any]:
+    """The collections that a module holds, which may change without another value of an attribute."""
+    own = [v for name, v in vars(module).items() if name not in _PLAIN and isinstance(v, (list, dict, set))]
+    return [module._modules, *own]
+
+
+def _absent(module: Any) -> list[tuple[dict[str, Any], str]]:
+    """The names of parameters and buffers that a module has set to None."""
+    return [(held, name) for held in (module._parameters, module._buffers) for name, a in held.items() if a is None]
 
 
 def _facts(a: Any) -> Any:
@@ -125,7 +151,7 @@ def _running(kind: Any) -> Any:
 
     def forward(self: Any, *positional: Any, **named: Any) -> Any:
         graph = vars(self).get(_ATTRIBUTE)
-        inputs = None if graph is None or self.training else graph.fits(positional, named)
+        inputs = None if graph is None else graph.fits(self, positional, named)
         return kind.forward(self, *positional, **named) if inputs is None else graph(inputs)
 
     def reduced(self: Any, protocol: Any) -> tuple[Any, ...]:
