@@ -22,6 +22,7 @@ from ..expr.nodes import Expr, Var
 from .axis import IterVar
 from .extern import ExternOp
 from .reduction import Reduce
+from .reference_products import factors_of, product
 from .reference_terms import Terms, no_range
 from .scan import ScanOp
 from .script import ScriptOp
@@ -163,6 +164,10 @@ def _plain(graph: _Graph, op: ComputeOp, shape: tuple[int, ...]) -> list[np.ndar
 
 def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, ...]) -> list[np.ndarray]:
     """The values of a reduction: a stretch of the reduction's points at a time, each combined pairwise, in order."""
+    factors = factors_of(op)
+    if factors is not None and graph.floats == np.float64:
+        left, right = (graph.arrays[read.source] for read in factors if isinstance(read.source, Tensor))
+        return [product(op, factors, left, right)]
     rank = len(shape) + 1
     data = _axes(graph, op.axis, rank)
     terms = Terms(reduce, data, partial(_Body, graph))
