@@ -1,11 +1,13 @@
 """Time whole models of timm: PyTorch, `torch.compile`, `accelerate`, both, and `torch.compile(backend="tilewright")`.
 
     python -m benchmarks.whole_models [--only NAME] [--sides eager compile accelerate both backend] [--warm 8]
+    python -m benchmarks.whole_models --further --together --sides eager compile backend
 
 Each side runs in a CUDA graph, in turns with the others. Weights are random with a seed, and batch norms have the
 statistics of one batch, so that activations stay finite. Results are compared with the model in float32. With
 `--warm N`, N processes at a time compile first, into empty caches, and print their times; this process then starts from
-the caches. The last lines are the table; before it, one line of JSON per model.
+the caches. With `--together`, all models compile at once, each in a process. The last lines are the table; before it,
+one line of JSON per model.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from tilewright.report.table import Column, table
 
 SIDES = ("eager", "compile", "accelerate", "both", "backend")
 ROUNDS = 15
+READY = "ready\n"
 BOUNDS = {torch.float32: 1e-4, torch.float16: 2e-2}
 
 
@@ -106,8 +109,14 @@ def prepared(case: Case, device: str = "cuda") -> tuple[Any, Any, Any]:
     return model.to(dtype).to(memory_format=order), x.to(dtype).to(memory_format=order), expected
 
 
-def measure(case: Case, sides: list[str], report: Any = None, profile: bool = False) -> dict[str, Any]:
-    """Time the sides of a model in turns."""
+def measure(
+    case: Case,
+    sides: list[str],
+    report: Any = None,
+    profile: bool = False,
+    ready: Callable[[], Any] = lambda: None,
+) -> dict[str, Any]:
+    """Time the sides of a model in turns. All have been compiled when `ready` is called."""
     from tilewright.functional.torch_graphs import TorchGraphTimer
 
     run_of = {
@@ -140,6 +149,7 @@ def measure(case: Case, sides: list[str], report: Any = None, profile: bool = Fa
         timers[which](1)
         if profile:
             print(f"-- {case.name}, {which}", *kernels(run), sep="\n")
+    ready()
     times: dict[str, list[float]] = {which: [] for which in sides}
     for _ in range(ROUNDS):
         for which, timer in timers.items():
@@ -186,6 +196,57 @@ def compiled_first(cases: list[Case], sides: list[str], workers: int) -> dict[st
         return dict(pool.map(one, jobs))
 
 
+def measured_together(cases: list[Case], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Compile all models at once, each in a process of its own, and time them one after another."""
+    until = time.monotonic() + given.seconds
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.whole_models",
+        "--sides",
+        *given.sides,
+        *["--profile"] * given.profile,
+        "--wait",
+        "--only",
+    ]
+    env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    started = [
+        (
+            case,
+            subprocess.Popen([*command, case.name], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True),
+        )
+        for case in cases
+    ]
+    lines: dict[str, list[str]] = {case.name: [] for case in cases}
+
+    def follow(one: tuple[Case, Any]) -> None:
+        for line in one[1].stdout:
+            lines[one[0].name].append(line)
+            if line == READY:
+                return
+
+    with ThreadPoolExecutor(len(started)) as pool:
+        waits = [pool.submit(follow, one) for one in started]
+        wait(waits, timeout=max(0.0, until - time.monotonic()))
+        print(f"compiled: {sum(READY in each for each in lines.values())} of {len(cases)}", flush=True)
+        for case, process in started:
+            if READY not in lines[case.name]:
+                process.kill()
+        for case, process in started:
+            if READY in lines[case.name] and time.monotonic() < until + 60:
+                out, _ = process.communicate("go\n")
+                print("".join(line for line in lines[case.name] if line != READY), end="")
+                made = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+                yield from made
+            process.kill()
+            process.wait()
+
+
+def _wait() -> None:
+    print(READY, end="", flush=True)
+    sys.stdin.readline()
+
+
 def row_of(found: dict[str, Any]) -> list[str]:
     """Return a row of the table."""
     case, ms = Case(**found["model"]), found["ms"]
@@ -200,6 +261,18 @@ def row_of(found: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
+def measured(cases: list[Case], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Time models one after another, and begin none after the given time."""
+    until = time.perf_counter() + given.seconds
+    for case in cases:
+        if time.perf_counter() < until:
+            try:
+                yield measure(case, given.sides, print if given.report else None, given.profile, *[_wait] * given.wait)
+            except Exception as error:  # the other models are worth having
+                print(f"{case.name}: {type(error).__name__}: {error}"[:500], file=sys.stderr)
+            torch.cuda.empty_cache()
+
+
 def main() -> None:
     """Measure the models and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -210,14 +283,16 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="print each graph's convolutions")
     parser.add_argument("--profile", action="store_true", help="print the slowest kernels")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no model after this time")
+    parser.add_argument("--together", action="store_true", help="compile all models at once, in processes")
     parser.add_argument("--first", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("error: PyTorch sees no GPU")
     began = time.perf_counter()
     torch.set_grad_enabled(False)
     torch.backends.cudnn.benchmark = True
-    every = FURTHER if given.further else CASES
+    every = (*CASES, *FURTHER) if given.wait else FURTHER if given.further else CASES
     if given.first:
         case = next(case for case in (*CASES, *FURTHER) if case.name == given.first)
         model, x, _ = prepared(case)
@@ -231,18 +306,15 @@ def main() -> None:
         for name, seconds in compiled_first(cases, given.sides, given.warm).items():
             print(f"first process: {seconds:6.1f} s  {name}", flush=True)
         print(f"{time.perf_counter() - began:.0f} s", flush=True)
-    rows, lines = [], []
-    for case in cases:
-        if time.perf_counter() - began > given.seconds:
-            continue
-        found = measure(case, given.sides, print if given.report else None, given.profile)
-        lines.append(json.dumps(found))
-        print(lines[-1], flush=True)
+    rows = []
+    for found in measured_together(cases, given) if given.together else measured(cases, given):
         rows.append(found)
-        torch.cuda.empty_cache()
+        print(json.dumps(found), flush=True)
+    if given.wait:
+        return
     if out := os.environ.get("OUT"):
         with open(f"{out}/whole_models.jsonl", "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+            file.writelines(f"{json.dumps(found)}\n" for found in rows)
     heads = ["model", *SIDES, "compile ÷ backend", "must", "spread", "error"]
     print("\n".join(table([Column(heads[0], right=False), *map(Column, heads[1:])], [row_of(each) for each in rows])))
     gains = [

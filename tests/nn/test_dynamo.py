@@ -6,6 +6,7 @@ The rest of each graph runs by eager operators, which compiles no C++; a slow te
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -14,7 +15,9 @@ from typing import Any
 
 import pytest
 
+import tilewright as tw
 from tilewright.functional import plans, rivals
+from tilewright.functional.problem import Problem
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
@@ -563,6 +566,23 @@ def test_empty_batches_and_sizes_that_change() -> None:
     assert "the sample has no images" in backend.reports[0].rows[0].why
     assert "only the batch may" in str(backend.reports[1].rows[0])
     assert [row.replaced for row in backend.reports[1].rows] == [False, True, False]  # the gate has one size
+
+
+def test_kernels_for_gpus_are_compiled_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    def made(problem: Any, on: Any, *given: Any) -> Any:
+        both.wait()
+        return plans.CallPlan(problem, on, plans.Decision(plans.OURS), None, "compiled")
+
+    monkeypatch.setattr(plans, "_from_disk", lambda *given: None)
+    monkeypatch.setattr(plans, "_made", made)
+    monkeypatch.setattr(fusion.os, "cpu_count", lambda: 2)
+    problems = [
+        Problem("conv", (n, 8, 9, 9), 8, (3, 3), (1, 1), (1,) * 4, (1, 1), 8, "float32", "NCHW") for n in (1, 2)
+    ]
+    fusion.compile_ahead([(problem, tw.cuda(0)) for problem in (*problems, *problems)])
+    assert [plans.plan_for(problem, tw.cuda(0), fusion.torch_tensors.RIVAL).problem for problem in problems] == problems
 
 
 # Options

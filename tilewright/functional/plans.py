@@ -6,6 +6,7 @@ The modules that make a plan (templates, schedules, compilers) are imported only
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,7 +81,10 @@ class CallPlan(NamedTuple):
 
 
 _plans: dict[tuple[Any, ...], CallPlan] = {}
+_locks: dict[tuple[Any, ...], Any] = {}
+"""By problem: held while its plan is made. Threads make plans of different problems at the same time."""
 _lock = new_reentrant_lock()
+"""Held, too, while kernels may be timed."""
 
 
 def plan_for(
@@ -118,7 +122,8 @@ def plan_for(
     threads = fingerprint.threads(on, rival)
     if found is not None and found.is_settled(threads):
         return found
-    with _lock:
+    times = budget > 0 or on.kind == "cpu"
+    with _locks.setdefault(memo, new_reentrant_lock()), _lock if times else nullcontext():
         found = _plans.get(memo)
         if found is None or (budget and not found.is_settled(threads)):  # another process may have decided meanwhile
             found = _from_disk(problem, on, rival, threads) or found

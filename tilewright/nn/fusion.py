@@ -8,7 +8,10 @@ the batch norm (in evaluation mode), the scale per channel, the addition and the
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -136,6 +139,8 @@ def fuse(
         linear_as_convolution(gm.graph)
         convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]
     static = static_nodes(gm.graph, is_parameter)
+    if tune is None:
+        compile_ahead(_problems(convolutions, static, last))
     rows: list[FusedRow] = []
     chosen: list[tuple[Chain, Problem]] = []
     taken: set[Node] = set()
@@ -179,6 +184,30 @@ def _on_gpu(graph: Graph) -> bool:
 
 
 # Deciding
+
+
+def compile_ahead(problems: Iterable[tuple[Problem, Device]]) -> None:
+    """Make the plans of problems on GPUs in several threads: NVRTC lets others run, and takes most of the time."""
+    wanted = [(problem, on) for problem, on in dict.fromkeys(problems) if on.kind == "cuda"]
+
+    def make(one: tuple[Problem, Device]) -> None:
+        with suppress(UserError):  # the decision meets it again
+            plan_for(*one, torch_tensors.RIVAL)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(make, wanted))
+
+
+def _problems(convolutions: list[Node], static: set[Node], last: bool) -> Iterator[tuple[Problem, Device]]:
+    """The problems of a graph if all chains become ours, with their devices."""
+    taken: set[Node] = set()
+    for conv in convolutions:
+        if conv not in taken:
+            chain = chain_of(conv, static, taken)
+            taken.update(chain.nodes)
+            with suppress(NotOurs, UserError):
+                if not is_linear(conv) or _is_worth_it(chain):
+                    yield _problem(chain, last)
 
 
 def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:

@@ -16,10 +16,11 @@ from ..core.windows import extents
 from ..functional import torch_tensors
 from ..functional.call import OPERATORS, CallOptions
 from ..functional.plans import OURS, Tune, plan_for
+from ..functional.problem import Problem
 from ..functional.signature import Arrays, signature
 from ..functional.torch_arguments import numbers, padding
 from ..functional.torch_gradients import gradients_of_ours
-from .fusion import OURS_IN_GRAPH, FusedRow, NotOurs, described, device_of, reason
+from .fusion import OURS_IN_GRAPH, FusedRow, NotOurs, compile_ahead, described, device_of, reason
 
 _CONVOLUTIONS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
@@ -33,42 +34,54 @@ _CALLS = {
 
 def replace_calls(gm: GraphModule, tune: Tune = None) -> list[FusedRow]:
     """Replace the convolutions of a graph that run faster on our kernels, or have a gradient that does."""
-    rows = []
+    found: list[tuple[Node, _Call | str]] = []
     for node in list(gm.graph.nodes):
         if node.op == "call_function" and node.target in _CALLS:
-            name, names = _CALLS[node.target]
-            given = {"bias": None, **dict(zip(names, node.args, strict=False)), **node.kwargs}
             try:
-                call = _Call(name, given, node.meta["example_value"])
-                row = call.decided(node, tune)
+                found.append((node, _Call(node)))
             except (NotOurs, UserError) as refused:
-                row = FusedRow(str(node), None, ("convolution",), False, reason(refused))
-            else:
-                if row.replaced:
-                    call.put_in_place_of(node)
-            rows.append(row)
+                found.append((node, reason(refused)))
+    if tune is None:
+        calls = [call for _, call in found if isinstance(call, _Call)]
+        compile_ahead((problem, call.on) for call in calls for problem in call.problems)
+    rows = [_kept(node, call) if isinstance(call, str) else call.decided(tune) for node, call in found]
     if any(row.replaced for row in rows):
         gm.recompile()
     return rows
 
 
+def _kept(node: Node, why: str) -> FusedRow:
+    return FusedRow(str(node), None, ("convolution",), False, why)
+
+
+def _arguments(node: Node) -> dict[str, Any]:
+    _, names = _CALLS[node.target]
+    return {"bias": None, **dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
 class _Call:
     """A call of one of PyTorch's functions, with the arguments that our operator takes."""
 
-    def __init__(self, name: str, given: dict[str, Any], result: Any) -> None:
-        self.name, self.result = name, result
-        self.tensors = [given["input"], given["weight"], given["bias"]]
+    def __init__(self, node: Node) -> None:
+        self.node, self.result, given = node, node.meta["example_value"], _arguments(node)
+        self.name = name = _CALLS[node.target][0]
         if any(isinstance(a, Node) for key in given for a in _flat(given[key]) if key not in _TENSORS):
             raise NotOurs("its options change from call to call")
-        rank, weight = OPERATORS[name].rank, self.tensors[1].meta["example_value"]
+        rank, weight = OPERATORS[name].rank, given["weight"].meta["example_value"]
         self.stride, self.dilation = (numbers(given.get(key, 1), rank) for key in ("stride", "dilation"))
         self.output_padding = numbers(given.get("output_padding", 0), rank)
         self.groups = given.get("groups", 1)
         around = padding(name, given.get("padding", 0), extents(weight.shape[2:], self.dilation), self.stride)
         self.padding = list(around)
+        self.problems, self.on = self._problems(), device_of(given["input"].meta["example_value"])
 
-    def decided(self, node: Node, tune: Tune) -> FusedRow:
-        """Return the row: ours if our kernel of the forward call, or of a gradient, is expected to be faster."""
+    @property
+    def tensors(self) -> list[Any]:
+        """The nodes of input, weight and bias, as they are now: calls before this one may have been replaced."""
+        return [_arguments(self.node)[name] for name in _TENSORS]
+
+    def _problems(self) -> list[Problem]:
+        """The problem of the forward call, and of the gradients that our operators compute."""
         rank, dtype = OPERATORS[self.name].rank, torch_tensors.NAMES.get(self.result.dtype, "")
         x: Any
         weight: Any
@@ -81,17 +94,25 @@ class _Call:
         problem = signature(self.name, Arrays(*seen), options).problem  # type: ignore[arg-type]  # x is there
         if 0 in problem.shape:
             raise NotOurs("the sample has no images")
-        asked = [problem]
-        if torch.is_grad_enabled():
-            asked += gradients_of_ours(problem, weight.requires_grad, x.requires_grad)
-        on = device_of(x)
-        plans = [plan_for(each, on, torch_tensors.RIVAL, tune=tune) for each in asked]
-        ours = any(plan.choice.how == OURS for plan in plans)
-        return FusedRow(str(node), problem, ("convolution",), ours, plans[0].choice.why)
+        if not torch.is_grad_enabled():
+            return [problem]
+        return [problem, *gradients_of_ours(problem, weight.requires_grad, x.requires_grad)]
 
-    def put_in_place_of(self, node: Node) -> None:
-        """Replace a node by the call of our operator, in the type of its result: autocast does not see the call."""
-        graph, name = node.graph, self.name
+    def decided(self, tune: Tune) -> FusedRow:
+        """Replace the call if our kernel of the forward call, or of a gradient, is expected to be faster."""
+        try:
+            plans = [plan_for(each, self.on, torch_tensors.RIVAL, tune=tune) for each in self.problems]
+        except UserError as refused:
+            return _kept(self.node, reason(refused))
+        ours = any(plan.choice.how == OURS for plan in plans)
+        if ours:
+            self._put_in_place()
+        return FusedRow(str(self.node), self.problems[0], ("convolution",), ours, plans[0].choice.why)
+
+    def _put_in_place(self) -> None:
+        """Replace the call by our operator's, in the type of its result: autocast does not see the call."""
+        node, name = self.node, self.name
+        graph = node.graph
         with graph.inserting_before(node):
             given = [
                 a
