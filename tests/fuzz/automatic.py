@@ -16,7 +16,7 @@ from tests.schedule.random_tiles import GRAPHS
 
 TARGETS = {"llvm": "llvm", "cuda": "cuda -arch=sm_90", "opencl": "opencl -device=gpu"}
 LARGE = (1, 4, 16, 33, 64, 100, 128, 257, 512)
-LARGE_SIZES = ((33, 100), (1, 257), (64, 64), (130, 31))
+LARGE_SIZES = ((33, 20), (1, 257), (100, 2), (16, 40))
 """Of n and m."""
 REDUCTIONS = ("reduction", "pair_reduction", "largest_place", "product")
 
@@ -56,7 +56,7 @@ def _dag(program: RandomProgram) -> None:
 
 
 def _large_dag(program: RandomProgram) -> None:
-    largest = program.pick([1 << 12, 1 << 13, 1 << 15])
+    largest = program.pick([1 << 10, 1 << 12, 1 << 14])
     draw_dag(program, program.pick([2, 4, 6]), (1, 16, 31, 64, 97, 128, 256, 257), (1, 2, 2, 3), largest)
 
 

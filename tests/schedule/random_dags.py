@@ -26,7 +26,7 @@ from tests.schedule.random_programs import (
 Shape = tuple[int, ...]
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 TYPES = (*FLOATS, "float32", "float32", "int32", "int8", "uint8", "int64")
-WORK = 1 << 16
+WORK = 1 << 14
 """Iterations of a stage."""
 
 
