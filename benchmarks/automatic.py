@@ -3,9 +3,9 @@
 Each program of `benchmarks.automatic_fused` and `automatic_programs` is scheduled by `tw.auto_schedule` without a
 measurement, and with `--trials` by as many. Its results are checked against PyTorch in float64 before it is timed.
 Ratios are the time of torch.compile divided by ours: above 1, ours is faster. Plain products are compared with cuBLAS.
-Both are timed in turns, by CUDA graphs on a GPU. The time of a copy is that of as many bytes as the program has inputs
-and outputs. A program that fails is a row with its error, and counts as none in the geometric means. Without a GPU, the
-target "cuda" compiles the programs and times nothing.
+Both are timed in turns, by CUDA graphs on a GPU, and by the processor's time on one thread of a CPU. The time of a copy
+is that of as many bytes as the program has inputs and outputs. A program that fails is a row with its error, and counts
+as none in the geometric means. Without a GPU, the target "cuda" compiles the programs and times nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import tilewright as tw
 from benchmarks.automatic_fused import FUSED
 from benchmarks.automatic_programs import LAYER, PRODUCTS, Program, error_of
 from benchmarks.reductions import graph_of
+from benchmarks.stored_runs import run_of, write
 from tilewright.core.target import Target
 from tilewright.report.table import Column, table
 from tilewright.runtime import set_num_threads
@@ -56,13 +57,17 @@ class Bench:
 
 @dataclass
 class Figures:
-    """The measurements of a program, in seconds; None for one that failed or was not asked for."""
+    """The measurements of a program, in seconds; None for one that failed or was not asked for.
+
+    `spread` holds the quartiles of PyTorch's time divided by ours.
+    """
 
     scheduling: float | None = None
     ranked: float | None = None
     tuned: float | None = None
     rival: float | None = None
     copy: float | None = None
+    spread: tuple[float, float] | None = None
     error: float | None = None
     failure: str = ""
 
@@ -109,7 +114,7 @@ class Run:
     def ours(self, module: Any) -> Timer:
         """A timer of our program."""
         if not self.bench.target.is_gpu:
-            return lambda: _seconds(lambda: module(*self.arrays))
+            return lambda: self._seconds(lambda: module(*self.arrays))
         timed = module.time_evaluator(module.entry_name, self.bench.device, number=RUNS, repeat=1)
         return lambda: float(timed(*self.arrays).median)
 
@@ -136,17 +141,18 @@ class Run:
     def _timer(self, call: Callable[[], Any]) -> Timer:
         call()
         self.held.append(call)  # a graph does not keep the tensors that it reads
-        return graph_of(call) if self.bench.target.is_gpu else lambda: _seconds(call)
+        return graph_of(call) if self.bench.target.is_gpu else lambda: self._seconds(call)
+
+    def _seconds(self, call: Callable[[], Any]) -> float:
+        """The seconds of a call: of the processor for one thread, which other processes do not change much."""
+        clock = time.process_time if self.bench.threads == 1 else time.perf_counter
+        began = clock()
+        call()
+        return clock() - began
 
 
-def _seconds(call: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
-
-
-def in_turns(timers: dict[str, Timer], enough: float) -> dict[str, float]:
-    """The median seconds of each timer, run in turns; more rounds until `enough` seconds have passed."""
+def in_turns(timers: dict[str, Timer], enough: float) -> dict[str, list[float]]:
+    """The seconds of each timer, run in turns; more rounds until `enough` seconds have passed."""
     found: dict[str, list[float]] = {name: [] for name in timers}
     for timer in timers.values():
         timer()
@@ -154,7 +160,7 @@ def in_turns(timers: dict[str, Timer], enough: float) -> dict[str, float]:
     while len(next(iter(found.values()))) < ROUNDS or time.perf_counter() - began < enough:
         for name, timer in timers.items():
             found[name].append(timer())
-    return {name: statistics.median(times) for name, times in found.items()}
+    return found
 
 
 def measured(program: Program, bench: Bench) -> Figures:
@@ -179,8 +185,13 @@ def measured(program: Program, bench: Bench) -> Figures:
         except Exception as failure:
             figures.failure = figures.failure or f"PyTorch: {_line(failure)}"
     if timers:
-        for name, seconds in in_turns(timers, 0.0 if bench.target.is_gpu else CPU_SECONDS).items():
-            setattr(figures, name, seconds)
+        found = in_turns(timers, 0.0 if bench.target.is_gpu else CPU_SECONDS)
+        for name, times in found.items():
+            setattr(figures, name, statistics.median(times))
+        if "ranked" in found and "rival" in found:
+            pairs = zip(found["rival"], found["ranked"], strict=True)
+            low, _, high = statistics.quantiles((rival / ours for rival, ours in pairs), n=4)
+            figures.spread = low, high
     run.held.clear()
     return figures
 
@@ -200,10 +211,20 @@ def _cells(program: Program, figures: Figures) -> list[str]:
     times = [figures.ranked, figures.tuned, figures.rival, figures.copy]
     ratios = [_ratio(figures.rival, ours) for ours in (figures.ranked, figures.tuned)]
     error = "" if figures.error is None else f"{figures.error:.0e}"
+    spread = "" if figures.spread is None else "{:.2f}–{:.2f}".format(*figures.spread)
     return [
         program.name, shown(figures.scheduling, 1e3, 0), *(shown(t, 1e6, 1) for t in times),
-        *(shown(r, 1, 2) for r in ratios), error, figures.failure,
+        *(shown(r, 1, 2) for r in ratios), spread, error, figures.failure,
     ]  # fmt: skip
+
+
+def _stored(program: Program, figures: Figures, bench: Bench) -> dict[str, Any]:
+    """The row of benchmarks/data, in µs."""
+    sides = {side: getattr(figures, side) for side in ("ranked", "tuned", "rival", "copy")}
+    found = {side: round(seconds * 1e6, 2) for side, seconds in sides.items() if seconds is not None}
+    ratios = [] if figures.spread is None else [round(each, 2) for each in figures.spread]
+    threads = {} if bench.target.is_gpu else {"threads": bench.threads}
+    return {"row": program.name, **threads, **found, "spread": ratios, "failure": figures.failure}
 
 
 def _means(name: str, every: Sequence[Figures]) -> Iterator[str]:
@@ -218,9 +239,11 @@ def _means(name: str, every: Sequence[Figures]) -> Iterator[str]:
         yield f"{name}: scheduling takes {statistics.median(times):.2f} s in the median, {times[-1]:.2f} s at most"
 
 
-def show(bench: Bench, only: Sequence[str], until: float) -> None:
-    """Measure the programs and print a table, then the means; no program begins after `until`."""
-    heads = ["schedule ms", "ours µs", f"{bench.trials} trials µs", "compile µs", "copy µs", "ratio", "tuned", "error"]
+def show(bench: Bench, only: Sequence[str], until: float) -> list[dict[str, Any]]:
+    """Measure the programs and print a table, then the means; no program begins after `until`. Returns the rows."""
+    heads = ["schedule ms", "ours µs", f"{bench.trials} trials µs", "compile µs", "copy µs", "ratio", "tuned"]
+    heads += ["quartiles", "error"]
+    rows: list[dict[str, Any]] = []
     lines: list[list[str]] = []
     means: list[str] = []
     for name, group in GROUPS.items():
@@ -233,12 +256,14 @@ def show(bench: Bench, only: Sequence[str], until: float) -> None:
                 break
             figures = measured(program, bench)
             every.append(figures)
+            rows.append(_stored(program, figures, bench))
             lines.append(_cells(program, figures))
             print("  ".join(cell for cell in lines[-1] if cell), flush=True)
         means += _means(name, every)
     print(f"\n{bench.target} on {bench.device.name if bench.device.exist else 'no device'}, threads {bench.threads}")
     print("\n".join(table([Column("program", right=False), *map(Column, heads), Column("", right=False)], lines)))
     print("\n".join(means))
+    return rows
 
 
 def main() -> None:
@@ -252,15 +277,20 @@ def main() -> None:
     parser.add_argument("--no-rivals", action="store_true", help="time our programs alone")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no program later than that")
     parser.add_argument("--log", help="a log of measurements to resume from")
+    parser.add_argument("--store", help="a name in benchmarks/data under which to store the run: automatic-cpu")
     given = parser.parse_args()
     target, until = Target.parse(given.target), time.monotonic() + given.seconds
+    rows: list[dict[str, Any]] = []
     for threads in [1] if target.is_gpu else given.threads:
         if not target.is_gpu:
             import torch
 
             set_num_threads(threads)
             torch.set_num_threads(threads)
-        show(Bench(target, threads, given.trials, given.mode, not given.no_rivals, given.log), given.only, until)
+        bench = Bench(target, threads, given.trials, given.mode, not given.no_rivals, given.log)
+        rows += show(bench, given.only, until)
+    if given.store:
+        write(given.store, run_of(f"python -m benchmarks.automatic --target {target.kind}", bench.device.name), rows)
 
 
 if __name__ == "__main__":

@@ -15,63 +15,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tilewright.report.table import width
+from benchmarks.stored_runs import MISSING, Row, lines_of, number, read, write
 
 FOLDER = Path(__file__).parent
-DATA, PAGE = FOLDER / "data", FOLDER / "RESULTS.md"
-README, TRAINING, MODELS = (FOLDER.parent / page for page in ("README.md", "docs/training.md", "docs/models.md"))
-MISSING = "–"
-Row = Mapping[str, Any]
+PAGE = FOLDER / "RESULTS.md"
+README, TRAINING, MODELS, AUTOMATIC = (
+    FOLDER.parent / page for page in ("README.md", "docs/training.md", "docs/models.md", "docs/automatic.md")
+)
 Cell = str | Callable[[Row], str]
 """The key of a number, or a function of a row."""
-
-
-class Run(NamedTuple):
-    """A run of a benchmark: how it was made, and its rows."""
-
-    made: Row
-    rows: list[Row]
-
-
-def read(name: str) -> Run:
-    """Return the run that benchmarks/data/`name`.jsonl holds."""
-    first, *rows = map(json.loads, (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
-    return Run(first["run"], rows)
-
-
-def write(name: str, made: Row, rows: Sequence[Row]) -> None:
-    """Store a run; it replaces the one that the file held."""
-    keys = ("command", "commit", "device", "driver", "date")
-    lines = [{"run": {key: made.get(key) for key in keys}}, *rows]
-    text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
-    (DATA / f"{name}.jsonl").write_text(text, encoding="utf-8")
-
-
-def number(value: Any) -> str:
-    """Return a number with three digits at least, thousands separated; a dash if it is missing."""
-    if value is None:
-        return MISSING
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1e}" if abs(value) < 1e-3 and value else f"{value:.2f}"
-
-
-def lines_of(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table of Markdown with aligned columns: words to the left, figures to the right."""
-    widths = [max(map(width, column)) for column in zip(heads, *rows, strict=True)]
-    rules = [f":{'-' * (widths[0] + 1)}", *(f"{'-' * (size + 1)}:" for size in widths[1:])]
-    body = (
-        f"| {cells[0]}{' ' * (widths[0] - width(cells[0]))} | "
-        + " | ".join(" " * (size - width(cell)) + cell for size, cell in zip(widths[1:], cells[1:], strict=True))
-        + " |"
-        for cells in (heads, *rows)
-    )
-    first, *others = body
-    return [first, f"|{'|'.join(rules)}|", *others]
 
 
 def plain(name: str, first: str, columns: Mapping[str, Cell]) -> list[str]:
@@ -339,11 +293,39 @@ def models_table() -> list[str]:
     return lines_of(["model, ms", "PyTorch", "compile", "accelerate", "both", "backend", "compile ÷ backend"], body)
 
 
+def automatic_table() -> list[str]:
+    """Return the table of programs with automatic schedules on a GPU."""
+    body = [
+        [
+            row["row"],
+            *("–" if row.get(side) is None else f"{row[side]:.1f}" for side in ("ranked", "rival", "copy")),
+            ratio("rival", "ranked")(row),
+        ]
+        for row in read("automatic").rows
+    ]
+    return lines_of(["program, µs", "Tilewright", "PyTorch", "copy of the data", "times as fast"], body)
+
+
+def automatic_cpu_table() -> list[str]:
+    """Return the table of programs with automatic schedules on a CPU: PyTorch's time divided by ours."""
+    rows = read("automatic-cpu").rows
+    threads = sorted({row["threads"] for row in rows})
+    known = {(row["row"], row["threads"]): row for row in rows}
+    body = []
+    for name in dict.fromkeys(row["row"] for row in rows):
+        first = known[name, threads[0]]
+        times = [MISSING if first.get(side) is None else f"{first[side] / 1e3:.1f}" for side in ("ranked", "rival")]
+        body.append([name, *times, *(ratio("rival", "ranked")(known.get((name, n), {})) for n in threads)])
+    numbers = [f"{n} thread{'s' * (n > 1)}" for n in threads]
+    return lines_of(["program, CPU", "Tilewright, ms", "torch.compile, ms", *numbers], body)
+
+
 TRAINING_KEYS = ("copy_us", "forward_us", "by_x_us", "by_weights_us", "us", "pytorch_us")
 BLOCKS = {
     README: {"gpu": gpu_table, "cpu": cpu_table},
     TRAINING: {"training": training_table},
     MODELS: {"models": models_table},
+    AUTOMATIC: {"automatic": automatic_table},
 }
 """Tables that stand in a page between `<!-- figures: NAME -->` and `<!-- end -->`."""
 

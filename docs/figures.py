@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import number, read
+from benchmarks.stored_runs import number, read
 
 IMAGES = Path(__file__).parent / "images"
 LADDERS = {"ladder-conv1d": "conv1d, M=16384 N=32", "ladder-depthwise": "depthwise 3×4×16×32, 7×7"}
