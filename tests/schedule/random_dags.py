@@ -48,6 +48,7 @@ def draw_dag(program: RandomProgram, stages: int, sizes: Sequence[int], ranks: S
             pool.append(made)
         else:
             del program.tensors[there:]
+            pool = [name for name in pool if name in program.tensors]
     if len(pool) == 1 or not pool[-1].startswith("T"):
         program.dtype = str(program.names[pool[-1]].dtype)
         pool.append(compute(program, program.extents[pool[-1]], f"{pool[-1]}[{at(program.extents[pool[-1]])}]"))
