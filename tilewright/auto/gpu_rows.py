@@ -6,6 +6,7 @@ thread along x has its own row, which the threads along y share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -16,12 +17,15 @@ from ..schedule.handle import ScheduleHandle
 from ..schedule.value import Inlined
 from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import Operation, Tensor
+from ..tune.model.machine import Machine
 from .dataflow import Dataflow, Read, extent_of, is_reduction, known, known_total, total
 from .kernels import FusedKernel
 
 _MOST_VECTOR = 16
-_MOST_HELD = 32
+_MOST_HELD = 64
 """Registers of a thread for elements of rows."""
+_FEW_THREADS = 256
+"""Threads of a row, unless its elements need more registers, or rows are fewer than multiprocessors."""
 _MOST_SHARED = 64 << 10
 """Bytes of shared memory for rows: three blocks share a multiprocessor."""
 
@@ -65,25 +69,41 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> RowTile
         return RowTile(max(1, min(8, most // warp, power_of_two(length / 4))), warp)
     vector = _vector(flow, kernel, target)
     across = min(most, 1024, max(warp, power_of_two(length / (4 * vector))))
+    if kernel.row_count >= Machine.for_models(target).multiprocessors:
+        few = min(across, _FEW_THREADS)
+        while few < across and length > few * _MOST_HELD:
+            few *= 2
+        across = few
     tile = RowTile(across, max(1, 128 // across), vector)
-    return replace(tile, keep=_memory_for(flow, kernel, target, tile))
+    return replace(tile, keep=memories(flow, kernel, tile)[0])
 
 
-def _memory_for(flow: Dataflow, kernel: FusedKernel, target: Target, tile: RowTile) -> str:
-    """The memory that holds the rows that several stages read; nothing if it has no room."""
-    inputs, count = row_inputs(flow, kernel), 0
+def memories(flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> list[str]:
+    """The memories that can hold the rows that several stages read, the nearest first; nothing at last."""
+    inputs = row_inputs(flow, kernel)
+    rows = [prod(map(extent_of, tensor.shape)) // max(kernel.row_count, 1) * tensor.dtype.bytes for tensor in inputs]
+    known_sizes = all(isinstance(e, IntImm) for tensor in inputs for e in tensor.shape)
+    found = ["local"] if 0 < _held(kernel, inputs, tile) <= _MOST_HELD else []
+    if inputs and known_sizes and sum(rows) * tile.rows <= _MOST_SHARED:
+        found.append("shared")
+    return [*found, ""]
+
+
+def _held(kernel: FusedKernel, inputs: Sequence[Tensor], tile: RowTile) -> int:
+    """The registers of a thread for its elements of rows; none if threads do not share rows evenly."""
+    count = 0
     for tensor in inputs:
         row = known(kernel.reductions[0].reduce_axis[-1]) or 0
         single = tensor.ndim == len(kernel.rows) + 1 and extent_of(tensor.shape[-1]) == row
         if not single or row % (tile.across * tile.vector):
-            count = 0
-            break
+            return 0
         count += row // tile.across * -(-tensor.dtype.bytes // 4)
-    if 0 < count <= _MOST_HELD and all(len(op.reduce_axis) == 1 for op in kernel.reductions):
-        return "local"
-    rows = [prod(map(extent_of, tensor.shape)) // max(kernel.row_count, 1) * tensor.dtype.bytes for tensor in inputs]
-    known_sizes = all(isinstance(e, IntImm) for tensor in inputs for e in tensor.shape)
-    return "shared" if inputs and known_sizes and sum(rows) * tile.rows <= _MOST_SHARED else ""
+    return count if all(len(op.reduce_axis) == 1 for op in kernel.reductions) else 0
+
+
+def is_possible(flow: Dataflow, kernel: FusedKernel, target: Target, tile: RowTile) -> bool:
+    """Whether a block can have a tile, and its memory has room for the rows that it keeps."""
+    return tile.across * tile.rows <= target.max_threads_per_block and tile.keep in memories(flow, kernel, tile)
 
 
 def inner_axes(kernel: FusedKernel) -> list[IterVar]:

@@ -129,9 +129,12 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
         return [way, *_columns(flow, kernel, target)]
     default = gpu_rows.default_tile(flow, kernel, target)
     threads = [t for t in _THREADS if t <= target.max_threads_per_block]
-    listed: dict[str, Sequence[Any]] = {"across": threads, "rows": (1, 2, 4), "keep": ("", default.keep)}
+    listed: dict[str, Sequence[Any]] = {"across": threads, "rows": (1, 2, 4)}
+    if gpu_rows.runs_along_rows(flow, kernel):
+        listed |= {"vector": [n for n in _POWERS if n < default.vector], "keep": ("local", "shared", "")}
     why = f"the stages of {out.name} fall into rows: a block computes a row at a time and keeps it on the chip"
-    return [with_values("rows", why, default, listed, partial(_rows, flow, kernel, target))]
+    return [with_values("rows", why, default, listed, partial(_rows, flow, kernel, target),
+                        partial(gpu_rows.is_possible, flow, kernel, target))]  # fmt: skip
 
 
 def _rows(flow: Dataflow, kernel: FusedKernel, target: Target, s: ScheduleHandle, tile: gpu_rows.RowTile) -> None:
