@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.convolution_rows import DENSE, WORKLOADS
-from benchmarks.likely_configurations import TARGET, compiled_otherwise, drawn, neighbours, of_small_images
+from benchmarks.likely_configurations import TARGET, compiled_otherwise, drawn, neighbours
 from benchmarks.timed_rows import FAMILIES, TOLERANCE, Row, in_places, workload_of
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
@@ -111,8 +111,6 @@ def _tried(
         add(each, compiled_otherwise(each, of, config, trials, fused))
     for other in able:
         add(other, [other.first(of.args, TARGET).index])
-    if family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400 and trials > 8:
-        add(family, of_small_images(of, trials // 3))
     if near:
         beside = ([(each, i) for i in neighbours(each, of, config, trials // 2, fused)] for each, config in starts)
         for turn in zip_longest(*beside):

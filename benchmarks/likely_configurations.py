@@ -9,11 +9,9 @@ from operator import ne
 from typing import Any
 
 from tilewright.core.target import Target
-from tilewright.topi.templates import PackagedTemplate, named
+from tilewright.topi.templates import PackagedTemplate
 from tilewright.topi.templates.direct_tiles import candidates, cycles, wanted
 from tilewright.tune.space.config import Config
-
-DEPTHWISE = named("topi/depthwise")
 
 TARGET = Target("cuda")
 
@@ -94,11 +92,3 @@ def drawn(template: PackagedTemplate[Any], of: Any, trials: int, fused: bool = T
             config = strategy.nearest(of, {**wanted(tile, block), "planes": "shared"})
             if config["planes"].val == "shared":
                 yield config.index
-
-
-def of_small_images(of: Any, trials: int) -> Iterator[int]:
-    """Configurations of the general depthwise strategy whose blocks fetch whole planes."""
-    strategy = DEPTHWISE.strategy(TARGET)
-    for planes, rows, threads in list(product((4, 8, 16, 32), (1, 2, 7), (1, 2, 4, 7)))[:trials]:
-        tiles = {"tile_c": [planes, 1], "tile_y": [threads, rows], "tile_x": [1, of.places[1], 1]}
-        yield strategy.nearest(of, {**tiles, "shared": "input", "window": "all", "auto_unroll_max_step": 64}).index

@@ -19,12 +19,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import zip_longest
-from math import prod
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
-from benchmarks.likely_configurations import compiled_otherwise, drawn, of_small_images
+from benchmarks.likely_configurations import compiled_otherwise, drawn
 from benchmarks.network_layers import NETWORKS, layers
 from benchmarks.ship_records import read, ship
 from benchmarks.timed_rows import TOLERANCE
@@ -43,7 +42,6 @@ from tilewright.tune.records.log import load_from_file
 
 CONV2D_GEMM = named("topi/conv2d.gemm")
 CONV2D_MMA = named("topi/conv2d.mma")
-DEPTHWISE = named("topi/depthwise")
 
 LAYERS, FAILED = "layers.jsonl", "failed.jsonl"
 TARGET = Target("cuda -arch=sm_90")
@@ -111,16 +109,13 @@ def candidates_of(problem: Problem, trials: int, again: bool = False) -> list[Se
 
 
 def _liked(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[tuple[PackagedTemplate[Any], int]]:
-    """Yield the configurations that the model of a strategy likes; without a model, the configurations for small
-    images."""
+    """Yield the configurations that the model of a strategy likes."""
     strategy = template.strategy(TARGET)
     likes: Iterator[int] = iter(())
     if template.name.endswith(".direct"):
         likes = drawn(template, of, trials)
     elif strategy.rank(of):
         likes = (strategy.nearest(of, choices).index for choices in strategy.rank(of))
-    elif template is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400:
-        likes = of_small_images(of, trials // 4)
     return ((template, index) for index in likes)
 
 

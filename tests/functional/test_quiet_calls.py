@@ -20,7 +20,7 @@ from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target
 from tilewright.topi.templates import Depthwise, Epilogue, named
 
-DEPTHWISE = named("topi/depthwise")
+DIRECT = named("topi/depthwise.direct")
 
 CUDA = resolve_target(Target("cuda -arch=sm_90"))
 MODES = [(dtype, layout) for dtype in ("float32", "float16", "bfloat16") for layout in ("NCHW", "NHWC")]
@@ -74,7 +74,7 @@ def test_random_layers(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 OF = Depthwise.of((1, 8, 9, 9))
-FIRST, *OTHERS = (Selection(DEPTHWISE, OF, DEPTHWISE.strategy(None).space(OF).get(index), "") for index in range(4))
+FIRST, *OTHERS = (Selection(DIRECT, OF, DIRECT.strategy(None).space(OF).get(index), "") for index in range(4))
 
 
 @pytest.mark.parametrize(

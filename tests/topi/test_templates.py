@@ -28,6 +28,7 @@ from tilewright.tune.analysis.candidate import inspect_candidate
 CONV1D = named("topi/conv1d")
 CONV2D = named("topi/conv2d")
 DEPTHWISE = named("topi/depthwise")
+DIRECT = named("topi/depthwise.direct")
 
 TEMPLATES = {Conv1d: CONV1D, Conv2d: CONV2D, Depthwise: DEPTHWISE}
 AWKWARD = (
@@ -56,12 +57,18 @@ def cases(workloads=AWKWARD):
 
 def chosen(workload, target, count, seed=0):
     """The untuned configuration and random ones that can run, as (task, configurations)."""
-    template = TEMPLATES[type(workload)]
+    template = general(workload, target)
     task = template.task(workload, Target(target))
     space = task.config_space
     drawn = (space.get(i) for i in space.indices(space.draw(np.random.default_rng(seed), 20 * count)))
     able = (c for c in drawn if inspect_candidate(task, c, task.target).refusal is None)
     return task, [untuned(template, workload, target), *itertools.islice(able, count)]
+
+
+def general(workload, target):
+    """The general strategy of a workload, or the default one if the operator has no general one for the target."""
+    template = TEMPLATES[type(workload)]
+    return template if template.covers(workload, Target(target)) else template.choose(workload, Target(target))[0]
 
 
 @functools.cache
@@ -207,7 +214,7 @@ def test_what_is_refused_names_the_templates_line():
 def test_a_prime_extent_is_split_unevenly():
     tile = CONV1D.task(Conv1d.of(1009, 997), Target("cuda")).config_space["tile_r"]
     assert {1, 2, 64, 256} <= {size for choice in tile for size in choice.sizes}
-    assert {choice.sizes for choice in DEPTHWISE.gpu.space(Depthwise.of((1, 4, 16, 16)))["tile_c"]} == {
+    assert {choice.sizes for choice in CONV2D.gpu.space(Conv2d.of((1, 4, 7, 7), 3))["tile_rc"]} == {
         (-1, 1, 1), (-1, 1, 2), (-1, 2, 1), (-1, 1, 4), (-1, 2, 2), (-1, 4, 1),
     }  # fmt: skip
 
@@ -215,7 +222,7 @@ def test_a_prime_extent_is_split_unevenly():
 @pytest.mark.parametrize("workload", cases())
 @pytest.mark.parametrize("target", ["cuda", "opencl", "llvm"])
 def test_the_untuned_configuration_can_run(workload, target):
-    template = TEMPLATES[type(workload)]
+    template = general(workload, target)
     task = template.task(workload, Target(target))
     first = template.first(task.args, task.target)
     assert task.config_space.find(first) == first.index
@@ -282,16 +289,16 @@ def test_what_a_log_knows_is_applied(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "autotvm"), tw.target.Target("opencl"):
         untuned, args = template(**options)
     assert not caplog.text  # its first configuration is a choice, not a fallback
-    assert str(tw.lower(untuned, args)) == str(tw.lower(*task.instantiate(DEPTHWISE.first(task.args, task.target))))
+    assert str(tw.lower(untuned, args)) == str(tw.lower(*task.instantiate(DIRECT.first(task.args, task.target))))
 
 
 def test_of_the_strategies_that_a_log_knows_the_fastest_is_applied():
     options = {"shape": (1, 4, 16, 16), "kernel": 5}
     tasks = [autotvm.templates.depthwise.by("direct").task("opencl", **options)]
-    tasks.append(autotvm.templates.depthwise.task("opencl", **options))
+    tasks.append(autotvm.templates.depthwise.by("planes").task("opencl", **options))
 
     def measured(task, seconds):
-        config = task.config_space.get(12345)
+        config = task.config_space.get(7)
         return autotvm.MeasureInput(task.target, task, config), autotvm.MeasureResult((seconds,), 0, 0.1, 0.0)
 
     direct, general = ([measured(task, seconds) for seconds in (1e-3, 2e-3)] for task in tasks)
@@ -302,10 +309,10 @@ def test_of_the_strategies_that_a_log_knows_the_fastest_is_applied():
     ):
         with autotvm.apply_history_best(outer), autotvm.apply_history_best(inner), tw.target.Target("opencl"):
             applied, args = autotvm.templates.depthwise(**options)
-        expected = chosen.instantiate(chosen.config_space.get(12345))
+        expected = chosen.instantiate(chosen.config_space.get(7))
         assert str(tw.lower(applied, args)) == str(tw.lower(*expected))
     with autotvm.apply_history_best([direct[0]]) as history, tw.target.Target("opencl"):
-        given = tasks[1].config_space.get(7)
+        given = tasks[1].config_space.get(0)
         history.update(tw.target.Target("opencl"), tasks[1].workload, given)  # somebody's choice, not measured
         applied, args = autotvm.templates.depthwise(**options)
     assert str(tw.lower(applied, args)) == str(tw.lower(*tasks[1].instantiate(given)))
@@ -326,6 +333,26 @@ def test_templates_are_known_by_name():
     assert autotvm.task.create("topi/conv2d", workload.args, "opencl").flop == workload.flop
 
 
+def test_an_operator_without_a_general_strategy_on_a_gpu_is_tuned_by_its_default_one():
+    task = autotvm.templates.depthwise.task("cuda -arch=sm_90", shape=(1, 4, 8, 8))
+    assert task.name == "topi/depthwise.direct"
+
+
+def test_a_record_of_a_removed_strategy(tmp_path):
+    """Applying the log ignores it; asking for its task says that the strategy is gone."""
+    options = {"shape": (1, 4, 8, 8)}
+    task = autotvm.templates.depthwise.task("opencl", **options)
+    log = tmp_path / "old.log"
+    pair = autotvm.MeasureInput(task.target, task, task.config_space.get(3)), autotvm.MeasureResult((1,), 0, 1, 0)
+    log.write_text(autotvm.record.encode(*pair).replace(task.name, "topi/depthwise.old") + "\n")
+    with autotvm.apply_history_best(str(log)), tw.target.Target("opencl"):
+        applied, args = autotvm.templates.depthwise(**options)
+    assert str(tw.lower(applied, args)) == str(tw.lower(*task.instantiate(DIRECT.first(task.args, task.target))))
+    with pytest.raises(UserError, match=r"there is no template 'topi/depthwise\.old'") as caught:
+        autotvm.task.create("topi/depthwise.old", task.args, "opencl")
+    assert "tune again; there are topi/depthwise, topi/depthwise.direct" in caught.value.fix
+
+
 def test_groups_that_do_not_part_the_channels():
     with pytest.raises(UserError, match="Input's channels, 5, do not part into groups=2"):
         tw.topi.nn.group_conv2d_nchw(tw.placeholder((1, 5, 7, 7)), tw.placeholder((4, 2, 3, 3)), 1, 1, groups=2)
@@ -334,16 +361,13 @@ def test_groups_that_do_not_part_the_channels():
 
 
 def test_the_nearest_admitted_configuration_is_the_first():
-    of = Depthwise.of((1, 8, 64, 64), 11, multiplier=3)
-    config = DEPTHWISE.gpu.first(of)
-    space = DEPTHWISE.gpu.space(of)
-    assert space.is_index_valid(config.index)
-    strategy = ScheduleStrategy(
-        DEPTHWISE.gpu.space, DEPTHWISE.gpu.schedule, lambda *_: {"tile_y": [1, 64], "window": "all"}
-    )
-    ruled_out = strategy.first(of)
-    assert (ruled_out["window"].val, ruled_out["tile_y"].size[-1]) in {("all", 8), ("none", 64), ("row", 64)}
-    assert space.is_index_valid(ruled_out.index)
+    of, direct = Depthwise.of((1, 8, 64, 64), 11, multiplier=3), DIRECT.gpu
+    space = direct.space(of)
+    assert space.is_index_valid(direct.first(of).index)
+    wanted = {"tile_c": [1, 1], "tile_y": [1, 1], "tile_x": [8, 2], "chunk": 4, "window": "row", "order": "terms"}
+    found = ScheduleStrategy(direct.space, direct.schedule, lambda *_: wanted).first(of)
+    assert (found["chunk"].val, found["tile_x"].size[-1]) in {(2, 2), (4, 4), (1, 2)}
+    assert space.is_index_valid(found.index)
 
 
 def test_few_declarations_depend_on_a_configuration() -> None:

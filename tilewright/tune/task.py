@@ -130,10 +130,12 @@ def lookup(name: str) -> Template:
         import_module(_LEGACY_TASKS)
     found = _templates.get(name)
     if found is None:
+        beside = ", ".join(each for each in map(str, _templates) if each.split(".")[0] == name.split(".")[0])
+        known = f"import its module first; known: {', '.join(map(str, _templates)) or 'none'}"
         raise UserError(
             f"there is no template {name!r}",
             primitive="task.create",
-            fix=f"import its module first; known: {', '.join(map(str, _templates)) or 'none'}",
+            fix=f"records of removed strategies are of no use: tune again; there are {beside}" if beside else known,
         )
     return found
 

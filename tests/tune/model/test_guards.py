@@ -6,24 +6,73 @@ from typing import Any
 
 import pytest
 
+from tilewright import autotvm, te, tir
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv1d, Depthwise, Transposed, named
+from tilewright.topi.templates import Conv1d, Transposed, named
 from tilewright.tune.model.scoring import Scorer
+from tilewright.tune.task import Task
 
 CONV1D = named("topi/conv1d")
-DEPTHWISE = named("topi/depthwise")
 TRANSPOSED = named("topi/conv_transpose")
 
 CUDA = Target.parse("cuda -arch=sm_90")
 LINE = {"tile_r": [16, 4], "shared": "both", "auto_unroll_max_step": 0}
-IMAGE = {"tile_c": [1, 1], "tile_y": [4, 8], "tile_x": [1, 32, 1], "auto_unroll_max_step": 64}
 
 
 def counted(template: Any, of: Any, **wanted: Any) -> dict[str, float]:
     """The counts of the one kernel of a configuration."""
-    index = template.strategy(CUDA).nearest(of, wanted).index
-    ((_, counts),) = Scorer(template.task(of, CUDA)).predictions(index)
+    return counts_of(template.task(of, CUDA), template.strategy(CUDA).nearest(of, wanted).index)
+
+
+def counts_of(task: Any, index: int) -> dict[str, float]:
+    """The counts of the one kernel of a task's configuration."""
+    ((_, counts),) = Scorer(task).predictions(index)
     return {name: float(values[0]) for name, values in counts.items()}
+
+
+@autotvm.template("tests/windows")
+def windows(source: str, held: str) -> Any:
+    """Depthwise sums of 64 images of 32 x 32: threads with eight rows read padded images, or hold their windows."""
+    image, weights = te.placeholder((64, 32, 32), "float32", "image"), te.placeholder((64, 3, 3), "float32", "weights")
+
+    def pixel(c: Any, y: Any, x: Any) -> Any:
+        inside = tir.all(y >= 1, y < 33, x >= 1, x < 33)
+        return tir.if_then_else(inside, image[c, y - 1, x - 1], tir.const(0.0, "float32"))
+
+    padded = te.compute((64, 34, 34), pixel, "padded")
+    ry, rx = te.reduce_axis((0, 3), "ry"), te.reduce_axis((0, 3), "rx")
+    out = te.compute(
+        (64, 32, 32), lambda c, y, x: te.sum(padded[c, y + ry, x + rx] * weights[c, ry, rx], axis=[ry, rx]), "out"
+    )
+    s = te.create_schedule(out.op)
+    planes = s.cache_read(image, "shared", [padded]) if source == "shared" else None
+    s[padded].compute_inline()
+    sums = s.cache_write(out, "local")
+    window = s.cache_read(padded, "local", [sums]) if held == "window" else None
+    c, y, x = out.op.axis
+    y, rows = s[out].split(y, factor=8)
+    s[out].reorder(c, y, x, rows)
+    tags = {axis: te.thread_axis(tag) for axis, tag in ((c, "blockIdx.x"), (y, "threadIdx.y"), (x, "threadIdx.x"))}
+    for axis, tag in tags.items():
+        s[out].bind(axis, tag)
+    s[out].pragma(c, "auto_unroll_max_step", 64)
+    s[out].pragma(c, "unroll_explicit", 0)
+    s[sums].compute_at(s[out], x)
+    s[sums].reorder(*sums.op.reduce_axis, *sums.op.axis)
+    if window is not None:
+        s[window].compute_at(s[out], x)
+    if planes is not None:
+        s[planes].compute_at(s[out], c)
+        rest = s[planes].fuse(*planes.op.axis)
+        for axis, count in ((y, 4), (x, 32)):
+            thread, rest = s[planes].split(rest, nparts=count)
+            s[planes].bind(thread, tags[axis])
+    return s, [image, weights, out]
+
+
+def of_windows(source: str, held: str) -> dict[str, float]:
+    """The counts of the kernel of `windows`."""
+    return counts_of(Task("tests/windows", (source, held), CUDA), 0)
 
 
 def test_a_result_too_many_costs_nothing_and_several_a_branch_per_step() -> None:
@@ -42,10 +91,7 @@ def test_a_condition_on_neighbours_that_divide_the_results_is_one_branch(length:
 
 
 def test_guarded_loads_of_a_window_are_issued_together_and_those_of_a_sum_wait() -> None:
-    images = Depthwise.of((1, 64, 32, 32))
-    window = counted(DEPTHWISE, images, **IMAGE, shared="none", window="all")
-    none = counted(DEPTHWISE, images, **IMAGE, shared="none", window="none")
-    tile = counted(DEPTHWISE, images, **IMAGE, shared="input", window="none")
+    window, none, tile = of_windows("memory", "window"), of_windows("memory", "no"), of_windows("shared", "no")
     assert window["guarded"] == 1
     assert none["guarded"] == 8 * 9
     assert tile["branched"] == 8 * 9
@@ -62,8 +108,7 @@ def test_behind_a_branch_every_result_loads_for_itself() -> None:
 
 
 def test_a_block_reads_each_sector_of_its_window_from_the_second_level_once() -> None:
-    images = Depthwise.of((1, 64, 32, 32))
-    counts = counted(DEPTHWISE, images, **IMAGE, shared="none", window="all")
+    counts = of_windows("memory", "window")
     rows, sectors = 32, 32 * 4 / 32 + 1  # no rows beyond the image; a row begins somewhere in a sector
     weights = 2 * 32  # nine values, two sectors
     assert counts["near_bytes"] == pytest.approx(rows * sectors * 32 + weights, rel=0.35)

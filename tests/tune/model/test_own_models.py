@@ -42,7 +42,7 @@ LAYERS = [
     WeightGradient.of((4, 16, 28, 28), 16, 3, groups=16),
     WeightGradient.of((4, 32, 28, 28), 32, 3, groups=32, layout="NHWC"),
 ]
-OWN = [template for template in ALL if template.gpu.own_model is not None]
+OWN = [template for template in ALL if template.gpu and template.gpu.own_model]
 
 
 def task_of(template: Any) -> Any:
@@ -80,12 +80,12 @@ def test_the_default_search_begins_with_what_it_ranks(name: str) -> None:
 
 
 def test_those_without_are_te_compute_stages_that_the_model_of_the_machine_covers() -> None:
-    without = [template for template in ALL if template.gpu.own_model is None]
+    without = [template for template in ALL if template.gpu and not template.gpu.own_model]
     assert {template.name.partition("/")[2] for template in without} == {
-        "conv1d", "conv2d", "depthwise", "depthwise.lines", "conv_transpose", "conv_transpose.phases", "pool",
+        "conv1d", "conv2d", "depthwise.lines", "conv_transpose", "conv_transpose.phases", "pool",
         "backward",
     }  # fmt: skip
-    for template in without[:3]:
+    for template in without[:2]:
         task = task_of(template)
         assert np.isfinite(Scorer(task).score(task.config_space.draw(np.random.default_rng(0), 32)).seconds).any()
 
@@ -95,7 +95,6 @@ def test_those_without_are_te_compute_stages_that_the_model_of_the_machine_cover
     [
         Conv1d.of(4096, 8),
         Conv1d.of(65536, 128),
-        Depthwise.of((1, 64, 32, 32)),
         Pooling.of((1, 16, 28, 28), kernel=3, stride=2, padding=1),
         Transposed.of((1, 16, 14, 14), 16, 4, 2, 1),
     ],

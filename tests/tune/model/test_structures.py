@@ -10,7 +10,7 @@ import pytest
 from tilewright import autotvm, te
 from tilewright.core.hardware import MemoryScope
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv1d, Conv2d, Depthwise, named
+from tilewright.topi.templates import Conv1d, Conv2d, Transposed, named
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.model import extents
 from tilewright.tune.model.scoring import Scorer
@@ -20,13 +20,13 @@ from tilewright.tune.model.traced import Columns, Trace, TracedNumber
 CONV1D = named("topi/conv1d")
 CONV2D = named("topi/conv2d")
 CONV2D_DIRECT = named("topi/conv2d.direct")
-DEPTHWISE = named("topi/depthwise")
+TRANSPOSED = named("topi/conv_transpose")
 
 CUDA = Target.parse("cuda -arch=sm_90")
 TASKS = {
     "conv2d": lambda: CONV2D.task(Conv2d.of((1, 64, 28, 28), 96), CUDA),
     "grouped, uneven": lambda: CONV2D.task(Conv2d.of((2, 36, 13, 17), 24, 3, 2, groups=4), CUDA),
-    "depthwise": lambda: DEPTHWISE.task(Depthwise.of((1, 12, 14, 14), 3, multiplier=2), CUDA),
+    "transposed": lambda: TRANSPOSED.task(Transposed.of((1, 12, 14, 14), 24, 4, 2), CUDA),
     "direct": lambda: CONV2D_DIRECT.task(Conv2d.of((2, 32, 16, 16), groups=8), CUDA),
     "conv1d": lambda: CONV1D.task(Conv1d.of(1000, 5), CUDA),
 }
@@ -39,7 +39,7 @@ def used(kernel: extents.KernelExtents, row: int, count: int) -> tuple[int, ...]
     return tuple(int(np.broadcast_to(value, (count,))[row]) for value in found)
 
 
-@pytest.mark.parametrize("name", ["conv2d", "depthwise", "conv1d"])
+@pytest.mark.parametrize("name", ["conv2d", "transposed", "conv1d"])
 def test_extents_are_those_of_each_configuration(name: str) -> None:
     task = TASKS[name]()
     space = task.config_space
@@ -69,7 +69,7 @@ def test_extents_of_fused_loops_are_near(name: str) -> None:
 
 
 def test_every_configuration_is_in_one_group() -> None:
-    task = TASKS["depthwise"]()
+    task = TASKS["conv2d"]()
     points = task.config_space.draw(np.random.default_rng(0), 60)
     rows = np.concatenate([rows for rows, _, _ in Structures(task).groups(points)])
     assert sorted(rows.tolist()) == list(range(60))

@@ -51,8 +51,15 @@ class Packaged(Generic[W]):
         return Packaged(packaged.strategy_named(self.template, strategy))
 
     def task(self, target: Any = None, **options: Any) -> Task:
-        """The task to tune; `target` is by default the one of the context. UserError for wrong options."""
-        return create_task(self.template.name, of_options(self.template.kind, options).args, target)
+        """The task to tune; `target` is by default the one of the context. UserError for wrong options.
+
+        If the general strategy does not cover the workload on the target, the task is that of the default strategy.
+        """
+        workload, on = of_options(self.template.kind, options), target or Target.current()
+        template = self.template
+        if on is not None and not template.covers(workload, Target.parse(on)):
+            template = next(iter(template.able(workload, Target.parse(on))), template)
+        return create_task(template.name, workload.args, target)
 
     def __call__(self, **options: Any) -> Program:
         """The schedule of the configuration that the contexts around the call know, and data, weights, result.

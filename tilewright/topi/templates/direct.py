@@ -283,7 +283,7 @@ def computes(of: Images, machine: Machine) -> bool:
     """Return whether channels are last, or few: with many, tiles in shared memory are worth more than windows."""
     if getattr(of, "weights", "OIHW") == "OHWI":
         return False
-    few = of.per_group <= _CHANNELS and Window.NONE not in windows(of)
+    few = of.per_group <= _CHANNELS and (of.per_group == 1 or Window.NONE not in windows(of))
     return of.layout == "NHWC" or few
 
 

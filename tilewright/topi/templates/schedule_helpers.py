@@ -96,13 +96,6 @@ def fetch_together(
         s[tile].bind(thread, thread_axis(tag))
 
 
-def store_together(s: ScheduleHandle, tensor: Any, axis: IterVar, size: int, row: int) -> None:
-    """Let a thread store four neighbours at once, or two: `axis` counts its `size` ones in a row of `row` results."""
-    width = next((w for w in (4, 2) if size % w == 0 and row % w == 0), 1)
-    if width > 1:
-        s[tensor].vectorize(s[tensor].split(axis, factor=width)[1])
-
-
 def written_out(s: ScheduleHandle, tensor: Any, axis: IterVar, steps: int, explicit: int) -> None:
     """How far the loops below an axis are unrolled: the number of steps, by us (`explicit`) or the compiler."""
     s[tensor].pragma(axis, "auto_unroll_max_step", steps)

@@ -22,7 +22,6 @@ from . import (
     conv2d,
     cpu,
     cpu_channels_last,
-    depthwise,
     depthwise_lines,
     depthwise_mma,
     depthwise_planes,
@@ -157,7 +156,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         summary="products of tiles by warpgroups that cut float32",
         precision="tf32_cut",
     ),
-    PackagedTemplate(Depthwise, gpu=depthwise.ON_GPU, cpu=cpu.IMAGES, summary="tiles of planes"),
+    PackagedTemplate(Depthwise, cpu=cpu.IMAGES, summary="tiles of rows, on CPUs"),
     PackagedTemplate(
         Depthwise, "direct", gpu=depthwise_planes.DIRECT, cpu=cpu_channels_last.ON_CPU, summary="windows in registers"
     ),
