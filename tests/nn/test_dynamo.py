@@ -370,7 +370,6 @@ class Mixer(nn.Module):
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "PyTorch's"])
 def test_linear_layers_of_images(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "_on_gpu", lambda graph: True)
-    monkeypatch.setattr(fusion, "_is_worth_it", lambda found: bool(found.activation or found.residual))
     theirs, decide = SimpleNamespace(choice=SimpleNamespace(how=plans.THEIRS, why="a test")), plans.plan_for
     if not ours:
         pick = lambda problem, *given, **named: theirs if problem.groups == 1 else decide(problem, *given, **named)

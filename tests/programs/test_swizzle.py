@@ -15,6 +15,7 @@ from tests.passes.running import finish
 from tests.programs.random_tensorized import Case, program
 from tests.programs.test_matrix_instructions import ERRORS, draw, error, exact
 from tilewright import intrin, te
+from tilewright.codegen.vectors import known_divisor
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
@@ -63,6 +64,24 @@ def test_a_swizzled_product_has_the_same_sums(
         tw.build(s, args, target)(*arrays)
         found = arrays[2].numpy()
     assert error(found, wanted) <= ERRORS[atom] + 1e-6 * (target != "cuda")
+
+
+def test_pieces_are_copied_as_vectors() -> None:
+    s, args = swizzled("float16", Tiling((64, 64), (32, 32), 64), False, False)
+    lines = [line.strip() for line in tw.build(s, args, CUDA).program.source.splitlines()]
+    copies = [line for line in lines if line.partition(" = ")[0].count("_shared + ")]
+    assert len(copies) == 2
+    assert all(line.startswith("*(uint4*)(") for line in copies)
+
+
+def test_divisors_of_operations_on_bits() -> None:
+    numbers = np.random.default_rng(0).integers(0, 64, (200, 3))
+    for a, b, c in numbers.tolist():
+        x = te.var("x")
+        made = ((x * a) ^ (b << 2)) | ((x * c) << 1)
+        by = known_divisor(made)
+        assert all((((value * a) ^ (b << 2)) | ((value * c) << 1)) % by == 0 for value in range(9)), (a, b, c, by)
+    assert known_divisor((te.var("x") * 8) ^ (te.var("y") << 3)) == 8
 
 
 @pytest.mark.parametrize(("a_turned", "b_turned"), [(False, False), (True, True), (False, True)])

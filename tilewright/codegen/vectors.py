@@ -123,6 +123,18 @@ def known_divisor(e: n.Expr) -> int:
         return inner // by if inner % by == 0 else 1
     if isinstance(e, n.Cast):
         return known_divisor(e.value) if e.dtype.is_int and e.value.dtype.is_int else 1
+    if isinstance(e, n.Call):
+        return _divisor_of_bits(e)
+    return 1
+
+
+def _divisor_of_bits(e: n.Call) -> int:
+    """Such a number for an operation on bits: a power of two divides a number if its last bits are 0."""
+    if e.name == "shift_left" and isinstance(e.args[1], n.IntImm):
+        return known_divisor(e.args[0]) << e.args[1].value
+    if e.name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        found = math.gcd(*map(known_divisor, e.args))
+        return found & -found
     return 1
 
 

@@ -51,9 +51,13 @@ _OTHER_TYPE, _OTHER_HALF = 2.0, 0.7
 """The distance that the type adds: between float32 and a 16-bit type, and between float16 and bfloat16."""
 _DECAY = 1.5
 """The weight of a layer at distance d is exp(-_DECAY * d)."""
-_PASS_SECONDS, _PASS_BYTES_PER_SECOND = 1.5e-6, 3.5e12
-"""The time of one more kernel on an H200, the GPU of the table. A library computes a residual and an activation in a
-kernel of its own, which reads and writes the result once more."""
+_PASS_SECONDS, _PASS_BYTES_PER_SECOND = 1.5e-6, (6e12, 3.5e12)
+"""The time of one more kernel on an H200, the GPU of the table, and its rates in the L2 cache and in memory.
+
+A library computes a residual and an activation in a kernel of its own, which reads and writes the result once more.
+"""
+_PASS_IN_CACHE = 50e6
+"""The most bytes that such a kernel moves in the L2 cache."""
 _DENSE_TERMS, _DENSE_CHANNELS = 64, 16
 """The least products per sum, and channels per group, of a layer that libraries compute by matrix instructions. If no
 similar layer was measured, the library is preferred for such a layer."""
@@ -237,7 +241,7 @@ def _share_of_convolution(problem: Problem, like: MeasuredLayer) -> float:
     size = prod(problem.out_shape)
     convolution = like.theirs * size / prod(like.problem.out_shape)
     moved = size * DType(problem.dtype).bytes * (3 if problem.residual else 2)
-    return convolution / (convolution + _PASS_SECONDS + moved / _PASS_BYTES_PER_SECOND)
+    return convolution / (convolution + _PASS_SECONDS + moved / _PASS_BYTES_PER_SECOND[moved > _PASS_IN_CACHE])
 
 
 def estimate(problem: Problem, known: Iterable[MeasuredLayer]) -> RatioEstimate | None:

@@ -206,31 +206,18 @@ def _problems(convolutions: list[Node], static: set[Node], last: bool) -> Iterat
             chain = chain_of(conv, static, taken)
             taken.update(chain.nodes)
             with suppress(NotOurs, UserError):
-                if not is_linear(conv) or _is_worth_it(chain):
-                    yield _problem(chain, last)
+                yield _problem(chain, last)
 
 
 def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
     """Return the row of a chain: the decision between both kernels, as calls make it."""
     name, parts = str(found.conv), tuple(found.parts)
     try:
-        if is_linear(found.conv) and not _is_worth_it(found):
-            raise NotOurs("cuBLAS multiplies 16-bit types faster, and no activation follows")
         problem, on = _problem(found, last)
         plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
     except (NotOurs, UserError) as refused:
         return FusedRow(name, None, parts, False, reason(refused))
     return FusedRow(name, problem, parts, plan.choice.how == OURS, plan.choice.why)
-
-
-def _is_worth_it(found: Chain) -> bool:
-    """Whether a linear layer may be ours: if an activation follows, or in float32 a residual.
-
-    PyTorch reads and writes the wide result once more for an activation. cuBLAS multiplies float32 without matrix
-    instructions, and 16-bit types faster than we do.
-    """
-    whole = found.residual is not None and found.conv.meta["val"].dtype == torch.float32
-    return bool(found.activation) or whole
 
 
 def _name(conv: Node) -> str:
