@@ -239,11 +239,10 @@ def _means(name: str, every: Sequence[Figures]) -> Iterator[str]:
         yield f"{name}: scheduling takes {statistics.median(times):.2f} s in the median, {times[-1]:.2f} s at most"
 
 
-def show(bench: Bench, only: Sequence[str], until: float) -> list[dict[str, Any]]:
-    """Measure the programs and print a table, then the means; no program begins after `until`. Returns the rows."""
+def show(bench: Bench, only: Sequence[str], until: float, store: Callable[[dict[str, Any]], None]) -> None:
+    """Measure the programs and print a table, then the means; no program begins after `until`. Stores each row."""
     heads = ["schedule ms", "ours µs", f"{bench.trials} trials µs", "compile µs", "copy µs", "ratio", "tuned"]
     heads += ["quartiles", "error"]
-    rows: list[dict[str, Any]] = []
     lines: list[list[str]] = []
     means: list[str] = []
     for name, group in GROUPS.items():
@@ -256,14 +255,13 @@ def show(bench: Bench, only: Sequence[str], until: float) -> list[dict[str, Any]
                 break
             figures = measured(program, bench)
             every.append(figures)
-            rows.append(_stored(program, figures, bench))
+            store(_stored(program, figures, bench))
             lines.append(_cells(program, figures))
             print("  ".join(cell for cell in lines[-1] if cell), flush=True)
         means += _means(name, every)
     print(f"\n{bench.target} on {bench.device.name if bench.device.exist else 'no device'}, threads {bench.threads}")
     print("\n".join(table([Column("program", right=False), *map(Column, heads), Column("", right=False)], lines)))
     print("\n".join(means))
-    return rows
 
 
 def main() -> None:
@@ -281,6 +279,14 @@ def main() -> None:
     given = parser.parse_args()
     target, until = Target.parse(given.target), time.monotonic() + given.seconds
     rows: list[dict[str, Any]] = []
+
+    def store(row: dict[str, Any]) -> None:
+        rows.append(row)
+        if given.store:
+            write(given.store, made, rows)
+
+    device = tw.cuda() if target.is_gpu else tw.cpu()
+    made = run_of(f"python -m benchmarks.automatic --target {target.kind}", device.name if device.exist else "none")
     for threads in [1] if target.is_gpu else given.threads:
         if not target.is_gpu:
             import torch
@@ -288,9 +294,7 @@ def main() -> None:
             set_num_threads(threads)
             torch.set_num_threads(threads)
         bench = Bench(target, threads, given.trials, given.mode, not given.no_rivals, given.log)
-        rows += show(bench, given.only, until)
-    if given.store:
-        write(given.store, run_of(f"python -m benchmarks.automatic --target {target.kind}", bench.device.name), rows)
+        show(bench, given.only, until, store)
 
 
 if __name__ == "__main__":
