@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.auto.programs import box_blur, matrix_product, softmax, two_outputs
+from tests.auto.programs import box_blur, layer_norm, matrix_product, softmax, two_outputs
 from tests.auto.test_auto_schedule import check
 from tilewright import te
 from tilewright.auto.program import AutomaticProgram, AutomaticTemplate
 from tilewright.core.target import Target
+from tilewright.fleet.option import RPCRunner
 
 
 def test_a_search_measures_and_resumes(tmp_path: Path) -> None:
@@ -28,7 +30,44 @@ def test_a_search_measures_and_resumes(tmp_path: Path) -> None:
     assert [s.to_json() for s in best.steps] == [s.to_json() for s in first.steps]
     assert "(tuned)" in best.as_python()
     other = tw.auto_schedule(softmax()[0], "llvm", log=log)
-    assert "(tuned)" not in other.as_python()
+    assert "(ranked, not tuned)" in other.as_python()
+    assert "(ranked, not tuned)" in str(other.explain("llvm"))
+
+
+def test_records_of_several_logs_serve_their_programs(tmp_path: Path) -> None:
+    programs, merged = [box_blur(64, 64), box_blur(64, 96)], tmp_path / "merged.log"
+    for number, (args, _) in enumerate(programs):
+        tw.auto_schedule(args, "llvm", trials=1, log=tmp_path / f"{number}.log")
+    merged.write_text("".join((tmp_path / f"{number}.log").read_text() for number in (0, 1)))
+    for args, _ in programs:
+        assert "(tuned)" in tw.auto_schedule(args, "llvm", log=merged).as_python()
+
+
+def test_a_search_begins_with_records_of_other_sizes(tmp_path: Path) -> None:
+    """The only record of the neighbour is not the choice of the rules."""
+    log, neighbour, program = tmp_path / "auto.log", box_blur(64, 64), box_blur(64, 96)
+    tw.auto_schedule(neighbour[0], "llvm", trials=1, log=log)
+    record = json.loads(log.read_text().splitlines()[0])
+    default = record["config"]["entity"]
+    record["config"]["entity"] = other = [[name, kind, 8] for name, kind, _ in default]
+    log.write_text(json.dumps(record) + "\n")
+    tw.auto_schedule(program[0], "llvm", trials=2, log=log)
+    measured = [json.loads(line)["config"]["entity"] for line in log.read_text().splitlines()[1:]]
+    assert default != other
+    assert other in measured
+
+
+@pytest.mark.slow
+def test_a_fleet_measures(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    from tests.fleet.cluster import cluster
+
+    program, log = box_blur(64, 64), tmp_path / "auto.log"
+    with cluster(tmp_path, 1) as made:
+        host, _, port = made.scheduler_address.removeprefix("tcp://").rpartition(":")
+        runner = RPCRunner("", host, int(port), number=1, repeat=2, cooldown_interval=0)
+        check(program, tw.auto_schedule(program[0], "llvm", trials=2, log=log, runner=runner), "llvm")
+    assert "(tuned)" in tw.auto_schedule(program[0], "llvm", log=log).as_python()
 
 
 def test_kernels_have_knobs_of_their_own() -> None:
@@ -57,6 +96,16 @@ def test_structures_identify_programs() -> None:
 
     assert identity(softmax()[0]) == identity(softmax()[0])
     assert identity(softmax()[0]) != identity(softmax(38)[0])
+
+
+def test_a_structure_has_any_sizes() -> None:
+    def name(args: list[tw.te.Tensor]) -> str:
+        program = AutomaticProgram([args[-1].op], Target("llvm"))
+        return AutomaticTemplate(program, program.alternatives()[0], args).name
+
+    assert name(softmax()[0]) == name(softmax(38)[0])
+    assert name(softmax()[0]).partition(".")[0] == name(layer_norm()[0]).partition(".")[0]
+    assert name(softmax()[0]) != name(layer_norm()[0])
 
 
 def test_errors() -> None:

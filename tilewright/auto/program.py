@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..core.errors import UserError
@@ -11,7 +12,7 @@ from ..core.log import logger
 from ..core.target import Target
 from ..loops.build import build_function
 from ..measure.lowered import refined_bounds
-from ..measure.reference import describe
+from ..measure.reference import describe, structure_of
 from ..refine.usage import kernel_uses
 from ..schedule.handle import ScheduleHandle, create_schedule
 from ..tensor.axis import thread_axis
@@ -134,10 +135,11 @@ class AutomaticTemplate:
     ways: Sequence[Way]
     args: Sequence[Tensor]
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """The name in logs: the ways."""
-        return "auto/" + "+".join(dict.fromkeys(way.name.replace(" ", "_") for way in self.ways))
+        """The name in logs: the ways, and the structure of the program, which starts from records of other sizes."""
+        ways = "+".join(dict.fromkeys(way.name.replace(" ", "_") for way in self.ways))
+        return f"auto/{ways}.{structure_of(self.args)[:12]}"
 
     def task(self) -> Task:
         """Return the task of tuning the program; its argument identifies the structure with its sizes."""

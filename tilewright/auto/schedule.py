@@ -10,6 +10,8 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.target import Target
+from ..measure.custom import Runner
+from ..measure.option import LocalRunner
 from ..schedule.handle import ScheduleHandle
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
@@ -18,7 +20,13 @@ from .search import recorded, searched
 
 
 def auto_schedule(
-    tensors: Any, target: Any = None, *, trials: int = 0, budget: float | None = None, log: Any = None
+    tensors: Any,
+    target: Any = None,
+    *,
+    trials: int = 0,
+    budget: float | None = None,
+    log: Any = None,
+    runner: LocalRunner | Runner | None = None,
 ) -> ScheduleHandle:
     """Return a schedule of tensors for a target, made by rules and the model of the machine.
 
@@ -29,12 +37,15 @@ def auto_schedule(
     target : Target or str, optional
         The target; by default the current one.
     trials : int
-        How many candidates to measure on this machine; 0 measures nothing.
+        How many candidates to measure; 0 measures nothing.
     budget : float, optional
         Seconds after which no new candidate is measured.
     log : str or Path, optional
         The log to which measurements are added, and from which they resume. Without trials, its best record of the
         program is taken. If there is none, the schedule is ranked, not tuned, and `explain` says so.
+        Records of a program of the same structure with other sizes are candidates of the first trials.
+    runner : LocalRunner or RPCRunner, optional
+        The runner that measures: by default on this machine; `autotvm.RPCRunner` measures on a fleet.
 
     Returns
     -------
@@ -54,7 +65,7 @@ def auto_schedule(
     if not _count(trials, "trials"):
         found = recorded(program, arguments(tensors, outputs), log) if log is not None else None
         return found if found is not None else program.by_rules()
-    return searched(program, arguments(tensors, outputs), trials, budget, log)
+    return searched(program, arguments(tensors, outputs), trials, budget, log, runner)
 
 
 def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple[ScheduleHandle, list[Any]]:

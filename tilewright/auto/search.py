@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.log import logger
+from ..measure.custom import Runner
 from ..measure.option import LocalBuilder, LocalRunner
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
@@ -29,12 +30,17 @@ _SEED = 0
 
 
 def searched(
-    program: AutomaticProgram, args: Sequence[Tensor], trials: int, budget: float | None, log: Any
+    program: AutomaticProgram,
+    args: Sequence[Tensor],
+    trials: int,
+    budget: float | None,
+    log: Any,
+    runner: LocalRunner | Runner | None = None,
 ) -> ScheduleHandle:
     """Return the fastest measured schedule; the rules' own if no other is confirmed to be faster."""
     if not any(way.space.knobs for ways in program.ways for way in ways):
         return program.by_rules()
-    layer, templates = search_of(program, args, trials, budget, log)
+    layer, templates = search_of(program, args, trials, budget, log, runner)
     winner = layer.winner
     best = winner.tally.best if winner is not None else None
     if winner is None or best is None:
@@ -68,9 +74,14 @@ def _templates(program: AutomaticProgram, args: Sequence[Tensor]) -> list[Automa
 
 
 def search_of(
-    program: AutomaticProgram, args: Sequence[Tensor], trials: int, budget: float | None, log: Any
+    program: AutomaticProgram,
+    args: Sequence[Tensor],
+    trials: int,
+    budget: float | None,
+    log: Any,
+    runner: LocalRunner | Runner | None = None,
 ) -> tuple[LayerSearch, list[AutomaticTemplate]]:
-    """Search the ways of a program, with the rules' choice measured first."""
+    """Search the ways of a program, with the rules' choice measured first; on this machine if no runner is given."""
     if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
         raise UserError(
             f"budget={budget!r} is not a number of seconds", primitive="auto_schedule", fix="give seconds: budget=30"
@@ -78,7 +89,8 @@ def search_of(
     templates = _templates(program, args)
     tasks = [template.task() for template in templates]
     records = RecordLog(log) if log is not None else None
-    builder, runner = LocalBuilder(timeout=TIMEOUT), LocalRunner(timeout=TIMEOUT, cooldown_interval=0)
+    builder = LocalBuilder(timeout=TIMEOUT)
+    runner = LocalRunner(timeout=TIMEOUT, cooldown_interval=0) if runner is None else runner
     limits = SearchOptions(trials, confirm=CONFIRMED, processes=builder.processes, seconds=budget)
     path = Path(log) if log is not None else None
     with open_session(program.target, builder, runner, path) as session:

@@ -79,7 +79,7 @@ def _conclude(layer: LayerSearch, templates: Sequence[AutomaticTemplate]) -> int
 def _row(run: Run) -> list[str]:
     default, best = run.good.get(run.default) if run.default is not None else None, run.tally.best
     return [
-        run.task.name.removeprefix("auto/").replace("_", " "),
+        run.task.name.removeprefix("auto/").partition(".")[0].replace("_", " "),
         str(run.tally.done),
         duration(mean_cost(default.result)) if default is not None else NONE,
         duration(mean_cost(best.result)) if best is not None else NONE,

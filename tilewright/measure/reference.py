@@ -18,7 +18,7 @@ import numpy as np
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.node import Node
-from ..expr.nodes import IntImm, Var
+from ..expr.nodes import FloatImm, IntImm, Var
 from ..tensor.axis import IterVar
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.reference import reference
@@ -121,6 +121,20 @@ class _Fingerprint:
         self.numbers[id(value)] = len(self.numbers)
         self.keep.append(value)
         self.hash.update(f"{text}\n".encode())
+
+
+class _Structure(_Fingerprint):
+    """A fingerprint that all sizes of a graph share: numbers differ by their types only."""
+
+    def ref(self, value: Any) -> Any:
+        if isinstance(value, (int, float, IntImm, FloatImm)):
+            return type(value).__name__
+        return super().ref(value)
+
+
+def structure_of(args: Sequence[Tensor]) -> str:
+    """Return the identity of a graph of tensors without its sizes and its other constants."""
+    return _Structure().of(args)
 
 
 def compute(
