@@ -78,12 +78,10 @@ def sums_of(
         product.
     """
     rows, columns = (-(-count // whole) * whole for count, whole in zip(of.places, tile, strict=True))
-    seen_rows, seen_columns = of.seen(rows, columns)
     kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
-    seen = seen_rows, seen_columns
-    chunked = chunk and of.layout == "NCHW"
-    element = chunked_view(of, data, chunk, seen) if chunked else padded_view(of, data, bool(chunk) or widened, seen)
     per_group, per_filters, kind = of.per_group, of.shared_filters, sum_dtype(of.dtype)
+    stored, around = kind if chunk or widened else of.dtype, border_for(of, of.seen(rows, columns))
+    element = padded_view(of, data, around, stored, chunk if of.layout == "NCHW" else 0)
     (sy, sx), (dy, dx) = of.stride, of.dilation
     channels = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
     reached = (sliding - 1) * sy + (of.kernel[0] - 1) * dy + 1 if sliding else of.kernel[0]
@@ -144,51 +142,40 @@ def _turned(of: Images, weights: Tensor) -> Any:
     return lambda f, rc, ry, rx: made(rc, ry, rx, f)
 
 
-def padded_view(of: Images, data: Tensor, converted: bool, seen: tuple[int, int]) -> Any:
-    """Return how the padded input is read at (n, c, y, x), of which `seen` many rows and columns are."""
-    _, _, height, width = of.shape
-    top, left, bottom, right = _around(of, seen)
-    kind = sum_dtype(of.dtype) if converted else of.dtype
-
-    def value(*position: Any) -> Any:
-        n, c, y, x = from_layout(of.layout, position)
-        inside = []
-        inside += [y >= top, y < height + top] if top or bottom else []
-        inside += [x >= left, x < width + left] if left or right else []
-        found = data(*in_layout(of.layout, (n, c, y - top, x - left)))
-        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
-
-    around = (*of.shape[:2], height + top + bottom, width + left + right)
-    shape = in_layout(of.layout, around)
-    names = in_layout(of.layout, ("n", "c", "y", "x"))
-    made = compute(shape, value, "padded", "injective,pad", varargs_names=names)
-    return lambda *position: made(*in_layout(of.layout, position))
+Border = tuple[int, int, int, int]
+"""Zeros above, to the left, below, to the right."""
 
 
-def _around(of: Images, seen: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Zeros on each side, with more behind, so that the requested rows and columns can be read."""
+def border_for(of: Images, seen: tuple[int, int]) -> Border:
+    """Return the zeros around an input of which `seen` rows and columns are read: more behind than the padding."""
     top, left, bottom, right = of.padding
     more = (count - size for count, size in zip(seen, of.shape[2:], strict=True))
     below, beside = (count - before for count, before in zip(more, (top, left), strict=True))
     return top, left, max(bottom, below), max(right, beside)
 
 
-def chunked_view(of: Images, data: Tensor, chunk: int, seen: tuple[int, int]) -> Any:
-    """Return how the padded input is read at (n, c, y, x), from a tensor (n, c, y, chunk of a row, place in it)."""
-    count, channels, height, width = of.shape
-    top, left, bottom, right = _around(of, seen)
-    before, inner, after = -(-left // chunk), width // chunk, -(-right // chunk)
+def padded_view(of: Images, data: Tensor, border: Border, dtype: str, chunk: int = 0, name: str = "") -> Any:
+    """Return how the input with a border is read at (n, c, y, x), from a tensor of a type.
+
+    With a `chunk`, the tensor is (n, c, y, chunk of a row, place in it), and the border has whole chunks at both sides.
+    """
+    (batch, channels, height, width), (top, left, bottom, right), size = of.shape, border, chunk or 1
+    before, inner, after = -(-left // size), width // size, -(-right // size)
 
     def value(n: Any, c: Any, y: Any, xo: Any, xi: Any) -> Any:
         inside = []
         inside += [y >= top, y < height + top] if top or bottom else []
         inside += [xo >= before] if before else []
         inside += [xo < before + inner] if after else []
-        found = data(n, c, y - top, (xo - before) * chunk + xi)
-        kind = sum_dtype(of.dtype)
-        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
+        found = data(*in_layout(of.layout, (n, c, y - top, (xo - before) * size + xi)))
+        return cast(dtype, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
 
-    shape = (count, channels, height + top + bottom, before + inner + after, chunk)
-    made = compute(shape, value, "chunks", "injective,pad")
-    shift = before * chunk - left
-    return lambda n, c, y, x: made(n, c, y, floordiv(x + shift, chunk), floormod(x + shift, chunk))
+    shape, tag = (batch, channels, height + top + bottom, before + inner + after), "injective,pad"
+    if chunk:
+        chunks, shift = compute((*shape, chunk), value, name or "chunks", tag), before * chunk - left
+        return lambda n, c, y, x: chunks(n, c, y, floordiv(x + shift, chunk), floormod(x + shift, chunk))
+    made = compute(
+        in_layout(of.layout, shape), lambda *at: value(*from_layout(of.layout, at), 0), name or "padded", tag,
+        varargs_names=in_layout(of.layout, ("n", "c", "y", "x")),
+    )  # fmt: skip
+    return lambda *position: made(*in_layout(of.layout, position))

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from math import gcd, prod
 from typing import Any
 
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, if_then_else
+from ...expr.convert import cast
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -22,6 +21,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Depthwise
+from .declarations import padded_view
 from .needs import Needs
 from .schedule_helpers import bind_all, bind_grid, fetch_together, in_rounds, in_vectors
 from .strategy import ScheduleStrategy
@@ -101,13 +101,10 @@ def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: 
     """Declare the sums of whole stretches, over the line with a border and weights with channels last."""
     stretches = prod(config["tile_x"].size[1:])
     length, kind, left = -(-of.places[1] // stretches) * stretches, sum_dtype(of.dtype), of.padding[1]
-    around = (of.shape[0], 1, reach(of, 1, length), of.shape[1])
-
-    def inside(n: Any, y: Any, x: Any, c: Any) -> Any:
-        return if_then_else(all_of(x >= left, x < of.shape[3] + left), data(n, y, x - left, c), const(0.0, of.dtype))
-
-    bordered = compute(around, inside, "bordered")
-    seen = compute(around, lambda n, y, x, c: cast(kind, bordered(n, y, x, c)), "seen")
+    wide = reach(of, 1, length)
+    bordered = padded_view(of, data, (0, left, 0, wide - left - of.shape[3]), of.dtype, name="bordered")
+    around = (of.shape[0], 1, wide, of.shape[1])
+    seen = compute(around, lambda n, y, x, c: cast(kind, bordered(n, c, y, x)), "seen")
     turned = compute((of.kernel[1], of.filters), lambda rx, c: cast(kind, weights(c, 0, 0, rx)), "turned")
     rx = reduce_axis((0, of.kernel[1]), name="rx")
 

@@ -21,7 +21,7 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import elementwise
 from .cpu_channels_last import MANY_WEIGHTS, lanes_of_one_group
-from .declarations import bordered, same_shape
+from .declarations import padded_view, same_shape
 from .layouts import from_layout, in_layout
 from .phases import border_of, has_phases, tap_and_place, taps_of
 from .processor import VectorRegisters
@@ -69,7 +69,8 @@ def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
         return plain(of, data, weights)
     step, per_group, kind = of.stride[1], of.per_group, sum_dtype(of.dtype)
     columns = of.places[1] if of.layout == "NHWC" else -(-of.places[1] // step) * step
-    seen, taps = _bordered(of, data, columns), taps_of(of)
+    (top, bottom), (left, right) = border_of(of, 0, of.places[0]), border_of(of, 1, columns)
+    seen, taps = padded_view(of, data, (top, left, bottom, right), of.dtype, name="bordered"), taps_of(of)
     window = _window(of, weights, taps)
     rc = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
     ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
@@ -99,20 +100,6 @@ def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
         of.out_shape, lambda n, f, y, x: phases(n, f, y, floormod(x, step), floordiv(x, step)), "sums", "conv_transpose"
     )
     return beside
-
-
-def _bordered(of: Transposed, data: Tensor, columns: int) -> Any:
-    """Return how the input with its border is read at (n, c, y, x)."""
-    (top, bottom), (left, right) = border_of(of, 0, of.places[0]), border_of(of, 1, columns)
-    (batch, channels, height, width), element = of.shape, bordered(of, data, top, left)
-
-    def value(*position: Any) -> Any:
-        return element(*from_layout(of.layout, position))
-
-    shape = in_layout(of.layout, (batch, channels, height + top + bottom, width + left + right))
-    names = in_layout(of.layout, ("n", "c", "y", "x"))
-    made = compute(shape, value, "bordered", "injective,pad", varargs_names=names)
-    return lambda *at: made(*in_layout(of.layout, at))
 
 
 def _window(of: Transposed, weights: Tensor, taps: tuple[int, int]) -> Any:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from math import gcd, prod
 from typing import Any
 
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...expr.convert import cast
+from ...expr.operators import all_of
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -20,6 +20,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from .declarations import padded_view
 from .layouts import from_layout, in_layout
 from .needs import Needs
 from .phases import border_of, has_phases, tap_and_place, taps_of
@@ -136,7 +137,9 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
         for extent, name in zip(of.places, _TILES[1:], strict=True)
     )
     kind, taps = sum_dtype(of.dtype), taps_of(of)
-    seen = _bordered(of, data, config["chunk"].val, rows, columns)
+    (top, bottom), (left, right) = border_of(of, 0, rows), border_of(of, 1, columns)
+    chunk = config["chunk"].val if of.layout == "NCHW" else 0
+    seen = padded_view(of, data, (top, left, bottom, right), kind, chunk, "seen")
     kernels = _turned(of, weights) if of.layout == "NHWC" else lambda c, ry, rx: weights(c, 0, ry, rx)
     ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
 
@@ -152,30 +155,6 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
         in_layout(of.layout, shape), term, "sums", "conv_transpose", varargs_names=in_layout(of.layout, names)
     )
     return made
-
-
-def _bordered(of: Transposed, data: Tensor, chunk: int, rows: int, columns: int) -> Any:
-    """Return how the input with its border is read at (n, c, y, x), in the type of the sums."""
-    (top, bottom), (left, right) = border_of(of, 0, rows), border_of(of, 1, columns)
-    batch, channels, height, width = of.shape
-    kind, last = sum_dtype(of.dtype), of.layout == "NHWC"
-    chunk = 1 if last else chunk
-    before, inner, after = -(-left // chunk), width // chunk, -(-right // chunk)
-
-    def value(n: Any, c: Any, y: Any, xo: Any, xi: Any) -> Any:
-        inside = [y >= top, y < height + top, xo >= before, xo < before + inner]
-        found = data(*in_layout(of.layout, (n, c, y - top, (xo - before) * chunk + xi)))
-        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)))
-
-    around = before + inner + after
-    if last:
-        made = compute(
-            (batch, height + top + bottom, around, channels), lambda n, y, x, c: value(n, c, y, x, 0), "seen"
-        )
-        return lambda n, c, y, x: made(n, y, x, c)
-    made = compute((batch, channels, height + top + bottom, around, chunk), value, "seen")
-    shift = before * chunk - left
-    return lambda n, c, y, x: made(n, c, y, floordiv(x + shift, chunk), floormod(x + shift, chunk))
 
 
 def _turned(of: Transposed, weights: Tensor) -> Any:

@@ -26,7 +26,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from .declarations import chunked_view, padded_view
+from .declarations import border_for, padded_view
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
 from .schedule_helpers import THREAD_TAGS, bind_all, in_kept_rounds
@@ -145,7 +145,7 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
         (down * rows - 1) * sy + (taps[0] - 1) * dy + 1,
         (across * columns - 1) * sx + (taps[1] - 1) * dx + 1,
     )
-    image = chunked_view(of, data, share.chunk, seen) if share.chunk > 1 else padded_view(of, data, True, seen)
+    image = padded_view(of, data, border_for(of, seen), kind, share.chunk if share.chunk > 1 else 0)
     given = _gradient_view(of, weights, share)
     step, r, rx = (
         reduce_axis((0, extent), name=name) for extent, name in ((steps, "step"), (reached, "r"), (columns, "rx"))
