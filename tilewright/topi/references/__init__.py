@@ -18,6 +18,7 @@ from .displaced import deformable_conv2d_nhwc_python as deformable_conv2d_nhwc_p
 from .elementwise import dilate_python as dilate_python
 from .elementwise import relu_python as relu_python
 from .elementwise import scale_shift_nchw_python as scale_shift_nchw_python
+from .gradients import depthwise_backward_python as depthwise_backward_python
 from .math import BINARY as BINARY
 from .math import UNARY as UNARY
 from .math import ceil_log2_python as ceil_log2_python

@@ -6,9 +6,8 @@ cheap for short windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import erf, pi, prod, sqrt
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,50 +15,11 @@ import numpy as np
 from ...core.dtype import DType
 from ...core.errors import UserError
 from ...tensor.tensor import Tensor, placeholder
+from .. import references
 from .epilogue import ACTIVATIONS
 from .images import Images, window
 from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, shortened
-
-_Arrays = Callable[[np.ndarray], np.ndarray]
-
-
-def _sigmoid(v: np.ndarray) -> np.ndarray:
-    return np.asarray(1 / (1 + np.exp(-v)))
-
-
-def _of_gelu(v: np.ndarray) -> np.ndarray:
-    below = 0.5 * (1 + np.vectorize(erf)(v * sqrt(0.5)))
-    return np.asarray(below + v * np.exp(-v * v / 2) / sqrt(2 * pi))
-
-
-def _of_gelu_tanh(v: np.ndarray) -> np.ndarray:
-    slope = sqrt(2 / pi)
-    bent = np.tanh(slope * (v + 0.044715 * v**3))
-    return np.asarray(0.5 * (1 + bent) + 0.5 * v * (1 - bent**2) * slope * (1 + 3 * 0.044715 * v * v))
-
-
-def _of_mish(v: np.ndarray) -> np.ndarray:
-    bent = np.tanh(np.logaddexp(0, v))
-    return np.asarray(bent + v * (1 - bent**2) * _sigmoid(v))
-
-
-_DERIVATIVES: dict[str, _Arrays] = {
-    "relu": lambda v: v > 0,
-    "relu6": lambda v: (v > 0) & (v < 6),
-    "silu": lambda v: _sigmoid(v) * (1 + v * (1 - _sigmoid(v))),
-    "gelu": _of_gelu,
-    "gelu_tanh": _of_gelu_tanh,
-    "sigmoid": lambda v: _sigmoid(v) * (1 - _sigmoid(v)),
-    "hardswish": lambda v: np.where(v <= -3, 0, np.where(v >= 3, 1, v / 3 + 0.5)),
-    "tanh": lambda v: 1 - np.tanh(v) ** 2,
-    "leaky_relu": lambda v: np.where(v > 0, 1, 0.01),
-    "elu": lambda v: np.where(v > 0, 1, np.exp(v)),
-    "mish": _of_mish,
-    "hardtanh": lambda v: (v > -1) & (v < 1),
-    "softplus": _sigmoid,
-}
-"""Derivatives of activations in NumPy, for the reference."""
 
 
 @dataclass(frozen=True)
@@ -155,22 +115,12 @@ class Backward(Images):
     def numpy(self, *given: np.ndarray) -> Any:
         """The results by NumPy, in the type of the data."""
         data, weights, *bias, above = given
-        (top, left, bottom, right), (high, wide), (dy, dx) = self.padding, self.kernel, self.dilation
-        above, (rows, columns) = in_order(self.layout, above), self.places
-        seen = np.pad(in_order(self.layout, data), ((0, 0), (0, 0), (top, bottom), (left, right)))
-        at = {(ky, kx): (..., slice(ky * dy, ky * dy + rows), slice(kx * dx, kx * dx + columns))
-              for ky in range(high) for kx in range(wide)}  # fmt: skip
-        if self.activation:
-            before = sum(seen[at[tap]] * weights[:, 0, tap[0], tap[1], None, None] for tap in at)
-            before = before + (bias[0][:, None, None] if bias else 0)
-            above = above * _DERIVATIVES[self.activation](before)
-        of_seen, of_weights = np.zeros_like(seen), np.zeros(self.weights_shape, data.dtype)
-        for (ky, kx), place in at.items():
-            of_seen[place] += above * weights[:, 0, ky, kx, None, None]
-            of_weights[:, 0, ky, kx] = (seen[place] * above).sum((0, 2, 3))
-        inside = of_seen[:, :, top : top + self.shape[2], left : left + self.shape[3]]
-        of_bias = [above.sum((0, 2, 3))] if self.bias else []
-        return in_memory(self.layout, inside), np.concatenate([of_weights.ravel(), *of_bias])
+        images, above = (in_order(self.layout, each) for each in (data, above))
+        found = references.depthwise_backward_python(
+            images, weights, bias[0] if bias else None, above, self.padding, self.dilation, self.activation
+        )
+        of_data, of_weights, of_bias = found
+        return in_memory(self.layout, of_data), np.concatenate([of_weights.ravel(), *([of_bias] * self.bias)])
 
     def inputs(self, rng: np.random.Generator) -> Any:
         shapes = [[int(str(extent)) for extent in tensor.shape] for tensor in self.placeholders()]
@@ -179,6 +129,3 @@ class Backward(Images):
     def sample(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         given = self.inputs(np.random.default_rng())
         return [*given], [*self.numpy(*(values.astype(np.float64) for values in given))]
-
-    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
-        return []

@@ -174,8 +174,11 @@ def padded_view(of: Images, data: Tensor, border: Border, dtype: str, chunk: int
     if chunk:
         chunks, shift = compute((*shape, chunk), value, name or "chunks", tag), before * chunk - left
         return lambda n, c, y, x: chunks(n, c, y, floordiv(x + shift, chunk), floormod(x + shift, chunk))
-    made = compute(
-        in_layout(of.layout, shape), lambda *at: value(*from_layout(of.layout, at), 0), name or "padded", tag,
-        varargs_names=in_layout(of.layout, ("n", "c", "y", "x")),
-    )  # fmt: skip
+
+    def element(*position: Any) -> Any:
+        n, c, y, x = from_layout(of.layout, position)
+        return value(n, c, y, x, 0)
+
+    names = in_layout(of.layout, ("n", "c", "y", "x"))
+    made = compute(in_layout(of.layout, shape), element, name or "padded", tag, varargs_names=names)
     return lambda *position: made(*in_layout(of.layout, position))

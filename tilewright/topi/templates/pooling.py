@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -164,24 +163,6 @@ class Pooling(Images):
         """Random data, and the result in float64."""
         data, _ = self.inputs(np.random.default_rng())
         return [data], [self.numpy(data.astype(np.float64), data)]
-
-    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
-        from torch.nn import functional
-
-        images = data.permute(0, 3, 1, 2) if self.layout == "NHWC" else data
-        top, left, bottom, right = self.padding
-        if self.beyond != (0, 0):
-            return []  # PyTorch says it by `ceil_mode`
-        covers = all(2 * p <= k for p, k in zip((top, left), self.kernel, strict=True))
-        if (top, left) != (bottom, right) or not covers or (self.how != MAX and self.dilation != (1, 1)):
-            return []  # PyTorch has no such pooling
-        if self.how == MAX:
-            return [("max_pool2d", lambda: functional.max_pool2d(
-                images, self.kernel, self.stride, (top, left), self.dilation))]  # fmt: skip
-        whole = self.how == AVERAGE
-        return [("avg_pool2d", lambda: functional.avg_pool2d(
-            images, self.kernel, self.stride, (top, left), count_include_pad=whole,
-            divisor_override=self.divisor or None))]  # fmt: skip
 
 
 def _pair(given: Any) -> tuple[int, int]:

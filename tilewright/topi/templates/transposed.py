@@ -6,7 +6,6 @@ Each result sums over the inputs that a strided window could have made it from. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
@@ -160,20 +159,6 @@ class Transposed(Images):
         images = in_order(self.layout, data)
         window = self.stride, self.padding, self.output_padding, self.dilation
         return in_memory(self.layout, references.conv_transpose_python(images, weights, *window, self.groups))
-
-    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
-        from torch.nn.functional import conv_transpose2d, pad
-
-        images = data.permute(0, 3, 1, 2) if self.layout == "NHWC" else data
-        top, left, bottom, right = self.padding
-
-        def call() -> Any:
-            out = conv_transpose2d(
-                images, weights, None, self.stride, 0, self.output_padding, self.groups, self.dilation
-            )
-            return pad(out, (-left, -right, -top, -bottom))
-
-        return [("conv_transpose2d", call)]
 
 
 def _taps(taps: int, step: int, apart: int) -> int:

@@ -6,7 +6,6 @@ saw. So a few sums have many terms, while a convolution has many sums of a few t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -121,27 +120,3 @@ class WeightGradient(GroupedLayer):
                 out[..., ky, kx] = np.einsum("ngihw,ngohw->goi", seen, given, optimize=True)
         made = out.reshape(self.weights_shape)
         return np.concatenate([made.ravel(), given.sum((0, 3, 4)).ravel()]) if self.bias else made
-
-    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
-        from torch import channels_last, contiguous_format, ops
-        from torch.nn.functional import pad
-
-        top, left, bottom, right = self.padding
-        even = (top, left) == (bottom, right)
-        images, given = (t.permute(0, 3, 1, 2) if self.layout == "NHWC" else t for t in (data, weights))
-
-        def way(order: Any) -> Callable[[], Any]:
-            seen, above = images.contiguous(memory_format=order), given.contiguous(memory_format=order)
-            kernels = data.new_empty(self.weights_shape).contiguous(memory_format=order)
-
-            def call() -> Any:
-                padded = seen if even else pad(seen, (left, right, top, bottom))
-                zeros = [top, left] if even else [0, 0]
-                window = [*self.stride], zeros, [*self.dilation], False, [0, 0], self.groups
-                backward = ops.aten.convolution_backward
-                return backward(above, padded, kernels, None, *window, [False, True, False])[1]
-
-            return call
-
-        return [("convolution_backward", way(contiguous_format)),
-                ("convolution_backward, channels last", way(channels_last))]  # fmt: skip
