@@ -519,6 +519,14 @@ static char* byte_of(unsigned long long matrix, int row, int byte) {
 
 static int bytes_of(Type type) { return type == TF32 ? 4 : type == S8 || type == U8 ? 1 : 2; }
 
+/// The place of a byte of a column's term: lines of 64 columns, groups of 8 terms, and groups of 64 columns apart.
+static char* byte_of_turned(unsigned long long matrix, int column, int term, int byte) {
+  unsigned groups = (unsigned)(matrix >> 16 & 0x3fff) << 4, terms = (unsigned)(matrix >> 32 & 0x3fff) << 4;
+  unsigned long long from = matrix & ~(0x3fffull << 16) & ~(0x3fffull << 32);
+  unsigned start = (unsigned)(matrix & 0x3fff) + (column / 64 * groups + term / 8 * terms >> 4);
+  return byte_of((from & ~0x3fffull) | start, term % 8, column % 64 * 2 + byte);
+}
+
 static double element_at(const GroupProduct& what, unsigned long long matrix, int row, int x) {
   unsigned long long word = 0;
   int size = bytes_of(what.type);
@@ -526,10 +534,18 @@ static double element_at(const GroupProduct& what, unsigned long long matrix, in
   return element(what.type, word, 0);
 }
 
-static void read_matrix(const GroupProduct& what, unsigned long long matrix, int rows) {
+static double element_of_b(const GroupProduct& what, int column, int term) {
+  if (!what.turned) return element_at(what, what.b, column, term);
+  unsigned long long word = 0;
+  for (int i = 0; i < 2; ++i)
+    word |= (unsigned long long)(unsigned char)*byte_of_turned(what.b, column, term, i) << 8 * i;
+  return element(what.type, word, 0);
+}
+
+static void read_matrix(const GroupProduct& what, unsigned long long matrix, int rows, bool turned) {
   for (int row = 0; row < rows; ++row)
     for (int byte = 0; byte < what.k * bytes_of(what.type); ++byte) {
-      char* at = byte_of(matrix, row, byte);
+      char* at = turned ? byte_of_turned(matrix, row, byte / 2, byte % 2) : byte_of(matrix, row, byte);
       Region* region = region_at(at, 1);
       touch(*region, at - region->begin, false);
       if (region->unfenced[at - region->begin]) fail("wgmma reads what no fence.proxy.async has made visible");
@@ -543,8 +559,8 @@ static void issue(void** all, int count) {
     const GroupProduct& mine = *(GroupProduct*)all[i];
     if (mine.a != what.a || mine.b != what.b) fail("wgmma: thread %d has another matrix", i);
   }
-  read_matrix(what, what.a, 64);
-  read_matrix(what, what.b, what.n);
+  read_matrix(what, what.a, 64, false);
+  read_matrix(what, what.b, what.n, what.turned);
 }
 
 /// The sums of a lane: of row 16 w + lane / 4 for warp w and 8 rows on, two neighbours of every 8 columns.
@@ -553,7 +569,7 @@ static void multiply_group(const GroupProduct& what, int thread) {
   for (int i = 0; i < what.n / 2; ++i) {
     int row = 16 * warp + lane / 4 + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane % 4 * 2 + i % 2;
     double sum = 0;
-    for (int x = 0; x < what.k; ++x) sum += element_at(what, what.a, row, x) * element_at(what, what.b, column, x);
+    for (int x = 0; x < what.k; ++x) sum += element_at(what, what.a, row, x) * element_of_b(what, column, x);
     if (what.sums == SUM_S32) {
       int* d = (int*)what.d[i];
       *d = (int)((unsigned)*d + (unsigned)(long long)sum);

@@ -24,6 +24,7 @@ struct GroupProduct {  // wgmma: the registers of a lane, and the matrices in sh
   Type type;
   Sums sums;
   unsigned long long a, b;
+  bool turned;  // lines of b have 64 columns of one term each
   void* d[128];
 };
 

@@ -167,11 +167,13 @@ def _warpgroup(found: re.Match[str], operands: list[str]) -> str:
     columns, terms, sums, kind = found[1], found[2], found[3], found[4]
     held, a, b, rest = _split(found[5], ",")
     assert rest.strip() == "p"
-    assert found[6] in ("", ", 1, 1", ", 1, 1, 0, 0")
+    assert found[6] in ("", ", 1, 1", ", 1, 1, 0, 0", ", 1, 1, 0, 1")
+    turned = str(found[6].endswith("0, 1")).lower()
     words = [_operand(each, operands) for each in _split(held.strip(" {}"), ",")]
     places = ", ".join(f"(void*)&{word}" for word in words)
     given = ", ".join(_operand(each, operands) for each in (a, b))
-    return f"{{ emulated_wgmma({{{columns}, {terms}, {kind.upper()}, {_SUMS[sums]}, {given}, {{{places}}}}}); }}"
+    what = f"{columns}, {terms}, {kind.upper()}, {_SUMS[sums]}, {given}, {turned}"
+    return f"{{ emulated_wgmma({{{what}, {{{places}}}}}); }}"
 
 
 def _number(opcode: str, given: list[str]) -> str:

@@ -134,6 +134,7 @@ def _strategies(of: MatrixProduct, target: Target) -> Iterator[tuple[str, Any]]:
     for name, atoms, kind in (
         ("matrix instructions", contraction_mma.USUAL, MmaTile),
         ("warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.WgmmaTile),
+        ("turned warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.TurnedWgmmaTile),
     ):
         atom = atom_named(atoms[of.element]) if of.element in atoms else None
         if atom is None or atom.accumulator != of.contraction.sum_dtype or not atom.runs_on(target.hardware):

@@ -19,8 +19,15 @@ _MATRIX = f"""unsigned long long wgmma_matrix(const void* p) {{
 """A matrix in shared memory: its address and the distance of groups of eight rows, in units of 16 bytes, and their
 swizzle."""
 
+_TURNED = f"""unsigned long long wgmma_turned(const void* p, const unsigned int apart) {{
+  const unsigned int at = (unsigned int)__cvta_generic_to_shared(p);
+  return 0x4000000000000000ull | {GROUP >> 4}ull << 32 | (unsigned long long)(apart >> 4) << 16 | at >> 4 & 0x3fff;
+}}"""
+"""A matrix with lines of 64 columns each: groups of eight terms, and `apart` bytes on the next 64 columns."""
+
 WARPGROUP_HELPERS: Mapping[str, str] = {
     "wgmma_matrix": _MATRIX,
+    "wgmma_turned": _TURNED,
     "fence_async": 'void fence_async() {\n  asm volatile("fence.proxy.async.shared::cta;" : : : "memory");\n}',
 }
 
@@ -56,13 +63,15 @@ def _sums(atom: Atom, columns: int) -> tuple[str, str, str]:
 
 
 @cache
-def product(atom: Atom, columns: int) -> tuple[str, str]:
-    """The name and the text of the function that adds a product of matrices to sums."""
+def product(atom: Atom, columns: int, turned: bool = False) -> tuple[str, str]:
+    """The name and the text of the function that adds a product of matrices to sums; the right one may be turned."""
     kind, sums, declared = _sums(atom, columns)
     count = registers(atom, columns)
     held = ", ".join(f"%{i}" for i in range(count))
     scales = {"float16": ", 1, 1, 0, 0", "bfloat16": ", 1, 1, 0, 0", "float32": ", 1, 1"}.get(atom.operands, "")
     name = f"{atom.name}_{columns}"
+    if turned:
+        scales, name = ", 1, 1, 0, 1", f"{name}_turned"
     return name, (
         f"void {name}({kind}* d, unsigned long long a, unsigned long long b) {{\n{declared}"
         '  asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; "\n'

@@ -19,8 +19,8 @@ from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.hardware import SWIZZLE_LINE, ThreadTag
 from ..core.target import Target
-from ..expr.nodes import Expr, Load
-from ..expr.operators import const
+from ..expr.nodes import Expr, IntImm, Load, Var
+from ..expr.operators import const, subtract
 from ..expr.traverse import substitute
 from ..loops.nodes import Tensorized
 from .copies import write_held_back
@@ -60,25 +60,45 @@ def write_warpgroup(writer: MatrixKernelWriter, stmt: Tensorized) -> None:
         shape = " x ".join(map(str, stmt.extents))
         spelled = spelling(atom, width)
         writer._line(f"// {shape} (rows, columns, depth) for each of four warps by {spelled}")
-        a, b = (_named(writer, stmt, operand, letter) for operand, letter in ((stmt.a, "a"), (stmt.b, "b")))
+        apart = _turned(stmt)
+        a, b = _named(writer, stmt, stmt.a, "a"), _named(writer, stmt, stmt.b, "b", apart)
         pieces = [(at, _sums(writer, stmt, at)) for at in range(0, columns, width)]
         for _, sums in pieces:
             writer._line(f"{_helper(writer, edge(atom, width, ends=False))}({sums});")
-        function, size = _helper(writer, product(atom, width)), operand_bytes(atom)
-        for step in range(0, depth * size, atom.k * size):
+        function, size = _helper(writer, product(atom, width, apart is not None)), operand_bytes(atom)
+        for step in range(0, depth, atom.k):
             for at, sums in pieces:
-                writer._line(f"{function}({sums}, {_further(a, step)}, {_further(b, step + at * SWIZZLE_LINE)});")
+                further = step * (size if apart is None else SWIZZLE_LINE)
+                further += at * SWIZZLE_LINE if not apart else at * size // SWIZZLE_LINE * apart
+                writer._line(f"{function}({sums}, {_further(a, step * size)}, {_further(b, further)});")
         writer._line('asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");')
         write_held_back(writer)
         for _, sums in pieces:
             writer._line(f"{_helper(writer, edge(atom, width, ends=True))}({sums});")
 
 
-def _named(writer: MatrixKernelWriter, stmt: Tensorized, operand: Expr, letter: str) -> str:
+def _named(writer: MatrixKernelWriter, stmt: Tensorized, operand: Expr, letter: str, apart: int | None = None) -> str:
     """The name of an operand's matrix, which is declared."""
     name: str = writer.names.fresh(f"{letter}_matrix")
-    writer._line(f"const unsigned long long {name} = {_matrix(writer, stmt, operand)};")
+    writer._line(f"const unsigned long long {name} = {_matrix(writer, stmt, operand, apart)};")
     return name
+
+
+def _turned(stmt: Tensorized) -> int | None:
+    """The bytes from 64 columns of the right operand to the next 64, if neighbours are columns; else None."""
+    assert isinstance(stmt.b, Load)
+    index, size = stmt.b.indices[0], operand_bytes(stmt.atom)
+    line = SWIZZLE_LINE // size
+
+    def distance(of: Var, by: int) -> int:
+        ends = [substitute(index, dict.fromkeys((stmt.column, stmt.depth), const(0, "int32")) | {of: const(n, "int32")})
+                for n in (by, 0)]  # fmt: skip
+        found = simplify(subtract(*ends))
+        return found.value if isinstance(found, IntImm) else 0
+
+    if distance(stmt.depth, 1) != line:
+        return None
+    return distance(stmt.column, line) * size if stmt.extents[1] > line else 0
 
 
 def _helper(writer: MatrixKernelWriter, made: tuple[str, str]) -> str:
@@ -93,7 +113,7 @@ def _further(matrix: str, distance: int) -> str:
     return f"{matrix} + {distance >> 4}" if distance else matrix
 
 
-def _matrix(writer: MatrixKernelWriter, stmt: Tensorized, operand: Expr) -> str:
+def _matrix(writer: MatrixKernelWriter, stmt: Tensorized, operand: Expr, apart: int | None) -> str:
     """The matrix of a warpgroup: from the first row of its first warp on."""
     assert isinstance(operand, Load)
     zero = const(0, "int32")
@@ -101,6 +121,8 @@ def _matrix(writer: MatrixKernelWriter, stmt: Tensorized, operand: Expr) -> str:
     at = dict.fromkeys((stmt.row, stmt.column, stmt.depth), zero) | ({} if warp is None else {warp: zero})
     index = simplify(substitute(operand.indices[0], at))
     pointer = writer._pointer(operand.source, index)
+    if apart is not None:
+        return f"{writer.expr.helper('wgmma_turned')}({pointer}, {apart})"
     return f"{writer.expr.helper('wgmma_matrix')}({pointer})"
 
 

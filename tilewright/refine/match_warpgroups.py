@@ -3,6 +3,9 @@
 The hardware reads both operands from shared memory by itself, and takes one address for each: the beginning of its
 warpgroup's first row. So rows follow each other at 128 bytes, swizzled as the hardware expects them, and the four warps
 of a warpgroup are neighbours. Warp w, which threadIdx.y counts, has 16 rows from row 16 * w on.
+
+The right operand may be turned, if its elements have 16 bits: neighbours along the columns are neighbours in memory.
+Then a line of 128 bytes has 64 columns of one term, and the lines of the terms follow each other.
 """
 
 from __future__ import annotations
@@ -44,7 +47,11 @@ def match_warpgroup(schedule: Schedule, made: Bounds, found: StageBounds, matche
         assert isinstance(operand.source, Tensor)
         held = made[schedule.stage_of[operand.source.op]]
         _check_layout(found, held, operand, atom)
-        _check_lines(before, held, operand, matched, lines, warp, apart)
+        turned = not apart and DType(operand.dtype).bytes == 2 and _is_turned(before, held, operand, lines)
+        if not turned:
+            _check_along(before, held, operand, matched)
+        wanted = _turned_lines(before, held, matched) if turned else _lines(before, lines)
+        _check_lines(before, held, operand, wanted, warp, apart)
         made[held.stage.id] = replace(held, stage=replace(held.stage, swizzled=True), align=_GROUP_ROWS * SWIZZLE_LINE)
 
 
@@ -82,25 +89,52 @@ def _check_layout(found: StageBounds, held: StageBounds, operand: Load, atom: At
         )
 
 
-def _check_lines(
-    before: StageBounds,
-    held: StageBounds,
-    operand: Load,
-    matched: StageContraction,
-    lines: tuple[IterVar, ...],
-    warp: Var,
-    apart: int,
-) -> None:
-    """Check that lines follow each other, and that warps read lines `apart` from each other."""
-    atom, name = matched.atom, held.stage.name
-    *across, along = local_indices(operand, before, held)
-    terms = dict(along.terms)
-    if len(matched.depth) != 1 or terms.pop(matched.depth[0].var, 0) != 1:
+def _is_turned(before: StageBounds, held: StageBounds, operand: Load, columns: tuple[IterVar, ...]) -> bool:
+    """Whether neighbours in shared memory are the neighbours along the fastest axis of the columns."""
+    along = local_indices(operand, before, held)[-1]
+    return bool(columns) and dict(along.terms) == {columns[-1].var: 1} and along.const == 0
+
+
+def _lines(before: StageBounds, axes: tuple[IterVar, ...]) -> dict[Expr, int]:
+    """The distances of rows or columns, in lines, that the hardware expects."""
+    wanted: dict[Expr, int] = {}
+    distance = 1
+    for axis in reversed(axes):
+        wanted[axis.var] = distance
+        distance *= extent(before, axis)
+    return wanted
+
+
+def _turned_lines(before: StageBounds, held: StageBounds, matched: StageContraction) -> dict[Expr, int]:
+    """The distances of the terms and of the groups of 64 columns, in lines, of an operand that is turned."""
+    *slow, _ = matched.columns
+    terms = held.region[-2].extent if len(held.region) > 1 else None
+    if len(matched.depth) != 1 or len(slow) > 1 or not isinstance(terms, IntImm):
         refuse(
-            f"neighbours of {name!r} in shared memory are not neighbours along the one axis that {atom.name} sums over "
-            f"({names(matched.depth)} of stage {before.stage.name!r})",
+            f"neighbours of {held.stage.name!r} are columns of stage {before.stage.name!r}, but its lines do not follow"
+            f" each other as {matched.atom.name} reads them",
+            "lay it out as [columns // 64, terms, columns % 64]: transform_layout",
+        )
+    return {matched.depth[0].var: 1, **{axis.var: terms.value for axis in slow}}
+
+
+def _check_along(before: StageBounds, held: StageBounds, operand: Load, matched: StageContraction) -> None:
+    """Check that neighbours of a line are neighbours along the terms."""
+    along = local_indices(operand, before, held)[-1]
+    if len(matched.depth) != 1 or dict(along.terms) != {matched.depth[0].var: 1}:
+        refuse(
+            f"neighbours of {held.stage.name!r} in shared memory are not neighbours along the one axis that "
+            f"{matched.atom.name} sums over ({names(matched.depth)} of stage {before.stage.name!r})",
             "declare the operand with the terms of the product as its last dimension, or compute a transposed copy",
         )
+
+
+def _check_lines(
+    before: StageBounds, held: StageBounds, operand: Load, wanted: dict[Expr, int], warp: Var, apart: int
+) -> None:
+    """Check that lines have the `wanted` distances, and that warps read lines `apart` from each other."""
+    name = held.stage.name
+    *across, _ = local_indices(operand, before, held)
     line = 1
     found: dict[Expr, int] = {}
     const = 0
@@ -111,16 +145,11 @@ def _check_lines(
         if not isinstance(part.extent, IntImm):
             refuse(f"the tile {name!r} has the extent `{part.extent}`", "cache a tile of constant extents")
         line *= part.extent.value
-    wanted: dict[Expr, int] = {}
-    distance = 1
-    for axis in reversed(lines):
-        wanted[axis.var] = distance
-        distance *= extent(before, axis)
     own = {var: k for var, k in found.items() if var in wanted or var is warp}
     if apart:
         wanted[warp] = apart
     rest = [k for var, k in found.items() if var not in own]
-    if own != wanted or any(k % _GROUP_ROWS for k in (const, *rest)) or terms:
+    if own != wanted or any(k % _GROUP_ROWS for k in (const, *rest)):
         refuse(
             f"the lines of {name!r} that a warpgroup reads for stage {before.stage.name!r} do not follow each other, "
             f"{'16 for each of its warps' if apart else 'the same for all of its warps'}, from a multiple of "

@@ -147,7 +147,7 @@ class Mma(OfContraction[W]):
         made = self.form(of, tile)
         run, size, several = tile.run(made), (prod(tile.rows), prod(tile.columns)), tile.tiles > 1
         sliced = tile.depth if tile.warpgroups and several else 0
-        begun = begin(made, s, t, (size[0] * tile.tiles, size[1], tile.depth), tile.split, run, sliced)
+        begun = begin(made, s, t, (size[0] * tile.tiles, size[1], tile.depth), tile.split, run, sliced, tile.line)
         axes, holder, warp = _bound(made, tile, s, begun)
         sums = begun.sums
         shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
@@ -168,7 +168,7 @@ class Mma(OfContraction[W]):
             in_vectors(s, each, together)
             if tile.stages > 1 and not stays:
                 s[each].pipeline(tile.stages)
-        s[sums].tensorize(data[-5 if run else -2], self.atom(of))
+        s[sums].tensorize(data[-5 if run else -3 if tile.line else -2], self.atom(of))
 
 
 class _Loops(NamedTuple):
@@ -204,7 +204,8 @@ def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> t
     if tile.warpgroups:  # its four warps are neighbours along threadIdx.y
         group, i = s[holder].split(i, factor=WARPGROUP * tile.rows[1])
         iw, ii = s[holder].split(i, factor=tile.rows[1])
-        s[holder].reorder(group, iw, ii, *_over_lanes(s, holder, j, tile.run(of)))
+        lanes = s[holder].split(j, factor=tile.line) if tile.line else _over_lanes(s, holder, j, tile.run(of))
+        s[holder].reorder(group, iw, ii, *lanes)
         s[holder].bind(group, thread_axis("threadIdx.z"))
         s[holder].bind(iw, thread_axis("threadIdx.y"))
         return loops, holder, iw

@@ -41,13 +41,21 @@ class Begun(NamedTuple):
 
 
 def begin(
-    of: Contraction, s: ScheduleHandle, t: Tensors, tile: tuple[int, int, int], split: int, run: int = 0, slice: int = 0
+    of: Contraction,
+    s: ScheduleHandle,
+    t: Tensors,
+    tile: tuple[int, int, int],
+    split: int,
+    run: int = 0,
+    slice: int = 0,
+    line: int = 0,
 ) -> Begun:
     """Round rows, columns and depth up to whole tiles, inline the views, and keep the sums in registers.
 
     `split` blocks share the depth of a tile. With a `run`, columns are in the order in which a lane of a matrix
     instruction holds `run` neighbours of the result. With a `slice`, factors have their terms in slices of that size,
-    one behind the other: each slice is a matrix by itself.
+    one behind the other: each slice is a matrix by itself. With a `line`, the right factor has `line` columns of a
+    term in each line: [columns // line, terms, columns % line].
     """
     products = contracted(t.sums)
     views = list(products.op.input_tensors)
@@ -56,6 +64,8 @@ def begin(
     s[products].round_up((i, rows), (j, columns), (products.op.reduce_axis[0], depth * split))
     if run:
         s[products].transform_layout(lambda *at: [*at[:-1], *_in_lanes(at[-1], run)])
+    if line:
+        s[views[1]].transform_layout(lambda *at: [*at[:-2], at[-1] // line, at[-2], at[-1] % line])
     for view, own in zip(views, (0, run), strict=True):
         if own or slice:
             s[view].transform_layout(partial(_in_slices, own, slice))
@@ -63,9 +73,13 @@ def begin(
         if not t.inputs_are_placed:
             repack(s, view)
     if split > 1:
-        return _partial(s, t, products, views, split)
-    s[products].set_scope("local")
-    return Begun(t.out, products, views, *result_axes(of, s, t.out))
+        made = _partial(s, t, products, views, split)
+    else:
+        s[products].set_scope("local")
+        made = Begun(t.out, products, views, *result_axes(of, s, t.out))
+    if line:
+        s[made.sums].transform_layout(lambda *at: [*at[:-1], at[-1] // line, at[-1] % line])
+    return made
 
 
 def _in_lanes(j: Any, run: int) -> tuple[Any, Any, Any, Any]:

@@ -69,6 +69,8 @@ class MmaTile(KnobTile):
     """How occupancy was counted when the constants were fitted."""
     warpgroups: ClassVar[bool] = False
     """Whether the warps of a warpgroup compute neighbouring rows together."""
+    line: ClassVar[int] = 0
+    """Columns of a line in shared memory, if neighbours there are columns of one term; else 0."""
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> Self:

@@ -139,6 +139,36 @@ class WgmmaTile(MmaTile):
         return of.period > 1 and operand is of.rows
 
 
+class TurnedWgmmaTile(WgmmaTile):
+    """The same of a right factor in which columns are neighbours in memory, of elements of 16 bits.
+
+    A line of shared memory has 64 columns of one term. Only rows of results go through shared memory as vectors.
+    """
+
+    line = SWIZZLE_LINE // 2
+
+    @classmethod
+    def covers(cls, of: Contraction, atom: Atom) -> bool:
+        """Return whether the columns fill lines, and rows fill more than half of a warpgroup's tile."""
+        rows, columns = of.rows, of.columns
+        fits = rows.along_depth and rows.extent > 32 and not columns.along_depth and columns.extent >= cls.line
+        return fits and DType(atom.operands).bytes == 2
+
+    @classmethod
+    def choices(cls, of: Contraction, atom: Atom) -> dict[str, list[Any]]:
+        """Return the tiles with whole lines of columns."""
+        found = super().choices(of, atom)
+        return found | {"columns": [each for each in found["columns"] if each[-1] % cls.line == 0]}
+
+    def may_stay(self, of: Contraction) -> Number:
+        """Return False: slices of the columns' factor have an order of their own."""
+        return False
+
+    def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> Number:
+        """Whether the hardware can run it, and a block computes one tile."""
+        return super().is_possible(of, atom, on) & (self.tiles == 1)
+
+
 def _row_tiles(operand: MatrixOperand) -> list[list[int]]:
     """Ways to split rows over blocks, warps and the 16 rows of one: one to four warpgroups."""
     return [[-1, WARPGROUP * n, 16] for n in (1, 2, 3, 4) if n == 1 or n * 64 <= operand.extent]

@@ -1,0 +1,72 @@
+"""Products by instructions of a warpgroup that read the right factor as it lies in memory, columns side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from benchmarks.automatic_programs import product
+from tilewright.auto.program import AutomaticProgram
+from tilewright.auto.ways import Way
+from tilewright.core.target import Target
+
+TARGET = Target("cuda -arch=sm_90")
+CASES = {
+    "one tile": ((64, 64, 64, 0), {"columns": 64, "stages": 1, "store": "fragments"}),
+    "tiles": ((128, 256, 192, 0), {"columns": 128, "stages": 3, "store": "shared"}),
+    "split": ((64, 128, 256, 0), {"columns": 128, "stages": 2, "split": 2}),
+    "batches": ((64, 128, 128, 3), {"columns": 64, "stages": 2, "store": "shared"}),
+    "uneven": ((100, 200, 136, 0), {"columns": 128, "stages": 2, "store": "fragments"}),
+    "warpgroups": ((128, 128, 128, 0), {"rows": 128, "columns": 128, "stages": 2}),
+}
+
+
+def _way(case: str) -> tuple[AutomaticProgram, Way, list[tw.te.Tensor]]:
+    (m, n, k, batch), _ = CASES[case]
+    inputs, outputs = product(m, n, k, batch, fused=case == "tiles")
+    program = AutomaticProgram([outputs[0].op], TARGET)
+    (ways,) = program.ways
+    return program, next(way for way in ways if way.name == "turned warpgroup instructions"), [*inputs, *outputs]
+
+
+def _wanted(way: Way, wanted: dict[str, object]) -> int:
+    """The first configuration with some choices; rows and columns are the tile of a block."""
+    for index in way.space:
+        found = {
+            name: int(np.prod(choice.size[1:])) if hasattr(choice, "size") else choice.val
+            for name, choice in way.space.get(index).items()
+        }
+        if all(found[name] == value for name, value in wanted.items()):
+            return index
+    raise AssertionError(f"no configuration has {wanted}")
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.slow] * (c != "tiles")) for c in CASES])
+def test_results(case: str) -> None:
+    program, way, args = _way(case)
+    s = program.begun()
+    way.apply(s, way.space.get(_wanted(way, CASES[case][1])))
+    module = tw.build(s, args, TARGET)
+    assert "_turned(" in module.imported_modules[0].get_source()
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal([int(e) for e in t.shape]).astype("float16") for t in args[:-1]]
+    a, b, *rest = (x.astype("float64") for x in given)
+    expected = a @ b
+    if rest:
+        from math import erf
+
+        value = expected + rest[0]
+        expected = value * 0.5 * (1 + np.vectorize(erf)(value * 0.5**0.5)) + rest[1]
+    held = [tw.nd.array(x, tw.cuda()) for x in (*given, np.full(expected.shape, np.nan, "float16"))]
+    module(*held)
+    np.testing.assert_allclose(held[-1].numpy(), expected, rtol=4e-3, atol=4e-3)
+
+
+def test_a_large_product_is_computed_so() -> None:
+    inputs, outputs = product(4096, 4096, 4096)
+    (ways,) = AutomaticProgram([outputs[0].op], TARGET).ways
+    assert ways[0].name == "turned warpgroup instructions"
+    s = tw.auto_schedule(outputs, TARGET)
+    tw.build(s, [*inputs, *outputs], TARGET)
