@@ -69,6 +69,13 @@ def test_only_what_is_needed_of_a_tensor_counts() -> None:
     assert refused(te.compute((4,), lambda i: B[i] * 2.0, "C"), te.compute((2,), lambda i: B[i + 3], "D"))
 
 
+def test_an_index_that_is_read_is_no_bound() -> None:
+    """A call cannot check a place that another tensor holds, even if the axis of that tensor has one value."""
+    A, P = te.placeholder((4,), name="A"), te.placeholder((1,), "int32", name="P")
+    B = te.compute((8,), lambda i: tir.if_then_else(i < 4, A[i], A[i - 4]), "B")
+    assert not check_reads([te.compute((1,), lambda i: B[P[i]], "C").op])
+
+
 def test_axes_that_may_not_be_extreme_together_are_not_added_up() -> None:
     """Of B only the diagonal is needed, on which i + (3 - i) stays inside."""
     A = te.placeholder((4,), name="A")

@@ -154,7 +154,7 @@ class _Reader:
             wraps = low < index.dtype.min_value or high > index.dtype.max_value
             return None if wraps or not self.occur_together(used) else ExactRange(low, high)
         used = frozenset(variables(index))
-        if not self.occur_together(used) or not self._stated(used):
+        if self._reads(index) or not self.occur_together(used) or not self._stated(used):
             return None
         relaxed = {v: _range(self.spans[v], v) for v in used if v in self.spans}
         found = extremes(simplify(index), relaxed)
