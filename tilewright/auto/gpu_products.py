@@ -33,6 +33,8 @@ _VECTOR = 16
 """Bytes that a thread loads at once."""
 _COPY = 1.5
 """The time of a transposed copy, relative to the time of its bytes at the rate of memory."""
+_TIES, _EQUAL = 32, 1.002
+"""The fastest tiles of a strategy that are compared, and the cycles up to which they take as long as the first."""
 _TILE, _TURNING = 64, (8, 32)
 """Rows and columns of a tile that a block turns around, and its threads."""
 
@@ -104,7 +106,16 @@ def _way(
             _transpose(s, turned, op)
         schedule_product(s, kernel, op, form, strategy, config, target)
 
-    return Way(name, why, space, likely(1)[0], steps, expected, likely)
+    return Way(
+        name, why, space, nearest_index(space, _steadiest(strategy, of, machine).wanted()), steps, expected, likely
+    )
+
+
+def _steadiest(strategy: Any, of: MatrixProduct, machine: Machine) -> Any:
+    """The fastest tile by the model; of tiles that take as long, the one with most slices in flight."""
+    tiles = strategy.tiles(of, machine)[:_TIES]
+    cycles = [float(strategy.predict(of, tile, machine).cycles) for tile in tiles]
+    return max((t for t, c in zip(tiles, cycles, strict=True) if c <= _EQUAL * cycles[0]), key=lambda t: int(t.stages))
 
 
 def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
