@@ -20,9 +20,8 @@ TWINS = {
     "Conv1d": ("nn/modules.py", "topi/templates/convolutions.py"),
     "Conv2d": ("nn/modules.py", "topi/templates/convolutions.py"),
     "InstantiationError": ("measure/outcome.py", "tune/space/choices.py"),
-    "Layout": ("loops/layout.py", "tensor/data_layout.py"),
 }  # fmt: skip
-"""Public classes that share a name. The modules of `nn` have PyTorch's names; errors and layouts the legacy API's."""
+"""Public classes that share a name. The modules of `nn` have PyTorch's names; errors the legacy API's."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 

@@ -13,7 +13,7 @@ from tilewright.core.hardware import MemoryScope
 from tilewright.expr.evaluate import evaluate
 from tilewright.expr.nodes import Expr, Ramp, Var
 from tilewright.loops.interpret import interpret
-from tilewright.loops.layout import Layout
+from tilewright.loops.layout import StorageLayout
 from tilewright.loops.nodes import Buffer, Function, Store, seq
 from tilewright.loops.walk import statements
 from tilewright.passes.swizzle_storage import swizzle_storage
@@ -23,7 +23,7 @@ i = Var("i")
 
 def tile(elements: int, line: int = 128, dtype: str = "float32") -> Buffer:
     """A swizzled buffer in shared memory, in lines of so many bytes."""
-    return Buffer("tile", dtype, exprs(elements), MemoryScope.SHARED, layout=Layout(swizzle=line))
+    return Buffer("tile", dtype, exprs(elements), MemoryScope.SHARED, layout=StorageLayout(swizzle=line))
 
 
 def stored_at(made: Function, buffer: Buffer) -> Expr:

@@ -14,7 +14,7 @@ from tilewright.expr.nodes import Cast, Expr, Ramp, Select, Var
 from tilewright.expr.operators import const, floordiv, floormod, less
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
-from tilewright.loops.layout import Layout
+from tilewright.loops.layout import StorageLayout
 from tilewright.loops.nodes import Allocate, Buffer, For, Function, If, Launch, Let, Stmt, Store, seq
 from tilewright.loops.verify import verify
 from tilewright.passes import widen_indices as widening
@@ -67,7 +67,7 @@ def bits(root: Any) -> set[int]:
 def of_size(*shape: Any, dtype: str = "int8", steps: tuple[Expr, ...] | None = None) -> Function:
     """A function that stores the first element of a large buffer."""
     extents = tuple(e if isinstance(e, Expr) else const(e, "int32" if e < 2**31 else "int64") for e in shape)
-    layout = Layout() if steps is None else Layout(given=steps)
+    layout = StorageLayout() if steps is None else StorageLayout(given=steps)
     large = Buffer("X", dtype, extents, layout=layout)
     return function((large,), Store(large, tuple(const(0) for _ in shape), const(1, dtype)))
 

@@ -31,7 +31,7 @@ from .buffers import with_buffers
 from .declare import bound_tensors
 from .declared_nest import DeclaredNest
 from .joined_kernels import join_kernels
-from .layout import Layout
+from .layout import StorageLayout
 from .nodes import NOTHING, Allocate, Assertion, BoundChecks, Buffer, Function, Stmt, seq
 from .prefetching import ahead, asked_ahead, check_there, read_within
 from .rolling import rolling_of
@@ -105,7 +105,7 @@ class _Builder:
                 is_whole = isinstance(stage.op, (ExternOp, ScanOp))
                 shape = tensor.shape if is_whole else tuple(p.extent for p in found.region)
                 aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
-                layout = Layout(aligns, fragment=found.fragment, swizzle=swizzled_line(found, k))
+                layout = StorageLayout(aligns, fragment=found.fragment, swizzle=swizzled_line(found, k))
                 buffer = Buffer(
                     tensor.name,
                     tensor.dtype,

@@ -16,7 +16,7 @@ from ..expr.traverse import loads
 from ..tensor.axis import known_before, whole
 from ..tensor.tensor import Tensor
 from .broadcast_buffers import BroadcastBuffer
-from .layout import Layout
+from .layout import StorageLayout
 from .nodes import Buffer
 
 
@@ -97,15 +97,15 @@ def _of_tensor(load: Load) -> bool:
     return isinstance(load.source, Tensor)
 
 
-def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, offset: Any) -> Layout:
+def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, offset: Any) -> StorageLayout:
     start = const(0, "int32") if offset is None else as_expr(offset)
     if strides is not None and not isinstance(strides, (list, tuple)):
         raise UserError(
             f"strides={strides!r} of buffer {name!r}", primitive="decl_buffer", fix="give a list, one per dimension"
         )
     if not strides and isinstance(start, IntImm) and start.value == 0:
-        return Layout()
-    given = tuple(as_expr(e) for e in strides) if strides else Layout().strides(shape)
+        return StorageLayout()
+    given = tuple(as_expr(e) for e in strides) if strides else StorageLayout().strides(shape)
     if len(given) != len(shape):
         raise UserError(
             f"buffer {name!r} has {quantity(len(shape), 'dimension')}, but {quantity(len(given), 'stride')}",
@@ -120,7 +120,7 @@ def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, o
                 primitive="decl_buffer",
                 fix="give whole numbers of at least 0, or integer variables",
             )
-    return Layout(given=given, start=start)
+    return StorageLayout(given=given, start=start)
 
 
 def bound_tensors(binds: Mapping[Tensor, Buffer] | None) -> dict[Tensor, Buffer]:

@@ -34,7 +34,7 @@ from . import nodes as statements
 from .broadcast_buffers import BroadcastBuffer
 from .checked_index import Assertion, CheckedIndex
 from .functions import PrimFunction
-from .layout import Layout
+from .layout import StorageLayout
 from .nodes import BoundChecks, Buffer, Function, Program
 
 FORMAT = 1
@@ -52,7 +52,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Var: ("name", "dtype", "known"),
     SizeVar: ("name", "dtype", "known"),
     Known: Known._fields,
-    Layout: ("aligns", "given", "start", "fragment", "swizzle"),
+    StorageLayout: ("aligns", "given", "start", "fragment", "swizzle"),
     Buffer: _BUFFER,
     BroadcastBuffer: _BUFFER,
     Range: ("min", "extent"),
@@ -92,6 +92,7 @@ VALUES: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
 _MAKERS: dict[str, Callable[..., Any]] = {
     **{kind.__name__: kind for kind in _FIELDS},
+    "Layout": StorageLayout,  # its name up to 0.3
     **_NODES,
     "Range": Range.from_min_extent,
     "IterVar": _axis,

@@ -13,7 +13,7 @@ from ..expr.operators import add, const, floordiv, floormod, multiply, subtract
 
 
 @dataclass(frozen=True)
-class Layout:
+class StorageLayout:
     """Row-major, with some strides padded: `aligns` maps a dimension to (factor, offset).
 
     The stride of such a dimension is the smallest one, not below the extent inside, that leaves the remainder
@@ -99,4 +99,4 @@ def _register(fragment: Fragment, shape: Sequence[Expr], indices: Sequence[Expr]
     return add(multiply(position(tuple(others)), tile), within)
 
 
-ROW_MAJOR = Layout()
+ROW_MAJOR = StorageLayout()

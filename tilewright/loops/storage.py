@@ -12,7 +12,7 @@ from ..core.node import node
 from ..core.refusals import not_made
 from ..expr.nodes import Add, Expr, IntImm, Load, Mul, Ramp
 from ..expr.operators import add, as_expr, const, multiply, subtract
-from .layout import ROW_MAJOR, Layout
+from .layout import ROW_MAJOR, StorageLayout
 
 STATEMENTS: dict[str, Callable[..., Any]] = {}
 """Constructors of statements, by name; `nodes.py` fills it, so that storage need not know the grammar."""
@@ -70,7 +70,7 @@ class Buffer:
         align: int = 64,
         alias_of: Buffer | None = None,
         note: str = "",
-        layout: Layout = ROW_MAJOR,
+        layout: StorageLayout = ROW_MAJOR,
         stages: int = 1,
         byte_offset: int | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp
 from ..expr.operators import add, const, floordiv, multiply
-from ..loops.layout import Layout
+from ..loops.layout import StorageLayout
 from ..loops.nodes import Allocate, Buffer, Function, Store
 
 
@@ -71,7 +71,7 @@ def _flat(buffer: Buffer, is_param: bool) -> Buffer:
         bytes_held = max(1, size.value * buffer.dtype.bytes)
         align = min(_OWN_SIZE, 1 << int(math.log2(bytes_held)))
     alias = buffer if is_param else None
-    kept = Layout(swizzle=buffer.layout.swizzle)
+    kept = StorageLayout(swizzle=buffer.layout.swizzle)
     kind, size = buffer.dtype.scalar, multiply(size, buffer.dtype.lanes)
     return buffer.changed(dtype=kind, shape=(size,), align=align, alias_of=alias, layout=kept)
 

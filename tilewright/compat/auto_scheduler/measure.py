@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -13,23 +12,10 @@ import numpy as np
 from ... import nd
 from ...core.errors import UserError
 from ...driver import build
+from ...measure.outcome import MeasureErrorNo as MeasureErrorNo
 from ...tensor.tensor import PlaceholderOp
 from ...topi.utils import get_const_tuple
 from .compute_dag import State, Workload
-
-
-class MeasureErrorNo(IntEnum):
-    """The outcome of a measurement."""
-
-    NO_ERROR = 0
-    INSTANTIATION_ERROR = 1
-    COMPILE_HOST = 2
-    COMPILE_DEVICE = 3
-    RUNTIME_DEVICE = 4
-    WRONG_ANSWER = 5
-    BUILD_TIMEOUT = 6
-    RUN_TIMEOUT = 7
-    UNKNOWN_ERROR = 8
 
 
 @dataclass(frozen=True)
