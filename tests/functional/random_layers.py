@@ -36,6 +36,8 @@ CONVOLUTIONS = {
     "conv1d": functional.conv1d, "conv2d": functional.conv2d, "depthwise_conv2d": functional.conv2d,
     "conv_transpose1d": functional.conv_transpose1d, "conv_transpose2d": functional.conv_transpose2d,
 }  # fmt: skip
+_REACH = 16
+"""Rows and columns that the last window of a pooling reaches beyond the padding at most."""
 POOLS = {"max_pool2d": functional.max_pool2d, "avg_pool2d": functional.avg_pool2d}
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     **{name: getattr(functional, name) for name in ("relu", "relu6", "silu", "gelu", "hardswish")},
@@ -64,15 +66,15 @@ def reference(layer: Layer, values: dict[str, Any]) -> Any:
     return ACTIVATIONS[g.activation](made) if g.activation else made
 
 
-def _largest(x: Any, padding: Any, **options: Any) -> Any:
-    """The largest values of images that are padded before.
+def _largest(x: Any, padding: Any, ceil_mode: bool = False, **options: Any) -> Any:
+    """The largest values of images that are padded before, as far as a window may reach.
 
     PyTorch's gradient of a window that sees only padding is written outside of the tensor.
     """
-    if options.get("ceil_mode"):
-        return functional.max_pool2d(x, padding=padding, **options)
-    rows, columns = (padding, padding) if isinstance(padding, int) else padding
-    return functional.max_pool2d(functional.pad(x, (columns, columns, rows, rows), value=-torch.inf), **options)
+    (rows, columns), more = (padding, padding) if isinstance(padding, int) else padding, _REACH if ceil_mode else 0
+    padded = functional.pad(x, (columns, columns + more, rows, rows + more), value=-torch.inf)
+    there = functional.max_pool2d(x.detach(), padding=padding, ceil_mode=ceil_mode, **options).shape
+    return functional.max_pool2d(padded, **options)[..., : there[-2], : there[-1]]
 
 
 def _convolved(g: Group, x: Any, weight: Any, bias: Any) -> Any:

@@ -25,7 +25,7 @@ def test_a_gradient_stays_inside_of_its_tensor(layout: str, ceil: bool) -> None:
     assert not sized.grad.any()
 
 
-@pytest.mark.parametrize("way", ["backward", "func", "compiled"])
+@pytest.mark.parametrize("way", ["backward", "func", "compiled", "mapped", "many at once"])
 @pytest.mark.parametrize("ceil", [False, True])
 def test_blind_windows_have_no_gradient(ceil: bool, way: str) -> None:
     """Not into the next image either: there, PyTorch's own gradient is 1."""
@@ -36,6 +36,11 @@ def test_blind_windows_have_no_gradient(ceil: bool, way: str) -> None:
     x = torch.zeros(3, 2, 20, 1)
     if way == "func":
         found = torch.func.grad(call)(x)
+    elif way == "mapped":
+        found = torch.func.vmap(torch.func.grad(call))(x)
+    elif way == "many at once":
+        x.requires_grad_()
+        found = torch.autograd.grad(call(x), x, torch.ones(4), is_grads_batched=True)[0].sum(0)
     else:
         x.requires_grad_()
         (torch.compile(call, backend="aot_eager") if way == "compiled" else call)(x).backward()
