@@ -36,6 +36,8 @@ _THREADS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128)
 _STEPS, _REGISTERS = 1024, 160
 """Products of a tile, and registers for its sums and its window, at most."""
 _BLOCK = 256
+_MANY_TAPS, _MOST_RESULTS, _NEAR_CHANNELS = 3, 64, 32
+"""Taps of a result in each dimension that are many; results of a thread at most then; and channels of a small block."""
 
 
 def computes(of: Transposed, machine: Any) -> bool:
@@ -108,9 +110,17 @@ def _window(of: Transposed, rows: int, columns: int, chunk: int) -> tuple[int, i
 
 
 def usual(of: Transposed, machine: Machine) -> dict[str, Any]:
-    """A vector of results per row and thread, and one step of rows; blocks of 256 threads."""
+    """A vector of results per row and thread, and one step of rows; blocks of 256 threads.
+
+    With channels last, blocks are smaller in 16 bits, and a thread has more results if each sums many products.
+    """
     (sy, sx), (rows, columns), width = of.stride, of.places, ACCESS // BYTES[of.dtype]
     if of.layout == "NHWC":
+        many = min(taps_of(of)) >= _MANY_TAPS
+        if many or BYTES[of.dtype] == 2:
+            found = _near(of, max(1, 4 // BYTES[of.dtype]), 2, 4) if many else _near(of, 4, 1, 2)
+            if prod(found[name][-1] for name in _TILES) <= _MOST_RESULTS:
+                return {**found, "chunk": found["tile_c"][-1]}
         own = next(n for n in (min(width, 4), 2, 1) if of.filters % n == 0)  # more would take too many registers
         channels = min(-(-of.filters // own), 64)
         across = _even(-(-columns // (2 * sx)), _BLOCK // channels)
@@ -122,6 +132,15 @@ def usual(of: Transposed, machine: Machine) -> dict[str, Any]:
     down = _even(-(-rows // sy), _BLOCK // across)
     planes = max(1, min(of.filters, _BLOCK // (across * down), THREADS_Z))
     return {"tile_c": [planes, 1], "tile_y": [down, sy], "tile_x": [across, own], "chunk": chunk}
+
+
+def _near(of: Transposed, own: int, steps_down: int, steps_across: int) -> dict[str, Any]:
+    """Return the tiles of a block of up to 32 channels that lies close together, each thread with steps of its own."""
+    (sy, sx), (rows, columns) = of.stride, of.places
+    own = next(n for n in (own, 2, 1) if n <= own and of.filters % n == 0)
+    channels = _even(of.filters // own, _NEAR_CHANNELS)
+    across, down = _even(-(-columns // (steps_across * sx)), 4 // steps_down), _even(-(-rows // (steps_down * sy)), 2)
+    return {"tile_c": [channels, own], "tile_y": [down, steps_down * sy], "tile_x": [across, steps_across * sx]}
 
 
 def _even(count: int, most: int) -> int:
