@@ -75,8 +75,9 @@ def test_separate_kernels_compute_the_same(
     last: bool, biased: bool, activation: str | None, layout: str, everywhere: list[int]
 ) -> None:
     tensors = drawn((2, 6, 20), 4, last, torch.float32, "cpu")[: 2 + biased]
-    check(tensors, (3, 0), activation, layout)
-    assert everywhere == [1]
+    for turn in range(1, 4):  # the later ones are known
+        check(tensors, (3, 0), activation, layout)
+        assert everywhere == [turn]
 
 
 def test_the_operator_is_as_pytorch_asks() -> None:
@@ -118,14 +119,14 @@ def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: py
     x, w, bias = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in ((2, 6, 9, 8), (12, 1, 3, 3), (12,)))
     if layout == "NHWC":
         x = x.detach().permute(0, 2, 3, 1).contiguous().requires_grad_()
-    y = tw.conv2d(x, w, bias, 1, 1, 1, 6, layout=layout)
-    above = torch.randn_like(y)
-    found = torch.autograd.grad(y, (x, w, bias), above)
-    images = (a.permute(0, 3, 1, 2) if layout == "NHWC" else a for a in (x, above))
-    seen, above = images
-    right = torch.autograd.grad(F.conv2d(seen, w, bias, 1, 1, 1, 6), (x, w, bias), above)
-    for a, b in zip(found, right, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    for _ in range(3):  # the later ones are known
+        y = tw.conv2d(x, w, bias, 1, 1, 1, 6, layout=layout)
+        above = torch.randn_like(y)
+        found = torch.autograd.grad(y, (x, w, bias), above)
+        seen, grad = (a.permute(0, 3, 1, 2) if layout == "NHWC" else a for a in (x, above))
+        right = torch.autograd.grad(F.conv2d(seen, w, bias, 1, 1, 1, 6), (x, w, bias), grad)
+        for a, b in zip(found, right, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
     assert len(calls) == 1
     assert found[1].is_contiguous()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.library import register_autograd, register_vmap
+from torch.library import Library, register_autograd, register_vmap
 
 from . import torch_backward, torch_native, torch_vmap
 from .call import OPERATORS
@@ -24,6 +24,7 @@ from .torch_pools import pool_gradient, save_pool
 from .torch_tensors import channels_last, in_order
 from .torch_threads import by_pytorch
 
+_library = Library("tilewright", "FRAGMENT")
 _LARGE = 16
 """Channels of a group from which on PyTorch computes the gradients, as matrix products."""
 
@@ -305,12 +306,33 @@ def register(convolution: Operator, of_weight: Operator) -> None:
     back, of_back = anywhere(_convolution_gradient), anywhere(_gradient_of_weight_gradient)
     _eager["convolution"] = eager("Convolution", 4, convolution, _save_convolution, back)
     _eager["weight_gradient"] = eager("WeightGradient", 2, of_weight, _save_weight_gradient, of_back)
-    register_autograd("tilewright::convolution", back, setup_context=_save_convolution)
-    register_autograd("tilewright::weight_gradient", of_back, setup_context=_save_weight_gradient)
+    for name, tensors, gradient, setup in (
+        ("convolution", 4, back, _save_convolution),
+        ("weight_gradient", 2, of_back, _save_weight_gradient),
+    ):
+        register_autograd(f"tilewright::{name}", gradient, setup_context=setup)
+        _skip_the_dispatcher(name, tensors, gradient, setup)
     register_autograd("tilewright::pool", anywhere(pool_gradient), setup_context=save_pool)
     register_vmap("tilewright::convolution", _mapped_convolution)
     register_vmap("tilewright::weight_gradient", _mapped_weight_gradient)
     register_vmap("tilewright::pool", torch_vmap.pool)
+
+
+def _skip_the_dispatcher(name: str, tensors: int, gradient: Operator, setup: Operator) -> None:
+    """Let programs of `torch.compile` reach an operator by one step of PyTorch's dispatcher, not by two.
+
+    Nothing sees the operators of such a program. Versions of PyTorch without these functions take both steps.
+    """
+    generic = getattr(torch._library, "autograd", None)
+    if not hasattr(generic, "make_autograd_impl"):
+        return
+    of_others = generic.make_autograd_impl(getattr(torch.ops.tilewright, name).default, generic.Info(gradient, setup))
+
+    def direct(keys: Any, *arguments: Any) -> Any:
+        return _eager[name](*arguments) if is_plain(arguments[:tensors]) else of_others(keys, *arguments)
+
+    for kind in ("CPU", "CUDA"):
+        _library.impl(name, direct, f"Autograd{kind}", with_keyset=True)
 
 
 def convolved(*arguments: Any) -> Any:

@@ -40,7 +40,7 @@ from .torch_gradients import convolved
 from .torch_gradients import register as register_gradients
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions, call_options
 from .torch_pools import pooled
-from .torch_tensors import NAMES, channels_last, facts, in_order, prepared
+from .torch_tensors import NAMES, channels_last, facts, in_order, prepared, tracing
 
 _KEY = "torch.ops.tilewright"
 _library = Library("tilewright", "DEF")
@@ -140,33 +140,36 @@ def convolution_options(call: OperatorCall, arrays: tuple[Any, ...]) -> Convolut
 
 
 _executors = PreparedCalls()
-"""Signature and executor by arguments: the facts of the tensors, and the options."""
+"""Executors by arguments: the facts of the tensors, and the options."""
 
 
 def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:
     """Return the operator of a number of tensors and options of a kind, for memory of the CPU or of a GPU."""
 
     def compute(*arguments: Any) -> Any:
-        arrays, given = (*arguments[:tensors], *[None] * (5 - tensors)), arguments[tensors:]
-        key, version = None, _executors.version
+        arrays, given = arguments[:tensors], arguments[tensors:]
+        key, found, version = None, None, _executors.version
         if _asked.tune is None:
             options = [tuple(value) if type(value) is list else value for value in given]
             key = (*[None if a is None else facts(a) for a in arrays], *options)
-        with torch.no_grad(), untraced():
             found = _executors.get(key)
+            if found is not None and not torch.is_grad_enabled() and tracing() is None:
+                return found(*arrays)
+        with torch.no_grad(), untraced():
             if found is None:
-                found = _prepared(arrays, kind(*given))
+                found = executor(arrays, kind(*given))
                 if key is not None:
                     _executors.keep(key, found, version)
-            checked, run = found
-            # It lies in memory as `_shaped` says, even if PyTorch's own kernel returned another.
-            return in_order(run(*arrays), checked.order)
+            return found(*arrays)
 
     return compute
 
 
 def executor(arrays: tuple[Any, ...], options: Any) -> Callable[..., Any]:
-    """Return the executor of an operator's calls on tensors like these, with these options."""
+    """Return the executor of an operator's calls on tensors like these, with these options.
+
+    The result lies in memory as `_shaped` says, even if PyTorch's own kernel returns another order.
+    """
     rest = (None,) * (5 - len(arrays))
     with torch.no_grad(), untraced():
         checked, run = _prepared((*arrays, *rest), options)
