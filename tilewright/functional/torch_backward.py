@@ -17,6 +17,7 @@ from .prepared_calls import PreparedCalls
 from .problem import BACKWARD, Problem
 from .signature import ACTIVATIONS, GRADIENT, channels_last_order
 from .torch_allocation import strided_allocator
+from .torch_casts import cast_of
 from .torch_eager import is_plain
 from .torch_launches import launch
 from .torch_options import ConvolutionOptions
@@ -73,15 +74,23 @@ def gradients(
     return _parts(lambda *tensors: run(*tensors, *given), x, weight, bias, biased, grad, options.layout == "NWC")
 
 
-def known(x: Any, weight: Any, biased: bool, options: ConvolutionOptions) -> Any:
-    """Return the executor of all passes like this one: the four gradients of a layer, by `run(grad, tensors)`."""
+def known(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: Any) -> Any:
+    """Return the executor of all passes like this one: the four gradients of a layer, by `run(grad, tensors)`.
+
+    `kind` is the type of the gradients by the weight and the bias.
+    """
     last = options.layout == "NWC"
     seen = x.transpose(1, 2) if last else x
     compute = _prepared(seen, weight, biased, list(options.padding), list(options.dilation), options.activation)
+    widened = cast_of(weight.new_empty(weight.numel() + weight.shape[0] * biased), kind)
+
+    def wide(*tensors: Any) -> tuple[Any, Any]:
+        of_x, others = compute(*tensors)
+        return of_x, widened(others)
 
     def run(grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, Any, None]:
         x, weight, bias, _ = tensors
-        return *_parts(compute, x, weight, bias, biased, grad, last), None
+        return *_parts(wide, x, weight, bias, biased, grad, last), None
 
     return run
 

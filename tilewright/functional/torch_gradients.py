@@ -323,7 +323,7 @@ def _skip_the_dispatcher(name: str, tensors: int, gradient: Operator, setup: Ope
 
     Nothing sees the operators of such a program. Versions of PyTorch without these functions take both steps.
     """
-    generic = getattr(torch._library, "autograd", None)
+    generic: Any = getattr(torch._library, "autograd", None)
     if not hasattr(generic, "make_autograd_impl"):
         return
     of_others = generic.make_autograd_impl(getattr(torch.ops.tilewright, name).default, generic.Info(gradient, setup))

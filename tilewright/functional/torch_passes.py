@@ -13,6 +13,7 @@ from torch.compiler import is_dynamo_compiling
 
 from . import torch_backward
 from .signature import GRADIENT
+from .torch_casts import cast_of
 from .torch_eager import is_plain
 from .torch_expressions import reads_sums
 from .torch_gradients import CalledLayer, is_one_pass
@@ -52,13 +53,15 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Any:
     x, weight, bias, residual = tensors
     of_x, of_weight, of_bias, of_residual = ctx.needs_input_grad[:4]
     execute, options = layer.executor, layer.options
+    kind = weight.dtype if ctx.given is None or weight is None else ctx.given[0].dtype
     if execute is None or not (of_x or of_weight):
         return None
     if is_one_pass(ctx, x, weight):
-        return torch_backward.known(x, weight, ctx.biased, options)
+        return torch_backward.known(x, weight, ctx.biased, options, kind)
     if not layer.small or (of_x and not layer.spreads) or residual is not None:
         return None
     derive = by_weight = by_x = None
+    widened: Any = None
     if options.activation:
         if not reads_sums(options.activation):
             return None
@@ -72,6 +75,7 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Any:
     if of_weight:
         images = (arranged, x) if layer.transposed else (x, arranged)
         by_weight = execute(images, layer.weight_options(together))
+        widened = cast_of(by_weight(*images), kind)
     flat, inverse = layer.flat, layer.inverse(grad.shape)
     if of_x:
         by_x = execute((arranged, flat(weight), None, None), inverse)
@@ -86,7 +90,7 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Any:
             grad = arrange(grad)
         weights = biases = None
         if by_weight is not None:
-            weights = by_weight(grad, x) if transposed else by_weight(x, grad)
+            weights = widened(by_weight(grad, x) if transposed else by_weight(x, grad))
             if together:
                 weights, biases = weights[:count], weights[count:]
             weights = weights.view(shape)

@@ -13,6 +13,7 @@ import torch
 
 from .call import OperatorCall
 from .torch_arguments import as_autocast
+from .torch_casts import casts_of
 from .torch_eager import is_plain
 from .torch_gradients import CalledLayer, anywhere, gradients, save
 from .torch_operator import convolution_options, executor
@@ -24,9 +25,9 @@ Run = Callable[..., Any]
 
 def _forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, layer: CalledLayer, run: Run, cast: Any) -> Any:
     ctx.given = None
-    if cast is not None:  # here, autograd records no cast; it converts the gradients
+    if cast is not None:  # here, autograd records no cast; it converts gradients that are not converted yet
         ctx.given = weight, bias
-        weight, bias = weight.to(cast), None if bias is None else bias.to(cast)
+        weight, bias = cast(weight, bias)
     save(ctx, layer, x, weight, bias, residual)
     return run(x, weight, bias, residual)
 
@@ -72,14 +73,14 @@ def shortest(call: OperatorCall) -> Run | None:
     layer.executor = executor
     of_x, *of_others, of_residual = [a is not b for a, b in zip(arrays, call.arrays, strict=False)]
     differentiated = torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in arrays)
-    cast = kind if any(of_others) else None
+    cast = casts_of(call.weight, call.bias, kind) if any(of_others) else None
 
     def short(x: Any, weight: Any, bias: Any, residual: Any, out: Any) -> Any:
         x, residual = x.to(kind) if of_x else x, residual.to(kind) if of_residual else residual
         if differentiated:
             return _record(x, weight, bias, residual, layer, run, cast)
         if cast is not None:
-            weight, bias = weight.to(cast), None if bias is None else bias.to(cast)
+            weight, bias = cast(weight, bias)
         return run(x, weight, bias, residual)
 
     return short

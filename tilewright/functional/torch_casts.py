@@ -1,0 +1,68 @@
+"""Casts of parameters and of their gradients on GPUs: one short launch for a weight and its bias.
+
+Under autocast, a step of a small layer takes the host longer for PyTorch's four casts than for all of our kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.casts import Casts
+from .causal_calls import launcher_of
+from .sized_programs import launches, program_of
+from .torch_allocation import strided_allocator
+from .torch_tensors import NAMES, place
+
+_ALIGNED = 64
+"""A bias begins at a multiple of this number of elements."""
+
+
+def casts_of(weight: Any, bias: Any, kind: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Return the cast of a weight and a bias like these, which may be None, to a type."""
+
+    def by_pytorch(weight: Any, bias: Any) -> tuple[Any, Any]:
+        return weight.to(kind), None if bias is None else bias.to(kind)
+
+    given = [a for a in (weight, bias) if a is not None]
+    if not all(_is_ours(a, weight.dtype) for a in given):
+        return by_pytorch
+    count, shape = weight.numel(), tuple(weight.shape)
+    begin = -(-count // _ALIGNED) * _ALIGNED
+    total = count if bias is None else begin + bias.numel()
+    start = _launch(Casts(NAMES[weight.dtype], NAMES[kind], len(given)), weight, given, total, begin)
+    fresh = strided_allocator(weight, (total,), (1,), kind)
+
+    def run(weight: Any, bias: Any) -> tuple[Any, Any]:
+        made = fresh()
+        pointers = [weight.data_ptr()] if bias is None else [weight.data_ptr(), bias.data_ptr()]
+        if start(made, [*pointers, made.data_ptr()]):
+            return by_pytorch(weight, bias)
+        return made[:count].view(shape), None if bias is None else made[begin:]
+
+    return run
+
+
+def cast_of(a: Any, kind: Any) -> Callable[[Any], Any]:
+    """Return the cast of contiguous tensors like this one to a type."""
+    if a.dtype == kind or not _is_ours(a, a.dtype):
+        return lambda a: a.to(kind)
+    start = _launch(Casts(NAMES[a.dtype], NAMES[kind], 1), a, [a], a.numel(), 0)
+    fresh = strided_allocator(a, tuple(a.shape), tuple(a.stride()), kind)
+
+    def run(a: Any) -> Any:
+        made = fresh()
+        return a.to(kind) if start(made, [a.data_ptr(), made.data_ptr()]) else made
+
+    return run
+
+
+def _is_ours(a: Any, kind: Any) -> bool:
+    return bool(a.is_cuda and a.dtype == kind and kind in NAMES and a.is_contiguous() and a.numel())
+
+
+def _launch(of: Casts, x: Any, given: list[Any], total: int, begin: int) -> Callable[[Any, list[int]], int]:
+    on = place("conv2d", x)
+    program = program_of(of, on, "topi.casts")
+    arrays = [*[((a.numel(),), None) for a in given], ((total,), None)]
+    return launcher_of(program, launches(program, arrays, [begin] if of.rows == 2 else []), x, on)
