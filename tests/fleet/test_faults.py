@@ -38,7 +38,7 @@ def test_what_faults_do_to_a_fleet(fleet: Any, tmp_path: Path, caplog: pytest.Lo
     version that joins late."""
     tally = tmp_path / "tally"
     tally.touch()
-    faults = [*[""] * 14, *FAULTS, "kills its worker"]
+    faults = [*[""] * 8, *FAULTS, "kills its worker"]
     made = [Candidate(fault, number, tally=tally) for number, fault in enumerate(faults)]
     random.Random(1).shuffle(made)
     found: dict[Candidate, Outcome] = {}
