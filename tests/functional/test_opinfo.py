@@ -6,6 +6,7 @@ A share of the product of samples, types, operands and memories runs by default,
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -102,6 +103,8 @@ def held(faults: Iterable[str]) -> None:
 def share(everything: Iterable[Any], part: float, seed: str) -> list[Any]:
     """Return a part of a list, always the same one."""
     found = list(everything)
+    if not found:
+        return []
     kept = random.Random(seed).sample(range(len(found)), max(1, round(part * len(found))))
     return [found[place] for place in sorted(kept)]
 
@@ -132,7 +135,7 @@ def test_samples_as_they_are(bench: Callable[..., Bench], device: str, by: str, 
     held([*map(on.fault, plain), *map(on.gradient_fault, plain)])
 
 
-@pytest.mark.parametrize("part", [0.1, WHOLE])
+@pytest.mark.parametrize("part", [0.06, WHOLE])
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("by", ["tilewright", "torch"])
 @pytest.mark.parametrize("device", DEVICES)
@@ -145,7 +148,7 @@ def test_one_operand_in_every_memory(
         held(map(on.fault, share(everything, part, dtype)))
 
 
-@pytest.mark.parametrize("part", [0.05, WHOLE])
+@pytest.mark.parametrize("part", [0.03, WHOLE])
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients_in_every_memory(bench: Callable[..., Bench], device: str, operator: str, part: float) -> None:
@@ -155,7 +158,7 @@ def test_gradients_in_every_memory(bench: Callable[..., Bench], device: str, ope
         held(map(on.gradient_fault, share(everything, part, dtype)))
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by", ["tilewright", "torch"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_many_operands_in_any_memory(bench: Callable[..., Bench], device: str, by: str, count: int) -> None:
@@ -197,15 +200,12 @@ def test_inferred_strides_are_those_of_the_result(bench: Callable[..., Bench], o
     bench("cpu")
     faults = []
     for sample in some(operator, "float32", 0):
-        for trial in trials(sample):
-            if set(trial.memory) != {"x"} or refusal_of(sample):
-                continue
+        found = [] if refusal_of(sample) else [trial for trial in trials(sample) if set(trial.memory) == {"x"}]
+        for trial in share(found, 0.4, str(sample)):
             x = trial.memory["x"].place(trial.turned(sample.arrays["x"]).contiguous())
             layout = {"layout": "NHWC" if sample.rank == 2 else "NWC"} if trial.last else {}
             real = call(ours(sample), sample, {**sample.arrays, "x": x.requires_grad_()}, **layout)
-            with torch._subclasses.FakeTensorMode() as mode:
-                fake = {name: mode.from_tensor(a) for name, a in {**sample.arrays, "x": x}.items()}
-                made = call(ours(sample), sample, fake, **layout)
+            made = inferred(sample, {**sample.arrays, "x": x}, **layout)
             faults += [] if steps(made) == steps(real) else [f"{trial}: inferred {steps(made)}, not {steps(real)}"]
     held(faults)
 
@@ -215,11 +215,22 @@ def steps(a: Any) -> list[tuple[int, int | None]]:
     return [(size, step if size > 1 else None) for size, step in zip(a.shape, a.stride(), strict=True)]
 
 
+def inferred(sample: Sample, arrays: dict[str, Any], **layout: str) -> Any:
+    """Return the result of a call without values."""
+    with fake_tensors() as mode:
+        fake = {name: mode.from_tensor(a) for name, a in arrays.items()}
+        return call(ours(sample), sample, fake, **layout)
+
+
+@functools.cache
+def fake_tensors() -> Any:
+    return torch._subclasses.FakeTensorMode()
+
+
 def refusal_of(sample: Sample) -> str | None:
     """Return the text of the error by which Tilewright refuses a sample, from shape inference alone."""
     try:
-        with torch._subclasses.FakeTensorMode() as mode:
-            call(ours(sample), sample, {name: mode.from_tensor(a) for name, a in sample.arrays.items()})
+        inferred(sample, sample.arrays)
     except UserError as error:
         return str(error)
     return None

@@ -96,10 +96,10 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
 
 @pytest.mark.usefixtures("_heeds_ctrl_c")
-@pytest.mark.parametrize("library", ["numpy", "torch", "gradients"])
+@pytest.mark.parametrize("library", ["numpy", "gradients"])
 def test_ctrl_c_reaches_the_caller_and_the_best_so_far_is_kept(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made, name = arrays_of(library), "conv2d"
-    batch = {"numpy": 1, "torch": 2, "gradients": 3}[library]
+    batch = {"numpy": 1, "gradients": 2}[library]
     rng = np.random.default_rng(0)
     x, w = made(rng.standard_normal((batch, 6, 13, 10), "float32")), made(rng.standard_normal((6, 1, 3, 3), "float32"))
     monkeypatch.setattr(tuning, "TIMEOUT", 600.0)
