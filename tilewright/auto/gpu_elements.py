@@ -52,9 +52,8 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> Element
     Vectors of a stencil begin at any place, so that wide ones take several loads. A window of many instructions needs
     the registers for one or two results.
     """
-    out, threads = kernel.out, min(256, target.max_threads_per_block)
-    work = sum(prod(map(size, op.reduce_axis)) * max(weight(flow.bodies[op]), 1) for op in (out, *kernel.members))
-    vector, across = _vector(kernel, target), min(32, threads)
+    out, threads, work = kernel.out, min(256, target.max_threads_per_block), _work(flow, kernel)
+    vector, across = widest(kernel, target), min(32, threads)
     if not out.axis or not (_overlaps(flow, kernel, -1) or (len(out.axis) > 1 and _overlaps(flow, kernel, -2))):
         return ElementTile(vector, 1, threads, 1)
     is_heavy = work > _HEAVY
@@ -67,8 +66,23 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> Element
     return ElementTile(vector, rows, across, threads // across) if rows > 1 else ElementTile(vector, 1, threads, 1)
 
 
-def _vector(kernel: FusedKernel, target: Target) -> int:
-    """Neighbours that one access stores: whole vectors of a row, so that no guard takes them apart."""
+def _work(flow: Dataflow, kernel: FusedKernel) -> float:
+    """The instructions of an element."""
+    ops = (kernel.out, *kernel.members)
+    return sum(prod(map(size, op.reduce_axis)) * max(weight(flow.bodies[op]), 1) for op in ops)
+
+
+def is_possible(flow: Dataflow, kernel: FusedKernel, target: Target, tile: ElementTile) -> bool:
+    """Whether a block can have a tile, rows are there, and the loops of a thread are short enough to write out."""
+    axes = kernel.out.axis
+    extent = known(axes[-2]) if len(axes) > 1 else None
+    fits = tile.down == 1 if tile.rows == 1 else extent is not None and extent >= 2 * tile.rows
+    short = tile.rows * tile.vector * _work(flow, kernel) <= _WRITTEN_OUT or tile.rows * tile.vector == 1
+    return fits and short and tile.across * tile.down <= target.max_threads_per_block
+
+
+def widest(kernel: FusedKernel, target: Target) -> int:
+    """Return the neighbours that one access stores: whole vectors of a row, so that no guard takes them apart."""
     out = kernel.out
     last = known(out.axis[-1]) if out.axis else None
     if last is None or known_total(out.axis) is None:

@@ -117,11 +117,14 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     out, single = kernel.out, kernel.reductions[0] if len(kernel.reductions) == 1 else None
     if gpu_elements.are_elements(kernel):
         tile = gpu_elements.default_tile(flow, kernel, target)
-        values: dict[str, Sequence[Any]] = {"vector": [n for n in _POWERS if n < tile.vector], "across": _THREADS[:-1]}
-        if tile.rows > 1:
-            values |= {"rows": _POWERS, "down": _POWERS, "across": (32, 64, 128)}
+        widest = gpu_elements.widest(kernel, target)
+        values: dict[str, Sequence[Any]] = {"vector": [n for n in _POWERS if n <= widest], "across": _THREADS[:-1]}
+        if len(out.axis) > 1:
+            values |= {"rows": _POWERS, "down": _POWERS}
         why = f"elements of {out.name} are independent: a thread computes {tile.vector * tile.rows} neighbours"
-        return [with_values("elements", why, tile, values, lambda s, t: gpu_elements.schedule_elements(s, kernel, t))]
+        return [with_values("elements", why, tile, values,
+                            lambda s, t: gpu_elements.schedule_elements(s, kernel, t),
+                            partial(gpu_elements.is_possible, flow, kernel, target))]  # fmt: skip
     plain = single is not None and kernel.one_each and len(kernel.members) == (out is not single)
     if plain and single is not None and (single is out or known_total(single.loop_axes) is not None):
         why = f"each element of {out.name} is one reduction, which threads share"
