@@ -124,7 +124,11 @@ def _are_near(parts: set[tuple[Expr, ...]]) -> bool:
 
 def schedule_elements(s: ScheduleHandle, kernel: FusedKernel, tile: ElementTile) -> None:
     """Schedule a kernel of independent elements."""
-    out = kernel.out
+    out, members = kernel.out, list(kernel.members)
+    if is_reduction(out):
+        sums = s.cache_write(out.outputs if len(out.outputs) > 1 else out.output(0), "local")
+        members.append((sums[0] if isinstance(sums, list) else sums).op)
+        out = s[out].op
     inner: list[IterVar] = []
     if tile.rows > 1:
         *outer, y, x = out.axis
@@ -144,10 +148,7 @@ def schedule_elements(s: ScheduleHandle, kernel: FusedKernel, tile: ElementTile)
         inner += lanes
     s[out].bind(block, thread_axis("blockIdx.x"))
     s[out].bind(across, thread_axis("threadIdx.x"))
-    if is_reduction(out):
-        for axis in out.reduce_axis if prod(map(size, out.reduce_axis)) <= FEW_TERMS else ():
-            s[out].unroll(axis)
-    for op in kernel.members:
+    for op in members:
         s[op].compute_at(s[out], across)
         s[op].reorder(*s[op].op.reduce_axis, *s[op].op.axis)
         for axis in (*s[op].op.reduce_axis, *s[op].op.axis):
