@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from ..core.errors import InternalError
 from ..expr import nodes as n
 from ..expr.nodes import TRUE, Expr, IntImm, Var
 from .reduction import Reduce
@@ -40,7 +41,8 @@ def factors_of(op: ComputeOp) -> tuple[n.Load, n.Load] | None:
 def product(op: ComputeOp, reads: tuple[n.Load, n.Load], left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the values of a sum of products, given the values of the two tensors."""
     groups = _groups(op, reads)
-    assert groups is not None
+    if groups is None:
+        raise InternalError(f"the sums of {op} are no products of matrices")
     batch, rows, columns, depth = groups
     a, b = _matrices(reads[0], left, batch, rows, depth), _matrices(reads[1], right, batch, depth, columns)
     sizes = {axis.var: _size(axis.dom.extent) for axis in op.axis if axis.dom is not None}
