@@ -32,7 +32,7 @@ from tilewright.core.target import Target
 from tilewright.functional import rivals
 from tilewright.functional.compiler import Selection, candidate, compiled, strategies_of
 from tilewright.functional.executable import Executable
-from tilewright.functional.problem import Problem
+from tilewright.functional.problem import TRANSPOSED, Problem
 from tilewright.functional.shipped import RECORDS
 from tilewright.measure.outcome import MeasureResult
 from tilewright.report.table import Column, table
@@ -154,7 +154,8 @@ class Bench:
         self.out = torch.empty(problem.out_shape, dtype=self.x.dtype, device=self.x.device)
         if problem.layout == "NHWC":
             self.out = self.out.to(memory_format=torch.channels_last)
-        self.compute = torch_native.computed(problem, "conv2d", None, 4, on_gpu=True)
+        name = "conv_transpose2d" if problem.op == TRANSPOSED else "conv2d"
+        self.compute = torch_native.computed(problem, name, None, 4, on_gpu=True)
         with torch.backends.cudnn.flags(enabled=False), torch.no_grad():
             self.right = self.compute(self.x.double(), self.weight.double(), None, None)
 

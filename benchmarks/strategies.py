@@ -1,10 +1,12 @@
 """Which strategy a layer takes without records, and which is fastest: python -m benchmarks.strategies [--out FILE]
 
-Layers of common shapes are drawn at random, but always the same: convolutions in small groups in 16 bits, and depthwise
-ones of small images. Each strategy's first configuration, or the `--each` that its model likes best, is compiled by all
-processors, checked against float64 on poisoned output, and all of them are timed in turns. A line has the time of the
-strategy that a call without records takes, of the fastest one, and of PyTorch; the summary, how far choices are from
-the fastest. FILE gets the prediction of each model, in cycles, beside the measurement.
+Layers of common shapes are drawn at random, but always the same. There is a kind for each strategy that might go:
+convolutions in small groups, depthwise ones of small images and of lines, transposed ones, and dense ones of few
+channels. Each strategy's first configuration, or the `--each` that its model likes best, is compiled by all processors.
+All are checked against float64 on poisoned output, and timed in turns. A line has the time of the strategy that a call
+without records takes, of the fastest one, and of PyTorch. The summary shows how far choices are from the fastest. For
+each strategy, it has the loss without it: the best of the others over the best of all. FILE gets the prediction of each
+model, in cycles, beside the measurement.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ import json
 import multiprocessing
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from math import inf
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -23,10 +26,10 @@ from typing import Any
 from benchmarks.networks import TARGET, Bench, Tried
 from tilewright.core.errors import TVMError
 from tilewright.functional.compiler import Selection, compiled, strategies_of
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.problem import CONV, TRANSPOSED, Problem
 from tilewright.topi.templates import Epilogue, cheapest
 
-KINDS = ("groups", "planes")
+KINDS = ("groups", "planes", "lines", "phases", "windows")
 Line = dict[str, Any]
 
 
@@ -34,6 +37,9 @@ def drawn(kind: str, count: int, seed: int = 0) -> Iterator[Problem]:
     """Draw a number of layers of a kind."""
     rng = random.Random(f"{kind} {seed}")
     for _ in range(count):
+        if kind in OTHERS:
+            yield OTHERS[kind](rng)
+            continue
         size, stride = rng.choice((7, 10, 14, 16, 20, 28) if kind == "planes" else (14, 20, 28, 40, 56, 80)), 1
         if rng.random() < 0.3:
             stride = 2
@@ -42,13 +48,49 @@ def drawn(kind: str, count: int, seed: int = 0) -> Iterator[Problem]:
         batch = rng.choice((1, 8, 16, 32, 64, 128))
         while batch * channels * size * size > 24_000_000:
             batch //= 2
-        groups = channels if kind == "planes" else channels // rng.choice((2, 4, 8))
+        groups = channels if kind == "planes" else channels // rng.choice((2, 4, 8, 16))
         dtype = rng.choice(("float32", "float16", "bfloat16")[kind == "groups" :])
         layout = "NCHW" if kind == "planes" or rng.random() < 0.6 else "NHWC"
         border = (kernel // 2,) * 4
         shape = (batch, channels, size, size)
         window = (kernel, kernel), (stride, stride), border, (1, 1)
         yield Problem(CONV, shape, channels, *window, groups, dtype, layout)
+
+
+def _line(rng: random.Random) -> Problem:
+    """A depthwise layer of lines with channels last and a long window."""
+    channels, taps, length = (
+        64 * rng.choice((4, 8, 12, 16, 48)),
+        rng.choice((13, 15, 24, 31, 63)),
+        rng.choice((512, 2048)),
+    )
+    shape, border = (rng.choice((1, 8, 16)), channels, 1, length), (0, taps // 2, 0, taps // 2)
+    dtype = rng.choice(("float32", "float16", "bfloat16"))
+    return Problem(CONV, shape, channels, (1, taps), (1, 1), border, (1, 1), channels, dtype, "NHWC")
+
+
+def _upsampling(rng: random.Random) -> Problem:
+    """A transposed depthwise layer with a stride."""
+    taps, step, zeros, more = rng.choice(((2, 2, 0, 0), (4, 2, 1, 0), (3, 2, 1, 1), (5, 3, 2, 0)))
+    channels, size, dtype = 64 * rng.choice((1, 2, 4)), 2 * rng.choice((7, 14, 28)), rng.choice(("float32", "float16"))
+    window = (taps, taps), (step, step), (zeros,) * 4, (1, 1), channels, dtype, rng.choice(("NCHW", "NHWC"))
+    shape = (rng.choice((1, 8, 32)), channels, size, size)
+    return Problem(TRANSPOSED, shape, channels, *window, output_padding=(more, more))
+
+
+def _few_channels(rng: random.Random) -> Problem:
+    """A dense layer of few channels, which are last."""
+    channels, size, step = rng.choice((16, 32, 48, 64)), rng.choice((28, 56, 112)), rng.choice((1, 1, 2))
+    window = (3, 3), (step, step), (1, 1, 1, 1), (1, 1), 1, rng.choice(("float16", "bfloat16")), "NHWC"
+    return Problem(CONV, (rng.choice((1, 16, 64)), channels, size, size), channels, *window, weights="OHWI")
+
+
+OTHERS: dict[str, Callable[[random.Random], Problem]] = {
+    "lines": _line,
+    "phases": _upsampling,
+    "windows": _few_channels,
+}
+"""The drawings of kinds that are neither small groups nor small images."""
 
 
 def programs_of(problem: Problem, each: int) -> list[tuple[Tried, float | None]]:
@@ -97,6 +139,19 @@ def shown(problem: Problem, line: Line) -> str:
     return f"{times}  {first['template'][5:]:18} {best['template'][5:]:18}{wrong} {problem}"
 
 
+def without_each(lines: list[Line]) -> dict[str, list[float]]:
+    """Return, for each strategy, the best time of the others over the best of all, for each layer that others have."""
+    found: dict[str, list[float]] = {}
+    for line in lines:
+        best: dict[str, float] = {}
+        for each in line["tried"]:
+            best[each["template"]] = min(each["us"], best.get(each["template"], inf))
+        for name in best if len(best) > 1 else ():
+            others = min(us for other, us in best.items() if other != name)
+            found.setdefault(name, []).append(others / min(best.values()))
+    return found
+
+
 def main() -> None:
     """Print a line for each layer, and the means."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -123,6 +178,10 @@ def main() -> None:
     if lines:
         parts = [min(each["us"] for each in line["tried"]) / line["tried"][0]["us"] for line in lines]
         print(f"best ÷ chosen: geometric mean {geometric_mean(parts):.3f}, least {min(parts):.3f} of {len(parts)}")
+        print(f"{'without':28} {'layers':>6} {'won':>4} {'loss':>6} {'most':>6}")
+    for name, losses in sorted(without_each(lines).items()):
+        won = sum(loss > 1 for loss in losses)
+        print(f"{name:28} {len(losses):6} {won:4} {geometric_mean(losses):6.3f} {max(losses):6.2f}")
 
 
 if __name__ == "__main__":
