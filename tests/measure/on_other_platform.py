@@ -1,13 +1,17 @@
 """A program as on a platform without forks, file locks, users and /proc: calls, modules, and a search of ten trials.
 
-python -m tests.measure.on_other_platform LOG FOLDER; the facilities are taken away before Tilewright is imported.
+python -m tests.measure.on_other_platform [LOG FOLDER]; the facilities are taken away before Tilewright is imported.
+Without arguments, it imports each module of the package, and prints the modules that cannot be imported.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
+import importlib
 import multiprocessing
 import os
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,6 +48,29 @@ def take_away() -> None:
     multiprocessing.set_start_method("spawn")
 
 
+def unimportable() -> list[str]:
+    """Return the modules of the package that need a facility of Linux to be imported.
+
+    A module that needs an absent package is left out.
+    """
+    import tilewright
+
+    found = []
+    for module in pkgutil.walk_packages(tilewright.__path__, "tilewright.", onerror=lambda name: None):
+        if module.name.endswith("__main__"):
+            continue
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name in MODULES:
+                found.append(module.name)
+        except tilewright.UserError:  # of a package that needs PyTorch
+            pass
+        except Exception as error:
+            found.append(f"{module.name}: {type(error).__name__}: {error}")
+    return found
+
+
 def main(log: str, folder: str) -> None:
     """Call, build, export, load and search."""
     import numpy as np
@@ -77,5 +104,12 @@ def main(log: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    take_away()
-    main(*sys.argv[1:])
+    if len(sys.argv) > 1:
+        take_away()
+        main(*sys.argv[1:])
+    else:
+        for package in ("torch", "jax"):  # on other platforms, their own modules do not need these facilities
+            with contextlib.suppress(ImportError):
+                importlib.import_module(package)
+        take_away()
+        print("\n".join(unimportable()))

@@ -7,12 +7,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.measure.programs import Candidate, compile_candidate
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured
 from tilewright.measure.spawned import SpawnedSession
 
 ROOT = Path(__file__).parents[2]
+FOR_LINUX = ("tilewright.cli.worker", "tilewright.fleet.", "tilewright.measure.", "tilewright.tune.session.own_runner")
+"""Modules of fleets and of forked measurement, which other platforms do without."""
+
+
+@pytest.mark.parametrize("installed", ["JAX", pytest.param("PyTorch", marks=pytest.mark.torch)])
+def test_other_modules_need_nothing_of_linux_to_be_imported(installed: str) -> None:
+    """`make test` runs it with JAX, `make test-torch` with PyTorch."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.measure.on_other_platform"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = done.stdout.split("\n")[:-1]
+    assert "tilewright.measure.server" in found  # the simulation does take them away
+    assert "tilewright.measure.spawned" not in found
+    assert [name for name in found if not name.startswith(FOR_LINUX)] == []
 
 
 def test_calls_modules_and_a_search_without_the_facilities_of_linux(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import platform
 import re
 import subprocess
 import sys
@@ -54,12 +55,17 @@ def test_the_cpu_is_the_default_target() -> None:
         assert tvm.build(te.create_schedule(B.op), [A, B], target="llvm").type_key == "llvm"
 
 
+PROCESSORS = {
+    "x86_64": ["llvm -mcpu=x86-64-v3", "llvm -mcpu=skylake -mattr=+fma"],
+    "aarch64": ["llvm -mcpu=cortex-a72", "llvm -mcpu=neoverse-n1 -mattr=+dotprod"],
+}.get(platform.machine(), [])
+
+
 @pytest.mark.parametrize(
     "spelling",
     [
         "llvm",
-        "llvm -mcpu=x86-64-v3",
-        "llvm -mcpu=skylake -mattr=+fma",
+        *PROCESSORS,
         "llvm -fp-contract=off",
         "llvm -opt-level=0",
         "llvm -opt-level=1",
