@@ -69,7 +69,7 @@ def members(path: str) -> Iterator[tuple[str, Any]]:
     module = import_module(path)
     listed = getattr(module, "__all__", None)
     for name in sorted(listed or dir(module)):
-        if name.startswith("_") or name in HIDDEN | NEED_TORCH:
+        if name.startswith("_") or name in HIDDEN or (path == PACKAGE and name in NEED_TORCH):
             continue
         value = getattr(module, name)
         own = hasattr(module, "__path__") or _home(value) in (None, module.__name__)

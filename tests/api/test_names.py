@@ -6,11 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_public_api_is_as_held() -> None:
-    """In a process of its own: what other tests register or import shows in the names of a module."""
+@pytest.mark.parametrize("installed", ["without PyTorch", pytest.param("PyTorch", marks=pytest.mark.torch)])
+def test_the_public_api_is_as_held(installed: str) -> None:
+    """In a process of its own: what other tests register or import shows in the names of a module.
+
+    With PyTorch, in `make test-torch`, it includes `tilewright.nn`.
+    """
     done = subprocess.run([sys.executable, "-m", "tests.api.names"], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("no difference\n", 0), done.stdout + done.stderr
 
