@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
@@ -66,13 +67,16 @@ _FURTHER = (
 FURTHER = tuple(Case(name, *how) for name in _FURTHER for how in (("float16", 32, False), ("float32", 1, False)))
 
 
-def built(case: Case, device: str) -> tuple[Any, Any]:
-    """Return the model in float32 and evaluation mode, and its input."""
+def built(case: Case, device: str) -> tuple[Any, list[Any]]:
+    """Return the model in float32 and evaluation mode, and its inputs, of eight images or more.
+
+    The first input is timed. The error of a single image depends on chance.
+    """
     import timm
 
     torch.manual_seed(0)
     model = timm.create_model(case.model).to(device)
-    x = torch.randn(case.batch, 3, 224, 224, device=device)
+    inputs = [torch.randn(case.batch, 3, 224, 224, device=device) for _ in range(max(1, 8 // case.batch))]
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     model.eval()
     for norm in norms:
@@ -82,11 +86,11 @@ def built(case: Case, device: str) -> tuple[Any, Any]:
         model(torch.randn(8, 3, 224, 224, device=device))
     for norm in norms:
         norm.momentum = 0.1
-    return model.eval(), x
+    return model.eval(), inputs
 
 
-def side(case: Case, which: str, model: Any, x: Any, report: Any = None) -> Callable[[], Any]:
-    """Return a run of one side."""
+def side(which: str, model: Any, x: Any, report: Any = None) -> Callable[[Any], Any]:
+    """Return the model of one side."""
     from tilewright.nn import accelerate, dynamo_backend
 
     if which in ("accelerate", "both"):
@@ -97,16 +101,18 @@ def side(case: Case, which: str, model: Any, x: Any, report: Any = None) -> Call
         model = torch.compile(model)
     if which == "backend":
         model = torch.compile(model, backend=dynamo_backend, options={"report": report} if report else {})
-    return lambda: model(x)
+    made: Callable[[Any], Any] = model
+    return made
 
 
-def prepared(case: Case, device: str = "cuda") -> tuple[Any, Any, Any]:
-    """Return the model and the input in their type and order, and the expected result."""
-    model, x = built(case, device)
+def prepared(case: Case, device: str = "cuda") -> tuple[Any, list[Any], Any]:
+    """Return the model and the inputs in their type and order, and the expected results."""
+    model, inputs = built(case, device)
     with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):
-        expected = model(x)
+        expected = torch.cat([model(x) for x in inputs])
     dtype, order = getattr(torch, case.dtype), torch.channels_last if case.last else torch.contiguous_format
-    return model.to(dtype).to(memory_format=order), x.to(dtype).to(memory_format=order), expected
+    inputs = [x.to(dtype).to(memory_format=order) for x in inputs]
+    return model.to(dtype).to(memory_format=order), inputs, expected
 
 
 def measure(
@@ -136,19 +142,20 @@ def measure(
     }
     timers: dict[str, Any] = {}
     for which in sides:
-        model, x, expected = prepared(case)  # its own copy: `accelerate` changes it
+        model, inputs, expected = prepared(case)  # its own copy: `accelerate` changes it
         torch._dynamo.reset()
         began = time.perf_counter()
-        run = side(case, which, model, x, report)
-        result = run()
+        run = side(which, model, inputs[0], report)
+        first = run(inputs[0])
         torch.cuda.synchronize()
         found["first call s"][which] = round(time.perf_counter() - began, 2)
+        result = torch.cat([first, *map(run, inputs[1:])])
         error = float((result.double() - expected.double()).norm() / expected.double().norm())
         found["error"][which] = float(f"{error:.1e}")
-        timers[which] = TorchGraphTimer(run)
+        timers[which] = TorchGraphTimer(partial(run, inputs[0]))
         timers[which](1)
         if profile:
-            print(f"-- {case.name}, {which}", *kernels(run), sep="\n")
+            print(f"-- {case.name}, {which}", *kernels(partial(run, inputs[0])), sep="\n")
     ready()
     times: dict[str, list[float]] = {which: [] for which in sides}
     for _ in range(ROUNDS):
@@ -295,9 +302,9 @@ def main() -> None:
     every = (*CASES, *FURTHER) if given.wait else FURTHER if given.further else CASES
     if given.first:
         case = next(case for case in (*CASES, *FURTHER) if case.name == given.first)
-        model, x, _ = prepared(case)
+        model, inputs, _ = prepared(case)
         start = time.perf_counter()
-        side(case, given.sides[0], model, x)()
+        side(given.sides[0], model, inputs[0])(inputs[0])
         torch.cuda.synchronize()
         print(time.perf_counter() - start)
         return
