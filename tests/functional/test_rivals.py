@@ -34,6 +34,14 @@ def test_a_measured_layer_is_decided_by_its_measurement() -> None:
     assert not verdict(KNOWN, [replace(SLOWER, ours=2.02e-6), *others])  # noise
 
 
+@pytest.mark.parametrize("residual", [False, True])
+def test_a_row_with_the_same_addition_comes_first(residual: bool) -> None:
+    rows = [replace(SLOWER, problem=KNOWN._replace(residual=each, bias=True)) for each in (not residual, residual)]
+    found = estimate(KNOWN._replace(residual=residual), rows)
+    assert found is not None
+    assert found.nearest is rows[1]
+
+
 def test_layers_count_by_their_likeness() -> None:
     near, far = KNOWN._replace(shape=(8, 64, 30, 30)), KNOWN._replace(shape=(1, 64, 7, 7), kernel=(5, 5))
     found = estimate(near, [SLOWER, MeasuredLayer(far, "a GPU", 1e-6, 4e-6)])

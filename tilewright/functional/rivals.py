@@ -249,7 +249,7 @@ def estimate(problem: Problem, known: Iterable[MeasuredLayer]) -> RatioEstimate 
     near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FARTHEST]
     if not near:
         return None
-    away, nearest = min(near, key=lambda pair: pair[0])
+    away, nearest = min(near, key=lambda pair: (pair[0], pair[1].problem.residual != problem.residual))
     if not away:
         return RatioEstimate(nearest.ratio, nearest, away)
     return RatioEstimate(exp(_mean([(exp(-_DECAY * d), log(one.ratio)) for d, one in near])), nearest, away)
