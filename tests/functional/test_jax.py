@@ -261,6 +261,14 @@ def test_a_batch_of_none_one_image_and_an_ensemble() -> None:
     near(jax.vmap(call, (None, 0))(x, both), jax.numpy.stack([by_jax(x, w), -by_jax(x, w)]))
 
 
+def test_calls_without_jit_and_of_no_examples() -> None:
+    x, w = arrays()
+    with jax.disable_jit():
+        near(tw.conv2d(x, w, padding=1, groups=8), by_jax(x, w))
+    none = x[None][:0]
+    assert jax.vmap(lambda a: tw.conv2d(a, w, padding=1, groups=8))(none).shape == none.shape
+
+
 @pytest.mark.slow
 def test_an_activation_of_the_users_own() -> None:
     x, w = arrays()

@@ -337,6 +337,50 @@ def test_parameters_of_inference_mode_have_no_version() -> None:
         _agrees(run(x), model(x))
 
 
+class WithComputedBias(nn.Module):
+    """The bias of its convolution depends on the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.linear = nn.Parameter(torch.randn(8, 8, 3, 3)), nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        """The weight is static, the bias is not."""
+        return torch.relu(nn.functional.conv2d(x, self.weight, self.linear(x.mean((0, 2, 3)))))
+
+
+def test_a_bias_that_depends_on_the_input_is_computed_in_each_run() -> None:
+    model, x = WithComputedBias().eval().to(memory_format=torch.channels_last), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        run = _compiled(model, Backend(channels_last=False))  # weights are copied into another order
+        for _ in range(2):
+            _agrees(run(x), model(x))
+            x.numpy()[:] *= 2  # the memory of an input may change without a new version
+
+
+class Flattened(nn.Module):
+    """A view of a convolution's result, which relies on the order in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.line = nn.Conv2d(8, 8, 3, groups=8), nn.Conv1d(4, 8, 1)
+
+    def forward(self, x: Any) -> Any:
+        """PyTorch's result lies as the weight does, which `view` needs."""
+        y = self.conv(x).permute(0, 2, 3, 1)
+        return y.view(-1, 8), self.line(y.reshape(2, -1, 4).transpose(1, 2)).view(2, -1)
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_views_of_results_in_pytorchs_order(order: Any) -> None:
+    model, x = Flattened().eval(), torch.randn(2, 8, 6, 7).to(memory_format=order)
+    model.to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        run = _compiled(model, Backend(channels_last=False))
+        for mine, wanted in zip(run(x), model(x), strict=True):
+            _agrees(mine, wanted)
+
+
 def test_models_may_share_weights_and_the_code() -> None:
     shared = nn.Conv2d(8, 8, 3, padding=1, groups=8)
     model = _with_statistics(nn.Sequential(shared, nn.BatchNorm2d(8), nn.ReLU(), shared, nn.BatchNorm2d(8)))

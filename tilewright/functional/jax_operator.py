@@ -55,7 +55,13 @@ def _shaped(x: Any, *others: Any, problem: Problem, tune: Tune) -> Any:
     return x.update(shape=shape, weak_type=False) if _axes(x) else jax.core.ShapedArray(shape, x.dtype)
 
 
-operator.def_impl(jax.jit(operator.bind, static_argnames=("problem", "tune")))
+_compiled = jax.jit(operator.bind, static_argnames=("problem", "tune"))
+
+
+@operator.def_impl  # type: ignore[untyped-decorator]  # JAX is not followed
+def _run(*arrays: Any, problem: Problem, tune: Tune) -> Any:
+    with jax.disable_jit(False):  # as JAX's own operators, which are programs, too
+        return _compiled(*arrays, problem=problem, tune=tune)
 
 
 def _plain(problem: Problem) -> Problem:
@@ -134,6 +140,8 @@ def _batched(arrays: Any, dims: Any, *, problem: Problem, tune: Tune) -> tuple[A
     }
     has = {name: dim is not None for name, dim in zip(names, dims, strict=True)}
     size = next(held[name].shape[0] for name in names if has[name])
+    if not size:
+        return jax.numpy.zeros((0, *made_shape(problem)), problem.dtype), 0
     by_weights = has.get("weights", False) or (problem.op == WEIGHT_GRADIENT and has["x"])
     if not by_weights and (has.get("bias", False) or not has["x"]):  # kernels read one bias; the sums may be shared
         core, x, axes = _plain(problem), held["x"], {name: 0 if there else None for name, there in has.items()}

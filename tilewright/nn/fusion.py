@@ -24,12 +24,12 @@ from ..functional import torch_tensors
 from ..functional.call import OPERATORS, CallOptions
 from ..functional.plans import OURS, Tune, plan_for
 from ..functional.problem import Problem
-from ..functional.signature import Arrays, Described, signature
+from ..functional.signature import Arrays, Described, channels_last_order, signature
 from ..runtime.device import Device, cpu, cuda
 from .chains import CONVOLUTION, Chain, chain_of
 from .folding import fold, hoist, lies, static_nodes
 from .linear_layers import convolution_as_linear, is_linear, linear_as_convolution
-from .memory_order import arrange, depends_on_strides, order_of, prefers_channels_last, results_of
+from .memory_order import arrange, depends_on_strides, lying, order_of, prefers_channels_last, results_of
 from .memory_order import turned as in_order
 
 OURS_IN_GRAPH = torch.ops.tilewright.convolution.default
@@ -302,11 +302,11 @@ def _rewrite(
         filters_last = problem.weights == "OHWI"
         if found.steps or (weight in static and not lies(weight.meta["val"], filters_last)):
             groups = options["groups"] if conv.args[6] else 0
-            both = graph.call_function(fold, (weight, bias, found.steps, groups, filters_last))
-            pair = [graph.call_function(operator.getitem, (both, place)) for place in (0, 1)]
-            static.update((both, *pair))
-            has_bias = bias is not None or found.adds_bias
-            weight, bias = pair[0], pair[1] if has_bias else None
+            own = bias if found.steps else None  # else the bias stays as it is: it may depend on inputs
+            both = graph.call_function(fold, (weight, own, found.steps, groups, filters_last))
+            weight, shift = [graph.call_function(operator.getitem, (both, place)) for place in (0, 1)]
+            static.update((both, weight, shift))
+            bias = shift if found.steps and found.adds_bias else bias
         rank = len(conv.args[3])
         given = (
             x, weight, bias, residual, _name(conv), list(options["stride"]), list(options["padding"]),
@@ -314,8 +314,16 @@ def _rewrite(
             list(options["output_padding"]) if conv.args[6] else [0] * rank, options["precision"],
         )  # fmt: skip
         made = graph.call_function(OURS_IN_GRAPH, given)
+        order = order_of(found.last)
+        if not turned and order is not None and order != _order_of_ours(problem, rank):
+            made = lying(graph, made, order)  # views behind it rely on the order in which PyTorch's result lies
     made.meta = dict(found.last.meta)
     found.last.replace_all_uses_with(made)
     for node in reversed(found.nodes):
         graph.erase_node(node)
     return made
+
+
+def _order_of_ours(problem: Problem, rank: int) -> tuple[int, ...]:
+    """The dimensions of the result of our kernel, from the outermost in memory."""
+    return channels_last_order(rank + 2, rank) if problem.layout == "NHWC" else tuple(range(rank + 2))

@@ -19,6 +19,14 @@ def turned(graph: Graph, node: Node, memory_format: Any = torch.channels_last) -
     return graph.call_function(_aten.contiguous.default, (node,), {"memory_format": memory_format})
 
 
+def lying(graph: Graph, node: Node, order: tuple[int, ...]) -> Node:
+    """The same values in memory in an order of the dimensions, from the outermost."""
+    inner = graph.call_function(_aten.permute.default, (node, list(order)))
+    inner = turned(graph, inner, torch.contiguous_format)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return graph.call_function(_aten.permute.default, (inner, back))
+
+
 def prefers_channels_last(gm: GraphModule, convolutions: list[Node]) -> bool:
     """Whether images should lie with the channels last: for 16-bit types, or if PyTorch's compiler would do so."""
     images = [node for node in convolutions if len(node.args[3]) == 2]
@@ -72,10 +80,7 @@ def arrange(graph: Graph, static: set[Node], orders: list[tuple[int, ...] | None
     with graph.inserting_before(output):
         for node, order in zip(results, orders, strict=True):
             if order is not None and node not in swapped:
-                inner = graph.call_function(_aten.permute.default, (node, list(order)))
-                inner = turned(graph, inner, torch.contiguous_format)
-                back = sorted(range(len(order)), key=order.__getitem__)
-                swapped[node] = graph.call_function(_aten.permute.default, (inner, back))
+                swapped[node] = lying(graph, node, order)
     output.args = map_arg(output.args, lambda node: swapped.get(node, node))
 
 
