@@ -45,10 +45,10 @@ def test_the_causal_layer() -> None:
 
 def test_the_models_of_pytorch() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    text = run("convnext_block")
+    text = run("convnext_block", "2")
     assert float(re.findall(r"differ by (\S+)", text)[0]) < 1e-5
     assert "torch.compile: 1 graph, 0 breaks" in text
-    text = run("accelerate_mobilenet")
+    text = run("accelerate_mobilenet", "1", "16")
     assert "results agree: True" in text
     assert "undone: True" in text
 
