@@ -10,11 +10,13 @@ import functools
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tilewright.codegen.llvm import compile as llvm
 from tilewright.core.errors import UserError
 from tilewright.functional import plans, rivals
 
@@ -63,6 +65,13 @@ def one_thread_and_no_tf32() -> Iterator[None]:
         yield
     torch.set_num_threads(threads)
     plans.forget()
+
+
+@pytest.fixture(autouse=True)
+def little_optimisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM's optimisation takes almost half of the time, and other tests are of it."""
+    usual = llvm._optimised
+    monkeypatch.setattr(llvm, "_optimised", lambda source, machine: usual(source, replace(machine, level=1)))
 
 
 @pytest.fixture
