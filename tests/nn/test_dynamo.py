@@ -20,6 +20,8 @@ from tilewright.functional import plans, rivals
 from tilewright.functional.problem import Problem
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from tests.nn.compiling import Backend, nothing_remembered  # noqa: E402  # needs PyTorch
+
 nn = torch.nn
 dynamo = import_module("tilewright.nn.dynamo")  # needs PyTorch
 fusion = import_module("tilewright.nn.fusion")
@@ -30,31 +32,8 @@ def _ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every layer is Tilewright's, so that the tests do not depend on the machine; nothing is timed."""
     monkeypatch.setattr(rivals, "is_faster", lambda problem, on: "")
     monkeypatch.setattr(rivals, "is_close", lambda problem, on: False)
-    plans.forget()
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-    plans.forget()
-
-
-class Backend:
-    """The backend, with eager operators in the place of Inductor; it counts graphs, and keeps reports and options."""
-
-    def __init__(self, after: Any = lambda gm, inputs: gm.forward, **own: Any) -> None:
-        self.after = after
-        """The compiler of the rewritten graph."""
-        self.own, self.reports, self.options = own, list[Any](), list[dict[str, Any]]()
-
-    def __call__(self, gm: Any, inputs: Any) -> Any:
-        return dynamo.compile_graph(gm, inputs, self.rest, report=self.reports.append, **self.own)
-
-    def rest(self, gm: Any, inputs: Any, **options: Any) -> Any:
-        self.options.append(options)
-        return self.after(gm, inputs)
-
-    @property
-    def parts(self) -> list[str]:
-        return [" + ".join(row.parts) for report in self.reports for row in report.rows]
+    with nothing_remembered():
+        yield
 
 
 def _with_statistics(model: Any) -> Any:

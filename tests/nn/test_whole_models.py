@@ -17,7 +17,7 @@ from tilewright.functional import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 timm = pytest.importorskip("timm", reason="timm is not installed")
-from tests.nn.test_dynamo import Backend  # noqa: E402  # needs PyTorch
+from tests.nn.compiling import Backend, nothing_remembered  # noqa: E402  # needs PyTorch
 
 fusion = import_module("tilewright.nn.fusion")  # needs PyTorch
 
@@ -37,11 +37,8 @@ def _computed_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(fusion, "plan_for", lambda *given, **named: ours)
     monkeypatch.setattr(rivals, "is_faster", lambda problem, on: "as the test says")
     monkeypatch.setattr(rivals, "is_close", lambda problem, on: False)
-    plans.forget()
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-    plans.forget()
+    with nothing_remembered():
+        yield
 
 
 @pytest.mark.slow
