@@ -66,7 +66,7 @@ def wgmma(operands: str, accumulator: str = "") -> Atom:
     Four warps, counted by threadIdx.y of extent 4, execute it together. The tensorized loops belong to one of them: 16
     rows, after the previous warp's, and as many columns as registers hold. The hardware reads both operands from shared
     memory, in rows of 128 bytes of terms (64 of float16, 32 of float32, 128 of int8), whose pieces the compiler
-    swizzles.
+    swizzles. Rows of a right operand of 16-bit elements may also be 64 columns of one term.
 
     Parameters
     ----------
