@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp, Operation
 from ..topi.schedules.reduce import partial_sums
@@ -13,7 +15,15 @@ from .kernels import FusedKernel
 _PARALLEL_FROM = 1 << 14
 
 
-def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel) -> None:
+@dataclass(frozen=True)
+class RowVectors:
+    """The neighbours of a row that are computed together, and the partial results of a reduction; 0: by its length."""
+
+    lanes: int = LANES
+    parts: int = 0
+
+
+def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowVectors) -> None:
     """Schedule a kernel of rows."""
     out = kernel.out
     if not kernel.rows:
@@ -21,24 +31,24 @@ def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fused
     along = runs_along_rows(flow, kernel)
     row, place = row_loops(s, kernel)
     inner = inner_axes(kernel)
-    if along and place is not None and not is_reduction(out) and (known_total(inner) or 0) >= LANES:
-        s[out].vectorize(s[out].split(place, factor=LANES)[1])
+    if along and place is not None and not is_reduction(out) and (known_total(inner) or 0) >= tile.lanes:
+        s[out].vectorize(s[out].split(place, factor=tile.lanes)[1])
     for op in kernel.members:
         s[op].compute_at(s[out], row)
         if is_reduction(op):
-            partial = _in_vectors(s, op) if along and not free_axes(kernel, op) else None
+            partial = _in_vectors(s, op, tile.parts) if along and not free_axes(kernel, op) else None
             if partial is not None:
                 s[partial].compute_at(s[out], row)
-        elif op.axis and (known(op.axis[-1]) or 0) >= LANES:
-            s[op].vectorize(s[op].split(op.axis[-1], factor=LANES)[1])
+        elif op.axis and (known(op.axis[-1]) or 0) >= tile.lanes:
+            s[op].vectorize(s[op].split(op.axis[-1], factor=tile.lanes)[1])
     if kernel.row_count > 1 and sum(flow.work(op) for op in (out, *kernel.members)) >= _PARALLEL_FROM:
         s[out].parallel(row)
 
 
-def schedule_tuples_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel) -> None:
+def schedule_tuples_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowVectors) -> None:
     """Schedule a reduction of several values: partial results in vectors of terms, for a row at a time."""
     out = kernel.out
-    partial = _in_vectors(s, out) if runs_along_rows(flow, kernel) else None
+    partial = _in_vectors(s, out, tile.parts) if runs_along_rows(flow, kernel) else None
     row = s[out].fuse(*s[out].op.axis)
     if partial is not None:
         s[partial].compute_at(s[out], row)
@@ -47,12 +57,12 @@ def schedule_tuples_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fus
         s[out].parallel(row)
 
 
-def _in_vectors(s: ScheduleHandle, op: Operation) -> Operation | None:
+def _in_vectors(s: ScheduleHandle, op: Operation, parts: int) -> Operation | None:
     """Let a reduction add vectors of terms; returns the stage of the partial sums, or None for short ones."""
     terms = known(op.reduce_axis[-1]) or 0
     if not isinstance(op, ComputeOp) or terms < 4 * LANES:
         return None
-    partial = partial_sums(s, op, LANES if terms < 64 * LANES else 2 * LANES)
+    partial = partial_sums(s, op, parts or (LANES if terms < 64 * LANES else 2 * LANES))
     s[partial].reorder(*s[partial].op.axis[1:], *s[partial].op.reduce_axis, s[partial].op.axis[0])
     s[partial].vectorize(s[partial].op.axis[0])
     return partial

@@ -9,11 +9,12 @@ from typing import Any
 from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp
+from ..topi.schedules.blocked import BY_EXTENTS, BlockTile
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
 from . import cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans
-from .cpu_rows import schedule_rows_on_processors, schedule_tuples_on_processors
+from .cpu_rows import RowVectors, schedule_rows_on_processors, schedule_tuples_on_processors
 from .dataflow import Dataflow, known_total, total
 from .kernels import FusedKernel
 from .products import is_sum, product_of
@@ -21,6 +22,8 @@ from .ways import Way, fixed, with_values
 
 _POWERS = (1, 2, 4, 8)
 _MANY_TERMS = 64
+_PARTS = (16, 32, 64, 128)
+"""Partial results of a reduction on a processor."""
 _THREADS = (32, 64, 128, 256, 512, 1024)
 
 
@@ -56,13 +59,23 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
         return [fixed("elements", f"elements of {out.name} are independent: rows to processors, neighbours to vectors",
                       lambda s: one_element_each(s, out, target))]  # fmt: skip
     if single is out and len(out.outputs) > 1 and out.axis:
-        return [fixed("tuples", f"{out.name} reduces several values at once: partial results in vectors of terms",
-                      lambda s: schedule_tuples_on_processors(s, flow, kernel))]  # fmt: skip
+        why = f"{out.name} reduces several values at once: partial results in vectors of terms"
+        return [with_values("tuples", why, RowVectors(), {"parts": _PARTS},
+                            lambda s, t: schedule_tuples_on_processors(s, flow, kernel, t))]  # fmt: skip
     if single is not None and len(kernel.members) == (out is not single):
         return [fixed("reduction", f"each element of {out.name} is one reduction, in vectors of terms or of sums",
                       lambda s: reduce_to(s, single, out, target))]  # fmt: skip
-    return [fixed("rows", f"the stages of a row of {out.name} run one after another, while it is in the cache",
-                  lambda s: schedule_rows_on_processors(s, flow, kernel))]  # fmt: skip
+    return [_rows_on_processors(flow, kernel)]
+
+
+def _rows_on_processors(flow: Dataflow, kernel: FusedKernel) -> Way:
+    return with_values(
+        "rows",
+        f"the stages of a row of {kernel.out.name} run one after another, while it is in the cache",
+        RowVectors(),
+        {"lanes": (8, 32, 64), "parts": _PARTS},
+        lambda s, t: schedule_rows_on_processors(s, flow, kernel, t),
+    )
 
 
 def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
@@ -81,17 +94,17 @@ def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target
     if found:
         return found
 
-    def general(s: ScheduleHandle) -> None:
+    def general(s: ScheduleHandle, tile: BlockTile = BY_EXTENTS) -> None:
         for operand in kernel.operands:
             one_element_each(s, operand, target)
-        sums_to(s, op, kernel.out, target)
+        sums_to(s, op, kernel.out, target, tile)
 
     if len(kernel.members) != (kernel.out is not op):
-        return _on_gpu(flow, kernel, target) if target.is_gpu else [
-            fixed("rows", f"the stages of {kernel.out.name} run one after another",
-                  lambda s: schedule_rows_on_processors(s, flow, kernel))
-        ]  # fmt: skip
-    return [fixed("tiles", f"{op.name} reads its operands again and again: tiles of sums in registers", general)]
+        return _on_gpu(flow, kernel, target) if target.is_gpu else [_rows_on_processors(flow, kernel)]
+    why = f"{op.name} reads its operands again and again: tiles of sums in registers"
+    if target.is_gpu:
+        return [fixed("tiles", why, general)]
+    return [with_values("tiles", why, BY_EXTENTS, {"rows": (2, 3, 4, 6, 8), "lanes": (8, 16, 32)}, general)]
 
 
 def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:

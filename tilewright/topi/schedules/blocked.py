@@ -41,7 +41,18 @@ class _Operand:
     """The distance of neighbouring columns, if they index the last dimension."""
 
 
-def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> bool:
+@dataclass(frozen=True)
+class BlockTile:
+    """Rows and columns of sums that are computed together in registers; 0: chosen by the extents."""
+
+    rows: int = 0
+    lanes: int = 0
+
+
+BY_EXTENTS = BlockTile()
+
+
+def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation, tile: BlockTile = BY_EXTENTS) -> bool:
     """Schedule the sums `op`, which `out` stores, in blocks; return False, unchanged, if that does not fit."""
     body, columns = op.body[0], known(op.axis[-1].dom.extent) if op.axis[-1].dom is not None else None
     if len(op.body) > 1 or not isinstance(body, Reduce) or columns is None or columns < _FEW_LANES:
@@ -52,7 +63,7 @@ def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> boo
     if operands is None or row is None or terms is None or terms < _FEW_TERMS:
         return False
     _store_inputs(s, op, {each.tensor: each.stride for each in operands})
-    _tile(s, op, out, (row, columns), operands)
+    _block(s, op, out, (row, columns), operands, tile)
     return True
 
 
@@ -140,13 +151,18 @@ def _rows(extent: int) -> int:
     return next((n for n in _ROWS if extent % n == 0), min(4, extent))
 
 
-def _tile(
-    s: ScheduleHandle, op: ComputeOp, out: Operation, tiles: tuple[IterVar, int], operands: list[_Operand]
+def _block(
+    s: ScheduleHandle,
+    op: ComputeOp,
+    out: Operation,
+    sides: tuple[IterVar, int],
+    operands: list[_Operand],
+    tile: BlockTile,
 ) -> None:
-    row, columns = tiles
-    width, place = _lanes(columns), list(op.axis).index(row)
+    row, columns = sides
+    width, place = tile.lanes or _lanes(columns), list(op.axis).index(row)
     extent = known(row.dom.extent) if row.dom is not None else None
-    height = _rows(extent or 1)
+    height = tile.rows or _rows(extent or 1)
     apart = [(each.tensor, each.column) for each in operands if each.column not in (None, each.tensor.ndim - 1)]
     strips = [_packed(s, op, tensor, column or 0, width) for tensor, column in apart]
     total = s.cache_write(op.output(0), "local") if out is op else op.output(0)
