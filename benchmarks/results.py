@@ -303,7 +303,20 @@ def automatic_table() -> list[str]:
         ]
         for row in read("automatic").rows
     ]
-    return lines_of(["program, µs", "Tilewright", "PyTorch", "copy of the data", "times as fast"], body)
+    heads = ["program, µs", "Tilewright", "PyTorch", "copy of the data", "times as fast"]
+    return [*lines_of(heads, body), "", _means(read("automatic").rows)]
+
+
+def _means(rows: Sequence[Row]) -> str:
+    """Return PyTorch's time over ours: the geometric means of fused programs and of products, and the least."""
+    groups = {"fused programs": [row for row in rows if "product" not in row["row"] and "tutorial" not in row["row"]]}
+    groups["products"] = [row for row in rows if "product" in row["row"]]
+    found = []
+    for name, own in groups.items():
+        ratios = [row["rival"] / row["ranked"] for row in own if row.get("rival") and row.get("ranked")]
+        if ratios:
+            found.append(f"{name} {geometric_mean(ratios):.2f} (least {min(ratios):.2f}, {len(ratios)} rows)")
+    return f"PyTorch's time ÷ ours, geometric means: {'; '.join(found)}."
 
 
 def automatic_cpu_table() -> list[str]:
@@ -317,7 +330,8 @@ def automatic_cpu_table() -> list[str]:
         times = [MISSING if first.get(side) is None else f"{first[side] / 1e3:.1f}" for side in ("ranked", "rival")]
         body.append([name, *times, *(ratio("rival", "ranked")(known.get((name, n), {})) for n in threads)])
     numbers = [f"{n} thread{'s' * (n > 1)}" for n in threads]
-    return lines_of(["program, CPU", "Tilewright, ms", "torch.compile, ms", *numbers], body)
+    heads = ["program, CPU", "Tilewright, ms", "torch.compile, ms", *numbers]
+    return [*lines_of(heads, body), "", _means([row for row in rows if row["threads"] == threads[0]])]
 
 
 TRAINING_KEYS = ("copy_us", "forward_us", "by_x_us", "by_weights_us", "us", "pytorch_us")
@@ -325,7 +339,7 @@ BLOCKS = {
     README: {"gpu": gpu_table, "cpu": cpu_table},
     TRAINING: {"training": training_table},
     MODELS: {"models": models_table},
-    AUTOMATIC: {"automatic": automatic_table},
+    AUTOMATIC: {"automatic": automatic_table, "automatic-cpu": automatic_cpu_table},
 }
 """Tables that stand in a page between `<!-- figures: NAME -->` and `<!-- end -->`."""
 
