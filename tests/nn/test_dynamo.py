@@ -360,6 +360,27 @@ def test_views_of_results_in_pytorchs_order(order: Any) -> None:
             _agrees(mine, wanted)
 
 
+class WithViews(nn.Module):
+    """Its second result is a view of the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 3, groups=8)
+
+    def forward(self, x: Any) -> Any:
+        """A change of one is a change of both."""
+        y = self.conv(x)
+        return y, y.flatten(1)
+
+
+def test_results_that_share_memory() -> None:
+    model, x = WithViews().eval(), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        first, second = _compiled(model, Backend(channels_last=True))(x)
+        first.zero_()
+    assert not second.any()
+
+
 def test_models_may_share_weights_and_the_code() -> None:
     shared = nn.Conv2d(8, 8, 3, padding=1, groups=8)
     model = _with_statistics(nn.Sequential(shared, nn.BatchNorm2d(8), nn.ReLU(), shared, nn.BatchNorm2d(8)))

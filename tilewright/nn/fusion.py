@@ -29,7 +29,15 @@ from ..runtime.device import Device, cpu, cuda
 from .chains import CONVOLUTION, Chain, chain_of
 from .folding import fold, hoist, lies, static_nodes
 from .linear_layers import convolution_as_linear, is_linear, linear_as_convolution
-from .memory_order import arrange, depends_on_strides, lying, order_of, prefers_channels_last, results_of
+from .memory_order import (
+    arrange,
+    depends_on_strides,
+    lying,
+    order_of,
+    prefers_channels_last,
+    results_of,
+    results_share_memory,
+)
 from .memory_order import turned as in_order
 
 OURS_IN_GRAPH = torch.ops.tilewright.convolution.default
@@ -134,7 +142,7 @@ def fuse(
     """
     convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]
     last = prefers_channels_last(gm, convolutions) if channels_last is None else channels_last
-    last = last and not depends_on_strides(gm.graph)
+    last = last and not depends_on_strides(gm.graph) and not results_share_memory(gm.graph)
     if last and _on_gpu(gm.graph):  # on a CPU, matrix products of PyTorch's are faster
         linear_as_convolution(gm.graph)
         convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]

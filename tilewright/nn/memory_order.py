@@ -62,6 +62,13 @@ def depends_on_strides(graph: Graph) -> bool:
     return False
 
 
+def results_share_memory(graph: Graph) -> bool:
+    """Whether a result is a view of another one: results in an order of their own would be apart."""
+    values = [node.meta.get("val") for node in results_of(graph)]
+    memory = [value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)]
+    return len(set(memory)) < len(memory)
+
+
 def arrange(graph: Graph, static: set[Node], orders: list[tuple[int, ...] | None]) -> None:
     """Give all convolutions that are left inputs with the channels last, and the results the strides of before."""
     for node in list(graph.nodes):
