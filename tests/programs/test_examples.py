@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
+import runpy
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -43,12 +46,20 @@ def test_the_causal_layer() -> None:
     assert "causal: True" in text
 
 
-def test_the_models_of_pytorch() -> None:
+def run_here(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> str:
+    """Run an example in this process: others would import PyTorch's compiler, which takes longer than the example."""
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    with redirect_stdout(io.StringIO()) as text:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    return text.getvalue()
+
+
+def test_the_models_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    text = run("convnext_block", "2")
+    text = run_here(monkeypatch, "convnext_block", "2")
     assert float(re.findall(r"differ by (\S+)", text)[0]) < 1e-5
     assert "torch.compile: 1 graph, 0 breaks" in text
-    text = run("accelerate_mobilenet", "1", "16")
+    text = run_here(monkeypatch, "accelerate_mobilenet", "1", "16")
     assert "results agree: True" in text
     assert "undone: True" in text
 
