@@ -91,7 +91,7 @@ def _before_activation(tensors: tuple[Any, ...], layer: CalledLayer, grad: Any) 
     plain = residual is None and not torch.is_grad_enabled() and not differentiates()
     if plain and reads_sums(options.activation):
         derivative = options._replace(activation=options.activation + GRADIENT)
-        return layer.call(convolved, (x, weight, bias, grad), derivative)
+        return convolved(x, weight, bias, grad, *derivative)
     before = convolved(x, weight, bias, residual, *options._replace(activation=""))
     return activation_gradient(options.activation)(grad, before)
 
@@ -110,10 +110,9 @@ class CalledLayer:
     """The options and sizes of a convolution, for its gradients."""
 
     executor: Callable[..., Operator] | None = None
-    """The preparation of operators, whose executors the layer keeps; None if it serves a single call."""
+    """The preparation of operators, for passes that are known; None if the layer serves a single call."""
 
     def __init__(self, options: ConvolutionOptions, shape: Any, weight_shape: Any, turned: bool) -> None:
-        self._executors: dict[Any, Operator] = {}
         self.passes: dict[Any, Any] = {}
         """The backward passes that are known, by the gradients that they compute, and the strides of their argument."""
         self.options, self.rank, self.shape, self.turned = options, OPERATORS[options.name].rank, shape, turned
@@ -138,17 +137,6 @@ class CalledLayer:
         turned = not options.layout.endswith("C") and channels_last(x, OPERATORS[options.name].rank)
         return cls(options, x.shape, weight.shape, turned)
 
-    def call(self, operator: Operator, tensors: tuple[Any, ...], options: Any) -> Any:
-        """Call an operator, by its executor if the layer keeps it and nothing sees the operators of this pass."""
-        if self.executor is None or torch.is_grad_enabled() or not is_plain(tensors):
-            return operator(*tensors, *options)
-        # All else about the tensors is the layer's: PyTorch sees to it that a gradient is like its result.
-        key = (options.name, options[-1], *[None if a is None else a.stride() for a in tensors])
-        run = self._executors.get(key)
-        if run is None:
-            run = self._executors[key] = self.executor(tensors, options)
-        return run(*tensors)
-
     def _first(self, a: Any) -> Any:
         """A tensor of the call's layout with a batch and the channels in front."""
         a = a if self.batched else a[None]
@@ -172,7 +160,7 @@ class CalledLayer:
         """Compute the gradient of the input: the transposed convolution, or of such a one the convolution."""
         if not self.spreads:
             return self._by_torch(grad, x, weight, (True, False))[0]
-        return self.call(convolved, (grad, self.flat(weight), None, None), self.inverse(grad.shape))
+        return convolved(grad, self.flat(weight), None, None, *self.inverse(grad.shape))
 
     def inverse(self, shape: Any) -> ConvolutionOptions:
         """The options of the operator that computes the gradient of the input, from that of a result of a shape."""
@@ -193,7 +181,7 @@ class CalledLayer:
         if not self.small:
             return self.weight_gradient_by_torch(grad, x, weight)
         images = (grad, x) if self.transposed else (x, grad)
-        return self.call(weight_gradient, images, self.weight_options(False)).reshape(weight.shape)
+        return weight_gradient(*images, *self.weight_options(False)).reshape(weight.shape)
 
     def weight_options(self, biased: bool) -> WeightGradientOptions:
         return WeightGradientOptions(
@@ -208,7 +196,7 @@ class CalledLayer:
 
     def weight_and_bias_gradients(self, grad: Any, x: Any, weight: Any) -> tuple[Any, Any]:
         """Compute both by one kernel."""
-        both = self.call(weight_gradient, (x, grad), self.weight_options(True))
+        both = weight_gradient(x, grad, *self.weight_options(True))
         count = weight.numel()
         return both[:count].view(weight.shape), both[count:]
 

@@ -20,6 +20,7 @@ from .torch_gradients import CalledLayer, is_one_pass
 from .torch_tensors import _modes, same_tensors
 
 Gradients = tuple[Any, Any, Any, Any]
+Run = Callable[..., Any]
 _grad_enabled = torch.is_grad_enabled
 
 
@@ -48,38 +49,29 @@ def known_gradients(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Gradients 
 
 
 def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Any:
-    """Decide how passes like this one run; None if PyTorch's kernels compute a part of it."""
+    """Decide how passes like this one run; None if their parts depend on more than their tensors."""
     layer: CalledLayer = ctx.layer
     x, weight, bias, residual = tensors
     of_x, of_weight, of_bias, of_residual = ctx.needs_input_grad[:4]
-    execute, options = layer.executor, layer.options
-    kind = weight.dtype if ctx.given is None or weight is None else ctx.given[0].dtype
-    if execute is None or not (of_x or of_weight):
+    if layer.executor is None or not (of_x or of_weight):
         return None
+    kind = weight.dtype if ctx.given is None else ctx.given[0].dtype
     if is_one_pass(ctx, x, weight):
-        return torch_backward.known(x, weight, ctx.biased, options, kind)
-    if not layer.small or (of_x and not layer.spreads) or residual is not None:
-        return None
-    derive = by_weight = by_x = None
-    widened: Any = None
-    if options.activation:
-        if not reads_sums(options.activation):
+        return torch_backward.known(x, weight, ctx.biased, layer.options, kind)
+    derive = None
+    if layer.options.activation:
+        if residual is not None or not reads_sums(layer.options.activation):
             return None
-        derivative = options._replace(activation=options.activation + GRADIENT)
-        derive = execute((x, weight, bias, grad), derivative)
+        derivative = layer.options._replace(activation=layer.options.activation + GRADIENT)
+        derive = layer.executor((x, weight, bias, grad), derivative)
         grad = derive(x, weight, bias, grad)
     arranged = layer.arranged(grad)
     arrange = None if arranged is grad else layer.arranged
     biased = ctx.biased and of_bias
     together = of_weight and biased and layer.adds_up_bias(x)
-    if of_weight:
-        images = (arranged, x) if layer.transposed else (x, arranged)
-        by_weight = execute(images, layer.weight_options(together))
-        widened = cast_of(by_weight(*images), kind)
-    flat, inverse = layer.flat, layer.inverse(grad.shape)
-    if of_x:
-        by_x = execute((arranged, flat(weight), None, None), inverse)
-    shape, count, transposed, sums = weight.shape, weight.numel(), layer.transposed, biased and not together
+    by_weight = _by_weight(layer, arranged, x, weight, together, kind) if of_weight else None
+    by_x = _by_input(layer, arranged, weight) if of_x else None
+    sums = biased and not together
 
     def run(grad: Any, tensors: tuple[Any, ...]) -> Gradients:
         x, weight, bias, _ = tensors
@@ -88,14 +80,34 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Any:
         summed = grad if of_residual else None
         if arrange is not None:
             grad = arrange(grad)
-        weights = biases = None
-        if by_weight is not None:
-            weights = widened(by_weight(grad, x) if transposed else by_weight(x, grad))
-            if together:
-                weights, biases = weights[:count], weights[count:]
-            weights = weights.view(shape)
+        weights, biases = (None, None) if by_weight is None else by_weight(grad, x, weight)
         if sums:
             biases = layer.bias_gradient(grad)
-        return None if by_x is None else by_x(grad, flat(weight), None, None), weights, biases, summed
+        return None if by_x is None else by_x(grad, x, weight), weights, biases, summed
+
+    return run
+
+
+def _by_input(layer: CalledLayer, grad: Any, weight: Any) -> Run:
+    """Return the gradient by the input, of the gradient by the result, the input and the weight."""
+    if not layer.spreads:
+        return layer.data_gradient
+    flat = layer.flat
+    run: Any = layer.executor((grad, flat(weight), None, None), layer.inverse(grad.shape))  # type: ignore[misc]  # there
+    return lambda grad, x, weight: run(grad, flat(weight), None, None)
+
+
+def _by_weight(layer: CalledLayer, grad: Any, x: Any, weight: Any, together: bool, kind: Any) -> Run:
+    """Return the gradients by the weight and, if they come `together`, by the bias, in a type; else None for it."""
+    if not layer.small:
+        return lambda grad, x, weight: (layer.weight_gradient(grad, x, weight), None)
+    images = (grad, x) if layer.transposed else (x, grad)
+    compute: Any = layer.executor(images, layer.weight_options(together))  # type: ignore[misc]  # there
+    widened = cast_of(compute(*images), kind)
+    shape, count, transposed = weight.shape, weight.numel(), layer.transposed
+
+    def run(grad: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+        made = widened(compute(grad, x) if transposed else compute(x, grad))
+        return (made[:count].view(shape), made[count:]) if together else (made.view(shape), None)
 
     return run
