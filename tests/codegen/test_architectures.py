@@ -94,7 +94,7 @@ def test_the_default_configurations_of_a_row_compile(row: str, arch: str, mode: 
     [
         ("sm_61", "topi/depthwise.direct", Depthwise.of((1, 4, 9, 11), dtype="bfloat16")),
         ("sm_70", "topi/conv2d.gemm", Conv2d.of((1, 8, 7, 7), filters=16, dtype="float16", layout="NHWC")),
-        ("sm_75", "topi/depthwise", Depthwise.of((2, 3, 8, 13), kernel=5, dtype="bfloat16")),
+        ("sm_75", "topi/depthwise.planes", Depthwise.of((2, 8, 8, 13), kernel=5, dtype="bfloat16")),
         ("sm_86", "topi/conv2d.mma", Conv2d.of((1, 16, 6, 9), filters=16, dtype="bfloat16", layout="NHWC")),
         ("sm_120", "topi/conv2d.direct", Conv2d.of((1, 8, 9, 9), groups=2)),
     ],
