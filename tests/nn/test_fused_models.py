@@ -165,6 +165,18 @@ def test_changes_of_attributes_are_seen() -> None:
             own[-1].sizes[0] = 1.0
 
 
+def test_weights_that_are_no_longer_shared() -> None:
+    layers = [nn.Conv2d(6, 6, 3, groups=6), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3, groups=6)]
+    model, x = nn.Sequential(*layers).eval(), torch.randn(2, 6, 8, 9)
+    model[3].weight = model[0].weight
+    with torch.no_grad():
+        tw.accelerate(model, x)
+        assert runs_graph(model, x)
+        model[3].weight = nn.Parameter(model[0].weight * 2)
+        wanted = nn.functional.conv2d(model[2](model[1](model[0](x))), model[3].weight, model[3].bias, groups=6)
+        torch.testing.assert_close(model(x), wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_copies_run_their_own_modules() -> None:
     model, x = sample()
     with torch.no_grad():

@@ -83,6 +83,7 @@ class FusedModel:
         self._held = [(values, copy(values)) for values in held]
         """Hooks, attributes and their collections, beside copies."""
         self._absent = [absent for part in whole for absent in _absent(part)]
+        self._tied = _ties(whole)
 
     @property
     def kinds(self) -> set[str]:
@@ -109,7 +110,9 @@ class FusedModel:
                 return False
         except Exception:  # two tensors have no truth value
             return False
-        return not _has_any_global_hook() and all([held.get(name) is None for held, name in self._absent])
+        if _has_any_global_hook() or any([held.get(name) is not None for held, name in self._absent]):
+            return False
+        return all([held.get(name) is other.get(its) for (held, name), (other, its) in self._tied])
 
     def __call__(self, inputs: list[Any]) -> Any:
         """Return the model's result."""
@@ -134,6 +137,19 @@ def _collections(module: Any) -> list[Any]:
 def _absent(module: Any) -> list[tuple[dict[str, Any], str]]:
     """The names of parameters and buffers that a module has set to None."""
     return [(held, name) for held in (module._parameters, module._buffers) for name, a in held.items() if a is None]
+
+
+def _ties(modules: list[Any]) -> list[tuple[Any, Any]]:
+    """The places of tensors that are also elsewhere in a model, each beside the first place: a graph reads one."""
+    first: dict[int, Any] = {}
+    ties = []
+    for module in modules:
+        for held in (module._parameters, module._buffers):
+            for name, a in held.items():
+                if a is not None and id(a) in first:
+                    ties.append(((held, name), first[id(a)]))
+                first.setdefault(id(a), (held, name))
+    return ties
 
 
 def _facts(a: Any) -> Any:

@@ -39,12 +39,8 @@ def prefers_channels_last(gm: GraphModule, convolutions: list[Node]) -> bool:
         from torch._inductor.graph import GraphLowering
 
         return bool(GraphLowering.decide_layout_opt(gm, is_inference=True))
-    except (
-        ImportError,
-        AttributeError,
-        TypeError,
-    ):  # a private interface: a version without it keeps the order of the input
-        return False
+    except (ImportError, AttributeError, TypeError):
+        return False  # a version without this private interface keeps the order of the input
 
 
 def depends_on_strides(graph: Graph) -> bool:
