@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright import autotvm, te, tir
 from tilewright.core.hardware import LoopKind
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.nodes import For, Store
-from tilewright.topi.templates import Depthwise, named
+from tilewright.topi.templates.schedule_helpers import fetch_together
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.work import NAMES
 from tilewright.tune.task import Task, freeze
@@ -23,10 +24,48 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 import tune_conv2d  # noqa: F401  # defines a template
 import tune_depthwise  # noqa: F401  # likewise
 
-PACKAGED = named("topi/depthwise")
 CUDA = Target.parse("cuda -arch=sm_90")
 LAYER = Task("examples/conv2d", freeze((1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1))), CUDA)
 DEPTHWISE = Task("examples/depthwise", freeze((3, 4, 16, 32, 7)), CUDA)
+
+
+@autotvm.template("tests/fills")
+def fills(shared: str, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
+    """Depthwise sums of four images of 32 x 32: threads and their results along each dimension; blocks share a tile of
+    the image ("input") or of the padded image ("data").
+    """
+    image, weights = te.placeholder((4, 32, 32), "float32", "image"), te.placeholder((4, 3, 3), "float32", "weights")
+
+    def pixel(c: Any, y: Any, x: Any) -> Any:
+        inside = tir.all(y >= 1, y < 33, x >= 1, x < 33)
+        return tir.if_then_else(inside, image[c, y - 1, x - 1], tir.const(0.0, "float32"))
+
+    padded = te.compute((4, 34, 34), pixel, "padded")
+    ry, rx = te.reduce_axis((0, 3), "ry"), te.reduce_axis((0, 3), "rx")
+    out = te.compute(
+        (4, 32, 32), lambda c, y, x: te.sum(padded[c, y + ry, x + rx] * weights[c, ry, rx], axis=[ry, rx]), "out"
+    )
+    s = te.create_schedule(out.op)
+    tile = s.cache_read(image, "shared", [padded]) if shared == "input" else None
+    s[padded].compute_inline()
+    sums = s.cache_write(out, "local")
+    tile = s.cache_read(padded, "shared", [sums]) if tile is None else tile
+    c, y, x = out.op.axis
+    y_block, y = s[out].split(y, rows[0] * rows[1])
+    x_block, x = s[out].split(x, columns[0] * columns[1])
+    (y, yi), (x, xi) = s[out].split(y, rows[1]), s[out].split(x, columns[1])
+    s[out].reorder(c, y_block, x_block, y, x, yi, xi)
+    tags = ("blockIdx.z", "blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")
+    for axis, tag in zip((c, y_block, x_block, y, x), tags, strict=True):
+        s[out].bind(axis, te.thread_axis(tag))
+    s[out].pragma(c, "auto_unroll_max_step", 0)
+    s[out].pragma(c, "unroll_explicit", 0)
+    s[sums].compute_at(s[out], x)
+    s[sums].reorder(*sums.op.reduce_axis, *sums.op.axis)
+    s[tile].compute_at(s[out], x_block)
+    whole = shared == "input" and (rows[0] * rows[1], columns[0] * columns[1]) == (32, 32)
+    fetch_together(s, tile, [("threadIdx.y", rows[0]), ("threadIdx.x", columns[0])], 4 if whole else 1)
+    return s, [image, weights, out]
 
 
 def index_of(task: Task, **wanted: Any) -> int:
@@ -97,22 +136,17 @@ def test_a_part_of_a_fill_is_a_branch_if_not_all_threads_load(tile: tuple[int, i
     [
         (
             "input",
-            ([8, 2], [1, 8, 2]),
+            ((8, 2), (8, 2)),
             True,
         ),  # 18 rows and columns of 32: the tile extends beyond the image at its ends
-        ("input", ([8, 4], [1, 8, 4]), False),  # whole images
-        ("data", ([8, 2], [1, 8, 2]), False),  # 324 elements of 64 threads, unrolled by the compiler
-        ("data", ([8, 4], [1, 8, 4]), True),  # 1,156: a loop, whose border is tested at each element
+        ("input", ((8, 4), (8, 4)), False),  # whole images
+        ("data", ((8, 2), (8, 2)), False),  # 324 elements of 64 threads, unrolled by the compiler
+        ("data", ((8, 4), (8, 4)), True),  # 1,156: a loop, whose border is tested at each element
     ],
 )
 def test_a_fill_waits_for_each_load_behind_a_branch_or_tested_in_a_loop(
-    shared: str, tile: tuple[list[int], list[int]], alone: bool
+    shared: str, tile: tuple[tuple[int, int], tuple[int, int]], alone: bool
 ) -> None:
-    task = PACKAGED.task(Depthwise.of((1, 4, 32, 32)), CUDA)
-    index = index_of(
-        task, tile_c=[-1, 1, 1], tile_y=[-1, *tile[0]], tile_x=[-1, *tile[1]], shared=shared, window="none",
-        auto_unroll_max_step=0,
-    )  # fmt: skip
-    found = counted(task, index)
+    found = counted(Task("tests/fills", (shared, *tile), CUDA), 0)
     assert found["fill_alone"] == (found["fill_loads"] if alone else 0)
     assert found["fill_loads"] > 0
