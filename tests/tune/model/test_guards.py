@@ -8,11 +8,12 @@ import pytest
 
 from tilewright import autotvm, te, tir
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv1d, Transposed, named
+from tilewright.topi.templates import Conv1d, Pooling, Transposed, named
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.task import Task
 
 CONV1D = named("topi/conv1d")
+POOL = named("topi/pool")
 TRANSPOSED = named("topi/conv_transpose")
 
 CUDA = Target.parse("cuda -arch=sm_90")
@@ -113,3 +114,30 @@ def test_a_block_reads_each_sector_of_its_window_from_the_second_level_once() ->
     weights = 2 * 32  # nine values, two sectors
     assert counts["near_bytes"] == pytest.approx(rows * sectors * 32 + weights, rel=0.35)
     assert counts["ldg_sectors"] * 4 * 32 > 2 * counts["near_bytes"]
+
+
+@pytest.mark.parametrize("threads", [64, 128, 256])
+@pytest.mark.parametrize(("how", "evaluations"), [("max", 3), ("average", 1)])  # y > x or isnan(y) ? y : x
+def test_a_reduction_computes_a_value_as_often_as_it_names_it(how: str, evaluations: int, threads: int) -> None:
+    images = Pooling.of((4, 8, 16, 20), how, kernel=3, padding=1)
+    counts = counted(POOL, images, threads=threads, tile_x=[1], tile_f=[1], auto_unroll_max_step=0)
+    assert counts["guarded"] == counts["ldg"] == 9 * evaluations
+    # 32 neighbours, also from the end of a row to the next row. They begin an element before a sector.
+    assert counts["ldg_sectors"] == 9 * evaluations * (4 + 1)
+
+
+def test_a_thread_finds_the_rest_of_a_sector_in_the_cache() -> None:
+    images = Transposed.of((1, 16, 8, 8), 64, 3, layout="NHWC")
+    counts = counted(TRANSPOSED, images, threads=64, tile_x=[1], tile_f=[1], auto_unroll_max_step=0)
+    taps, pixel, window = 16 * 9, 3 * 16, 9  # a row of three pixels, or a window of weights, is one run
+    data, weights = (((n - 1) * 4 / 32 + 1) / n for n in (pixel, window))
+    assert counts["ldg_sectors"] == taps * (1 + 32)  # one pixel for all lanes; a filter for each
+    assert counts["fresh_sectors"] == pytest.approx(taps * (data + 32 * weights))
+    # Filters are nine words apart: no two lanes use the same bank.
+    assert counts["near_sectors"] == pytest.approx(taps * (1 - data + 4 * (1 - weights)))
+
+
+def test_data_that_all_blocks_read_are_common() -> None:
+    images = Transposed.of((1, 16, 8, 8), 64, 3, layout="NHWC")
+    counts = counted(TRANSPOSED, images, threads=64, tile_x=[1], tile_f=[1], auto_unroll_max_step=0)
+    assert counts["common_bytes"] == 16 * 64 * 9 * 4 + 32  # they may begin within a sector

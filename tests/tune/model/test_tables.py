@@ -44,6 +44,11 @@ CUDA = Target.parse("cuda -arch=sm_90")
         ("mma-8x256x14-f32", 0.80),
         ("window-16x32x56-f16", 0.92),
         ("window-16x64x56-f16", 0.92),
+        # Direct loads of fused loops, behind conditions:
+        ("pool-16x256x14-f16", 0.92),
+        ("pool-64x112", 0.92),
+        ("transposed-4x64x28", 0.85),
+        ("transposed-64x56", 0.85),
     ],
 )
 def test_predicted_times_are_in_the_order_of_measured_ones(name: str, least: float) -> None:

@@ -113,5 +113,5 @@ def _largest_part(row: int) -> int:
     return next((n for n in range(min(row, _WHOLE_ROW), 0, -1) if row % n == 0 and (n >= _LANES[0] or n == row)), 16)
 
 
-ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, model=SharedModel())
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, model=SharedModel(lead=0.05))
 ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(cpu_space, cpu_schedule, cpu_usual)

@@ -53,6 +53,8 @@ class StageExtents:
     """For each of the operation's own axes: how it moves with all loops of the path."""
     loop_extents: dict[Var, Number] = field(default_factory=dict)
     """The extents of all loops of the path."""
+    read_by: tuple[StageExtents, n.Load] | None = None
+    """A stage that reads this one, and one of its loads."""
 
     @cached_property
     def moved_by(self) -> set[Var]:
@@ -127,6 +129,7 @@ def _extents_of(
     for relation in stage.relations:
         extents.update(_down(structure, columns, stage, relation, extents))
     made = StageExtents(stage, structure.bodies[stage.id], scope, outer, path, extents, region, begins)
+    made.read_by = next(((reader, _reads(structure, reader, stage.id)[0]) for reader in readers), None)
     for loop in made.path:
         owner = extents if loop.stage == stage.id else known[loop.stage].extents
         made.loop_extents[loop.var] = np.maximum(made.loop_extents.get(loop.var, 1), owner[loop.axis])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...bounds.visibility import shares
 from ...core.hardware import ThreadTag, WarpMemory
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
@@ -17,7 +18,7 @@ from ...loops import warp_access
 from ...loops.warp_access import distinct
 from ...schedule.relations import Fuse, Split
 from ...tensor.axis import IterVar
-from .extents import StageExtents
+from .extents import StageExtents, constant
 from .structure import Structure
 from .traced import Columns, Number
 
@@ -55,15 +56,25 @@ class WarpLanes:
                 width = _wide(found.extents[relation.inner])
                 values[relation.outer] = values[relation.fused] // width
                 values[relation.inner] = values[relation.fused] % width
+        begins = self._begins(structure, columns, found)
         made: dict[Var, np.ndarray] = {}
         for axis in found.stage.roots:
-            value = np.asarray(values[axis]) + np.zeros((self.count, self.warp), np.int64)
-            own = {loop.var for loop in found.path if loop.stage == found.stage.id}
-            for loop in found.outer:
-                if loop.tag in self.index and loop.var not in own:
-                    step = found.forms[axis].get(loop.var, 0)
-                    value = value + (_wide(step) * self.index[loop.tag]).astype(np.int64)
-            made[axis.var] = value
+            made[axis.var] = (
+                np.asarray(values[axis]) + begins.get(axis, 0) + np.zeros((self.count, self.warp), np.int64)
+            )
+        return made
+
+    def _begins(self, structure: Structure, columns: Columns, found: StageExtents) -> dict[IterVar, np.ndarray]:
+        """The distance from the region of the first lane to the region of each lane, if lanes have their own."""
+        by_thread = any(loop.tag in self.index for loop in found.outer) and not shares(found.scope, ThreadTag.THREAD_X)
+        if found.read_by is None or not by_thread:
+            return {}
+        reader, load = found.read_by
+        op, axes = found.stage.op, self.axes(structure, columns, reader)
+        made: dict[IterVar, np.ndarray] = {}
+        for axis, index, size, extent in zip(op.axis, load.indices, found.region, op.shape, strict=True):
+            value = np.zeros((self.count, self.warp), np.int64) + value_of(index, axes)
+            made[axis] = (value - value[:, :1]) * (_wide(size) < constant(extent))
         return made
 
 

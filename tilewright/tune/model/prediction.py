@@ -78,6 +78,7 @@ def _instructions(c: Counts, at: Quantities, spills: np.ndarray) -> np.ndarray:
         + at.stg * c["stg"]
         + at.fill * c["fill_loads"]
         + at.thread
+        + at.branch * c["guarded"]
         + at.marked * c["marked"] * np.minimum(c["local_words"] / at.crowded, 1)
         + spills
     ) * (1 + at.uneven * np.minimum(c["uneven"], 1))
@@ -90,16 +91,18 @@ def _traffic(
     """Cycles of a multiprocessor for traffic through the L1 cache, through the L2 cache, and to and from memory."""
     rates = machine.rates
     sector = machine.hardware.warp_memory.sector
-    sector_bytes = c["ldg_sectors"] * warps * sector
-    l1 = each * (sector_bytes + c["stg_sectors"] * warps * sector) / rates.l1_bytes_per_cycle
-    filled = c["fill_sectors"] * warps * sector
+    sectors = {name: c[f"{name}_sectors"] * warps * sector for name in ("fill", "fresh", "near", "stg")}
+    l1 = each * sum(sectors.values()) / rates.l1_bytes_per_cycle
+    filled, direct = sectors["fill"], sectors["fresh"]
     # The L1 cache keeps data that threads load directly, as far as it holds the data of all blocks.
-    direct = np.maximum(sector_bytes - filled, 0)
+    # Data that all blocks read arrive once for the blocks that run together.
     kept = np.minimum(c["near_bytes"], direct)
-    crowd = np.minimum(np.minimum(each, resident) * kept / at.l1_capacity, 1)
+    own = np.maximum(kept - c["common_bytes"], 0)
+    together = np.minimum(each, resident)
+    crowd = np.minimum((kept - own + together * own) / at.l1_capacity, 1)
     tiles = np.maximum(c["block_bytes"] - c["near_bytes"], 0)
     filled = tiles ** (1 - at.sectors) * filled**at.sectors
-    missed = filled + kept + (direct - kept) * np.maximum(crowd, at.missed)
+    missed = filled + own + (kept - own) / together + (direct - kept) * np.maximum(crowd, at.missed)
     l2 = (c["blocks"] * missed + c["stored_bytes"]) / machine.multiprocessors / rates.l2_bytes_per_cycle
     used = np.minimum(c["blocks"], machine.multiprocessors)  # few blocks need little
     l2 = l2 * machine.multiprocessors / np.maximum(used, 1) ** 0.5 / machine.multiprocessors**0.5

@@ -7,7 +7,7 @@ block as by `refine/cooperative_fetch.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -16,15 +16,16 @@ import numpy as np
 from ...bounds.nest import Loop
 from ...core.hardware import Hardware, LoopKind, MemoryScope, ThreadTag
 from ...expr import nodes as n
-from ...expr.nodes import Expr, Var
-from ...expr.traverse import post_order
+from ...expr.nodes import Var
 from ...schedule.value import At
 from ...tensor.axis import AxisKind
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import Tensor
 from .extents import Form, KernelExtents, StageExtents, constant, form_of, moves, reach
+from .footprint import address_steps, block_spans, differs_by_block, fresh_part, global_shape, sector_bytes
 from .guards import behind_branches, is_clipped, is_guarded, only_copies
 from .lanes import WarpLanes, address, sectors, unravelled, value_of, wavefronts
+from .operations import evaluations, operations
 from .padding import never_loads
 from .structure import Structure
 from .traced import Columns, Number
@@ -39,7 +40,7 @@ NAMES = (
     "ldg", "ldg_sectors", "stg", "stg_sectors", "lds", "lds_waves", "sts", "sts_waves", "fill_loads",
     "barriers", "phases", "serial_loads", "block_bytes", "unique_bytes", "stored_bytes", "spilled", "held",
     "uneven", "guarded", "fill_guarded", "fill_serial", "fill_alone", "fill_tails", "first_tails", "marked",
-    "fill_sectors", "near_bytes", "guarded_sectors", "branched",
+    "fill_sectors", "near_bytes", "guarded_sectors", "branched", "fresh_sectors", "near_sectors", "common_bytes",
 )  # fmt: skip
 _TOGETHER = 8
 """Number of iterations up to which the back end's compiler unrolls a loop completely."""
@@ -211,20 +212,23 @@ class Work:
             if source is not None:
                 times = times * self._distinct(found, forms, loops)
             place = self._place(load, source, axes)
-            joins = source is not None and not guarded  # a guarded load stays by itself
-            wide = self._merged(found, source, forms, loops) if joins and source is not None else 1
-            self._load(load, source, place, times / wide, vector * wide)
-            if source is None:
-                self._add("serial_loads", np.minimum(times, loops.rolled()))
-                # If we unroll, guarded loads become predicated loads that are issued together.
-                # Behind branches, a load that several results need is not found to be the same one.
-                together = predicated & ~(branches & self.explicit)
-                each = loops.total() if guarded else times
-                alone = np.where(together, np.minimum(times, loops.rolled()), each)
-                alone = alone * (guarded | (branches & self.explicit))
-                self._add("guarded", alone)
-                self._add("guarded_sectors", alone * sectors(place, load.dtype.bytes, self.memory, vector))
-                self._footprint(found, load, forms)
+            if source is not None:
+                # A guarded load stays by itself.
+                wide = 1 if guarded else self._merged(found, source, forms, loops)
+                self._load(load, source, place, times / wide, vector * wide)
+                continue
+            # If we unroll, guarded loads become predicated loads that are issued together.
+            # Behind branches, a load that several results need is not found to be the same one.
+            together = predicated & ~(branches & self.explicit)
+            again = evaluations(found.body[0]) if guarded else 1
+            times = np.where(together, times, times * again)
+            self._load(load, source, place, times, vector)
+            self._add("serial_loads", np.minimum(times, loops.rolled()))
+            alone = np.where(together, np.minimum(times, loops.rolled()), loops.total() * again if guarded else times)
+            alone = alone * (guarded | (branches & self.explicit))
+            self._add("guarded", alone)
+            self._cached(found, load, forms, place, times, alone, vector)
+            self._footprint(found, load, forms)
         self._add("branched", np.where(waits, loops.total(), 0))
         if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
             return
@@ -251,10 +255,7 @@ class Work:
 
         Unrolled, they are adjacent, and the back end's compiler joins them if the first is aligned.
         """
-        steps: dict[Var, Number] = {}
-        for form, stride in zip(forms, strides(source.region), strict=True):
-            for var, step in form.items():
-                steps[var] = steps.get(var, 0) + step * stride
+        steps = address_steps(forms, source.region)
         written = {loop.var: flag for loop, flag in zip(loops.loops, loops.written, strict=True) if loop.tag is None}
         run: Number = np.ones(self.count)
         for _ in range(3):
@@ -379,36 +380,32 @@ class Work:
         self._add("stg_sectors", times * sectors(place, size, self.memory, vector))
         self._add("stored_bytes", float(prod(constant(e) for e in found.stage.op.shape) * size))
 
+    def _cached(
+        self, found: StageExtents, load: n.Load, forms: list[Form], place: np.ndarray,
+        times: Number, alone: Number, vector: Number,
+    ) -> None:  # fmt: skip
+        """The sectors of direct loads: fetched ones, and hits of the cache by their bank conflicts."""
+        size, fresh = load.dtype.bytes, fresh_part(found, load, forms, self.memory)
+        touched = sectors(place, size, self.memory, vector)
+        wave = self.memory.banks * self.memory.word / self.memory.sector
+        hit = np.minimum(touched, wave * wavefronts(place, size, self.memory, vector))
+        self._add("guarded_sectors", alone * touched)
+        self._add("fresh_sectors", times * fresh * touched)
+        self._add("near_sectors", times * (1 - fresh) * hit)
+
     def _footprint(self, found: StageExtents, load: n.Load, forms: list[Form]) -> None:
         """The bytes that a block reads, each once, and the bytes that the whole grid reads."""
-        shape = global_shape(load)
-        inside = {loop.var for loop in found.path if loop.tag is None or not loop.tag.is_block}
-        ends = zip(forms, shape, strict=True)
-        spans = [np.minimum(reach(form, found.loop_extents, inside) + 1, extent) for form, extent in ends]
+        spans = block_spans(found, load, forms)
+        near = sector_bytes(spans, load, self.memory)
         self._add("block_bytes", _product(spans) * load.dtype.bytes)
-        sector = self.memory.sector
-        row = np.ceil((spans[-1] - 1) * load.dtype.bytes / sector + 1) if spans else 1
-        self._add("near_bytes", _product(spans[:-1]) * row * sector)
-        self._add("unique_bytes", float(prod(shape) * load.dtype.bytes))
+        self._add("near_bytes", near)
+        self._add("common_bytes", 0 if differs_by_block(found, forms) else near)
+        self._add("unique_bytes", float(prod(global_shape(load)) * load.dtype.bytes))
 
 
 def _is_copied(loop: Loop, found: StageExtents) -> bool:
     """Whether a loop is one of virtual threads that each have a copy of the stage's results."""
     return loop.tag is ThreadTag.VTHREAD and (loop.stage == found.stage.id or loop.var in found.moved_by)
-
-
-def strides(shape: Sequence[Number]) -> list[Number]:
-    """The distance, in elements, of neighbours along each dimension, in row-major order."""
-    made: list[Number] = [1]
-    for extent in reversed(shape[1:]):
-        made.append(made[-1] * extent)
-    return made[::-1] if shape else []
-
-
-def global_shape(load: n.Load) -> list[int]:
-    """The shape of the tensor that a load reads."""
-    assert isinstance(load.source, Tensor)
-    return [constant(extent) for extent in load.source.shape]
 
 
 def _uneven(found: StageExtents) -> Number:
@@ -419,22 +416,3 @@ def _uneven(found: StageExtents) -> Number:
 
 def _column(value: Number) -> Number:
     return value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 else value
-
-
-def operations(body: tuple[Expr, ...]) -> tuple[float, float, float]:
-    """Instructions of one execution: multiply-adds, other arithmetic on elements, comparisons of indices."""
-    products = sums = others = compares = 0
-    for e in post_order(*(source for b in body for source in (b.source if isinstance(b, Reduce) else (b,)))):
-        if isinstance(e, n.Compare):
-            compares += 1
-        elif isinstance(e, n.Arithmetic) and not e.dtype.is_int:
-            products += isinstance(e, n.Mul)
-            sums += isinstance(e, (n.Add, n.Sub))
-            others += not isinstance(e, (n.Mul, n.Add, n.Sub))
-        elif isinstance(e, n.Cast) and e.dtype.is_float and e.value.dtype.is_float:
-            others += 1
-        elif isinstance(e, n.Call) and e.dtype.is_float:
-            others += 4
-    if isinstance(body[0], Reduce):
-        sums += 1
-    return float(max(products, sums)), float(others), float(compares)
