@@ -95,6 +95,7 @@ fuzz-api: $(READY) ## run N hostile calls of the public API, N/10 command lines,
 
 fuzz-layers: ## compare N random layers in random memory orders with PyTorch, by PYTHON_TORCH; SEED=... picks others
 	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m tests.functional.random_layers --count $(N) --seed $(SEED)
+	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m tests.nn.random_models --count $(N) --seed $(SEED)
 
 check: $(READY) ## lint, formatting, types, who may import whom, and the English of texts
 	@$(BIN)/ruff check .
