@@ -9,7 +9,7 @@ from typing import Any
 from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp
-from ..topi.schedules.blocked import BY_EXTENTS, BlockTile
+from ..topi.schedules.blocked import BY_EXTENTS, ProcessorTile
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
@@ -94,7 +94,7 @@ def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target
     if found:
         return found
 
-    def general(s: ScheduleHandle, tile: BlockTile = BY_EXTENTS) -> None:
+    def general(s: ScheduleHandle, tile: ProcessorTile = BY_EXTENTS) -> None:
         for operand in kernel.operands:
             one_element_each(s, operand, target)
         sums_to(s, op, kernel.out, target, tile)

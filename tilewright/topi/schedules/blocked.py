@@ -42,17 +42,17 @@ class _Operand:
 
 
 @dataclass(frozen=True)
-class BlockTile:
+class ProcessorTile:
     """Rows and columns of sums that are computed together in registers; 0: chosen by the extents."""
 
     rows: int = 0
     lanes: int = 0
 
 
-BY_EXTENTS = BlockTile()
+BY_EXTENTS = ProcessorTile()
 
 
-def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation, tile: BlockTile = BY_EXTENTS) -> bool:
+def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation, tile: ProcessorTile = BY_EXTENTS) -> bool:
     """Schedule the sums `op`, which `out` stores, in blocks; return False, unchanged, if that does not fit."""
     body, columns = op.body[0], known(op.axis[-1].dom.extent) if op.axis[-1].dom is not None else None
     if len(op.body) > 1 or not isinstance(body, Reduce) or columns is None or columns < _FEW_LANES:
@@ -157,7 +157,7 @@ def _block(
     out: Operation,
     sides: tuple[IterVar, int],
     operands: list[_Operand],
-    tile: BlockTile,
+    tile: ProcessorTile,
 ) -> None:
     row, columns = sides
     width, place = tile.lanes or _lanes(columns), list(op.axis).index(row)

@@ -14,7 +14,7 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
 from ..templates.fusion import schedule as schedule_declared
-from .blocked import BY_EXTENTS, BlockTile, block_on_processors
+from .blocked import BY_EXTENTS, ProcessorTile, block_on_processors
 from .declared import declared, follower
 from .injective import one_element_each
 from .reduce import reduce_to
@@ -65,7 +65,7 @@ def _follows(s: ScheduleHandle, op: ComputeOp, out: Operation) -> bool:
     return alone and same and out.tag.startswith(("elemwise", "broadcast"))
 
 
-def sums_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, tile: BlockTile = BY_EXTENTS) -> None:
+def sums_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, tile: ProcessorTile = BY_EXTENTS) -> None:
     """Schedule the sums `op`, which `out` stores: itself, or its element-wise reader; by `tile` on processors."""
     sums, terms = count(op.axis), count(op.reduce_axis)
     if len(op.outputs) > 1 or not op.axis or (terms is not None and terms < _FEW_TERMS):
