@@ -10,13 +10,11 @@ import functools
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tilewright.codegen.llvm import compile as llvm
 from tilewright.core.errors import UserError
 from tilewright.functional import plans, rivals
 
@@ -49,6 +47,7 @@ from tests.functional.opinfo_trials import (  # noqa: E402
 from tilewright.functional import torch_tensors  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "functional.md"
+pytestmark = pytest.mark.usefixtures("little_optimisation")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 DIVIDING = [dtype for dtype in FLOATS if dtype != "float32"]
 WHOLE = pytest.param(1.0, marks=pytest.mark.slow, id="all")
@@ -65,13 +64,6 @@ def one_thread_and_no_tf32() -> Iterator[None]:
         yield
     torch.set_num_threads(threads)
     plans.forget()
-
-
-@pytest.fixture(autouse=True)
-def little_optimisation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LLVM's optimisation takes almost half of the time, and other tests are of it."""
-    usual = llvm._optimised
-    monkeypatch.setattr(llvm, "_optimised", lambda source, machine: usual(source, replace(machine, level=1)))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 import tilewright as tw
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("little_optimisation")
 
 
 class Case:

@@ -11,7 +11,7 @@ import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("little_optimisation")]
 SIZE = 3
 
 
