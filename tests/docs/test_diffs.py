@@ -41,8 +41,8 @@ from tilewright.tune.model.machine import Machine
 
 layer = Depthwise.of((64, 96, 56, 56), kernel=3, padding=1)
 target = Target({"kind": "cuda", "arch": "sm_90", "model": "NVIDIA GH200 480GB"})
-depthwise = named("topi/depthwise")
-schedule, arguments = depthwise.program(depthwise.first(layer.args, target), layer, target)
+chosen, configuration = named("topi/depthwise").choose(layer, target)
+schedule, arguments = chosen.program(configuration, layer, target)
 print(schedule.explain(target, arguments))
 new, known = (Machine.of(target, f"NVIDIA {name}").rates.memory_bytes_per_cycle for name in ("GH200 480GB", "H200"))
 assert abs(new / known - 4000 / 4800) < 1e-6, "the model of the machine scales rates by the row"
