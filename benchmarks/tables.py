@@ -240,8 +240,13 @@ def record(name: str, session: MeasureSession, path: Path, seed: int, until: flo
 
 
 def record_chosen(chosen: dict[str, list[int]], session: MeasureSession, out: Path, until: float) -> None:
-    """Measure the chosen configurations of many tables as one stream, and print the first and the best of each."""
+    """Measure the chosen configurations of many tables as one stream, and print the first and the best of each.
+
+    Configurations that the spaces of this board rule out are left out.
+    """
     tasks = {name: TABLES[name].task(session.target) for name in chosen}
+    admitted = {name: [*filter(task.config_space.is_index_valid, chosen[name])] for name, task in tasks.items()}
+    chosen = {name: indices for name, indices in admitted.items() if indices}
     batches = ([replace(job_of(tasks[name], session.target, index), key=(name, index)) for index in chosen[name]]
                for name in chosen if time.monotonic() < until)  # fmt: skip
     seconds: dict[str, dict[int, float]] = {name: {} for name in chosen}
