@@ -372,6 +372,7 @@ def use_ours() -> None:
     """Have every convolution that we cover be ours."""
     rivals.is_faster = lambda problem, on: ""  # type: ignore[assignment]
     rivals.is_close = lambda problem, on: False  # type: ignore[assignment]
+    rivals.saved_by = lambda *_: (1.0, 1.0)  # type: ignore[assignment]
     plans.forget()
 
 

@@ -31,6 +31,7 @@ fusion = import_module("tilewright.nn.fusion")
 def _ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every layer is Tilewright's, so that the tests do not depend on the machine; nothing is timed."""
     monkeypatch.setattr(rivals, "is_faster", lambda problem, on: "")
+    monkeypatch.setattr(rivals, "saved_by", lambda *_: (1.0, 1.0))
     monkeypatch.setattr(rivals, "is_close", lambda problem, on: False)
     with nothing_remembered():
         yield
@@ -658,3 +659,17 @@ def test_options() -> None:
 def test_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message):
         torch.compile(nn.ReLU(), backend=dynamo.dynamo_backend, options=options)(torch.ones(2))
+
+
+def test_a_call_on_a_cpu_must_save_more_than_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = nn.Conv2d(4, 4, 3, groups=4).eval(), torch.randn(1, 4, 9, 9)
+    rows = []
+    for saved in (1e-6, 1e-3):
+        monkeypatch.setattr(rivals, "saved_by", lambda *_, saved=saved: (saved, 1.0))
+        torch._dynamo.reset()
+        backend = Backend()
+        with torch.no_grad():
+            torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
+        rows += backend.reports[0].rows
+    assert [row.replaced for row in rows] == [False, True]
+    assert rows[0].why == "ours saves 1 µs, and its call in a graph takes 20 µs more"

@@ -20,9 +20,9 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..core.errors import UserError
-from ..functional import torch_tensors
+from ..functional import rivals, torch_tensors
 from ..functional.call import OPERATORS, CallOptions
-from ..functional.plans import OURS, Tune, plan_for
+from ..functional.plans import OURS, Decision, Tune, plan_for
 from ..functional.problem import Problem
 from ..functional.signature import Arrays, Described, channels_last_order, signature
 from ..runtime.device import Device, cpu, cuda
@@ -43,6 +43,10 @@ from .memory_order import turned as in_order
 OURS_IN_GRAPH = torch.ops.tilewright.convolution.default
 _DENSE = 16
 """Channels of a group from which on float32 layers are computed by matrix instructions, if TF32 is allowed."""
+
+
+_CALL_SECONDS = 2e-5
+"""The processor's time of a call of ours in a compiled graph, beyond a call of PyTorch's. A GPU computes meanwhile."""
 
 
 class NotOurs(Exception):  # noqa: N818  # a reason, which no user meets as an error
@@ -222,10 +226,20 @@ def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
     name, parts = str(found.conv), tuple(found.parts)
     try:
         problem, on = _problem(found, last)
-        plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
+        choice = plan_for(problem, on, torch_tensors.RIVAL, tune=tune).choice
     except (NotOurs, UserError) as refused:
         return FusedRow(name, None, parts, False, reason(refused))
-    return FusedRow(name, problem, parts, plan.choice.how == OURS, plan.choice.why)
+    saved = _saved_seconds(problem, choice) if on.kind == "cpu" and choice.how == OURS else _CALL_SECONDS
+    if saved < _CALL_SECONDS:
+        why = f"ours saves {saved * 1e6:.0f} µs, and its call in a graph takes {_CALL_SECONDS * 1e6:.0f} µs more"
+        return FusedRow(name, problem, parts, False, why)
+    return FusedRow(name, problem, parts, choice.how == OURS, choice.why)
+
+
+def _saved_seconds(problem: Problem, choice: Decision) -> float:
+    """The seconds that our kernel saves on a CPU: as measured, else by rates."""
+    measured = choice.seconds > 0 and choice.rival_seconds > 0
+    return choice.rival_seconds - choice.seconds if measured else rivals.saved_by([problem], [problem])[0]
 
 
 def _name(conv: Node) -> str:
