@@ -663,13 +663,15 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 
 def test_a_call_on_a_cpu_must_save_more_than_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = nn.Conv2d(4, 4, 3, groups=4).eval(), torch.randn(1, 4, 9, 9)
-    rows = []
-    for saved in (1e-6, 1e-3):
-        monkeypatch.setattr(rivals, "saved_by", lambda *_, saved=saved: (saved, 1.0))
+    rows: list[Any] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    for saved in ((1e-6, 2e-3), (1e-3, 2e-3), (1e-3, 4e-3)):
+        monkeypatch.setattr(rivals, "saved_by", lambda *_, saved=saved: saved)
         torch._dynamo.reset()
         backend = Backend()
         with torch.no_grad():
             torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x))
         rows += backend.reports[0].rows
-    assert [row.replaced for row in rows] == [False, True]
-    assert rows[0].why == "ours saves 1 µs, and its call in a graph takes 20 µs more"
+    assert [row.replaced for row in rows] == [False, True, False]
+    assert rows[0].why == "ours saves 1 µs; in a graph it must save 600 µs"
+    assert rows[2].why == "ours saves 1000 µs; in a graph it must save 1200 µs"

@@ -45,8 +45,12 @@ _DENSE = 16
 """Channels of a group from which on float32 layers are computed by matrix instructions, if TF32 is allowed."""
 
 
-_CALL_SECONDS = 2e-5
-"""The processor's time of a call of ours in a compiled graph, beyond a call of PyTorch's. A GPU computes meanwhile."""
+_CALL_SECONDS = 1e-4
+"""The least seconds that a kernel of ours must save in a graph on a CPU. Its call takes 50 µs within a model. Rates
+count some 40 µs for an eager call of PyTorch, which a graph does not pay."""
+_LEAST_SHARES = 0.3, 0.5
+"""The least share of PyTorch's time that it must save, with one thread and with several. Rates are for one thread.
+PyTorch's compiler fuses its own part of the chain."""
 
 
 class NotOurs(Exception):  # noqa: N818  # a reason, which no user meets as an error
@@ -229,17 +233,17 @@ def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
         choice = plan_for(problem, on, torch_tensors.RIVAL, tune=tune).choice
     except (NotOurs, UserError) as refused:
         return FusedRow(name, None, parts, False, reason(refused))
-    saved = _saved_seconds(problem, choice) if on.kind == "cpu" and choice.how == OURS else _CALL_SECONDS
-    if saved < _CALL_SECONDS:
-        why = f"ours saves {saved * 1e6:.0f} µs, and its call in a graph takes {_CALL_SECONDS * 1e6:.0f} µs more"
+    if choice.how == OURS and on.kind == "cpu" and (why := _too_short(problem, choice)):
         return FusedRow(name, problem, parts, False, why)
     return FusedRow(name, problem, parts, choice.how == OURS, choice.why)
 
 
-def _saved_seconds(problem: Problem, choice: Decision) -> float:
-    """The seconds that our kernel saves on a CPU: as measured, else by rates."""
-    measured = choice.seconds > 0 and choice.rival_seconds > 0
-    return choice.rival_seconds - choice.seconds if measured else rivals.saved_by([problem], [problem])[0]
+def _too_short(problem: Problem, choice: Decision) -> str:
+    """Return why a chain on a CPU stays PyTorch's, although our kernel alone is faster; "" if the chain is ours."""
+    seconds, theirs = choice.seconds, choice.rival_seconds
+    saved, theirs = (theirs - seconds, theirs) if seconds and theirs else rivals.saved_by([problem], [problem])
+    least = max(_CALL_SECONDS, _LEAST_SHARES[torch.get_num_threads() > 1] * theirs)
+    return "" if saved >= least else f"ours saves {saved * 1e6:.0f} µs; in a graph it must save {least * 1e6:.0f} µs"
 
 
 def _name(conv: Node) -> str:
