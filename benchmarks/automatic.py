@@ -3,8 +3,8 @@
 Each program of `benchmarks.automatic_fused` and `automatic_programs` is scheduled by `tw.auto_schedule` without a
 measurement, and with `--trials` by as many. Its results are checked against PyTorch in float64 before it is timed.
 Ratios are the time of torch.compile, in its fastest mode, divided by ours. Plain products are compared with cuBLAS.
-Both are timed in turns, by CUDA graphs on a GPU, and by the processor's time on one thread of a CPU. The time of a copy
-is that of as many bytes as the program has inputs and outputs. A program that fails is a row with its error, and counts
+Both are timed in turns, by CUDA graphs on a GPU, and by the processor's time on one thread of a CPU. A copy
+moves as many bytes as the program has inputs and outputs. A program that fails is a row with its error, and counts
 as none in the geometric means. Without a GPU, the target "cuda" compiles the programs and times nothing.
 """
 

@@ -174,7 +174,7 @@ def _middle(least: Any, most: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def median(h: int, w: int) -> Tensors:
-    """The columns of three are sorted first; then the median is that of the least highs, mids and most lows."""
+    """Columns of three are sorted first. The greatest low, the median mid and the least high have the same median."""
     x = input_of("x", h, w)
 
     def columns(name: str, value: Callable[[Any, Any, Any], Any]) -> Any:

@@ -1,6 +1,6 @@
 """Processor time of tests: `python -m pytest -p tests.costs ...` ends with the dearest files and tests.
 
-Wall times depend on whatever else the machine does; seconds of processor hardly do. Those of child processes count.
+Wall times depend on the load of the machine; processor time hardly does. Child processes count.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ IN_FORKS = {
     "turned": "an operand is copied",
     "out": "the result is copied",
     "loader": "workers of a data loader",
-    "pytorch's again": "PyTorch computes a call of which the parent knows that",
+    "pytorch's again": "PyTorch computes a call, as the parent has decided",
 }
 
 

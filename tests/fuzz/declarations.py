@@ -1,6 +1,6 @@
 """Programs as users declare them, for automatic schedules: sizes that are known at the call, and operators of `topi`.
 
-Values of `symbolic` programs are small whole numbers. Those of `operators` are not: results are compared closely.
+Values of `symbolic` programs are small whole numbers. Values of `operators` are not: results are compared closely.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class FusedModel:
         try:
             if _own_attributes(model) != self._own or any([now != before for now, before in self._held]):
                 return False
-        except Exception:  # two tensors have no truth value
+        except Exception:  # the comparison of a user's attributes may raise anything: two tensors have no truth value
             return False
         if _has_any_global_hook() or any([held.get(name) is not None for held, name in self._absent]):
             return False

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tilewright import autotvm, te, tir
+from tests.tune.model.padded_sums import padded_sums
+from tilewright import autotvm, te
 from tilewright.core.target import Target
 from tilewright.topi.templates import Conv1d, Pooling, Transposed, named
 from tilewright.tune.model.scoring import Scorer
@@ -34,17 +35,7 @@ def counts_of(task: Any, index: int) -> dict[str, float]:
 @autotvm.template("tests/windows")
 def windows(source: str, held: str) -> Any:
     """Depthwise sums of 64 images of 32 x 32: threads with eight rows read padded images, or hold their windows."""
-    image, weights = te.placeholder((64, 32, 32), "float32", "image"), te.placeholder((64, 3, 3), "float32", "weights")
-
-    def pixel(c: Any, y: Any, x: Any) -> Any:
-        inside = tir.all(y >= 1, y < 33, x >= 1, x < 33)
-        return tir.if_then_else(inside, image[c, y - 1, x - 1], tir.const(0.0, "float32"))
-
-    padded = te.compute((64, 34, 34), pixel, "padded")
-    ry, rx = te.reduce_axis((0, 3), "ry"), te.reduce_axis((0, 3), "rx")
-    out = te.compute(
-        (64, 32, 32), lambda c, y, x: te.sum(padded[c, y + ry, x + rx] * weights[c, ry, rx], axis=[ry, rx]), "out"
-    )
+    image, weights, padded, out = padded_sums(64)
     s = te.create_schedule(out.op)
     planes = s.cache_read(image, "shared", [padded]) if source == "shared" else None
     s[padded].compute_inline()

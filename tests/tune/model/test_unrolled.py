@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import autotvm, te, tir
+from tests.tune.model.padded_sums import padded_sums
+from tilewright import autotvm, te
 from tilewright.core.hardware import LoopKind
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
@@ -34,17 +35,7 @@ def fills(shared: str, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
     """Depthwise sums of four images of 32 x 32: threads and their results along each dimension; blocks share a tile of
     the image ("input") or of the padded image ("data").
     """
-    image, weights = te.placeholder((4, 32, 32), "float32", "image"), te.placeholder((4, 3, 3), "float32", "weights")
-
-    def pixel(c: Any, y: Any, x: Any) -> Any:
-        inside = tir.all(y >= 1, y < 33, x >= 1, x < 33)
-        return tir.if_then_else(inside, image[c, y - 1, x - 1], tir.const(0.0, "float32"))
-
-    padded = te.compute((4, 34, 34), pixel, "padded")
-    ry, rx = te.reduce_axis((0, 3), "ry"), te.reduce_axis((0, 3), "rx")
-    out = te.compute(
-        (4, 32, 32), lambda c, y, x: te.sum(padded[c, y + ry, x + rx] * weights[c, ry, rx], axis=[ry, rx]), "out"
-    )
+    image, weights, padded, out = padded_sums(4)
     s = te.create_schedule(out.op)
     tile = s.cache_read(image, "shared", [padded]) if shared == "input" else None
     s[padded].compute_inline()
