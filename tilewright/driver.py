@@ -224,7 +224,9 @@ def _check_arguments(args: Any, name: Any) -> None:
         raise UserError(
             f"the arguments are {shown}, which is not a list",
             primitive="lower",
-            fix="give the tensors in the order of the function's parameters: lower(s, [A, W, B])",
+            fix=f"a target goes by name: build(s, [A, W, B], target={args!r})"
+            if isinstance(args, str)
+            else "give the tensors in the order of the function's parameters: lower(s, [A, W, B])",
         )
     if not isinstance(name, str):
         raise UserError(
@@ -259,6 +261,8 @@ def build(
         inputs, target = _only_target(inputs, target)
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if _are_tensors(inputs):
+        if args is not None:
+            _check_arguments(args, name or "")
         inputs, args = view("schedule", inputs, args, chosen)
     with naming_steps(_steps_of(inputs)):
         functions = _functions(inputs, chosen, args, name, binds)

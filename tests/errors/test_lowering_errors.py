@@ -77,6 +77,14 @@ def test_an_argument_that_is_no_tensor(e: Example) -> None:
         tilewright.lower(e.s, [e.A, "C" * 1000])
 
 
+def test_a_target_in_the_place_of_the_arguments() -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] + 1, name="B")
+    for inputs in (te.create_schedule(B.op), [A, B]):
+        with refused("lower", "the arguments are 'llvm', which is not a list", fix="target='llvm'"):
+            tilewright.build(inputs, "llvm")  # type: ignore[arg-type]  # a mistake that is easy to make
+
+
 def test_arguments_that_are_no_list(e: Example) -> None:
     with refused("lower", "the arguments are tensor 'A', which is not a list", fix="lower(s, [A, W, B])"):
         tilewright.lower(e.s, e.A)
