@@ -6,20 +6,23 @@
 Each side runs in a CUDA graph, in turns with the others. Weights are random with a seed, and batch norms have the
 statistics of one batch, so that activations stay finite. Results are compared with the model in float32. With
 `--warm N`, N processes at a time compile first, into empty caches, and print their times; this process then starts from
-the caches. With `--together`, all models compile at once, each in a process. The last lines are the table; before it,
-one line of JSON per model.
+the caches. With `--together`, all models compile at once, each in a process; `accelerate` waits until it has the GPU to
+itself. The last lines are the table; before it, one line of JSON per model.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
@@ -89,12 +92,21 @@ def built(case: Case, device: str) -> tuple[Any, list[Any]]:
     return model.eval(), inputs
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other process of this benchmark is here: decisions by time need a quiet GPU."""
+    with open(f"{tempfile.gettempdir()}/tilewright-whole-models.lock", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def side(which: str, model: Any, x: Any, report: Any = None) -> Callable[[Any], Any]:
     """Return the model of one side."""
     from tilewright.nn import accelerate, dynamo_backend
 
     if which in ("accelerate", "both"):
-        done = accelerate(model, x)
+        with alone():
+            done = accelerate(model, x, cuda_graph=True)
         if report is not None:
             report(done)
     if which in ("compile", "both"):
@@ -216,7 +228,8 @@ def measured_together(cases: list[Case], given: argparse.Namespace) -> Iterator[
         "--wait",
         "--only",
     ]
-    env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    threads = max(1, len(os.sched_getaffinity(0)) // max(1, len(cases)))
+    env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
     started = [
         (
             case,
