@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import UserError
@@ -18,7 +17,9 @@ Silu = Literal["silu", "swish"]
 def _operators(name: str) -> Any:
     """The module of the operators, which take tensors of PyTorch; UserError if that is not installed."""
     try:
-        return import_module(f"{__package__}.causal_operator")
+        from . import causal_operator  # `torch.compile` follows a statement, but no call of `import_module`
+
+        return causal_operator
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
