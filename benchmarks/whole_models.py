@@ -6,8 +6,8 @@
 Each side runs in a CUDA graph, in turns with the others. Weights are random with a seed, and batch norms have the
 statistics of one batch, so that activations stay finite. Results are compared with the model in float32. With
 `--warm N`, N processes at a time compile first, into empty caches, and print their times; this process then starts from
-the caches. With `--together`, all models compile at once, each in a process; `accelerate` waits until it has the GPU to
-itself. The last lines are the table; before it, one line of JSON per model.
+the caches. With `--together`, models compile at the same time, each in a process, in the order of the list; timings and
+`accelerate` take turns. The last lines are the table; before it, one line of JSON per model.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
@@ -33,7 +33,8 @@ from tilewright.report.table import Column, table
 
 SIDES = ("eager", "compile", "accelerate", "both", "backend")
 ROUNDS = 15
-READY = "ready\n"
+CORES = 2
+"""Of a process that compiles beside others."""
 BOUNDS = {torch.float32: 1e-4, torch.float16: 2e-2}
 
 
@@ -94,17 +95,17 @@ def built(case: Case, device: str) -> tuple[Any, list[Any]]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Wait until no other process of this benchmark is here: decisions by time need a quiet GPU."""
+    """Wait until no other process of this benchmark is here: timings need a quiet GPU."""
     with open(f"{tempfile.gettempdir()}/tilewright-whole-models.lock", "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def side(which: str, model: Any, x: Any, report: Any = None) -> Callable[[Any], Any]:
-    """Return the model of one side."""
+    """Return the model of one side; `both` compiles a model that was accelerated before."""
     from tilewright.nn import accelerate, dynamo_backend
 
-    if which in ("accelerate", "both"):
+    if which == "accelerate":
         with alone():
             done = accelerate(model, x, cuda_graph=True)
         if report is not None:
@@ -127,39 +128,33 @@ def prepared(case: Case, device: str = "cuda") -> tuple[Any, list[Any], Any]:
     return model.to(dtype).to(memory_format=order), inputs, expected
 
 
-def measure(
-    case: Case,
-    sides: list[str],
-    report: Any = None,
-    profile: bool = False,
-    ready: Callable[[], Any] = lambda: None,
-) -> dict[str, Any]:
-    """Time the sides of a model in turns. All have been compiled when `ready` is called."""
+def measure(case: Case, sides: list[str], report: Any = None, profile: bool = False) -> dict[str, Any]:
+    """Time the sides of a model in turns."""
     from tilewright.functional.torch_graphs import TorchGraphTimer
 
-    run_of = {
-        "device": torch.cuda.get_device_name(),
-        "driver": None,
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": _commit(),
-    }
-    found: dict[str, Any] = {
-        "run": run_of,
-        "row": case.name,
-        "model": case._asdict(),
-        "ms": {},
-        "spread": {},
-        "error": {},
-        "first call s": {},
-    }
+    run_of = {"device": torch.cuda.get_device_name(), "driver": None, "date": time.strftime("%Y-%m-%d")}
+    run_of["commit"] = _commit()
+    found: dict[str, Any] = {"run": run_of, "row": case.name, "model": case._asdict()}
+    found |= {"ms": {}, "spread": {}, "error": {}, "first call s": {}}
     timers: dict[str, Any] = {}
+    accelerated = None
     for which in sides:
         model, inputs, expected = prepared(case)  # its own copy: `accelerate` changes it
         torch._dynamo.reset()
         began = time.perf_counter()
-        run = side(which, model, inputs[0], report)
-        first = run(inputs[0])
-        torch.cuda.synchronize()
+        try:
+            if which == "both":
+                if accelerated is None:
+                    side("accelerate", model, inputs[0], report)
+                model = accelerated or model
+            run = side(which, model, inputs[0], report)
+            with alone() if which == "eager" else nullcontext():  # cuDNN's choices by time
+                first = run(inputs[0])
+                torch.cuda.synchronize()
+        except Exception as error:  # the other sides are worth having
+            print(f"{case.name}, {which}: {type(error).__name__}: {error}"[:500], file=sys.stderr)
+            continue
+        accelerated = model if which == "accelerate" else accelerated
         found["first call s"][which] = round(time.perf_counter() - began, 2)
         result = torch.cat([first, *map(run, inputs[1:])])
         error = float((result.double() - expected.double()).norm() / expected.double().norm())
@@ -168,11 +163,11 @@ def measure(
         timers[which](1)
         if profile:
             print(f"-- {case.name}, {which}", *kernels(partial(run, inputs[0])), sep="\n")
-    ready()
-    times: dict[str, list[float]] = {which: [] for which in sides}
-    for _ in range(ROUNDS):
-        for which, timer in timers.items():
-            times[which].append(timer(1) * 1e3)
+    times: dict[str, list[float]] = {which: [] for which in timers}
+    with alone():
+        for _ in range(ROUNDS):
+            for which, timer in timers.items():
+                times[which].append(timer(1) * 1e3)
     for which, each in times.items():
         found["ms"][which] = round(median(each), 4)
         found["spread"][which] = round((max(each) - min(each)) / median(each), 3)
@@ -216,55 +211,32 @@ def compiled_first(cases: list[Case], sides: list[str], workers: int) -> dict[st
 
 
 def measured_together(cases: list[Case], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Compile all models at once, each in a process of its own, and time them one after another."""
+    """Compile and time each model in a process of its own, as many at a time as have cores; yield them as they end."""
     until = time.monotonic() + given.seconds
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.whole_models",
-        "--sides",
-        *given.sides,
-        *["--profile"] * given.profile,
-        "--wait",
-        "--only",
-    ]
-    threads = max(1, len(os.sched_getaffinity(0)) // max(1, len(cases)))
-    env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
-    started = [
-        (
-            case,
-            subprocess.Popen([*command, case.name], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True),
-        )
-        for case in cases
-    ]
-    lines: dict[str, list[str]] = {case.name: [] for case in cases}
+    cores = len(os.sched_getaffinity(0))
+    workers = max(1, min(len(cases), cores // CORES))
+    env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(max(1, cores // workers)), "OUT": ""}
+    flags = [f"--{name}" for name in ("further", "profile", "report") if getattr(given, name)]
+    command = [sys.executable, "-m", "benchmarks.whole_models", *flags, "--sides", *given.sides, "--only"]
 
-    def follow(one: tuple[Case, Any]) -> None:
-        for line in one[1].stdout:
-            lines[one[0].name].append(line)
-            if line == READY:
-                return
-
-    with ThreadPoolExecutor(len(started)) as pool:
-        waits = [pool.submit(follow, one) for one in started]
-        wait(waits, timeout=max(0.0, until - time.monotonic()))
-        print(f"compiled: {sum(READY in each for each in lines.values())} of {len(cases)}", flush=True)
-        for case, process in started:
-            if READY not in lines[case.name]:
+    def one(case: Case) -> list[str]:
+        left = until - time.monotonic()
+        if left <= 0:
+            return []
+        with subprocess.Popen([*command, case.name], env=env, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                return process.communicate(timeout=left)[0].splitlines()
+            except subprocess.TimeoutExpired:
                 process.kill()
-        for case, process in started:
-            if READY in lines[case.name] and time.monotonic() < until + 60:
-                out, _ = process.communicate("go\n")
-                print("".join(line for line in lines[case.name] if line != READY), end="")
-                made = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-                yield from made
-            process.kill()
-            process.wait()
+                return []
 
-
-def _wait() -> None:
-    print(READY, end="", flush=True)
-    sys.stdin.readline()
+    with ThreadPoolExecutor(workers) as pool:
+        for done in as_completed([pool.submit(one, case) for case in cases]):
+            for line in done.result():
+                if line.startswith("{"):
+                    yield json.loads(line)
+                    break
+                print(line)
 
 
 def row_of(found: dict[str, Any]) -> list[str]:
@@ -273,10 +245,10 @@ def row_of(found: dict[str, Any]) -> list[str]:
     best = ms["compile"] / ms["backend"] if {"compile", "backend"} <= ms.keys() else 0.0
     # With TF32, or in float16 with many layers, PyTorch itself may be further from float32 than the bound.
     bound = max(BOUNDS[getattr(torch, case.dtype)], 2 * found["error"].get("eager", 0.0))
-    wrong = max(found["error"].values()) > bound
+    wrong = max(found["error"].values(), default=0.0) > bound
     return [
         case.name, *[f"{ms[which]:.3f}" if which in ms else "–" for which in SIDES],
-        f"{best:.2f}", f"{case.must:.2f}", f"{max(found['spread'].values()):.0%}",
+        f"{best:.2f}", f"{case.must:.2f}", f"{max(found['spread'].values(), default=0.0):.0%}",
         "wrong" if wrong else f"{found['error'].get('backend', 0.0):.1e}",
     ]  # fmt: skip
 
@@ -287,7 +259,7 @@ def measured(cases: list[Case], given: argparse.Namespace) -> Iterator[dict[str,
     for case in cases:
         if time.perf_counter() < until:
             try:
-                yield measure(case, given.sides, print if given.report else None, given.profile, *[_wait] * given.wait)
+                yield measure(case, given.sides, print if given.report else None, given.profile)
             except Exception as error:  # the other models are worth having
                 print(f"{case.name}: {type(error).__name__}: {error}"[:500], file=sys.stderr)
             torch.cuda.empty_cache()
@@ -303,16 +275,15 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="print each graph's convolutions")
     parser.add_argument("--profile", action="store_true", help="print the slowest kernels")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no model after this time")
-    parser.add_argument("--together", action="store_true", help="compile all models at once, in processes")
+    parser.add_argument("--together", action="store_true", help="compile models at the same time, in processes")
     parser.add_argument("--first", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("error: PyTorch sees no GPU")
     began = time.perf_counter()
     torch.set_grad_enabled(False)
     torch.backends.cudnn.benchmark = True
-    every = (*CASES, *FURTHER) if given.wait else FURTHER if given.further else CASES
+    every = FURTHER if given.further else CASES
     if given.first:
         case = next(case for case in (*CASES, *FURTHER) if case.name == given.first)
         model, inputs, _ = prepared(case)
@@ -330,11 +301,11 @@ def main() -> None:
     for found in measured_together(cases, given) if given.together else measured(cases, given):
         rows.append(found)
         print(json.dumps(found), flush=True)
-    if given.wait:
-        return
-    if out := os.environ.get("OUT"):
-        with open(f"{out}/whole_models.jsonl", "w", encoding="utf-8") as file:
-            file.writelines(f"{json.dumps(found)}\n" for found in rows)
+        if out := os.environ.get("OUT"):
+            with open(f"{out}/whole_models{'_further' * given.further}.jsonl", "w", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps(each)}\n" for each in rows)
+    if not rows:
+        sys.exit("error: no model was measured")
     heads = ["model", *SIDES, "compile ÷ backend", "must", "spread", "error"]
     print("\n".join(table([Column(heads[0], right=False), *map(Column, heads[1:])], [row_of(each) for each in rows])))
     gains = [

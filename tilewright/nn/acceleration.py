@@ -20,6 +20,7 @@ from ..functional.torch_native import allows_tf32, exact_convolutions
 from ..functional.torch_timing import Around, compare, compared
 from ..report.progress import progress
 from .fused_models import CannotFuse, FusedModel, install, remove, without
+from .fusion import compile_ahead
 from .layers import ModelLayer, convolutions_in, layers_of, replacement
 from .replacements import SLOWER, UNDONE, Acceleration, Row
 from .samples import Sample, tensors_in
@@ -91,6 +92,9 @@ def accelerate(
             done.functions = convolutions_in(run)
             return done
         done.tf32 = gpu >= 0 and allows_tf32()
+        if tune is None:
+            ours = [layer for layer in layers if not layer.why]
+            compile_ahead((layer.problem, torch_tensors.place(layer.operator, layer.x)) for layer in ours)
         timed: Timed = {}
         try:
             with progress(len(layers) + 1) as (say, done_one):
