@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tilewright as tw
 from tests.functional.made_up import seconds
-from tests.paths import ROOT
 from tilewright.functional import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -209,10 +204,11 @@ class Net(torch.nn.Module):
 
 
 def _trained(model: Any, x: Any, steps: int = 3, run: Callable[[Any, Any], Any] | None = None) -> list[Any]:
+    """Return the parameters after some steps. A loss of squares would be constant behind the batch norm."""
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
     for _ in range(steps):
         optimizer.zero_grad()
-        (model(x) if run is None else run(model, x)).square().mean().backward()
+        (model(x) if run is None else run(model, x)).exp().mean().backward()
         optimizer.step()
     return [p.detach().clone() for p in model.parameters()]
 
@@ -406,43 +402,3 @@ def test_problems_of_gradients_are_those_that_calls_run(ours: str) -> None:
         made = [problem for problem, *_ in plans._plans]
         forward, *gradients = made
         assert set(gradients_of_ours(forward, of_weight=True, of_x=True)) == set(gradients)
-
-
-DISTRIBUTED = """
-import os, sys, torch, tilewright as tw
-from tests.functional.test_training import Net, nn, _trained
-from torch.nn.parallel import DistributedDataParallel
-
-def work(rank, file, backend):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=2)
-    if backend == "nccl":
-        torch.cuda.set_device(rank)
-    torch.set_default_device("cpu" if backend == "gloo" else f"cuda:{rank}")
-    torch.manual_seed(1)
-    x = torch.randn(2, 8, 5, 6)
-    found, wanted = (_trained(DistributedDataParallel(Net(each)), x + rank) for each in (nn, torch.nn))
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    every = [torch.empty_like(found[0]) for _ in range(2)]
-    torch.distributed.all_gather(every, found[0])
-    assert torch.equal(*every)
-    torch.distributed.destroy_process_group()
-
-if __name__ == "__main__":
-    how = "fork" if sys.argv[2] == "gloo" else "spawn"
-    torch.multiprocessing.start_processes(work, tuple(sys.argv[1:]), 2, start_method=how)
-"""
-
-
-two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="it takes two GPUs, and there are fewer")
-
-
-@pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=[pytest.mark.cuda, two_gpus])])
-def test_two_processes_train_together(backend: str, tmp_path: Path) -> None:
-    program = tmp_path / "together.py"  # which spawned processes import
-    program.write_text(DISTRIBUTED)
-    ran = subprocess.run(
-        [sys.executable, str(program), str(tmp_path / "meeting"), backend],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
