@@ -162,5 +162,5 @@ def test_errors_of_a_layer_have_no_sign(precision: str, order: Any, taps: int, m
     right = torch.nn.functional.conv2d(x.double(), w.double())
     away = tw.conv2d(x, w, precision=precision).double() / right - 1
     plans.forget()
-    # Operands between 0.5 and 1.5 are rounded with a bias of 4e-5 each; cutting both makes results smaller by 7e-4.
-    assert abs(float(away.mean())) < 1.5e-4
+    # Cut operands make results smaller by 7e-4; the tensor cores' own sums, which are cut, by a few 1e-6.
+    assert abs(float(away.mean())) < 2e-5
