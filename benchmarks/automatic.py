@@ -3,14 +3,17 @@
 Each program of `benchmarks.automatic_fused` and `automatic_programs` is scheduled by `tw.auto_schedule` without a
 measurement, and with `--trials` by as many. Its results are checked against PyTorch in float64 before it is timed.
 Ratios are the time of torch.compile, in its fastest mode, divided by ours. Plain products are compared with cuBLAS.
-Both are timed in turns, by CUDA graphs on a GPU, and by the processor's time on one thread of a CPU. A copy
-moves as many bytes as the program has inputs and outputs. A program that fails is a row with its error, and counts
-as none in the geometric means. Without a GPU, the target "cuda" compiles the programs and times nothing.
+Both are timed in turns, by CUDA graphs on a GPU, and by the processor's time on one thread of a CPU. On a CPU, both
+are functions of PyTorch's tensors that allocate their results, on PyTorch's threads; memory that is freed is used
+again. A copy moves as many bytes as the program has inputs and outputs. A program that fails is a row with its error,
+and counts as none in the geometric means. Without a GPU, the target "cuda" compiles the programs and times nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import itertools
 import math
 import statistics
 import time
@@ -27,12 +30,14 @@ from benchmarks.reductions import graph_of
 from benchmarks.stored_runs import run_of, write
 from tilewright.core.target import Target
 from tilewright.report.table import Column, table
-from tilewright.runtime import set_num_threads
 
 GROUPS = {"fused programs": FUSED, "products": PRODUCTS, "the tutorial's layer": (LAYER,)}
 RUNS, ROUNDS, CPU_SECONDS = 20, 7, 0.3
 Timer = Callable[[], float]
 """Runs a program and returns its seconds."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Options of glibc's `mallopt`."""
+_numbers = itertools.count()
 
 
 @dataclass
@@ -86,13 +91,18 @@ class Run:
         self.arrays = [tw.nd.array(array, bench.device) for array in (*self.given, *poison) if bench.device.exist]
 
     def built(self, trials: int) -> tuple[Any, float]:
-        """The module of an automatic schedule, and the seconds that the schedule took."""
+        """The function of an automatic schedule, and the seconds that the schedule took.
+
+        It is a module on a GPU, and an operator of PyTorch's on a CPU.
+        """
         tensors = [*self.inputs, *self.outputs]
         options = {"trials": trials, "log": self.bench.log} if trials else {}
         began = time.perf_counter()
         s = tw.auto_schedule(tensors, self.bench.target, **options)
         took = time.perf_counter() - began
-        return tw.build(s, tensors, self.bench.target), took
+        if self.bench.target.is_gpu:
+            return tw.build(s, tensors, self.bench.target), took
+        return tw.torch_operator(f"automatic::program{next(_numbers)}", s, tensors, target=self.bench.target), took
 
     def tensors(self, wide: bool = False) -> list[Any]:
         """The inputs as PyTorch's tensors, or in float64."""
@@ -102,20 +112,25 @@ class Run:
         found = [torch.from_numpy(array).to(device) for array in self.given]
         return [t.double() if wide and t.is_floating_point() else t for t in found]
 
-    def error(self, module: Any) -> float:
+    def error(self, function: Any) -> float:
         """The error of a call, the largest of all outputs."""
         import torch
 
-        module(*self.arrays)
+        if self.bench.target.is_gpu:
+            function(*self.arrays)
+            found = [array.numpy() for array in self.arrays[len(self.inputs) :]]
+        else:
+            made = function(*self.tensors())
+            found = [each.numpy() for each in (made if isinstance(made, (tuple, list)) else [made])]
         expected = self.program.expected(torch, self.tensors(wide=True))
-        found = [array.numpy() for array in self.arrays[len(self.inputs) :]]
         return max(error_of(ours, right.cpu().numpy()) for ours, right in zip(found, expected, strict=True))
 
-    def ours(self, module: Any) -> Timer:
+    def ours(self, function: Any) -> Timer:
         """A timer of our program."""
         if not self.bench.target.is_gpu:
-            return lambda: self._seconds(lambda: module(*self.arrays))
-        timed = module.time_evaluator(module.entry_name, self.bench.device, number=RUNS, repeat=1)
+            tensors = self.tensors()
+            return self._timer(lambda: function(*tensors))
+        timed = function.time_evaluator(function.entry_name, self.bench.device, number=RUNS, repeat=1)
         return lambda: float(timed(*self.arrays).median)
 
     def rivals(self) -> dict[str, Timer]:
@@ -154,6 +169,13 @@ class Run:
         return clock() - began
 
 
+def keep_memory() -> None:
+    """Let glibc keep memory that is freed: pages that the system clears in each call hide the time of the programs."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_MMAP_THRESHOLD, 1 << 30)
+    libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
 def in_turns(timers: dict[str, Timer], enough: float) -> dict[str, list[float]]:
     """The seconds of each timer, run in turns; more rounds until `enough` seconds have passed."""
     found: dict[str, list[float]] = {name: [] for name in timers}
@@ -172,14 +194,14 @@ def measured(program: Program, bench: Bench) -> Figures:
     run = Run(program, bench)
     for name, trials in {"ranked": 0, "tuned": bench.trials}.items() if bench.trials else [("ranked", 0)]:
         try:
-            module, took = run.built(trials)
+            function, took = run.built(trials)
             figures.scheduling = took if not trials else figures.scheduling
             if not bench.device.exist:
                 continue
-            figures.error = run.error(module)
+            figures.error = run.error(function)
             if not figures.error <= program.error:
                 raise ValueError(f"wrong: the error is {figures.error:.1e}")
-            timers[name] = run.ours(module)
+            timers[name] = run.ours(function)
         except Exception as failure:
             figures.failure = figures.failure or _line(failure)
     if bench.device.exist and bench.rivals:
@@ -294,13 +316,14 @@ def main() -> None:
         if given.store:
             write(given.store, made, rows)
 
+    if not target.is_gpu:
+        keep_memory()
     device = tw.cuda() if target.is_gpu else tw.cpu()
     made = run_of(f"python -m benchmarks.automatic --target {target.kind}", device.name if device.exist else "none")
     for threads in [1] if target.is_gpu else given.threads:
         if not target.is_gpu:
             import torch
 
-            set_num_threads(threads)
             torch.set_num_threads(threads)
         bench = Bench(target, threads, given.trials, given.modes, not given.no_rivals, given.log)
         show(bench, given.only, until, store)

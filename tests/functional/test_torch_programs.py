@@ -72,6 +72,15 @@ def test_several_results_and_a_size() -> None:
     torch.testing.assert_close(torch.autograd.grad(found[1].sum(), x)[0], 2 * x)  # the other one has no gradient
 
 
+def test_the_state_of_a_scan_is_no_argument() -> None:
+    x, state = (te.placeholder((5, 3), "float64", name) for name in ("x", "state"))
+    first = te.compute((1, 3), lambda _, j: x[0, j], name="first")
+    update = te.compute((5, 3), lambda t, j: state[t - 1, j] + x[t, j], name="update")
+    operator = tw.torch_operator(name(), te.scan(first, update, state, inputs=[x], name="sums"))
+    (given,) = tensors((5, 3))
+    torch.testing.assert_close(operator(given.detach()), given.detach().cumsum(0))
+
+
 def test_a_template() -> None:
     @autotvm.template(f"tests/{name()}")
     def scaled(size: int) -> Any:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..auto.schedule import arguments
 from ..core.errors import UserError
 from ..expr import nodes as n
 from ..schedule.handle import ScheduleHandle
 from ..tensor.gradient.adjoints import gradient
-from ..tensor.tensor import PlaceholderOp, Tensor, placeholder, topological
+from ..tensor.tensor import PlaceholderOp, Tensor, placeholder
 
 Sizes = dict[n.Var, Any]
 _EVALUATED: dict[type, Callable[[Any, Any], Any]] = {
@@ -111,8 +112,7 @@ def declared(name: str, inputs: Any, args: Sequence[Any] | None) -> DeclaredProg
         raise UserError(what, primitive=name, fix=f'register a schedule: torch_operator("{name}", s, [A, W, B])')
     if args is None:
         results = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
-        read = [op.output(0) for op in topological([t.op for t in results]) if isinstance(op, PlaceholderOp)]
-        args = [*read, *results]
+        args = arguments(results, [t.op for t in results])
     found = [a for a in args if isinstance(a, Tensor)]
     sizes = tuple(a for a in args if isinstance(a, n.Var))
     if len(found) + len(sizes) != len(args):
