@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -240,7 +241,19 @@ def launcher_of(program: CompiledProgram, found: SizedLaunches, x: Any, on: Devi
                 kernel.failed(status, values)  # type: ignore[attr-defined]  # of a GPU
         return 0
 
-    return launch_on_cpu if on.kind == "cpu" else launch
+    (lone, one), *others = kernels
+    if on.kind == "cpu" or others or scratch or len(one.places) < 2:
+        return launch_on_cpu if on.kind == "cpu" else launch
+    arguments, numbers = itemgetter(*one.places), one.numbers
+
+    def launch_one(made: Any, addresses: list[int]) -> int:
+        values = (*arguments(addresses), *numbers, raw_stream(index))
+        status: int = lone.start(*values)
+        if status and status != MISALIGNED:
+            lone.failed(status, values)  # type: ignore[attr-defined]  # of a GPU
+        return status
+
+    return launch_one
 
 
 def _by_pytorch(

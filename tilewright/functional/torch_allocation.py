@@ -19,6 +19,8 @@ _guards = getattr(torch._C._dynamo, "guards", None)
 _empty_on_cpu: Callable[..., Any] | None = getattr(_guards, "_empty_strided_cpu", None)
 _empty_on_gpu: Callable[..., Any] | None = getattr(_guards, "_empty_strided_cuda", None)
 """Of exact tuples: sizes, strides, and a type."""
+part_of: Callable[..., Any] = getattr(_guards, "_reinterpret_tensor", None) or torch.as_strided
+"""The part of new memory with given sizes and strides from an offset on; by the former, not a view of autograd's."""
 _current_gpu: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", None)
 
 

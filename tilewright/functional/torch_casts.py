@@ -11,7 +11,7 @@ from typing import Any
 from ..core.casts import Casts
 from .causal_calls import launcher_of
 from .sized_programs import launches, program_of
-from .torch_allocation import strided_allocator
+from .torch_allocation import part_of, strided_allocator
 from .torch_tensors import NAMES, place
 
 _ALIGNED = 64
@@ -27,18 +27,21 @@ def casts_of(weight: Any, bias: Any, kind: Any) -> Callable[[Any, Any], tuple[An
     given = [a for a in (weight, bias) if a is not None]
     if not all(_is_ours(a, weight.dtype) for a in given):
         return by_pytorch
-    count, shape = weight.numel(), tuple(weight.shape)
+    count, shape, strides = weight.numel(), tuple(weight.shape), tuple(weight.stride())
     begin = -(-count // _ALIGNED) * _ALIGNED
     total = count if bias is None else begin + bias.numel()
     start = _launch(Casts(NAMES[weight.dtype], NAMES[kind], len(given)), weight, given, total, begin)
-    fresh = strided_allocator(weight, (total,), (1,), kind)
+    alone, biases = bias is None, None if bias is None else tuple(bias.shape)
+    fresh = strided_allocator(weight, *((shape, strides) if alone else ((total,), (1,))), kind)
 
     def run(weight: Any, bias: Any) -> tuple[Any, Any]:
         made = fresh()
-        pointers = [weight.data_ptr()] if bias is None else [weight.data_ptr(), bias.data_ptr()]
+        pointers = [weight.data_ptr()] if alone else [weight.data_ptr(), bias.data_ptr()]
         if start(made, [*pointers, made.data_ptr()]):
             return by_pytorch(weight, bias)
-        return made[:count].view(shape), None if bias is None else made[begin:]
+        if alone:
+            return made, None
+        return part_of(made, shape, strides, 0), part_of(made, biases, (1,), begin)
 
     return run
 

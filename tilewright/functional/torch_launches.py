@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -34,13 +35,15 @@ def starts(program: GpuProgram, x: Any) -> Callable[[list[int]], int]:
     if found is not None:
         return found
     index, stream = program.index, raw_stream
-    spare = [strided_allocator(x, (size,), (1,), torch.uint8) for size in program.program.scratch]
+    spare = [strided_allocator(x, (size,), (1,), torch.uint8) for size in reversed(program.program.scratch)]
+    # The argument -1 is the first piece of scratch memory, and the last of `places`, in which the stream comes first.
+    kernels = [(k, itemgetter(*[a + 1 if a >= 0 else a for a in k.arguments], 0)) for k in program.kernels]
 
     def start(pointers: list[int]) -> int:
         held = [allocate() for allocate in spare]
-        places = [*pointers, *[a.data_ptr() for a in reversed(held)]]  # the argument -1 is the first piece
-        for kernel in program.kernels:
-            addresses = *[places[a] for a in kernel.arguments], stream(index)
+        places = [stream(index), *pointers, *[a.data_ptr() for a in held]]
+        for kernel, arguments in kernels:
+            addresses = arguments(places)
             if status := kernel.start(*addresses):
                 if status == MISALIGNED:
                     return MISALIGNED

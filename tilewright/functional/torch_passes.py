@@ -13,6 +13,7 @@ from torch.compiler import is_dynamo_compiling
 
 from . import torch_backward
 from .signature import GRADIENT
+from .torch_allocation import part_of
 from .torch_casts import cast_of
 from .torch_eager import is_plain
 from .torch_expressions import reads_sums
@@ -103,11 +104,15 @@ def _by_weight(layer: CalledLayer, grad: Any, x: Any, weight: Any, together: boo
         return lambda grad, x, weight: (layer.weight_gradient(grad, x, weight), None)
     images = (grad, x) if layer.transposed else (x, grad)
     compute: Any = layer.executor(images, layer.weight_options(together))  # type: ignore[misc]  # there
-    widened = cast_of(compute(*images), kind)
-    shape, count, transposed = weight.shape, weight.numel(), layer.transposed
+    made = compute(*images)
+    widened, transposed, of_bias = cast_of(made, kind), layer.transposed, (made.numel() - weight.numel(),)
+    shape, count, is_shaped = tuple(weight.shape), weight.numel(), made.shape == weight.shape
+    strides = torch.empty(shape, device="meta").stride()
 
     def run(grad: Any, x: Any, weight: Any) -> tuple[Any, Any]:
         made = widened(compute(grad, x) if transposed else compute(x, grad))
-        return (made[:count].view(shape), made[count:]) if together else (made.view(shape), None)
+        if together:
+            return part_of(made, shape, strides, 0), part_of(made, of_bias, (1,), count)
+        return made if is_shaped else made.view(shape), None
 
     return run
