@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.core.errors import Suspect, UserError
-from tilewright.schedule.culprits import culprits, describe
+from tilewright.schedule.culprits import culprits
 
 
 def transpose() -> tuple[te.Schedule, Any, Any, Any]:
@@ -27,7 +27,7 @@ def transpose() -> tuple[te.Schedule, Any, Any, Any]:
 
 
 def named(s: te.Schedule, *suspects: Suspect) -> list[str]:
-    return [describe(step) for step in culprits(s.steps, suspects)]
+    return [step.text for step in culprits(s.steps, suspects)]
 
 
 def test_steps_are_found_by_what_they_were_applied_to() -> None:

@@ -76,7 +76,7 @@ def test_what_cannot_run_is_refused_and_is_no_trial():
         threads = trial.input.config["x"].size[1]
         assert threads > 1024
         assert f"{threads:,} threads per block" in trial.input.notes.reason
-        assert "bind threadIdx.x at" in trial.input.notes.step
+        assert ", threadIdx.x) at " in trial.input.notes.step
         assert "fakes.py:" in trial.input.notes.step
     assert all(SPACE.get(i)["x"].size[1] <= 1024 for i in measurer.asked)
 

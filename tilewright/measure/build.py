@@ -9,18 +9,17 @@ import pickle
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from ..codegen import nvrtc
 from ..codegen.abi import CompiledProgram
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
 from ..driver import compile_lowered, lower_nest
+from ..schedule.culprits import naming_steps, step_at_fault
 from .job import Built, CheckSpec, Job
-from .lowered import LoweredCandidate, lines_of, nest_for, spec_of, unpacked
+from .lowered import LoweredCandidate, nest_for, spec_of, steps_of, unpacked
 from .option import BuildFunc
 from .outcome import BuildFailed, Outcome, Refused, shorten
 
@@ -36,10 +35,9 @@ def preload(target: Target) -> None:
 
 @dataclass
 class _Progress:
-    """The stage that a build has reached, and the lines of the steps of its schedule, for errors."""
+    """The stage that a build has reached, for errors."""
 
     stage: str = "instantiate"
-    lines: Mapping[str, str] = field(default_factory=dict)
 
 
 def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
@@ -61,31 +59,27 @@ def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
 def _by_compiler(job: Job, progress: _Progress) -> tuple[CompiledProgram, CheckSpec]:
     made = unpacked(job)
     if made is None:
-        handle, tensors, spec = _instantiated(job, progress)
-    with warnings.catch_warnings():  # how a schedule could be better is no news in a search
-        warnings.simplefilter("ignore", UserWarning)
+        handle, tensors = job.instantiate()
+        spec = spec_of(handle, tensors)
+    with warnings.catch_warnings(), naming_steps(steps_of(handle) if made is None else made.steps):
+        warnings.simplefilter("ignore", UserWarning)  # how a schedule could be better is no news in a search
         progress.stage = "lower"
         if made is None:
-            made = LoweredCandidate(nest_for(handle, tensors, job.target), job.target, spec, progress.lines)
-        progress.lines = made.lines
+            made = LoweredCandidate(nest_for(handle, tensors, job.target), job.target, spec, ())
         lowered = lower_nest(made.nest, job.target)
-    progress.stage = "compile"
-    return compile_lowered(lowered, job.target).program, made.spec
+        progress.stage = "compile"
+        return compile_lowered(lowered, job.target).program, made.spec
 
 
 def _by_script(job: Job, build_func: BuildFunc, progress: _Progress) -> tuple[CompiledProgram, CheckSpec]:
-    handle, tensors, spec = _instantiated(job, progress)
+    handle, tensors = job.instantiate()
+    spec = spec_of(handle, tensors)
     progress.stage = "compile"
-    program = build_func(handle, tensors, job.target)
+    with naming_steps(steps_of(handle)):
+        program = build_func(handle, tensors, job.target)
     if not isinstance(program, CompiledProgram):
         raise TypeError(f"build_func gives {type(program).__name__}, not a CompiledProgram")
     return program, spec
-
-
-def _instantiated(job: Job, progress: _Progress) -> tuple[Any, list[Any], CheckSpec]:
-    handle, tensors = job.instantiate()
-    progress.lines = lines_of(handle)
-    return handle, tensors, spec_of(handle, tensors)
 
 
 def _explain(error: BaseException, progress: _Progress, seconds: float) -> Outcome:
@@ -93,7 +87,7 @@ def _explain(error: BaseException, progress: _Progress, seconds: float) -> Outco
     stage = progress.stage
     if isinstance(error, UserError):
         text = f"{error.primitive}: {error.message}" if error.primitive else error.message
-        step = _step(error, progress)
+        step = step_at_fault(error, scheduled=stage != "instantiate")
         if stage == "compile":  # the only mistake a caller can still have made by now
             return Refused(reason=shorten(text), step=step, build_seconds=seconds)
         if stage == "lower":  # a schedule that makes no kernel, as one that cannot be written down
@@ -102,12 +96,6 @@ def _explain(error: BaseException, progress: _Progress, seconds: float) -> Outco
         text = f"{type(error).__name__}: {error}" if not isinstance(error, InternalError) else str(error)
         step = _line(error) if stage == "instantiate" else ""
     return BuildFailed(reason=shorten(text), step=step, stage=stage, build_seconds=seconds)
-
-
-def _step(error: UserError, progress: _Progress) -> str:
-    """The schedule step at fault. Errors found after the schedule was made name only the primitive."""
-    where = error.where if progress.stage == "instantiate" else progress.lines.get(error.primitive)
-    return f"{error.primitive} at {where}" if error.primitive and where else error.primitive
 
 
 def _line(error: BaseException) -> str:

@@ -6,7 +6,7 @@ Packed, it takes a few kilobytes, and reading it far less time than making the s
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..loops.build import build_function
 from ..loops.nodes import Function
 from ..passes.context import PassContext
 from ..refine.pipeline import refine
+from ..schedule.culprits import StepMark, marks_of
 from ..schedule.handle import ScheduleHandle
 from ..schedule.value import Schedule
 from .job import CheckSpec, Job
@@ -28,13 +29,13 @@ from .reference import describe
 class LoweredCandidate:
     """The loop nest of a candidate, as it is built for one target, before any pass.
 
-    `spec` says how its output is checked. `lines` maps each primitive to the line of its last step, for errors.
+    `spec` says how its output is checked. Errors name the `steps` of its schedule.
     """
 
     nest: Function
     target: Target
     spec: CheckSpec
-    lines: Mapping[str, str]
+    steps: tuple[StepMark, ...]
 
 
 def refined_bounds(schedule: Schedule, target: Target) -> Bounds:
@@ -48,10 +49,9 @@ def spec_of(handle: Any, tensors: Sequence[Any]) -> CheckSpec:
     return describe(tensors, handle.value.rounding if isinstance(handle, ScheduleHandle) else 0.0)
 
 
-def lines_of(handle: Any) -> dict[str, str]:
-    """Return the line of the last step of each primitive."""
-    steps = handle.steps if isinstance(handle, ScheduleHandle) else []
-    return {step.primitive: step.where for step in steps if step.where}
+def steps_of(handle: Any) -> tuple[StepMark, ...]:
+    """Return the steps of a schedule, for errors."""
+    return marks_of(handle.steps if isinstance(handle, ScheduleHandle) else ())
 
 
 @deep
@@ -71,7 +71,7 @@ def packed(handle: Any, tensors: Sequence[Any], target: Target, bounds: Bounds, 
     try:
         with ROOM:
             nest = nest or build_function(handle.value, bounds, tensors)
-        made = LoweredCandidate(nest, target, spec_of(handle, tensors), lines_of(handle))
+        made = LoweredCandidate(nest, target, spec_of(handle, tensors), steps_of(handle))
         return pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
     except Exception:  # the builder makes the candidate again, and records the error with its steps
         return b""

@@ -8,7 +8,7 @@ from ..bounds.infer import Bounds
 from ..core.errors import Suspect
 from ..core.hardware import MemoryScope
 from ..core.target import Target
-from ..schedule.culprits import culprits, describe
+from ..schedule.culprits import culprits
 from ..schedule.steps import Step
 from ..schedule.value import Schedule
 from .usage import KernelUse, kernel_uses
@@ -30,7 +30,7 @@ def register_remarks(schedule: Schedule, bounds: Bounds, target: Target, steps: 
                 f"each thread keeps {use.local_words:,} words of 32 bits ({largest.name} alone "
                 f"{-(-largest.bytes // 4):,}), but in blocks of {use.threads:,} threads it has {most} registers: the "
                 "rest lies in slow memory",
-                *(f"  step: {describe(step)} at {step.where}" for step in named),
+                *(f"  step: {step}" for step in named),
                 "  fix: let each thread compute less, or bind fewer threads per block",
             ]
             yield "\n".join(lines)

@@ -1,12 +1,16 @@
-"""Which step of a schedule an error comes from: errors of later floors name the line that has to change."""
+"""The schedule steps that an error comes from: errors of later floors name the line that has to change.
+
+Users' errors, refusals of candidates and lines of the log name them alike, as a `StepMark` prints itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.errors import Suspect, UserError
+from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
 from .steps import Step
@@ -18,60 +22,90 @@ _ON_SCHEDULE = ("cache_read", "rfactor", "cache_write")
 """Primitives that are methods of the schedule."""
 
 
+class StepMark(NamedTuple):
+    """A schedule step as errors name it: names instead of objects, so that another process can read it.
+
+    `on` identifies the axis or the stage that a later step of the same primitive replaces. `stages` are the names of
+    the stages that the step made, or of the stage that it was called on.
+    """
+
+    primitive: str
+    text: str
+    where: str
+    on: str
+    stages: tuple[str, ...]
+    axes: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.text} at {self.where}" if self.where else self.text
+
+    def matches(self, suspect: Suspect) -> bool:
+        """Return whether a suspect may be this step."""
+        return (
+            self.primitive in suspect.primitives
+            and (not suspect.axis or suspect.axis in self.axes)
+            and (not suspect.tag or suspect.tag in self.tags)
+            and (not suspect.stages or not set(self.stages).isdisjoint(suspect.stages))
+        )
+
+
+def marks_of(steps: Iterable[Step | StepMark]) -> tuple[StepMark, ...]:
+    """Return the marks of the steps of a schedule; a mark stays as it is."""
+    return tuple(step if isinstance(step, StepMark) else _mark(step) for step in steps)
+
+
+def _mark(step: Step) -> StepMark:
+    axes = [value for value in _flat(step.given) if isinstance(value, IterVar)]
+    threads = tuple(str(axis.thread_tag) for axis in axes if axis.thread is not None)
+    made = {tensor.op.name: None for tensor in _flat((step.made,)) if isinstance(tensor, Tensor)}
+    stages = tuple(made) or tuple(stage.name for stage in step.given[:1] if isinstance(stage, Stage))
+    loops = (
+        given
+        for value, given in zip(step.given, step.args, strict=True)
+        if isinstance(value, IterVar) and value.thread is None
+    )
+    on = str(step.args[0] if step.primitive == "compute_at" else next(loops, ""))
+    names = tuple(axis.name for axis in axes)
+    return StepMark(step.primitive, one_line(describe(step)), step.where, on, stages, names, threads)
+
+
 @contextmanager
-def naming_steps(steps: Sequence[Step]) -> Iterator[None]:
+def naming_steps(steps: Sequence[Step | StepMark]) -> Iterator[None]:
     """Let the errors of the block name the steps that they come from."""
     try:
         yield
     except UserError as error:
-        if error.suspects and not error.steps:
-            error.naming(f"{describe(step)} at {step.where}" for step in culprits(steps, error.suspects))
+        if not error.steps:
+            error.naming(map(str, _at_fault(error, marks_of(steps))))
         raise
 
 
-def culprits(steps: Sequence[Step], suspects: Iterable[Suspect]) -> list[Step]:
-    """The suspected steps, in the order in which they were done: of each suspect the steps in effect at the end."""
-    found: dict[int, Step] = {}
+def _at_fault(error: UserError, marks: Sequence[StepMark]) -> Sequence[StepMark]:
+    """The suspects of an error; without any, the only step of its primitive."""
+    if error.suspects:
+        return culprits(marks, error.suspects)
+    same = [mark for mark in marks if mark.primitive == error.primitive]
+    return same if len(same) == 1 else ()
+
+
+def step_at_fault(error: UserError, scheduled: bool) -> str:
+    """Return the step that logs name for an error: the first that it names, or the primitive that raised it.
+
+    The line of the primitive follows, unless the schedule was complete (`scheduled`).
+    """
+    if error.steps or scheduled or not error.where:
+        return error.steps[0] if error.steps else error.primitive
+    return f"{error.primitive} at {error.where}" if error.primitive else ""
+
+
+def culprits(steps: Iterable[Step | StepMark], suspects: Iterable[Suspect]) -> list[StepMark]:
+    """Return the suspected steps in their order: the last one of each primitive on each axis or stage."""
+    marks, found = marks_of(steps), dict[int, StepMark]()
     for suspect in suspects:
-        for number in _last_of_each(steps, suspect):
-            found[number] = steps[number]
-    return [step for _, step in sorted(found.items())][:_MOST]
-
-
-def _last_of_each(steps: Sequence[Step], suspect: Suspect) -> list[int]:
-    """The last matching step on each axis or stage: a later one replaces earlier ones."""
-    found: dict[object, int] = {}
-    for number, step in enumerate(steps):
-        if matches(step, suspect):
-            on = next((value for value in step.given if isinstance(value, IterVar) and value.thread is None), None)
-            found[step.primitive, on if step.primitive != "compute_at" else step.given[0].id] = number
-    return list(found.values())
-
-
-def matches(step: Step, suspect: Suspect) -> bool:
-    """Whether a suspect may be this step."""
-    if step.primitive not in suspect.primitives:
-        return False
-    axes = [value for value in _flat(step.given) if isinstance(value, IterVar)]
-    if suspect.axis and not any(axis.name == suspect.axis for axis in axes):
-        return False
-    if suspect.tag and not any(axis.thread is not None and axis.thread_tag == suspect.tag for axis in axes):
-        return False
-    return not suspect.stages or bool(_stages(step) & set(suspect.stages))
-
-
-def _stages(step: Step) -> set[str]:
-    """The names of the stages that a step made, else of the one that it was called on."""
-    made = {tensor.op.name for tensor in _flat((step.made,)) if isinstance(tensor, Tensor)}
-    return made or {stage.name for stage in step.given[:1] if isinstance(stage, Stage)}
-
-
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from _flat(value)
-        else:
-            yield value
+        last = {(mark.primitive, mark.on): at for at, mark in enumerate(marks) if mark.matches(suspect)}
+        found.update((at, marks[at]) for at in last.values())
+    return [mark for _, mark in sorted(found.items())][:_MOST]
 
 
 def describe(step: Step) -> str:
@@ -89,3 +123,11 @@ def _shown(value: Any) -> str:
     if isinstance(value, (Stage, Tensor)):
         return value.name
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
+        else:
+            yield value

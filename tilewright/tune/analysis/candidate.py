@@ -11,6 +11,7 @@ from ...core.target import Target
 from ...loops.build import build_function
 from ...measure.lowered import packed, refined_bounds
 from ...refine.usage import KernelUse, kernel_uses
+from ...schedule.culprits import naming_steps, step_at_fault
 from ..space.config import Config
 from ..task import Task
 from . import features
@@ -41,12 +42,14 @@ def inspect_candidate(
 
     Any exception of a template becomes a refusal.
     """
-    began = time.perf_counter()
+    began, scheduled = time.perf_counter(), False
     try:
         with target:
             found, nest, lowered = features.Features(), None, b""
             with ROOM:
                 handle, args = task.instantiate(config)
+            scheduled = True
+            with ROOM, naming_steps(handle.steps):
                 bounds = refined_bounds(handle.value, target)
                 uses = kernel_uses(handle.value, bounds)
                 refusal = refuse(handle, uses, target)
@@ -57,8 +60,7 @@ def inspect_candidate(
                 lowered = packed(handle, args, target, bounds, nest)
         return Inspection(refusal, found, tuple(uses), time.perf_counter() - began, lowered)
     except UserError as error:
-        step = f"{error.primitive} at {error.where}" if error.primitive and error.where else error.primitive
-        return Inspection(Refusal(error.message, step), seconds=time.perf_counter() - began)
+        return Inspection(Refusal(error.message, step_at_fault(error, scheduled)), seconds=time.perf_counter() - began)
     except (Exception, SystemExit) as error:
         internal = " (a bug of Tilewright's)" if isinstance(error, TVMError) else ""
         return Inspection(Refusal(f"{type(error).__name__}{internal}: {error}"), seconds=time.perf_counter() - began)

@@ -77,10 +77,10 @@ _REASONS: dict[Limit, Callable[[ScheduleHandle, KernelUse, Target, Exceeded], Re
 def _bound(handle: ScheduleHandle, tag: ThreadTag) -> str:
     """The step that bound the hardware index first."""
     found = culprits(handle.steps, [Suspect(("bind",), tag=tag.value)])
-    return f"bind {tag.value} at {found[0].where}" if found else ""
+    return str(found[0]) if found else ""
 
 
 def _made(handle: ScheduleHandle, stage: int) -> str:
     """The step that made a stage."""
     found = culprits(handle.steps, [Suspect(_MAKERS, (handle.value.stages[stage].name,))])
-    return f"{found[0].primitive} at {found[0].where}" if found else ""
+    return str(found[0]) if found else ""
