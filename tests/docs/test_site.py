@@ -6,10 +6,12 @@ import ast
 import json
 import re
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import tilewright
 from docs.site import api_pages, build, notebooks
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +24,34 @@ def test_the_front_page_leads_to_every_page() -> None:
     pages = {page for page in build.pages() if not re.match(r"docs/(index|notes/(?!README)).*\.md", page)}
     assert there == pages
     assert len(listed) == len(there)
+
+
+@pytest.mark.parametrize(
+    ("wish", "answer"),
+    [
+        ("look up a function's or a command's arguments", r"`tilewright\.conv2d`"),
+        ("tune a layer", r"tilewright tune conv2d --shape"),
+        ("read a kernel's registers and shared memory", r"registers: \d+ per thread"),
+        ("train with it", r"\.backward\(\)"),
+        ("run an old script of TE or AutoTVM", r"from tvm import|import tvm"),
+    ],
+)
+def test_a_click_on_the_front_page_answers_a_question(wish: str, answer: str) -> None:
+    front = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    found = re.search(rf"^\| {re.escape(wish)} +\| \[[^]]+\]\(([^)#]+)(?:#([^)]+))?\)", front, re.M)
+    assert found is not None
+    page, anchor = found.groups()
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    if anchor is not None:
+        sections = re.split(r"^#+ (.+)$", text, flags=re.M)
+        named = {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")): body for title, body in pairwise(sections)}
+        text = named[anchor]
+    assert re.search(answer, text)
+
+
+def test_a_second_click_shows_the_arguments_of_a_function() -> None:
+    assert api_pages.linked("`tilewright.conv2d`", {"tilewright.conv2d"}) == "{py:obj}`tilewright.conv2d`"
+    assert re.search(r"^- `[^\n]*padding", api_pages._body(tilewright.conv2d), re.M)
 
 
 def test_links_lead_to_pages_and_copies_of_the_site(tmp_path: Path) -> None:
