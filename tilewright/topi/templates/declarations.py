@@ -87,8 +87,7 @@ def sums_of(
     reached = (sliding - 1) * sy + (of.kernel[0] - 1) * dy + 1 if sliding else of.kernel[0]
     ry, rx = reduce_axis((0, reached), name="ry"), reduce_axis((0, of.kernel[1]), name="rx")
 
-    def term(*position: Any) -> Any:
-        n, f, y, x = from_layout(of.layout, position)
+    def term(n: Any, f: Any, y: Any, x: Any) -> Any:
         rc = channels[0] if channels else 0
         group = floordiv(f, per_filters) if of.groups > 1 else 0
         row: Any = y * sy + ry * dy
@@ -103,10 +102,37 @@ def sums_of(
         start = None if bias is None else cast(kind, bias(f))
         return reduce_sum(product, [*channels, ry, rx], where=seen_by, init=start)
 
-    shape = in_layout(of.layout, (of.shape[0], of.filters, rows, columns))
-    names = in_layout(of.layout, ("n", "f", "y", "x"))
-    made: Tensor = compute(shape, term, "sums", f"convolution,{of.layout}", varargs_names=names)
+    return image_tensor(of.layout, (of.shape[0], of.filters, rows, columns), term, "sums", f"convolution,{of.layout}")
+
+
+def image_tensor(
+    layout: str, sizes: tuple[int, ...], element: Any, name: str, tag: str = "", letters: str = "nfyx"
+) -> Tensor:
+    """Declare images of batch, channels, rows and columns in the order of a layout; `element` gets indices so."""
+
+    def value(*position: Any) -> Any:
+        return element(*from_layout(layout, position))
+
+    names = in_layout(layout, tuple(letters))
+    made: Tensor = compute(in_layout(layout, sizes), value, name, tag, varargs_names=names)
     return made
+
+
+def within(*bounds: tuple[Any, int, int, int]) -> list[Any]:
+    """Return the conditions that indices lie within bounds, without those that always hold.
+
+    Of each index: the index, its first place within, the end of these places, and the end of all its places.
+    """
+    found = []
+    for at, first, end, size in bounds:
+        found += [at >= first] if first > 0 else []
+        found += [at < end] if end < size else []
+    return found
+
+
+def or_zero(conditions: list[Any], value: Any, dtype: str) -> Any:
+    """Return a value if all conditions hold, else zero."""
+    return if_then_else(all_of(*conditions), value, const(0, dtype)) if conditions else value
 
 
 def bordered(of: Images, data: Tensor, top: int, left: int) -> Any:
@@ -114,8 +140,8 @@ def bordered(of: Images, data: Tensor, top: int, left: int) -> Any:
     height, width = of.shape[2:]
 
     def element(n: Any, c: Any, y: Any, x: Any) -> Any:
-        inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
-        return if_then_else(inside, data(*in_layout(of.layout, (n, c, y - top, x - left))), const(0, of.dtype))
+        inside = [y >= top, y < height + top, x >= left, x < width + left]
+        return or_zero(inside, data(*in_layout(of.layout, (n, c, y - top, x - left))), of.dtype)
 
     return element
 
@@ -163,22 +189,15 @@ def padded_view(of: Images, data: Tensor, border: Border, dtype: str, chunk: int
     before, inner, after = -(-left // size), width // size, -(-right // size)
 
     def value(n: Any, c: Any, y: Any, xo: Any, xi: Any) -> Any:
-        inside = []
-        inside += [y >= top, y < height + top] if top or bottom else []
-        inside += [xo >= before] if before else []
-        inside += [xo < before + inner] if after else []
+        _, _, rows, columns = shape
+        inside = within((y, top, top + height, rows), (xo, before, before + inner, columns))
         found = data(*in_layout(of.layout, (n, c, y - top, (xo - before) * size + xi)))
-        return cast(dtype, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
+        return cast(dtype, or_zero(inside, found, of.dtype))
 
     shape, tag = (batch, channels, height + top + bottom, before + inner + after), "injective,pad"
     if chunk:
         chunks, shift = compute((*shape, chunk), value, name or "chunks", tag), before * chunk - left
         return lambda n, c, y, x: chunks(n, c, y, floordiv(x + shift, chunk), floormod(x + shift, chunk))
 
-    def element(*position: Any) -> Any:
-        n, c, y, x = from_layout(of.layout, position)
-        return value(n, c, y, x, 0)
-
-    names = in_layout(of.layout, ("n", "c", "y", "x"))
-    made = compute(in_layout(of.layout, shape), element, name or "padded", tag, varargs_names=names)
+    made = image_tensor(of.layout, shape, lambda n, c, y, x: value(n, c, y, x, 0), name or "padded", tag, "ncyx")
     return lambda *position: made(*in_layout(of.layout, position))

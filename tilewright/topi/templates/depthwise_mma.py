@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 from ...core.atoms import ATOMS
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...expr.convert import cast
+from ...expr.operators import floordiv, floormod
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -29,7 +29,7 @@ from ...tune.space.config import Config
 from ...tune.space.space import Space
 from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
-from .declarations import bordered
+from .declarations import bordered, or_zero
 from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
@@ -173,11 +173,10 @@ def declare(of: Depthwise, data: Tensor, weights: Tensor, bias: Tensor | None = 
     """Declare the bands, the padded input, and the products, which start at a bias, if any."""
     (images, channels, _, _), (kh, kw), left = of.shape, of.kernel, _ahead(of, _fetch(of))
     before, depth, rows, eights = left - of.padding[1], _depth(of), of.places[0], _eights(of)
-    zero = const(0.0, of.dtype)
 
     def banded(c: Any, ry: Any, k: Any, j: Any) -> Any:
         tap = k - j - before
-        return if_then_else(all_of(tap >= 0, tap < kw), weights(c, 0, ry, tap), zero)
+        return or_zero([tap >= 0, tap < kw], weights(c, 0, ry, tap), of.dtype)
 
     padded = compute(
         (images, channels, rows + kh - 1, _width(of, eights)), bordered(of, data, of.padding[0], left), "padded"

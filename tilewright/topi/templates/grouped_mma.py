@@ -29,9 +29,9 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2d
-from .declarations import bordered
+from .declarations import bordered, image_tensor
 from .direct import direct_beside
-from .layouts import from_layout, in_layout
+from .layouts import from_layout
 from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
@@ -157,15 +157,11 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, bias: Tensor | None = Non
 
     products = compute((images, packs, rows, eights, *_inner(of, _PACK, _EIGHT)), summed, "products")
 
-    def placed(*indices: Any) -> Any:
-        n, f, y, x = from_layout(of.layout, indices)
+    def placed(n: Any, f: Any, y: Any, x: Any) -> Any:
         inner = _inner(of, floormod(f, _PACK), floormod(x, _EIGHT))
         return products(n, floordiv(f, _PACK), y, floordiv(x, _EIGHT), *inner)
 
-    names = in_layout(of.layout, ("n", "f", "y", "x"))
-    shape = in_layout(of.layout, (of.shape[0], of.filters, *of.places))
-    made: Tensor = compute(shape, placed, "sums", "contraction", varargs_names=names)
-    return made
+    return image_tensor(of.layout, (of.shape[0], of.filters, *of.places), placed, "sums", "contraction")
 
 
 def _inner(of: Conv2d, filters: Any, columns: Any) -> tuple[Any, Any]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.atoms import ATOMS, LANES
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...expr.convert import cast
+from ...expr.operators import floordiv, floormod
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -25,6 +25,7 @@ from ...tune.space.space import Space
 from . import grouped_mma
 from .contraction import rounded
 from .convolutions import Conv2d
+from .declarations import image_tensor, or_zero
 from .layouts import from_layout, in_layout
 from .needs import Needs
 from .row_pair_blocks import (
@@ -71,8 +72,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Ten
         row = y - sy
         inside = [row >= 0, row <= reach(of)[0], floordiv(f, group).equal(floordiv(c, group))]
         inside += [floormod(row, dy).equal(0)] if dy > 1 else []
-        value = weights(u * EIGHT + f, floormod(c, group), floordiv(row, dy), x)
-        return if_then_else(all_of(*inside), value, const(0.0, of.dtype))
+        return or_zero(inside, weights(u * EIGHT + f, floormod(c, group), floordiv(row, dy), x), of.dtype)
 
     eights = of.shape[1] // EIGHT
     taps = compute((eights, of.kernel[1], taps_of(of) // of.kernel[1], EIGHT, EIGHT), tap, "taps")
@@ -95,15 +95,12 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Ten
 
     products = compute((of.shape[0], eights, pairs, spans, *_extents(of, block)), summed, "products")
 
-    def placed(*indices: Any) -> Any:
-        n, f, y, x = from_layout(of.layout, indices)
+    def placed(n: Any, f: Any, y: Any, x: Any) -> Any:
         span = block.run * EIGHT
         inner = _outer(of, block, floormod(y, 2), floormod(f, EIGHT), floormod(x, span))
         return products(n, floordiv(f, EIGHT), floordiv(y, 2), floordiv(x, span), *inner)
 
-    names = in_layout(of.layout, ("n", "f", "y", "x"))
-    made: Tensor = compute(of.out_shape, placed, "sums", "contraction", varargs_names=names)
-    return made
+    return image_tensor(of.layout, (of.shape[0], of.filters, *of.places), placed, "sums", "contraction")
 
 
 def _extents(of: Conv2d, block: RowPairBlock) -> tuple[int, ...]:
@@ -143,8 +140,7 @@ def _image(of: Conv2d, data: Tensor, block: RowPairBlock, pairs: int, spans: int
         x = q * turn + j
         inside = [y >= top, y < height + top, q >= first, q < past]
         inside += [] if width % turn == 0 else [x >= ahead, x < width + ahead]
-        value = data(*in_layout(of.layout, (n, p * held + c, y - top, x - ahead)))
-        return if_then_else(all_of(*inside), value, const(0.0, of.dtype))
+        return or_zero(inside, data(*in_layout(of.layout, (n, p * held + c, y - top, x - ahead))), of.dtype)
 
     grid = (images, channels // held, high, wide)
     if of.layout == "NHWC":

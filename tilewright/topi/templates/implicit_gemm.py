@@ -6,12 +6,12 @@ from math import gcd, prod
 from typing import Any
 
 from ...core.dtype import DType
-from ...expr.convert import const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...expr.operators import floordiv, floormod
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
 from .contraction import Contraction, MatrixOperand, Views
 from .convolutions import Conv2d
+from .declarations import or_zero, within
 from .layouts import IMAGES_LAST, from_layout, in_layout
 from .workload import sum_dtype
 
@@ -128,15 +128,10 @@ def turned(of: Conv2d, weights: Tensor) -> Tensor:
 
 def _bordered(of: Conv2d, data: Tensor, n: Any, channel: Any, y: Any, x: Any) -> Any:
     """The input at a place of the padded image."""
-    top, left, bottom, right = of.padding
-    _, _, height, width = of.shape
-    inside = []
-    inside += [y >= top] if top else []
-    inside += [y < height + top] if top or bottom else []
-    inside += [x >= left] if left else []
-    inside += [x < width + left] if left or right else []
-    value = data(*in_layout(of.layout, (n, channel, y - top, x - left)))
-    return if_then_else(all_of(*inside), value, const(0, of.dtype)) if inside else value
+    (top, left, _, _), (_, _, height, width) = of.padding, of.shape
+    rows, columns = of.bordered
+    inside = within((y, top, top + height, rows), (x, left, left + width, columns))
+    return or_zero(inside, data(*in_layout(of.layout, (n, channel, y - top, x - left))), of.dtype)
 
 
 def computes(of: Conv2d, machine: Machine) -> bool:

@@ -15,8 +15,9 @@ from ...expr.operators import all_of, any_of, floordiv, if_then_else, maximum, m
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import comm_reducer
 from ...tensor.reduction import sum as reduce_sum
-from ...tensor.tensor import Tensor, compute, placeholder
+from ...tensor.tensor import Tensor, placeholder
 from .. import references
+from .declarations import image_tensor
 from .epilogue import Expression
 from .images import Images, window
 from .layouts import in_layout, in_memory, in_order, layout_of
@@ -109,8 +110,7 @@ class Pooling(Images):
         neutral = const(float("-inf") if self.how == MAX else 0.0, self.dtype)
         reduce = _largest if self.how == MAX else reduce_sum
 
-        def value(*position: Any) -> Any:
-            n, c, y, x = position if self.layout == "NCHW" else (position[0], position[3], *position[1:3])
+        def value(n: Any, c: Any, y: Any, x: Any) -> Any:
             row = y * self.stride[0] + ry * self.dilation[0] - top
             column = x * self.stride[1] + rx * self.dilation[1] - left
             inside = [row >= 0] if top else []
@@ -121,9 +121,8 @@ class Pooling(Images):
             seen = if_then_else(all_of(*inside), seen, neutral) if inside else seen
             return reduce(cast(sum_dtype(self.dtype), seen), axis=[ry, rx])
 
-        names = in_layout(self.layout, ("n", "c", "y", "x"))
-        made: Tensor = compute(self.out_shape, value, "sums", f"pool,{self.how}", varargs_names=names)
-        return made
+        sizes = (*self.shape[:2], *self.places)
+        return image_tensor(self.layout, sizes, value, "sums", f"pool,{self.how}", "ncyx")
 
     def averaged(self, v: Any, *position: Any) -> Any:
         """A sum divided by the number of values that count in it."""

@@ -15,13 +15,14 @@ import numpy as np
 
 from ...core.errors import UserError
 from ...core.windows import transposed_positions
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, equal, floordiv, floormod, if_then_else
+from ...expr.convert import cast
+from ...expr.operators import equal, floordiv, floormod, if_then_else
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
-from ...tensor.tensor import Tensor, compute
+from ...tensor.tensor import Tensor
 from .. import references
 from .convolutions import Conv2d, Depthwise
+from .declarations import image_tensor, or_zero
 from .images import Images, counts_of
 from .layouts import in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, sizes, sum_dtype
@@ -123,22 +124,17 @@ class Transposed(Images):
         rc = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
         ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
 
-        def value(*position: Any) -> Any:
-            n, f, y, x = position if self.layout == "NCHW" else (position[0], position[3], *position[1:3])
+        def value(n: Any, f: Any, y: Any, x: Any) -> Any:
             group = floordiv(f, self.shared_filters) if self.groups > 1 else 0
             channel = group * per_group + (rc[0] if rc else 0)
             row, down, over = self._source(0, y, ry)
             column, across, beside = self._source(1, x, rx)
-            inside = [*over, *beside]
             of_group = floormod(f, self.shared_filters) if self.groups > 1 else f
-            seen = data(*in_layout(self.layout, (n, channel, row, column)))
-            if inside:
-                seen = if_then_else(all_of(*inside), seen, const(0.0, self.dtype))
+            seen = or_zero([*over, *beside], data(*in_layout(self.layout, (n, channel, row, column))), self.dtype)
             return reduce_sum(cast(kind, seen) * cast(kind, weights(channel, of_group, down, across)), [*rc, ry, rx])
 
-        names = in_layout(self.layout, ("n", "f", "y", "x"))
-        made: Tensor = compute(self.out_shape, value, "sums", "conv_transpose", varargs_names=names)
-        return made
+        sizes = (self.shape[0], self.filters, *self.places)
+        return image_tensor(self.layout, sizes, value, "sums", "conv_transpose")
 
     def _source(self, dim: int, at: Any, r: Any) -> tuple[Any, Any, list[Any]]:
         """For the result's index `at` and the `r`-th tap that may count: the input's index, the tap, and conditions."""

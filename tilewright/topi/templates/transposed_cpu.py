@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...expr.convert import cast
+from ...expr.operators import floordiv, floormod
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -21,8 +21,8 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import elementwise
 from .cpu_channels_last import MANY_WEIGHTS, lanes_of_one_group
-from .declarations import padded_view, same_shape
-from .layouts import from_layout, in_layout
+from .declarations import image_tensor, or_zero, padded_view, same_shape, within
+from .layouts import in_layout
 from .phases import border_of, has_phases, tap_and_place, taps_of
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, plain
@@ -82,14 +82,9 @@ def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
         product = cast(kind, seen(n, channel, row, column)) * cast(kind, window(f, rc[0] if rc else 0, down, across))
         return reduce_sum(product, [*rc, ry, rx])
 
-    names = in_layout(of.layout, ("n", "f", "y", "x"))
     batch, rows = of.shape[0], of.places[0]
     if of.layout == "NHWC":
-        shape = in_layout(of.layout, (batch, of.filters, rows, columns))
-        made: Tensor = compute(
-            shape, lambda *at: term(*from_layout(of.layout, at)), "sums", "conv_transpose", varargs_names=names
-        )
-        return made
+        return image_tensor(of.layout, (batch, of.filters, rows, columns), term, "sums", "conv_transpose")
     phases = compute(
         (batch, of.filters, rows, step, columns // step),
         lambda n, f, y, phase, place: term(n, f, y, place * step + phase),
@@ -110,10 +105,8 @@ def _window(of: Transposed, weights: Tensor, taps: tuple[int, int]) -> Any:
     def value(f: Any, rc: Any, ry: Any, rx: Any) -> Any:
         channel = (floordiv(f, shared) if of.groups > 1 else 0) * per_group + rc
         of_group = floormod(f, shared) if of.groups > 1 else f
-        inside = [ry < of.kernel[0]] if rows > of.kernel[0] else []
-        inside += [rx < of.kernel[1]] if columns > of.kernel[1] else []
-        found = weights(channel, of_group, ry, rx)
-        return if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found
+        inside = within((ry, 0, of.kernel[0], rows), (rx, 0, of.kernel[1], columns))
+        return or_zero(inside, weights(channel, of_group, ry, rx), of.dtype)
 
     if last:
         turned = compute((per_group, rows, columns, of.filters), lambda rc, ry, rx, f: value(f, rc, ry, rx), "turned")

@@ -20,8 +20,8 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
-from .declarations import padded_view
-from .layouts import from_layout, in_layout
+from .declarations import image_tensor, padded_view
+from .layouts import from_layout
 from .needs import Needs
 from .phases import border_of, has_phases, tap_and_place, taps_of
 from .schedule_helpers import THREAD_TAGS, THREADS_Z, bind_all, bind_grid, fetch_together
@@ -162,18 +162,13 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
     kernels = _turned(of, weights) if of.layout == "NHWC" else lambda c, ry, rx: weights(c, 0, ry, rx)
     ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
 
-    def term(*position: Any) -> Any:
-        n, c, y, x = from_layout(of.layout, position)
+    def term(n: Any, c: Any, y: Any, x: Any) -> Any:
         (down, row), (across, column) = tap_and_place(of, 0, y, ry), tap_and_place(of, 1, x, rx)
         there = [tap < of.kernel[dim] for dim, tap in enumerate((down, across)) if of.kernel[dim] % of.stride[dim]]
         product = cast(kind, seen(n, c, row, column)) * cast(kind, kernels(c, down, across))
         return reduce_sum(product, [ry, rx], where=all_of(*there) if there else None)
 
-    shape, names = (of.shape[0], of.filters, rows, columns), ("n", "f", "y", "x")
-    made: Tensor = compute(
-        in_layout(of.layout, shape), term, "sums", "conv_transpose", varargs_names=in_layout(of.layout, names)
-    )
-    return made
+    return image_tensor(of.layout, (of.shape[0], of.filters, rows, columns), term, "sums", "conv_transpose")
 
 
 def _turned(of: Transposed, weights: Tensor) -> Any:

@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, if_then_else
+from ...expr.convert import cast
+from ...expr.operators import floordiv
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
+from .declarations import or_zero
 from .images import GroupedLayer
 from .layouts import in_layout, in_order
 from .workload import sum_dtype
@@ -93,10 +94,9 @@ class WeightGradient(GroupedLayer):
         def value(o: Any, i: Any, ky: Any, kx: Any) -> Any:
             group = floordiv(o, self.shared_filters) if self.groups > 1 else 0
             row, column = ry * sy + ky * dy - top, rx * sx + kx * dx - left
-            seen = data(*in_layout(self.layout, (rn, group * self.per_group + i, row, column)))
-            if any(self.padding):
-                inside = all_of(row >= 0, row < self.shape[2], column >= 0, column < self.shape[3])
-                seen = if_then_else(inside, seen, const(0.0, self.dtype))
+            inside = [row >= 0, row < self.shape[2], column >= 0, column < self.shape[3]] if any(self.padding) else []
+            place = rn, group * self.per_group + i, row, column
+            seen = or_zero(inside, data(*in_layout(self.layout, place)), self.dtype)
             given = weights(*in_layout(self.layout, (rn, o, ry, rx)))
             return reduce_sum(cast(kind, seen) * cast(kind, given), [rn, ry, rx])
 

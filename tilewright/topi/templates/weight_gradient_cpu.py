@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else, minimum
+from ...expr.convert import cast
+from ...expr.operators import floordiv, floormod, minimum
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import AxisKind, IterVar, reduce_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -20,7 +20,8 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from .layouts import from_layout, in_layout
+from .declarations import image_tensor, or_zero
+from .layouts import in_layout
 from .processor import AVX512, VectorRegisters
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
@@ -156,17 +157,13 @@ def _zero_outside(
     """Images of a shape: `data` in the rows and columns from `first` to `ends`, zeros elsewhere."""
     kind = sum_dtype(of.dtype)
 
-    def value(*position: Any) -> Any:
-        n, c, *place = from_layout(of.layout, position)
+    def value(n: Any, c: Any, *place: Any) -> Any:
         inside = [at >= start for at, start in zip(place, first, strict=True) if start]
         inside += [at < end for at, end, size in zip(place, ends, shape[2:], strict=True) if end < size]
         y, x = (at - start for at, start in zip(place, first, strict=True))
-        found = data(*in_layout(of.layout, (n, c, y, x)))
-        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
+        return cast(kind, or_zero(inside, data(*in_layout(of.layout, (n, c, y, x))), of.dtype))
 
-    names = in_layout(of.layout, ("n", "c", "y", "x"))
-    made: Tensor = compute(in_layout(of.layout, shape), value, name, "injective,pad", varargs_names=names)
-    return made
+    return image_tensor(of.layout, shape, value, name, "injective,pad", "ncyx")
 
 
 def _reduction(s: ScheduleHandle, stage: Tensor) -> list[IterVar]:

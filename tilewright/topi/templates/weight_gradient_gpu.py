@@ -16,8 +16,8 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from ...expr.convert import cast, const
-from ...expr.operators import all_of, floordiv, floormod, if_then_else, maximum, minimum, select
+from ...expr.convert import cast
+from ...expr.operators import all_of, floordiv, floormod, maximum, minimum, select
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
@@ -26,7 +26,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from .declarations import border_for, padded_view
+from .declarations import border_for, or_zero, padded_view, within
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
 from .schedule_helpers import THREAD_TAGS, bind_all, in_kept_rounds
@@ -197,11 +197,9 @@ def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
     images = share.images(of)
 
     def value(n: Any, o: Any, y: Any, xo: Any, xi: Any) -> Any:
-        inside = [n < of.shape[0]] if images > of.shape[0] else []
-        inside += [y < rows] if down * share.rows > rows else []
+        inside = within((n, 0, of.shape[0], images), (y, 0, rows, down * share.rows))
         inside += [xo * chunk < columns] if across * share.columns > columns else []
-        found = weights(*in_layout(of.layout, (n, o, y, xo * chunk + xi)))
-        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
+        return cast(kind, or_zero(inside, weights(*in_layout(of.layout, (n, o, y, xo * chunk + xi))), of.dtype))
 
     shape = (images, of.filters, down * share.rows, across * share.columns // chunk, chunk)
     if of.layout == "NCHW":
