@@ -119,7 +119,7 @@ def image_tensor(
 
 
 def within(*bounds: tuple[Any, int, int, int]) -> list[Any]:
-    """Return the conditions that indices lie within bounds, without those that always hold.
+    """Return the conditions that indices lie within bounds. Conditions that always hold are left out.
 
     Of each index: the index, its first place within, the end of these places, and the end of all its places.
     """

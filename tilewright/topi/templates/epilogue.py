@@ -26,7 +26,7 @@ _erf, _exp, _exp2, _log1p, _saturate, _sigmoid, _tanh = (
 def _gelu(v: Any) -> Any:
     if v.dtype == "float32":
         return _gelu_by(_SINGLE_TAIL, _SINGLE_REACH, v)
-    return v * const(0.5, v.dtype) * (_erf(v * const(math.sqrt(0.5), v.dtype)) + const(1.0, v.dtype))
+    return v * 0.5 * (_erf(v * math.sqrt(0.5)) + 1.0)
 
 
 _SINGLE_REACH, _REACH = 7.0, 5.5
@@ -41,32 +41,26 @@ first. By a minimax fit in which the error of v * distribution counts against 1e
 against 1e-8 + 2**-24 times it; up to 7 that one grows so that the rest of the distribution is below 1e-9."""
 
 
-def _gelu_narrow(v: Any) -> Any:
-    """The Gaussian error linear unit for a result of 16 bits: at most 1e-5 beside half a unit of its last place.
-
-    An exact function takes more instructions than the matrix product of a layer with few channels.
-    """
-    return _gelu_by(_TAIL, _REACH, v)
-
-
 def _gelu_by(tail: tuple[float, ...], reach: float, v: Any) -> Any:
     """max(v, 0) - |v| * distribution(-|v|): fewer instructions than with erf, and no cancellation if v < 0."""
-    size = minimum(absolute(v), const(reach, v.dtype))
-    power = const(-tail[-1], v.dtype)
+    size = minimum(absolute(v), reach)
+    power: Any = -tail[-1]
     for factor in reversed(tail[:-1]):
-        power = power * size - const(factor, v.dtype)
-    return maximum(v, const(0.0, v.dtype)) - size * _exp2(power)
+        power = power * size - factor
+    return maximum(v, 0.0) - size * _exp2(power)
+
+
+_SLOPE = 2 * math.sqrt(2 / math.pi)
 
 
 def _gelu_tanh(v: Any) -> Any:
     """v * sigmoid(2u), which is v / 2 * (1 + tanh(u)) without its cancellation for negative v."""
-    slope = 2 * math.sqrt(2 / math.pi)
-    return v * _sigmoid(v * (const(slope * 0.044715, v.dtype) * v * v + const(slope, v.dtype)))
+    return v * _sigmoid(v * ((_SLOPE * 0.044715) * v * v + _SLOPE))
 
 
 def _hardswish(v: Any) -> Any:
     """v * saturate(v / 6 + 1 / 2): GPUs saturate in the instruction that adds."""
-    return v * _saturate(v * const(1 / 6, v.dtype) + const(0.5, v.dtype))
+    return v * _saturate(v * (1 / 6) + 0.5)
 
 
 def _between(v: Any, low: float, high: float) -> Any:
@@ -75,21 +69,19 @@ def _between(v: Any, low: float, high: float) -> Any:
 
 def _elu(v: Any) -> Any:
     """v, or exp(v) - 1 if v <= 0, as 2t / (1 - t) with t = tanh(v / 2): no cancellation near zero."""
-    part = _tanh(v * const(0.5, v.dtype))
-    return select(v > const(0.0, v.dtype), v, part * const(2.0, v.dtype) / (const(1.0, v.dtype) - part))
+    part = _tanh(v * 0.5)
+    return select(v > 0.0, v, part * 2.0 / (1.0 - part))
 
 
 def _tanh_of_softplus(v: Any) -> Any:
     """tanh(log(1 + exp(v))) as a quotient of polynomials in exp(-|v|), without overflow and cancellation."""
-    one, two = const(1.0, v.dtype), const(2.0, v.dtype)
-    power = _exp(const(0.0, v.dtype) - absolute(v))
-    positive = v > const(0.0, v.dtype)
-    above = select(positive, one + two * power, power * (power + two))
-    return above / (above + select(positive, two * power * power, two))
+    power, positive = _exp(0.0 - absolute(v)), v > 0.0
+    above = select(positive, 1.0 + 2.0 * power, power * (power + 2.0))
+    return above / (above + select(positive, 2.0 * power * power, 2.0))
 
 
 def _softplus(v: Any) -> Any:
-    return select(v > const(20.0, v.dtype), v, _log1p(_exp(v)))
+    return select(v > 20.0, v, _log1p(_exp(v)))
 
 
 ACTIVATIONS: Mapping[str, Expression] = {
@@ -101,70 +93,64 @@ ACTIVATIONS: Mapping[str, Expression] = {
     "sigmoid": _sigmoid,
     "hardswish": _hardswish,
     "tanh": _tanh,
-    "leaky_relu": lambda v: maximum(v, v * const(0.01, v.dtype)),
+    "leaky_relu": lambda v: maximum(v, v * 0.01),
     "elu": _elu,
     "mish": lambda v: v * _tanh_of_softplus(v),
     "hardtanh": lambda v: _between(v, -1.0, 1.0),
     "softplus": _softplus,
 }
 """Activations by name, as PyTorch defines them, on values of the type in which sums are accumulated."""
-NARROW: Mapping[str, Expression] = {"gelu": _gelu_narrow}
-"""Activations with a cheaper form for float32 sums that are stored in 16 bits."""
+NARROW: Mapping[str, Expression] = {"gelu": lambda v: _gelu_by(_TAIL, _REACH, v)}
+"""Activations with a cheaper form for float32 sums that are stored in 16 bits: at most 1e-5 beside half a unit of its
+last place. An exact one takes more instructions than the matrix product of a layer with few channels."""
 
 
 def _within(grad: Any, v: Any, low: float, high: float) -> Any:
     """The gradient between two bounds, and zero at them and beyond."""
-    return select(v <= const(low, v.dtype), const(0.0, v.dtype), _up_to(grad, v, high))
-
-
-def _up_to(grad: Any, v: Any, high: float) -> Any:
-    return select(v >= const(high, v.dtype), const(0.0, v.dtype), grad)
+    return select(v <= low, 0.0, select(v >= high, 0.0, grad))
 
 
 def _silu_gradient(grad: Any, v: Any) -> Any:
-    part, one = _sigmoid(v), const(1.0, v.dtype)
-    return grad * part * (one + v * (one - part))
+    part = _sigmoid(v)
+    return grad * part * (1.0 + v * (1.0 - part))
 
 
 def _gelu_gradient(grad: Any, v: Any) -> Any:
     """The normal distribution at v, and v times its density."""
-    below = const(0.5, v.dtype) * (const(1.0, v.dtype) + _erf(v * const(math.sqrt(0.5), v.dtype)))
-    density = _exp(v * v * const(-0.5, v.dtype)) * const(1 / math.sqrt(2 * math.pi), v.dtype)
+    below = 0.5 * (1.0 + _erf(v * math.sqrt(0.5)))
+    density = _exp(v * v * -0.5) * (1 / math.sqrt(2 * math.pi))
     return grad * (below + v * density)
 
 
 def _gelu_tanh_gradient(grad: Any, v: Any) -> Any:
     """The derivative of v * sigmoid(u), with u = slope * (v + 0.044715 v³)."""
-    slope = 2 * math.sqrt(2 / math.pi)
     square = v * v
-    part = _sigmoid(v * (const(slope * 0.044715, v.dtype) * square + const(slope, v.dtype)))
-    steep = const(3 * slope * 0.044715, v.dtype) * square + const(slope, v.dtype)
-    return grad * part * (const(1.0, v.dtype) + v * (const(1.0, v.dtype) - part) * steep)
+    part = _sigmoid(v * ((_SLOPE * 0.044715) * square + _SLOPE))
+    steep = (3 * _SLOPE * 0.044715) * square + _SLOPE
+    return grad * part * (1.0 + v * (1.0 - part) * steep)
 
 
 def _sigmoid_gradient(grad: Any, v: Any) -> Any:
     part = _sigmoid(v)
-    return grad * part * (const(1.0, v.dtype) - part)
+    return grad * part * (1.0 - part)
 
 
 def _hardswish_gradient(grad: Any, v: Any) -> Any:
-    sloped = grad * (v * const(1 / 3, v.dtype) + const(0.5, v.dtype))
-    above = select(v >= const(3.0, v.dtype), grad, sloped)
-    return select(v <= const(-3.0, v.dtype), const(0.0, v.dtype), above)
+    return select(v <= -3.0, 0.0, select(v >= 3.0, grad, grad * (v * (1 / 3) + 0.5)))
 
 
 def _tanh_gradient(grad: Any, v: Any) -> Any:
     part = _tanh(v)
-    return grad * (const(1.0, v.dtype) - part * part)
+    return grad * (1.0 - part * part)
 
 
 def _mish_gradient(grad: Any, v: Any) -> Any:
     part = _tanh_of_softplus(v)
-    return grad * (part + v * _sigmoid(v) * (const(1.0, v.dtype) - part * part))
+    return grad * (part + v * _sigmoid(v) * (1.0 - part * part))
 
 
 GRADIENTS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "relu_gradient": lambda grad, v: select(v <= const(0.0, v.dtype), const(0.0, v.dtype), grad),
+    "relu_gradient": lambda grad, v: select(v <= 0.0, 0.0, grad),
     "relu6_gradient": lambda grad, v: _within(grad, v, 0.0, 6.0),
     "silu_gradient": _silu_gradient,
     "gelu_gradient": _gelu_gradient,
@@ -172,11 +158,11 @@ GRADIENTS: Mapping[str, Callable[[Any, Any], Any]] = {
     "sigmoid_gradient": _sigmoid_gradient,
     "hardswish_gradient": _hardswish_gradient,
     "tanh_gradient": _tanh_gradient,
-    "leaky_relu_gradient": lambda grad, v: select(v > const(0.0, v.dtype), grad, grad * const(0.01, v.dtype)),
-    "elu_gradient": lambda grad, v: select(v > const(0.0, v.dtype), grad, grad * _exp(v)),
+    "leaky_relu_gradient": lambda grad, v: select(v > 0.0, grad, grad * 0.01),
+    "elu_gradient": lambda grad, v: select(v > 0.0, grad, grad * _exp(v)),
     "mish_gradient": _mish_gradient,
     "hardtanh_gradient": lambda grad, v: _within(grad, v, -1.0, 1.0),
-    "softplus_gradient": lambda grad, v: select(v > const(20.0, v.dtype), grad, grad * _sigmoid(v)),
+    "softplus_gradient": lambda grad, v: select(v > 20.0, grad, grad * _sigmoid(v)),
 }
 """Backward steps of `ACTIVATIONS`: the gradient of a result, and the sum before the activation, to the gradient of that
 sum. The gradient takes the place of the residual. Bounds and their sides are PyTorch's.
