@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -21,6 +22,7 @@ from tilewright.functional.problem import Problem
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tests.nn.compiling import Backend, nothing_remembered  # noqa: E402  # needs PyTorch
+from tilewright.functional.torch_native import tf32_settings  # noqa: E402  # needs PyTorch
 
 nn = torch.nn
 dynamo = import_module("tilewright.nn.dynamo")  # needs PyTorch
@@ -243,7 +245,15 @@ def _train(model: Any, other: Any) -> None:
     model.eval()
 
 
-@pytest.mark.parametrize("change", [_load, _average, _exchange, _point_elsewhere, _step, _in_inference_mode, _train])
+def _behind_the_back(model: Any, other: Any) -> None:
+    model.depthwise.weight.data.mul_(2)  # gives the parameter no new version
+    model.train().eval()
+
+
+CHANGES = [_load, _average, _exchange, _point_elsewhere, _step, _in_inference_mode, _train, _behind_the_back]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_changed_weights_are_folded_again(change: Callable[[Any, Any], None]) -> None:
     model, backend, x = _with_statistics(Block()), Backend(), torch.randn(2, 8, 6, 7)
     torch.manual_seed(1)
@@ -627,6 +637,42 @@ def test_kernels_for_gpus_are_compiled_in_parallel(monkeypatch: pytest.MonkeyPat
     ]
     fusion.compile_ahead([(problem, tw.cuda(0)) for problem in (*problems, *problems)])
     assert [plans.plan_for(problem, tw.cuda(0), fusion.torch_tensors.RIVAL).problem for problem in problems] == problems
+
+
+def test_settings_that_forbid_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion.FusedGraph, "uses_tf32", True)
+    model, backend, x = _with_statistics(Block()), Backend(), torch.randn(2, 8, 6, 7)
+    ran: list[int] = []
+    backend.after = lambda gm, inputs: lambda *given: ran.append(1) or gm(*given)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run = _compiled(model, backend)
+        for allowed, runs in ((True, 1), (False, 1), (True, 2)):
+            monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+            _agrees(run(x), model(x))
+            assert len(ran) == runs
+        torch.compiler.reset()
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+        _agrees(run(x), model(x))
+    assert len(ran) == 3
+    messages = [str(one.message) for one in told if one.category is UserWarning and "TF32" in str(one.message)]
+    assert len(messages) == 1
+    assert "torch.compiler.reset()" in messages[0]
+
+
+def test_both_names_of_the_settings_of_tf32() -> None:
+    owners = (torch.backends.cudnn.conv, torch.backends.cuda.matmul)
+    before = [owner.fp32_precision for owner in owners]
+    assert tf32_settings() == (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
+    try:
+        for given in (("tf32", "ieee"), ("ieee", "tf32")):
+            for owner, value in zip(owners, given, strict=True):
+                owner.fp32_precision = value
+            assert tf32_settings() == tuple(value == "tf32" for value in given)
+    finally:
+        for owner, value in zip(owners, before, strict=True):
+            owner.fp32_precision = value
+    assert tf32_settings() == (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
 
 
 # Options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
@@ -161,6 +161,31 @@ def _set(owner: Any, name: str, value: Any) -> None:
 def allows_tf32() -> bool:
     """Whether PyTorch's own convolutions of float32 may round their operands on GPUs, by the user's settings."""
     return _tf32()[2] in _ALLOWING
+
+
+class TF32(NamedTuple):
+    """Whether convolutions and matrix products of float32 may round their operands on GPUs."""
+
+    convolutions: bool
+    products: bool
+
+
+NO_TF32 = TF32(False, False)
+
+
+def tf32_settings() -> TF32:
+    """PyTorch's settings of TF32."""
+    products = torch.backends.cuda.matmul
+    try:
+        allowed = products.allow_tf32
+    except RuntimeError:  # the user set the newer name
+        allowed = products.fp32_precision in _ALLOWING
+    return TF32(allows_tf32(), allowed)
+
+
+def forbids_tf32(before: TF32) -> bool:
+    """Whether PyTorch's settings forbid a use of TF32 that they allowed before."""
+    return before != NO_TF32 and any(was and not now for was, now in zip(before, tf32_settings(), strict=True))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 
 from ..core.errors import UserError, warn_caller
 from ..functional.plans import Tune, seconds_of
+from ..functional.torch_native import forbids_tf32, tf32_settings
 from ..functional.torch_operator import key_compiled_graphs
 from .folding import Parameters
 from .fusion import FusedGraph, fuse
@@ -103,10 +104,32 @@ def compile_graph(
     new = made.graph_module
     _keep_metadata(gm, new)
     if made.prologue is None:
-        return rest(new, inputs, layout_optimization=False)
+        return _as_allowed(gm, made, rest(new, inputs, layout_optimization=False))
     folded = Parameters(made.prologue)
     run = rest(new, [*inputs, *_fake_results(made.prologue)], layout_optimization=False)
-    return lambda *arguments: run(*arguments, *folded.of(arguments))
+    return _as_allowed(gm, made, lambda *arguments: run(*arguments, *folded.of(arguments)))
+
+
+def _as_allowed(gm: GraphModule, made: FusedGraph, run: Compiled) -> Compiled:
+    """Return a call that runs the compiled graph, or PyTorch's operators once its settings forbid TF32.
+
+    Dynamo compiles again if the setting of matrix products changes, but not for the setting of convolutions.
+    """
+    if not made.uses_tf32:
+        return run
+    before = tf32_settings()
+
+    def call(*arguments: Any) -> Any:
+        if not forbids_tf32(before):
+            return run(*arguments)
+        warn_caller(
+            "PyTorch's settings forbid TF32 since the model was compiled: a graph runs PyTorch's operators. "
+            "Call torch.compiler.reset(), and the model is compiled again",
+            UserWarning,
+        )
+        return gm(*arguments)
+
+    return call
 
 
 def _tell(report: Callable[[Any], Any] | None, made: FusedGraph) -> None:

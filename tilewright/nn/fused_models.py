@@ -18,6 +18,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn.modules.module import _has_any_global_hook
 from torch.utils import _pytree as pytree
 
+from ..functional.torch_native import NO_TF32, forbids_tf32, tf32_settings
 from ..functional.torch_tensors import _modes, autocasts, tracing, transforms
 from .folding import Parameters
 from .fusion import FusedGraph, fuse
@@ -80,10 +81,13 @@ class FusedModel:
         self._returns = program.call_spec.out_spec
         self._own = _own_attributes(model)
         held = [*hooks, *map(vars, parts), *[values for part in whole for values in _collections(part)]]
-        self._held = [(values, copy(values)) for values in held]
-        """Hooks, attributes and their collections, beside copies."""
+        self._empty = [values for values in held if not values]
+        self._full = [values for values in held if values]
+        """Hooks, attributes and their collections."""
+        self._before = [copy(values) for values in self._full]
         self._absent = [absent for part in whole for absent in _absent(part)]
         self._tied = _ties(whole)
+        self._tf32 = tf32_settings() if self.graph.uses_tf32 else NO_TF32
 
     @property
     def kinds(self) -> set[str]:
@@ -98,7 +102,7 @@ class FusedModel:
         flat, takes = pytree.tree_flatten((positional, named))
         if takes != self._takes or autocasts() or [_facts(a) for a in flat] != self._like:
             return None
-        if not self._is_unchanged(model):
+        if forbids_tf32(self._tf32) or not self._is_unchanged(model):
             return None
         state = [owner.get(name) for owner, name in self._state]
         return None if any([a is None for a in state]) else [*state, *flat]
@@ -106,7 +110,7 @@ class FusedModel:
     def _is_unchanged(self, model: Any) -> bool:
         """Whether all modules have the attributes, the parts and the hooks that they had."""
         try:
-            if _own_attributes(model) != self._own or any([now != before for now, before in self._held]):
+            if any(self._empty) or self._full != self._before or _own_attributes(model) != self._own:
                 return False
         except Exception:  # the comparison of a user's attributes may raise anything: two tensors have no truth value
             return False

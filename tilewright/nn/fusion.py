@@ -25,6 +25,7 @@ from ..functional.call import OPERATORS, CallOptions
 from ..functional.plans import OURS, Decision, Tune, plan_for
 from ..functional.problem import Problem
 from ..functional.signature import Arrays, Described, channels_last_order, signature
+from ..functional.torch_native import tf32_settings
 from ..runtime.device import Device, cpu, cuda
 from .chains import CONVOLUTION, Chain, chain_of
 from .folding import fold, hoist, lies, static_nodes
@@ -119,6 +120,11 @@ class FusedGraph:
     def changed(self) -> bool:
         """Whether the graph calls a kernel of ours."""
         return any(row.replaced for row in self.rows)
+
+    @property
+    def uses_tf32(self) -> bool:
+        """Whether a kernel of ours in the graph rounds its operands, as PyTorch's settings allowed."""
+        return any(row.replaced and row.problem is not None and row.problem.precision == "tf32" for row in self.rows)
 
     def __str__(self) -> str:
         count = sum(row.replaced for row in self.rows)
@@ -258,8 +264,9 @@ def _options(found: Chain) -> dict[str, Any]:
     _, weight, _, stride, _, dilation, transposed, output_padding, groups = found.conv.args
     value = weight.meta["val"]
     dense = value.dtype == torch.float32 and not transposed and value.shape[1] >= _DENSE
-    allowed = torch.backends.cuda.matmul if is_linear(found.conv) else torch.backends.cudnn
-    tf32 = dense and value.device.type == "cuda" and allowed.allow_tf32
+    allowed = tf32_settings()
+    allows = allowed.products if is_linear(found.conv) else allowed.convolutions
+    tf32 = dense and value.device.type == "cuda" and allows
     return {
         "stride": tuple(stride), "padding": tuple(found.padding), "dilation": tuple(dilation), "groups": groups,
         "output_padding": tuple(output_padding) if transposed else 0, "precision": "tf32" if tf32 else "fp32",
