@@ -23,8 +23,8 @@ _LARGE = 256
 """Instructions of an expression from which on it is not written out several times in a reader."""
 
 
-def inline_cheap(s: ScheduleHandle, target: Target) -> list[Operation]:
-    """Inline element-wise stages; returns the ones that are kept, because their readers would repeat much work."""
+def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation] = ()) -> list[Operation]:
+    """Inline element-wise stages, but the `staying` ones; returns the ones whose readers would repeat much work."""
     schedule = s.value
     order = [stage.op for stage in schedule.in_order() if not isinstance(stage.op, PlaceholderOp)]
     fixed = _of_scans(order)
@@ -46,7 +46,8 @@ def inline_cheap(s: ScheduleHandle, target: Target) -> list[Operation]:
             if target.is_gpu and _only_moves(op) and all(map(_is_short, readers)):
                 repeats = min(repeats, 1)  # registers hold the elements that neighbours share
             if (repeats - 1) * weights[op] <= limit and (written == 1 or weights[op] * written <= _LARGE):
-                s[op].compute_inline()
+                if op not in staying:
+                    s[op].compute_inline()
                 evaluated[op] = max(1, repeats) * own
                 continue
             kept.append(op)

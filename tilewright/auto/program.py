@@ -54,17 +54,17 @@ class AutomaticProgram:
         self.kernels = kernels(self.flow, RowLimits(fewest, _ROW_WORK, _ROW_ELEMENTS, self.target.is_gpu))
         self.ways = [ways_of(self.flow, kernel, self.target) for kernel in self.kernels]
 
-    def begun(self) -> ScheduleHandle:
-        """A schedule in which cheap stages are inlined."""
+    def begun(self, ways: Sequence[Way] = ()) -> ScheduleHandle:
+        """A schedule in which cheap stages are inlined, except the ones that the ways place."""
         s = create_schedule(list(self.outputs))
         s.reason = "inline: repeating these stages costs less than storing them"
-        inline_cheap(s, self.target)
+        inline_cheap(s, self.target, [op for way in ways for op in way.placed])
         s.reason = ""
         return s
 
     def schedule(self, ways: Sequence[Way], choices: Mapping[str, Choice] | None = None) -> ScheduleHandle:
         """Return the schedule of one way for each kernel, by some choices or by the default ones."""
-        s = self.begun()
+        s = self.begun(ways)
         for way, prefix in zip(ways, prefixes(ways), strict=True):
             tuned = choices is not None and bool(way.space.knobs)
             s.reason = f"{way.why} ({'tuned' if tuned else 'ranked, not tuned'})"

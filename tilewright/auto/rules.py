@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..topi.schedules.blocked import BY_EXTENTS, ProcessorTile
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
-from . import cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans
+from . import cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans, gpu_windows
 from .cpu_rows import RowVectors, schedule_rows_on_processors, schedule_tuples_on_processors
 from .dataflow import Dataflow, known_total, total
 from .kernels import FusedKernel
@@ -129,15 +130,17 @@ def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
 def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     out, single = kernel.out, kernel.reductions[0] if len(kernel.reductions) == 1 else None
     if gpu_elements.are_elements(kernel):
+        windows = _windows(flow, kernel, target)
         tile = gpu_elements.default_tile(flow, kernel, target)
         widest = gpu_elements.widest(kernel, target)
         values: dict[str, Sequence[Any]] = {"vector": [n for n in _POWERS if n <= widest], "across": _THREADS[:-1]}
         if len(out.axis) > 1:
             values |= {"rows": _POWERS, "down": _POWERS}
         why = f"elements of {out.name} are independent: a thread computes {tile.vector * tile.rows} neighbours"
-        return [with_values("elements", why, tile, values,
+        alone = with_values("elements", why, tile, values,
                             lambda s, t: gpu_elements.schedule_elements(s, kernel, t),
-                            partial(gpu_elements.is_possible, flow, kernel, target))]  # fmt: skip
+                            partial(gpu_elements.is_possible, flow, kernel, target))  # fmt: skip
+        return [*windows, alone]
     plain = single is not None and kernel.one_each and len(kernel.members) == (out is not single)
     if plain and single is not None and (single is out or known_total(single.loop_axes) is not None):
         why = f"each element of {out.name} is one reduction, which threads share"
@@ -151,6 +154,27 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     why = f"the stages of {out.name} fall into rows: a block computes a row at a time and keeps it on the chip"
     return [with_values("rows", why, default, listed, partial(_rows, flow, kernel, target),
                         partial(gpu_rows.is_possible, flow, kernel, target))]  # fmt: skip
+
+
+def _windows(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
+    """The way to reduce windows of a tensor, if a kernel does so."""
+    windows = gpu_windows.windows_of(flow, kernel)
+    found = gpu_windows.tiles(windows, target) if windows is not None else []
+    if windows is None or not found:
+        return []
+    tile = found[0]
+    why = (
+        f"{windows.op.name} reduces windows of {windows.tensor.name}, which overlap: a thread computes {tile.rows}×"
+        f"{tile.columns} neighbours from registers"
+    )
+    values = {
+        "rows": list(dict.fromkeys(t.rows for t in found)), "columns": list(dict.fromkeys(t.columns for t in found)),
+        "threads": _THREADS[:4],
+    }  # fmt: skip
+    way = with_values("windows", why, tile, values,
+                      lambda s, t: gpu_windows.schedule_windows(s, windows, kernel, t),
+                      partial(gpu_windows.is_possible, windows, target))  # fmt: skip
+    return [replace(way, placed=[windows.border] if windows.border is not None else [])]
 
 
 def _rows(flow: Dataflow, kernel: FusedKernel, target: Target, s: ScheduleHandle, tile: gpu_rows.RowTile) -> None:

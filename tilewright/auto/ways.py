@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..schedule.handle import ScheduleHandle
+from ..tensor.tensor import Operation
 from ..tune.space.choices import Choice
 from ..tune.space.config import Config
 from ..tune.space.knobs import value_knob
@@ -36,6 +37,8 @@ class Way:
         Returns the expectation of choices, if the way has a model of its own.
     likely : callable, optional
         Returns the indices of the configurations that this model expects to be fastest, the best first.
+    placed : sequence of Operation
+        Cheap stages that the way places itself, so that they are not inlined.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Way:
     apply: Steps
     model: Model | None = None
     likely: Callable[[int], list[int]] | None = None
+    placed: Sequence[Operation] = ()
 
     @property
     def chosen(self) -> Config:

@@ -1,0 +1,93 @@
+"""Windows on GPUs: tiles of neighbours from registers, with borders, strides, dilations, and any way to write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te, topi
+from tilewright.auto.gpu_windows import WindowTile, is_possible, schedule_windows, windows_of
+from tilewright.auto.program import AutomaticProgram
+from tilewright.core.target import Target
+
+Case = tuple[list[Any], Any, Callable[..., Any]]
+
+
+def depthwise(n: int, c: int, h: int, w: int, k: int, stride: int, dilation: int, dtype: str, finished: bool) -> Case:
+    """A depthwise convolution of PyTorch's form; `finished` adds ReLU."""
+    x, weights = te.placeholder((n, c, h, w), dtype, "x"), te.placeholder((c, 1, k, k), dtype, "w")
+    pad = dilation * (k - 1) // 2
+    made = topi.nn.depthwise_conv2d_nchw(x, weights, stride, pad, dilation, out_dtype="float32")
+
+    def right(x: Any, w: Any) -> Any:
+        wide = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+        oh, ow = ((size + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for size in (h, wide.shape[3] - 2 * pad))
+        taps = (
+            wide[:, :, i * dilation :, j * dilation :][:, :, : (oh - 1) * stride + 1 : stride][
+                ..., : (ow - 1) * stride + 1 : stride
+            ]
+            * w[None, :, 0, i, j, None, None]
+            for i in range(k)
+            for j in range(k)
+        )
+        found = sum(taps)
+        return np.maximum(found, 0) if finished else found
+
+    return [x, weights], topi.nn.relu(made) if finished else made, right
+
+
+def line(length: int, taps: int) -> Case:
+    """NumPy's convolution, whose kernel runs backwards."""
+    x, w, r = te.placeholder((length,), name="x"), te.placeholder((taps,), name="w"), te.reduce_axis((0, taps), "r")
+    wide = topi.nn.pad(x, [taps - 1], [taps - 1])
+    made = te.compute((length + taps - 1,), lambda i: te.sum(wide[i + taps - 1 - r] * w[r], axis=r), name="made")
+    return [x, w], made, np.convolve
+
+
+def largest(h: int, w: int, k: int) -> Case:
+    """The largest element of each window, without a border."""
+    x = te.placeholder((3, h, w), name="x")
+    i, j = te.reduce_axis((0, k), "i"), te.reduce_axis((0, k), "j")
+    shape = (3, h - k + 1, w - k + 1)
+    made = te.compute(shape, lambda c, y, z: te.max(x[c, y + i, z + j], axis=[i, j]), name="made")
+    return [x], made, lambda a: np.lib.stride_tricks.sliding_window_view(a, (k, k), (1, 2)).max((3, 4))
+
+
+CASES = {
+    "k3": lambda: depthwise(1, 3, 9, 16, 3, 1, 1, "float32", False),
+    "stride": lambda: depthwise(2, 3, 14, 14, 3, 2, 1, "float32", True),
+    "half": lambda: depthwise(1, 2, 11, 24, 5, 1, 1, "float16", False),
+    "dilated": lambda: depthwise(1, 2, 9, 10, 3, 1, 2, "float32", True),
+    "odd": lambda: depthwise(1, 2, 7, 21, 3, 1, 1, "float32", False),
+    "line": lambda: line(61, 5),
+    "max": lambda: largest(9, 16, 3),
+}
+TILES = {"rows": WindowTile(2, 4, 32), "columns": WindowTile(1, 7, 64), "one": WindowTile(1, 1, 32)}
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("tile", ["default", *(pytest.param(t, marks=pytest.mark.slow) for t in TILES)])
+@pytest.mark.parametrize("case", CASES)
+def test_windows(case: str, tile: str) -> None:
+    inputs, out, reference = CASES[case]()
+    target = Target("cuda")
+    program = AutomaticProgram([out.op], target)
+    (kernel,) = program.kernels
+    windows = windows_of(program.flow, kernel)
+    assert windows is not None and program.ways[0][0].name == "windows"
+    s = program.by_rules()
+    if tile != "default":
+        if not is_possible(windows, target, TILES[tile]):
+            pytest.skip("the result has fewer rows")
+        s = program.begun(program.ways[0][:1])
+        schedule_windows(s, windows, kernel, TILES[tile])
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal([int(e) for e in t.shape]).astype(str(t.dtype)) for t in inputs]
+    expected = reference(*(x.astype("float64") for x in given))
+    held = [tw.nd.array(x, tw.cuda()) for x in (*given, np.full(expected.shape, np.nan, str(out.dtype)))]
+    tw.build(s, [*inputs, out], target)(*held)
+    np.testing.assert_allclose(held[-1].numpy(), expected, rtol=1e-4, atol=1e-4)
