@@ -106,7 +106,7 @@ class Windows:
         *outer, rows = outer or [1]
         threads = prod(outer) * -(-rows // tile.rows) * -(-columns // tile.columns)
         held, chunk, results = self.held(tile), self.chunk(tile), tile.rows * tile.columns
-        each = (self.source or self.tensor).dtype.bytes
+        each = (self.tensor if self.source is None else self.source).dtype.bytes
         half = each < 4
         wide = max(1.0, self.indices[-1].step * tile.columns * each * 32 / _LINE)
         moved = held / chunk * wide if self.indices[-1].axis == -1 else held / chunk
