@@ -11,6 +11,8 @@ import pytest
 import tilewright as tw
 from tests.auto.programs import PROGRAMS, Program, layer_norm, softmax
 from tilewright import te
+from tilewright.auto.program import AutomaticProgram
+from tilewright.core.target import Target
 from tilewright.tensor.tensor import PlaceholderOp
 
 TARGETS = (
@@ -115,3 +117,29 @@ def test_each_step_has_a_reason() -> None:
     assert all(step.reason for step in s.steps)
     assert "the stages of b fall into rows" in str(s.explain("cuda"))
     assert "# the stages of b fall into rows" in s.as_python()
+
+
+@pytest.mark.parametrize(
+    ("precision", "names", "error"),
+    [
+        ("ieee", {"ordinary arithmetic"}, 1e-6),
+        ("fp32", {"matrix instructions"}, 1e-6),
+        ("tf32", {"rounding matrix instructions"}, 1e-3),
+        ("tf32_cut", {"cutting warpgroup instructions"}, 2e-3),
+    ],
+)
+@pytest.mark.cuda
+def test_precision_of_products(precision: str, names: set[str], error: float) -> None:
+    target = Target("cuda -arch=sm_90")
+    a, b, r = te.placeholder((128, 96), name="a"), te.placeholder((64, 96), name="b"), te.reduce_axis((0, 96), "r")
+    c = te.compute((128, 64), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r), name="c")
+    (ways,) = AutomaticProgram([c.op], target, precision).ways
+    assert names <= {way.name for way in ways}
+    assert ("rounding matrix instructions" in {way.name for way in ways}) == (precision in ("tf32", "tf32_cut"))
+    s = tw.auto_schedule([a, b, c], target, precision=precision)
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape).astype("float32") for shape in ((128, 96), (64, 96))]
+    held = [tw.nd.array(x, tw.cuda()) for x in (*given, np.full((128, 64), np.nan, "float32"))]
+    tw.build(s, [a, b, c], target)(*held)
+    right = given[0].astype("float64") @ given[1].T.astype("float64")
+    assert np.linalg.norm(held[2].numpy() - right) <= error * np.linalg.norm(right)

@@ -78,7 +78,8 @@ def test_windows(case: str, tile: str) -> None:
     program = AutomaticProgram([out.op], target)
     (kernel,) = program.kernels
     windows = windows_of(program.flow, kernel)
-    assert windows is not None and program.ways[0][0].name == "windows"
+    assert windows is not None
+    assert program.ways[0][0].name == "windows"
     s = program.by_rules()
     if tile != "default":
         if not is_possible(windows, target, TILES[tile]):

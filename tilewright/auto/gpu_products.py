@@ -8,6 +8,7 @@ from math import gcd, prod
 from typing import Any
 
 from ..core.atoms import atom_named
+from ..core.precision import PRECISIONS
 from ..core.target import Target
 from ..expr.traverse import loads
 from ..schedule.handle import ScheduleHandle
@@ -35,17 +36,25 @@ _COPY = 1.5
 """The time of a transposed copy, relative to the time of its bytes at the rate of memory."""
 _TIES, _EQUAL = 32, 1.002
 """The fastest tiles of a strategy that are compared, and the cycles up to which they take as long as the first."""
+_INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
+    ("matrix instructions", contraction_mma.USUAL, MmaTile, "fp32"),
+    ("warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.WgmmaTile, "fp32"),
+    ("turned warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.TurnedWgmmaTile, "fp32"),
+    ("rounding matrix instructions", contraction_mma.ROUNDED, MmaTile, "tf32"),
+    ("cutting warpgroup instructions", wgmma_tiles.ROUNDED, wgmma_tiles.WgmmaTile, "tf32_cut"),
+)
+"""Strategies: the name, the instruction for a type, the tile, and the precision of float32."""
 _TILE, _TURNING = 64, (8, 32)
 """Rows and columns of a tile that a block turns around, and its threads."""
 
 
-def ways(form: Form, kernel: FusedKernel, op: ComputeOp, target: Target) -> list[Way]:
-    """Return the ways to compute a product on a target, the fastest by their models first."""
+def ways(form: Form, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
+    """Return the ways to compute a product on a target at a precision, the fastest by their models first."""
     machine, found = Machine.for_models(target), list[tuple[float, Way]]()
     for each, turned in ((form, None), *_turned(form, op)):
         of = each[1]
         before = 0.0 if turned is None else _cycles_of_copy(turned, machine)
-        for name, strategy in _strategies(of, target):
+        for name, strategy in _strategies(of, target, precision):
             tiles = strategy.tiles(of, machine)
             if not len(tiles) or (turned is not None and not getattr(strategy, "tile", MmaTile).warpgroups):
                 continue
@@ -138,19 +147,17 @@ def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
     s[tile].storage_align(s[tile].op.axis[-2], _TILE, 2)
 
 
-def _strategies(of: MatrixProduct, target: Target) -> Iterator[tuple[str, Any]]:
+def _strategies(of: MatrixProduct, target: Target, precision: str) -> Iterator[tuple[str, Any]]:
+    """Yield the strategies that compute products of float32 at least so precisely."""
     yield "ordinary arithmetic", Simt(_contraction, _no_views)
     if target.kind != "cuda" or not of.element:
         return
-    for name, atoms, kind in (
-        ("matrix instructions", contraction_mma.USUAL, MmaTile),
-        ("warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.WgmmaTile),
-        ("turned warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.TurnedWgmmaTile),
-    ):
+    for name, atoms, kind, needed in _INSTRUCTIONS:
         atom = atom_named(atoms[of.element]) if of.element in atoms else None
         if atom is None or atom.accumulator != of.contraction.sum_dtype or not atom.runs_on(target.hardware):
             continue
-        if kind.covers(of.contraction, atom):
+        precise = of.element != "float32" or needed in PRECISIONS[: PRECISIONS.index(precision) + 1]
+        if precise and kind.covers(of.contraction, atom):
             yield name, Mma(_contraction, _no_views, atoms, tile=kind)
 
 

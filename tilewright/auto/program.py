@@ -39,11 +39,12 @@ _ROW_ELEMENTS = 1 << 17
 class AutomaticProgram:
     """A program for a target.
 
-    `ways` lists the ways of each kernel; the rules take the first.
+    `precision` is the least one of products of float32. `ways` lists the ways of each kernel; the rules take the first.
     """
 
     outputs: Sequence[Operation]
     target: Target
+    precision: str = "fp32"
     flow: Dataflow = field(init=False)
     kernels: list[FusedKernel] = field(init=False)
     ways: list[list[Way]] = field(init=False)
@@ -52,7 +53,7 @@ class AutomaticProgram:
         self.flow = Dataflow(self.begun())
         fewest = Machine.for_models(self.target).multiprocessors // 2 if self.target.is_gpu else 1
         self.kernels = kernels(self.flow, RowLimits(fewest, _ROW_WORK, _ROW_ELEMENTS, self.target.is_gpu))
-        self.ways = [ways_of(self.flow, kernel, self.target) for kernel in self.kernels]
+        self.ways = [ways_of(self.flow, kernel, self.target, self.precision) for kernel in self.kernels]
 
     def begun(self, ways: Sequence[Way] = ()) -> ScheduleHandle:
         """A schedule in which cheap stages are inlined, except the ones that the ways place."""

@@ -28,8 +28,8 @@ _PARTS = (16, 32, 64, 128)
 _THREADS = (32, 64, 128, 256, 512, 1024)
 
 
-def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
-    """Return the ways to schedule a kernel."""
+def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str = "fp32") -> list[Way]:
+    """Return the ways to schedule a kernel, with products of float32 at least as precise as `precision`."""
     out = kernel.out
     scan = next((op for op in flow.scans if out is op or out in gpu_scans.steps_of(op)), None)
     if scan is not None and target.is_gpu and gpu_scans.has_own_columns(flow, scan):
@@ -45,7 +45,7 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
         and len(single.outputs) == 1
         and (flow.is_product(single) or _has_rows_of_sums(flow, kernel, target))
     ):
-        return _products(flow, kernel, single, target)
+        return _products(flow, kernel, single, target, precision)
     if target.is_gpu:
         return _on_gpu(flow, kernel, target)
     if cpu_elements.are_vectors(kernel) and (kernel.members or kernel.reductions or len(out.axis) > 1):
@@ -87,11 +87,11 @@ def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bo
     return is_sum(op) and product_of(flow, kernel, op) is not None
 
 
-def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target) -> list[Way]:
+def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
     """Return the tiled ways of a product; by general tiles, if it is no product of two matrices."""
     form = product_of(flow, kernel, op) if target.is_gpu and is_sum(op) else None
     columns = _columns(flow, kernel, target) if target.is_gpu else []
-    found = columns + (gpu_products.ways(form, kernel, op, target) if form is not None else [])
+    found = columns + (gpu_products.ways(form, kernel, op, target, precision) if form is not None else [])
     if found:
         return found
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.precision import PRECISIONS
 from ..core.target import Target
 from ..measure.custom import Runner
 from ..measure.option import LocalRunner
@@ -27,6 +28,7 @@ def auto_schedule(
     budget: float | None = None,
     log: Any = None,
     runner: LocalRunner | Runner | None = None,
+    precision: str = "fp32",
 ) -> ScheduleHandle:
     """Return a schedule of tensors for a target, made by rules and the model of the machine.
 
@@ -46,6 +48,9 @@ def auto_schedule(
         Records of a program of the same structure with other sizes are candidates of the first trials.
     runner : LocalRunner or RPCRunner, optional
         The runner that measures: by default on this machine; `autotvm.RPCRunner` measures on a fleet.
+    precision : "ieee", "fp32", "tf32" or "tf32_cut"
+        How precisely matrix instructions multiply float32. "ieee" does without them, and "fp32" splits operands into
+        parts of 11 bits. "tf32" may round operands to 11 bits, and "tf32_cut" may cut them.
 
     Returns
     -------
@@ -55,13 +60,13 @@ def auto_schedule(
     Raises
     ------
     UserError
-        For arguments that are not tensors, and if no target is given.
+        For arguments that are not tensors, for an unknown precision, and if no target is given.
     """
     outputs = outputs_of(tensors)
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True)
     if chosen is None:
         raise UserError("no target is given", primitive="auto_schedule", fix='pass target="cuda", "opencl" or "llvm"')
-    program = AutomaticProgram(outputs, chosen)
+    program = AutomaticProgram(outputs, chosen, precision_of(precision))
     if not _count(trials, "trials"):
         found = recorded(program, arguments(tensors, outputs), log) if log is not None else None
         return found if found is not None else program.by_rules()
@@ -82,6 +87,15 @@ def arguments(tensors: Any, outputs: Sequence[Operation]) -> list[Tensor]:
     states = {t for op in ops if isinstance(op, ScanOp) for t in op.state}
     inputs = [op.output(0) for op in ops if isinstance(op, PlaceholderOp) and op.output(0) not in states]
     return [*(t for t in inputs if t not in given), *given]
+
+
+def precision_of(given: Any) -> str:
+    """Return a precision of products of float32; raises UserError for another value."""
+    if not isinstance(given, str) or given not in PRECISIONS:
+        raise UserError(
+            f"precision is {given!r}", primitive="auto_schedule", fix=f"give one of {', '.join(map(repr, PRECISIONS))}"
+        )
+    return given
 
 
 def _count(given: Any, name: str) -> int:

@@ -137,11 +137,15 @@ def auto_command(
         Path | None,
         typer.Option("--log", metavar="FILE", help="A log to add results to, and to resume from.", show_default="none"),
     ] = None,
+    precision: Annotated[
+        str,
+        typer.Option("--precision", metavar="ieee|fp32|tf32|tf32_cut", help="Of products of float32, at least."),
+    ] = "fp32",
 ) -> None:  # fmt: skip
     """Schedule a program by itself, and print the schedule as Python."""
     from .automatic import AutoOptions, automatic
 
-    raise typer.Exit(automatic(AutoOptions(program, target, trials, budget, log)))
+    raise typer.Exit(automatic(AutoOptions(program, target, trials, budget, log, precision)))
 
 
 @app.command("export", cls=Command)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..auto.program import AutomaticProgram, AutomaticTemplate
-from ..auto.schedule import arguments, outputs_of
+from ..auto.schedule import arguments, outputs_of, precision_of
 from ..auto.search import search_of
 from ..core.errors import UserError
+from ..core.precision import PRECISIONS
 from ..core.target import Target
 from ..report.table import Column, table
 from ..report.units import NONE, duration
@@ -38,6 +39,7 @@ class AutoOptions:
     trials: int
     budget: float | None
     log: Path | None
+    precision: str = PRECISIONS[1]
 
 
 def automatic(options: AutoOptions) -> int:
@@ -50,7 +52,7 @@ def automatic(options: AutoOptions) -> int:
         target = Target(options.target or "cuda")
         line = f"target {target}, ranked without a device"
     outputs = outputs_of(tensors)
-    args, program = arguments(tensors, outputs), AutomaticProgram(outputs, target)
+    args, program = arguments(tensors, outputs), AutomaticProgram(outputs, target, precision_of(options.precision))
     print_lines([heading(options.program), line, *_kernels(program), ""])
     if not options.trials:
         print_lines(program.by_rules().as_python().splitlines())
