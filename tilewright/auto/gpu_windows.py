@@ -65,8 +65,8 @@ class Index:
 class Windows:
     """A reduction over windows of `tensor`.
 
-    `border` computes the tensor by copying elements of an input, of which `behind` more lie before each row. `source`
-    is the tensor in memory of which vectors can be loaded; None if there is none.
+    `border` computes the tensor by copying elements of an input, with `behind` more before each row. Vectors of
+    `source` can be loaded from memory; None if there is no such tensor.
     """
 
     op: ComputeOp

@@ -24,7 +24,7 @@ _LARGE = 256
 
 
 def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation] = ()) -> list[Operation]:
-    """Inline element-wise stages, but the `staying` ones; returns the ones whose readers would repeat much work."""
+    """Inline element-wise stages, but the `staying` ones; returns the ones that cost their readers too much."""
     schedule = s.value
     order = [stage.op for stage in schedule.in_order() if not isinstance(stage.op, PlaceholderOp)]
     fixed = _of_scans(order)
