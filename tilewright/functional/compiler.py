@@ -65,8 +65,9 @@ class KernelNotes:
 
 
 def described(found: Selection) -> Decision:
-    """The choice of our kernel."""
-    return Decision(OURS, found.template.name, in_words(found.config), found.why, config_index=found.config.index)
+    """Return the decision for our kernel; `selection_of` is the inverse."""
+    index, weights = found.config.index, getattr(found.workload, "weights", "")
+    return Decision(OURS, found.template.name, in_words(found.config), found.why, config_index=index, weights=weights)
 
 
 def in_words(config: Config) -> str:
@@ -162,12 +163,28 @@ def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTempla
     return [t for t in strategies if t.covers(workload, target)], workload
 
 
+def weight_orders(problem: Problem, target: Target) -> tuple[Problem, ...]:
+    """Return a problem in all orders of weights that are the same in memory, the one with more strategies first."""
+    if problem.kernel == (1, 1) and target.kind == "cuda":
+        return tuple(dict.fromkeys((problem.with_filters_last, problem)))
+    return (problem,)
+
+
+def selection_of(problem: Problem, target: Target, choice: Decision) -> Selection | None:
+    """Return the template, workload and configuration of a decision; None if this version has none."""
+    if choice.config_index is None:
+        return None
+    strategies, workload = strategies_of(problem._replace(weights=choice.weights or problem.weights), target)
+    for template in strategies:
+        space = template.strategy(target).space(workload)
+        if template.name == choice.template and space.is_index_valid(choice.config_index):
+            return Selection(template, workload, space.get(choice.config_index), choice.why)
+    return None
+
+
 def candidate(problem: Problem, target: Target) -> Selection:
     """The template and configuration to use without measuring."""
-    same = [problem]
-    if problem.kernel == (1, 1) and target.kind == "cuda":  # with one tap, both orders of weights are the same
-        same = list(dict.fromkeys((problem.with_filters_last, problem)))
-    for each in same:
+    for each in weight_orders(problem, target):
         able, workload = strategies_of(each, target)
         found = recorded(able, workload, target, bool(problem.bias or problem.residual or problem.activation))
         if found is not None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.target import Target
 from ..driver import build
 from ..runtime.program import resolve_target
-from .compiler import Selection, candidate, epilogue_of, strategies_of
-from .plans import Activation, Decision, plan_for
+from .compiler import Selection, candidate, epilogue_of, selection_of
+from .plans import Activation, plan_for
 from .problem import Problem
 
 if TYPE_CHECKING:
@@ -21,21 +21,7 @@ def selection_on(problem: Problem, on: Device, rival: str, activation: Activatio
     """Return our kernel for a problem on a device of this machine, as calls choose it: tuned, recorded or default."""
     target = resolve_target(Target(_TARGETS[on.kind]), on)
     choice = plan_for(problem, on, rival, activation).choice
-    return _chosen(problem, target, choice) or candidate(problem, target)
-
-
-def _chosen(problem: Problem, target: Target, choice: Decision) -> Selection | None:
-    """Return the template and configuration of a decision; None if it names none of this version."""
-    if choice.config_index is None:
-        return None
-    orders = dict.fromkeys((problem, problem.with_filters_last)) if problem.kernel == (1, 1) else (problem,)
-    for each in orders:
-        strategies, workload = strategies_of(each, target)
-        for template in strategies:
-            space = template.strategy(target).space(workload)
-            if template.name == choice.template and space.is_index_valid(choice.config_index):
-                return Selection(template, workload, space.get(choice.config_index), choice.why)
-    return None
+    return selection_of(problem, target, choice) or candidate(problem, target)
 
 
 def module_of(problem: Problem, found: Selection, target: Target, name: str, activation: Activation | None) -> Any:

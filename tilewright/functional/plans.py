@@ -49,6 +49,8 @@ class Decision(NamedTuple):
         The place of the configuration in the space of the template.
     remark : str
         The compiler's remarks on our kernel, such as sums that do not fit into registers.
+    weights : str
+        The order of the weights in the workload of our kernel, which may differ from the problem's for 1×1 kernels.
     """
 
     how: str
@@ -61,6 +63,7 @@ class Decision(NamedTuple):
     interrupted: bool = False
     config_index: int | None = None
     remark: str = ""
+    weights: str = ""
 
 
 class CallPlan(NamedTuple):

@@ -13,7 +13,7 @@ from ..tune.records.format import mean_cost
 from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
-from .compiler import KernelNotes, Selection, candidate, compiled, described, strategies_of
+from .compiler import KernelNotes, Selection, candidate, compiled, described, selection_of, strategies_of, weight_orders
 from .plans import OURS, THEIRS, Decision
 
 if TYPE_CHECKING:
@@ -88,20 +88,17 @@ def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision
 
     The first strategy is that of `start`, the choice without measurements.
     """
-    begun, same = [[start]], [problem]
-    if target.kind == "cuda" and problem.kernel == (1, 1):  # both orders of weights are the same then
-        same = list(dict.fromkeys((problem, problem.with_filters_last)))
-    for each in same:
+    begun = [[start]]
+    for each in weight_orders(problem, target):
         strategies, workload = strategies_of(each, target)
         for template in strategies:
             if template is not start.template or workload != start.workload:
                 begun.append([Selection(template, workload, template.first(workload.args, target), "")])
-    if earlier is not None and earlier.config_index is not None:
+    before = None if earlier is None else selection_of(problem, target, earlier)
+    if before is not None:
         for selections in begun:
-            template, workload = selections[0].template, selections[0].workload
-            space = template.strategy(target).space(workload)
-            if template.name == earlier.template and space.is_index_valid(earlier.config_index):
-                selections.append(replace(selections[0], config=space.get(earlier.config_index)))
+            if selections[0].template is before.template and selections[0].workload == before.workload:
+                selections.append(before)
     return begun
 
 

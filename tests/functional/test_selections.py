@@ -1,0 +1,65 @@
+"""A decision stores the workload of its kernel: a 1×1 kernel has one for each order of its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilewright.core.target import Target
+from tilewright.functional.compiler import Selection, candidate, described, selection_of, strategies_of, weight_orders
+from tilewright.functional.plans import Decision
+from tilewright.functional.problem import CONV, Problem
+
+CUDA = Target("cuda -arch=sm_90")
+POINTWISE = Problem(CONV, (8, 64, 14, 14), 128, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1, "float16", "NHWC")
+
+
+def _same_index() -> list[Selection]:
+    """One configuration of each order of weights, of the same template and with the same index."""
+    spaces: dict[str, list[tuple[Any, Any, Any]]] = {}
+    for problem in weight_orders(POINTWISE, CUDA):
+        strategies, workload = strategies_of(problem, CUDA)
+        for template in strategies:
+            spaces.setdefault(template.name, []).append((template, workload, template.strategy(CUDA).space(workload)))
+    for found in spaces.values():
+        if len(found) == 2:
+            smaller = min(space.range_length for _, _, space in found)
+            index = next(i for i in range(smaller) if all(space.is_index_valid(i) for _, _, space in found))
+            return [Selection(template, workload, space.get(index), "") for template, workload, space in found]
+    raise AssertionError("no template computes both orders")
+
+
+def test_an_index_of_two_spaces_comes_back_as_its_own_workload() -> None:
+    selections = _same_index()
+    assert len({each.workload for each in selections}) == 2
+    assert len({(each.template.name, each.config.index) for each in selections}) == 1
+    for selection in selections:
+        found = selection_of(POINTWISE, CUDA, described(selection))
+        assert found is not None
+        assert (found.template, found.workload) == (selection.template, selection.workload)
+        assert dict(found.config) == dict(selection.config)
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_90", "llvm"])
+@pytest.mark.parametrize("changed", [{}, {"kernel": (3, 3), "padding": (1, 1, 1, 1)}, {"layout": "NCHW"}])
+def test_the_default_comes_back_from_its_decision(target: str, changed: dict[str, Any]) -> None:
+    problem, on = POINTWISE._replace(**changed), Target(target)
+    chosen = candidate(problem, on)
+    found = selection_of(problem, on, described(chosen))
+    assert found is not None
+    assert (found.template, found.workload, found.config.index) == (
+        chosen.template,
+        chosen.workload,
+        chosen.config.index,
+    )
+
+
+def test_a_decision_of_an_older_version_loads() -> None:
+    chosen = candidate(POINTWISE, CUDA)
+    stored = described(chosen)._asdict()
+    del stored["weights"]
+    assert Decision(**stored).weights == ""
+    selection_of(POINTWISE, CUDA, Decision(**stored))
+    assert selection_of(POINTWISE, CUDA, Decision(**{**stored, "template": "topi/none"})) is None
+    assert selection_of(POINTWISE, CUDA, Decision(**{**stored, "config_index": None})) is None
