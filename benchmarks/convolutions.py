@@ -24,7 +24,7 @@ from tilewright.cli.tune_options import TuneOptions
 from tilewright.cli.verdict import compare
 from tilewright.core.target import Target
 from tilewright.runtime.device import Device
-from tilewright.runtime.program import resolve_target
+from tilewright.runtime.program import target_on
 
 SMALL, FEW = ["dw-3x4x16x32-k7", "dw-256x21-k3", "conv1d-16384-k32"], 16
 """The default rows of a CPU, and the number of trials."""
@@ -47,7 +47,7 @@ def main() -> None:
     heads = ("untuned", "tuned", "PyTorch", "÷ tuned", "GFLOPS", "tuning")
     print(f"{'workload':22} {' '.join(f'{head:>9}' for head in heads)}  PyTorch's way")
     for name in (name for name in WORKLOADS if any(map(name.startswith, given.names))):
-        print(row(name, resolve_target(Target({"cpu": "llvm"}.get(on.kind, on.kind)), on), on, given), flush=True)
+        print(row(name, target_on(on), on, given), flush=True)
 
 
 def row(name: str, target: Target, on: Device, given: argparse.Namespace) -> str:

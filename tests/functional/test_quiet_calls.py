@@ -46,7 +46,7 @@ def problem_of(name: str, dtype: str, layout: str) -> Problem:
 
 def quiet(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> Decision:
     """What a call on a GPU runs, where each warning is an error."""
-    monkeypatch.setattr(kernel_choice, "resolve_target", lambda *_: CUDA)
+    monkeypatch.setattr(kernel_choice, "target_on", lambda _: CUDA)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         choice, _ = kernel_choice.choose(problem, device("cuda"), "", None, 0)

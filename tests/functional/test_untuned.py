@@ -110,7 +110,7 @@ LARGE = Problem(CONV, (1, 64, 6000, 6000), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1,
 
 
 def test_a_large_image_has_more_blocks_of_pixels_than_y_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_choice, "resolve_target", lambda *_: CUDA)
+    monkeypatch.setattr(kernel_choice, "target_on", lambda _: CUDA)
     _, executable = kernel_choice.choose(LARGE, device("cuda"), "", None, 0)
     assert executable is not None
     assert all(max(launch.grid[1:]) < 65536 for launch in executable.launches)
@@ -126,7 +126,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, refused: UserError, all_of_them: b
             raise refused
         return compiled(found, *rest)
 
-    monkeypatch.setattr(kernel_choice, "resolve_target", lambda *_: CUDA)
+    monkeypatch.setattr(kernel_choice, "target_on", lambda _: CUDA)
     monkeypatch.setattr(kernel_choice, "compiled", small_ones)
 
 

@@ -16,7 +16,7 @@ from ..core.precision import PRECISIONS
 from ..core.target import Target
 from ..report.table import Column, table
 from ..report.units import NONE, duration
-from ..runtime.program import resolve_target
+from ..runtime.program import target_on
 from ..tensor.tensor import Tensor
 from ..tune.records.format import mean_cost
 from ..tune.session.layer import LayerSearch
@@ -47,7 +47,7 @@ def automatic(options: AutoOptions) -> int:
     tensors = _tensors(options.program)
     if options.trials:
         on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
-        target = resolve_target(Target({"cpu": "llvm"}.get(on.kind, on.kind)), on)
+        target = target_on(on)
     else:
         target = Target(options.target or "cuda")
         line = f"target {target}, ranked without a device"

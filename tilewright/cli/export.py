@@ -15,7 +15,7 @@ from ..core.errors import UserError
 from ..core.target import Target
 from ..core.text import identifier, kind_of, one_line
 from ..runtime.device import cpu, cuda
-from ..runtime.program import resolve_target
+from ..runtime.program import target_on
 from .run import _put_first as put_first
 
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -54,7 +54,7 @@ def export(options: ExportOptions) -> int:
     problem = problem._replace(activation=text)
     if options.target is None:
         on = cuda() if cuda().exist else cpu()
-        target = resolve_target(Target("cuda" if on.kind == "cuda" else "llvm"), on)
+        target = target_on(on)
         rival = import_module("tilewright.functional.torch_tensors").RIVAL
         found = functional.selection_on(problem, on, rival, function)
     else:

@@ -16,7 +16,7 @@ from ..core.target import Target
 from ..fleet.addresses import checked, joined
 from ..fleet.security import check_installed
 from ..runtime.device import Device
-from ..runtime.program import resolve_target
+from ..runtime.program import target_on
 from ..topi import templates
 from ..topi.templates import named
 from ..topi.templates.template import PackagedTemplate, default_first
@@ -64,7 +64,7 @@ def place(options: TuneOptions) -> tuple[Target, Device | None, str]:
     """The target, the device of this host that measures (None: a fleet does), and a line that describes both."""
     if options.workers is None:
         on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
-        return resolve_target(Target({"cpu": "llvm"}.get(on.kind, on.kind)), on), on, line
+        return target_on(on), on, line
     address = checked(joined(options.workers), options.insecure)
     check_installed()
     kind = options.target or "cuda"

@@ -13,7 +13,7 @@ from . import causal_by_pytorch
 from .launcher import MISALIGNED
 from .prepared_calls import PreparedCalls
 from .running import failed
-from .sized_programs import SizedLaunches, TooLargeError, launches, program_of, ready
+from .sized_programs import SizedLaunches, TooLargeError, launches, ready, sized_program
 from .torch_allocation import strided_allocator
 from .torch_launches import raw_stream
 from .torch_tensors import NAMES, TensorGuards, place
@@ -160,7 +160,7 @@ def _together(x: Any, grad: Any, last: bool) -> int:
 
 def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any) -> Run:
     on = place("causal_conv1d_fn", x)
-    program = program_of(of, on, "topi.causal.schedules")
+    program = sized_program(of, on, "topi.causal.schedules", "causal")
     batch, channels, length = x.shape
     rows = (batch, length, channels) if of.last else (batch, channels, length)
     if of.step == WEIGHT_GRADIENT:

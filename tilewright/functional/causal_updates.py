@@ -11,7 +11,7 @@ from ..core.causal import CausalUpdate
 from . import causal_by_pytorch
 from .causal_calls import facts, is_last, launcher_of
 from .prepared_calls import PreparedCalls
-from .sized_programs import TooLargeError, launches, program_of
+from .sized_programs import TooLargeError, launches, sized_program
 from .torch_allocation import strided_allocator
 from .torch_tensors import NAMES, place
 from .torch_threads import by_pytorch
@@ -88,7 +88,7 @@ def _prepared_update(x: Any, state: Any, weight: Any, bias: Any, activation: str
 
 def _of_update(of: CausalUpdate, x: Any, x3: Any, state: Any, bias: Any, counts: Any, rows: Any) -> Run:
     on = place("causal_conv1d_update", x)
-    program = program_of(of, on, "topi.causal.update")
+    program = sized_program(of, on, "topi.causal.update", "causal")
     batch, channels, length = x3.shape
     steps = (of.channels * length, 1, channels) if of.last else (of.channels * length, length, 1)
     arrays: list[tuple[Any, Any]] = [(tuple(x3.shape), tuple(x3.stride())), ((channels, of.width), None)]

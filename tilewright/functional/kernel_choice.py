@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import UserError
 from ..core.target import Target
-from ..runtime.program import resolve_target
+from ..runtime.program import target_on
 from ..topi.templates import Epilogue
 from ..tune.model.machine import Machine
 from . import rivals
@@ -26,7 +26,6 @@ from .problem import Problem
 if TYPE_CHECKING:
     from ..runtime.device import Device
 
-_TARGETS = {"cuda": "cuda", "cpu": "llvm"}
 _ALTERNATIVES = 6
 """Selections that are tried in place of one with spills to memory."""
 
@@ -43,7 +42,7 @@ def choose(
 
     `earlier` is the choice of an earlier search, which Ctrl-C ended.
     """
-    target = resolve_target(Target(_TARGETS[on.kind]), on)
+    target = target_on(on)
     target = Machine.present(target, on.name) if on.exist else target
     epilogue = epilogue_of(problem, activation)
     if budget:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.target import Target
 from ..driver import build
-from ..runtime.program import resolve_target
+from ..runtime.program import target_on
 from .compiler import Selection, candidate, epilogue_of, selection_of
 from .plans import Activation, plan_for
 from .problem import Problem
@@ -14,12 +14,10 @@ from .problem import Problem
 if TYPE_CHECKING:
     from ..runtime.device import Device
 
-_TARGETS = {"cuda": "cuda", "cpu": "llvm"}
-
 
 def selection_on(problem: Problem, on: Device, rival: str, activation: Activation | None = None) -> Selection:
     """Return our kernel for a problem on a device of this machine, as calls choose it: tuned, recorded or default."""
-    target = resolve_target(Target(_TARGETS[on.kind]), on)
+    target = target_on(on)
     choice = plan_for(problem, on, rival, activation).choice
     return selection_of(problem, target, choice) or candidate(problem, target)
 

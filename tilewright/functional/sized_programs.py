@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..runtime.device import Device
     from .running import Threads
 
-_TARGETS = {"cuda": "cuda", "cpu": "llvm"}
 _ADDRESS = 1 << 48
 """The first address of recorded arguments, which are this far apart: no size is as large."""
 
@@ -121,15 +120,16 @@ _programs: dict[tuple[Any, Device], CompiledProgram] = {}
 _lock = new_reentrant_lock()
 
 
-def program_of(of: Any, on: Device, scheduler: str) -> CompiledProgram:
+def sized_program(of: Any, on: Device, scheduler: str, name: str) -> CompiledProgram:
     """The program of a description: from memory, from disk, or newly compiled.
 
-    `scheduler` names a module below this package. Its function `scheduled` returns the schedule.
+    `scheduler` names a module below this package. Its function `scheduled` returns the schedule. `name` is the name of
+    the program.
     """
     with _lock:
         found = _programs.get((of, on))
         if found is None:
-            found = _programs[of, on] = _from_disk(of, on) or _compiled(of, on, scheduler)
+            found = _programs[of, on] = _from_disk(of, on) or _compiled(of, on, scheduler, name)
         return found
 
 
@@ -140,12 +140,12 @@ def _from_disk(of: Any, on: Device) -> CompiledProgram | None:
     return None
 
 
-def _compiled(of: Any, on: Device, scheduler: str) -> CompiledProgram:
+def _compiled(of: Any, on: Device, scheduler: str, name: str) -> CompiledProgram:
     # The compiler, which a kernel on disk does not need.
     driver, programs = (import_module(f"..{name}", __package__) for name in ("driver", "runtime.program"))
-    target = programs.resolve_target(Target(_TARGETS[on.kind]), on)
+    target = programs.target_on(on)
     schedule, arguments, binds = import_module(f"..{scheduler}", __package__).scheduled(of, target)
-    program: CompiledProgram = driver.build(schedule, arguments, target, name="causal", binds=binds).program
+    program: CompiledProgram = driver.build(schedule, arguments, target, name=name, binds=binds).program
     description = {"problem": of.described(), "device": fingerprint.machine(on), "shown": str(of)}
     store().put(fingerprint.key(of, on, ""), StoredKernel(description, archive_of(program)))
     return program

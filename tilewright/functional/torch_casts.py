@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.casts import Casts
 from .causal_calls import launcher_of
-from .sized_programs import launches, program_of
+from .sized_programs import launches, sized_program
 from .torch_allocation import part_of, strided_allocator
 from .torch_tensors import NAMES, place
 
@@ -66,6 +66,6 @@ def _is_ours(a: Any, kind: Any) -> bool:
 
 def _launch(of: Casts, x: Any, given: list[Any], total: int, begin: int) -> Callable[[Any, list[int]], int]:
     on = place("conv2d", x)
-    program = program_of(of, on, "topi.casts")
+    program = sized_program(of, on, "topi.casts", "casts")
     arrays = [*[((a.numel(),), None) for a in given], ((total,), None)]
     return launcher_of(program, launches(program, arrays, [begin] if of.rows == 2 else []), x, on)

@@ -12,7 +12,7 @@ from .. import driver
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
 from ..runtime.module import Module
-from ..runtime.program import resolve_target
+from ..runtime.program import resolve_target, target_on
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
 from .causal_calls import launcher_of
@@ -24,7 +24,6 @@ from .torch_tensors import NAMES, place
 Run = Callable[..., list[Any]]
 Declare = Callable[[str], DeclaredProgram]
 """Returns the program for a kind of target."""
-_TARGETS = {"cuda": "cuda", "cpu": "llvm"}
 _ALIGNMENT = 16
 _libraries: dict[str, Library] = {}
 """By operator. PyTorch forgets the operators of a collected library."""
@@ -148,7 +147,7 @@ class _Operator:
     def _module(self, x: Any) -> Module:
         """The program for the device of a tensor, built once for each architecture."""
         on = place(self.name, x)
-        target = resolve_target(self._target or Target(_TARGETS[on.kind]), on)
+        target = target_on(on) if self._target is None else resolve_target(self._target, on)
         if str(target) not in self._modules:
             made = self._declared(x)
             source: Any = made.schedule if made.schedule is not None else list(made.outputs)

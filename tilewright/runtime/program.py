@@ -25,6 +25,11 @@ def compile_functions(functions: tuple[Function, ...], target: Target | str) -> 
     return Module(program, Exporter(functions, program))
 
 
+def target_on(on: Device) -> Target:
+    """Return the target that compiles for a device."""
+    return resolve_target(Target({"cpu": "llvm"}.get(on.kind, on.kind)), on)
+
+
 def resolve_target(target: Target, on: Device | None = None) -> Target:
     """`target` for a device, by default the first one: a CUDA target without an architecture gets the device's."""
     gpu = on or cuda()
