@@ -128,8 +128,8 @@ def prepared(case: Case, device: str = "cuda") -> tuple[Any, list[Any], Any]:
     return model.to(dtype).to(memory_format=order), inputs, expected
 
 
-def measure(case: Case, sides: list[str], report: Any = None, profile: bool = False) -> dict[str, Any]:
-    """Time the sides of a model in turns."""
+def measure(case: Case, sides: list[str], report: Any = None, profile: bool = False) -> Iterator[dict[str, Any]]:
+    """Time the sides of a model in turns; yield the row after each side, since a later one may fail."""
     from tilewright.functional.torch_graphs import TorchGraphTimer
 
     run_of = {"device": torch.cuda.get_device_name(), "driver": None, "date": time.strftime("%Y-%m-%d")}
@@ -140,29 +140,30 @@ def measure(case: Case, sides: list[str], report: Any = None, profile: bool = Fa
     accelerated = None
     for which in sides:
         model, inputs, expected = prepared(case)  # its own copy: `accelerate` changes it
-        torch._dynamo.reset()
         began = time.perf_counter()
-        try:
-            if which == "both":
-                if accelerated is None:
-                    side("accelerate", model, inputs[0], report)
-                model = accelerated or model
-            run = side(which, model, inputs[0], report)
-            with alone() if which == "eager" else nullcontext():  # cuDNN's choices by time
-                first = run(inputs[0])
-                torch.cuda.synchronize()
-        except Exception as error:  # the other sides are worth having
-            print(f"{case.name}, {which}: {type(error).__name__}: {error}"[:500], file=sys.stderr)
-            continue
+        if which == "both":
+            if accelerated is None:
+                side("accelerate", model, inputs[0], report)
+            model = accelerated or model
+        run = side(which, model, inputs[0], report)
+        with alone() if which == "eager" else nullcontext():  # cuDNN's choices by time
+            first = run(inputs[0])
+            torch.cuda.synchronize()
         accelerated = model if which == "accelerate" else accelerated
         found["first call s"][which] = round(time.perf_counter() - began, 2)
         result = torch.cat([first, *map(run, inputs[1:])])
         error = float((result.double() - expected.double()).norm() / expected.double().norm())
         found["error"][which] = float(f"{error:.1e}")
+        # The compiled code owns folded weights, so Dynamo must not be reset while the graphs are in use.
         timers[which] = TorchGraphTimer(partial(run, inputs[0]))
         timers[which](1)
         if profile:
             print(f"-- {case.name}, {which}", *kernels(partial(run, inputs[0])), sep="\n")
+        _time(timers, found)
+        yield found
+
+
+def _time(timers: dict[str, Any], found: dict[str, Any]) -> None:
     times: dict[str, list[float]] = {which: [] for which in timers}
     with alone():
         for _ in range(ROUNDS):
@@ -171,7 +172,6 @@ def measure(case: Case, sides: list[str], report: Any = None, profile: bool = Fa
     for which, each in times.items():
         found["ms"][which] = round(median(each), 4)
         found["spread"][which] = round((max(each) - min(each)) / median(each), 3)
-    return found
 
 
 def _commit() -> str:
@@ -228,15 +228,15 @@ def measured_together(cases: list[Case], given: argparse.Namespace) -> Iterator[
                 return process.communicate(timeout=left)[0].splitlines()
             except subprocess.TimeoutExpired:
                 process.kill()
-                return []
+                return process.communicate()[0].splitlines()
 
     with ThreadPoolExecutor(workers) as pool:
         for done in as_completed([pool.submit(one, case) for case in cases]):
-            for line in done.result():
-                if line.startswith("{"):
-                    yield json.loads(line)
-                    break
-                print(line)
+            rows = [line for line in done.result() if line.startswith("{")]
+            if given.profile or given.report:
+                print(*[line for line in done.result() if not line.startswith("{")], sep="\n")
+            if rows:
+                yield json.loads(rows[-1])
 
 
 def row_of(found: dict[str, Any]) -> list[str]:
@@ -259,10 +259,9 @@ def measured(cases: list[Case], given: argparse.Namespace) -> Iterator[dict[str,
     for case in cases:
         if time.perf_counter() < until:
             try:
-                yield measure(case, given.sides, print if given.report else None, given.profile)
+                yield from measure(case, given.sides, print if given.report else None, given.profile)
             except Exception as error:  # the other models are worth having
                 print(f"{case.name}: {type(error).__name__}: {error}"[:500], file=sys.stderr)
-            torch.cuda.empty_cache()
 
 
 def main() -> None:
@@ -297,14 +296,15 @@ def main() -> None:
         for name, seconds in compiled_first(cases, given.sides, given.warm).items():
             print(f"first process: {seconds:6.1f} s  {name}", flush=True)
         print(f"{time.perf_counter() - began:.0f} s", flush=True)
-    rows = []
+    by_name: dict[str, Any] = {}
     for found in measured_together(cases, given) if given.together else measured(cases, given):
-        rows.append(found)
+        by_name[found["row"]] = found
+        rows = list(by_name.values())
         print(json.dumps(found), flush=True)
         if out := os.environ.get("OUT"):
             with open(f"{out}/whole_models{'_further' * given.further}.jsonl", "w", encoding="utf-8") as file:
                 file.writelines(f"{json.dumps(each)}\n" for each in rows)
-    if not rows:
+    if not by_name:
         sys.exit("error: no model was measured")
     heads = ["model", *SIDES, "compile ÷ backend", "must", "spread", "error"]
     print("\n".join(table([Column(heads[0], right=False), *map(Column, heads[1:])], [row_of(each) for each in rows])))
