@@ -133,3 +133,4 @@ static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) { return (unsi
 #define __logf(x) logf(x)
 #define __powf(x, y) powf(x, y)
 #define __fdividef(x, y) ((x) / (y))
+#define __fmaf_rn(x, y, z) fmaf(x, y, z)

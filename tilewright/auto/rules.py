@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,8 @@ from ..topi.schedules.blocked import BY_EXTENTS, ProcessorTile
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import reduce_to
+from ..tune.model.machine import Machine
+from ..tune.task import Expectation
 from . import cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans, gpu_windows
 from .cpu_rows import RowVectors, schedule_rows_on_processors, schedule_tuples_on_processors
 from .dataflow import Dataflow, known_total, total
@@ -174,7 +176,17 @@ def _windows(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     way = with_values("windows", why, tile, values,
                       lambda s, t: gpu_windows.schedule_windows(s, windows, kernel, t),
                       partial(gpu_windows.is_possible, windows, target))  # fmt: skip
-    return [replace(way, placed=[windows.border] if windows.border is not None else [])]
+    machine = Machine.for_models(target)
+
+    def expected(choices: Mapping[str, Any]) -> Expectation:
+        of = gpu_windows.WindowTile(*(choices[name].val for name in values))
+        return Expectation(windows.cycles(of, machine), of.threads, windows.blocks(of))
+
+    def likely(count: int) -> list[int]:
+        return sorted(way.space, key=lambda index: expected(way.space.get(index)).cycles)[:count]
+
+    placed = [windows.border] if windows.border is not None else []
+    return [replace(way, placed=placed, model=expected, likely=likely)]
 
 
 def _rows(flow: Dataflow, kernel: FusedKernel, target: Target, s: ScheduleHandle, tile: gpu_rows.RowTile) -> None:
