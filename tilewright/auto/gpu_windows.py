@@ -114,11 +114,11 @@ class Windows:
 
     @property
     def loaded(self) -> Tensor:
-        """The tensor of which a thread loads elements."""
+        """The tensor from which a thread loads elements."""
         return self.tensor if self.source is None else self.source
 
     def width(self, tile: WindowTile) -> int:
-        """The results that a thread stores at once: as many as all rows have whole vectors of."""
+        """The results that a thread stores at once, in whole vectors of each row."""
         return gcd(size(self.out.axis[-1]), tile.columns, _VECTOR // _bytes_of(self.out))
 
     def blocks(self, tile: WindowTile) -> int:
