@@ -22,6 +22,7 @@ from tilewright.functional.prepared_calls import PreparedCalls
 from tilewright.runtime.thread_pool import num_threads, set_num_threads
 from tilewright.topi.templates import Depthwise, named
 from tilewright.tune.session.layer import LayerSearch
+from tilewright.tune.session.run import Run
 
 DEPTHWISE = named("topi/depthwise")
 
@@ -84,15 +85,16 @@ def _heeds_ctrl_c() -> Iterator[None]:
 def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Have Ctrl-C pressed after so many measured configurations of a search."""
     seen: list[object] = []
-    hear = LayerSearch._hear
+    hear = Run.hear
 
-    def interrupted(self: Any, trial: Any) -> None:
-        hear(self, trial)
+    def interrupted(self: Any, index: int, outcome: Any) -> Any:
+        trial = hear(self, index, outcome)
         seen.append(trial)
         if len(seen) == after:
             signal.raise_signal(signal.SIGINT)
+        return trial
 
-    monkeypatch.setattr(LayerSearch, "_hear", interrupted)
+    monkeypatch.setattr(Run, "hear", interrupted)
 
 
 @pytest.mark.usefixtures("_heeds_ctrl_c")

@@ -247,3 +247,15 @@ class TestTheRuleOfRivals:
     def test_another_layer_is_no_rival(self) -> None:
         alone = TaskShare("9", 1.0, 1.0, [9.0] * 9, 9, 9.0, layer=2)
         assert choose([*self.shares((1.0, 9), (9.0, 1)), alone]) == 2
+
+
+def test_the_total_of_rivals_is_the_sum_of_their_tallies() -> None:
+    layer, heard = search(Layer(), 30, confirm=0)
+    total, own = layer.tally, [run.tally for run in layer.runs]
+    assert total.done == sum(tally.done for tally in own) == 30
+    assert [trial.number for trial in heard if trial.number] == list(range(1, 31))
+    assert total.best in [tally.best for tally in own]
+    assert total.best_at == total.best.number
+    again, _ = search(Layer(lambda *_: 300 * MICRO), 40, logged(heard), confirm=0)
+    assert (again.tally.resumed, again.tally.done) == (30, 40)
+    assert again.tally.best.flops == total.best.flops

@@ -73,6 +73,7 @@ def test_a_search_lowers_each_candidate_once(search: str, confirm: int, counted:
     assert measured
     assert {times[f"{what} {index}"] for index in measured for what in ("instantiated", "lowered")} == {1}
     assert max(times.values()) == 1, "the others, which were looked at, neither"
+    assert len(measured & set(layer.runs[0]._inspected)) <= confirm + 1, "loop nests are dropped after the outcome"
 
 
 @pytest.mark.parametrize(

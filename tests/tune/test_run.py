@@ -104,7 +104,7 @@ def test_where_refusals_are_trials_there_are_never_too_many(monkeypatch, trials)
 def test_early_stopping_counts_from_the_best():
     run, _, measurer = tune(lambda i: 1e-3, early_stopping=20, trials=1000, confirm=0)
     assert 21 <= len(measurer.asked) < 64
-    assert run.results.best_iter == 1
+    assert run.tally.best_at == 1
 
 
 def test_the_best_are_measured_again_and_the_winner_confirmed():
@@ -251,7 +251,7 @@ def test_early_stopping_goes_on_where_the_log_ends(better):
         lambda i: 1e-3, trials=1000, known=pairs(heard), strategy=RandomSearch(SPACE, 9), early_stopping=40, confirm=0
     )
     assert run.tally.resumed == 60
-    assert run.results.best_iter == better
+    assert run.tally.best_at == better
     stops = better + 40
     assert stops - 60 <= len(measurer.asked) < stops - 60 + 32
 

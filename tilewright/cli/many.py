@@ -26,7 +26,7 @@ from ..tune.session.measurers import open_session
 from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
 from ..tune.session.run import Run
 from ..tune.session.show import short_line
-from ..tune.session.trials import Trial
+from ..tune.session.trials import Tally, Trial
 from ..tune.task import Task
 from .console import heading, print_lines
 from .search import CONFIRMED, runner_of, search_of, shown
@@ -97,7 +97,11 @@ def _searched(
     builder, log = LocalBuilder(timeout=options.timeout), RecordLog(options.log)
     limits = SearchOptions(UNLIMITED_TRIALS, options.early_stopping, confirm=CONFIRMED, processes=builder.processes)
     with shown(), open_session(tasks[0].target, builder, runner_of(options), log.regular_file) as session:
-        runs = [Run(task, search_of(task, options), session, limits) for task in tasks]
+        totals = {number: Tally(UNLIMITED_TRIALS) for number in numbers}
+        runs = [
+            Run(task, search_of(task, options), session, limits, total=totals[number])
+            for task, number in zip(tasks, numbers, strict=True)
+        ]
         lines = None if is_terminal(sys.stderr) else _TrialLines()
         for run, number in zip(runs, numbers, strict=True):
             show = [] if lines is None else [partial(lines.show, run, number + 1)]
@@ -107,7 +111,7 @@ def _searched(
             for run in runs:
                 run.resume(known)
         trials = options.trials if options.trials < UNLIMITED_TRIALS else None
-        campaign = Campaign(runs, session, weights, trials, options.budget, numbers)
+        campaign = Campaign(runs, session, weights, trials, options.budget)
         campaign.go()
         campaign.conclude()
     return campaign

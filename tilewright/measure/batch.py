@@ -67,8 +67,10 @@ class Batch:
         self.runner = runner
         self.inputs = reference.digest(runner.ref_input)
         self.feed = feed
-        self.given: list[Job] = []
-        self.jobs: list[Job] = []  # the same with their targets resolved
+        self.given: dict[int, Job] = {}
+        """By number: the jobs that have no outcome yet."""
+        self.jobs: list[Job] = []
+        """All jobs with their targets resolved, without loop nests after their outcome."""
         self.unbuilt: deque[int] = deque()
         self.built: dict[int, Built] = {}
         self.runnable: deque[int] = deque()
@@ -112,7 +114,7 @@ class Batch:
             while self.done:
                 index, outcome = self.done.popleft()
                 left.remove(index)
-                yield self.given[index], outcome
+                yield self.given.pop(index), outcome
 
     def _enough(self, client: Client, size: int) -> int:
         """How many jobs to have at hand when asking for more: enough to be busy with until they are there.
@@ -129,7 +131,7 @@ class Batch:
         new = range(len(self.jobs), len(self.jobs) + len(jobs))
         if not new:
             return new
-        self.given += jobs
+        self.given.update(zip(new, jobs, strict=True))
         self.jobs += [replace(job, target=resolve(Target.parse(job.target))) for job in jobs]
         if self.feed is None:
             for pool in (self.builders, self.referee.pool):
@@ -187,6 +189,7 @@ class Batch:
         self.since.pop(index, None)
         if (made := self.built.pop(index, None)) is not None:
             outcome = replace(outcome, build_seconds=made.seconds)
+        self.jobs[index] = replace(self.jobs[index], lowered=b"")
         self.done.append((index, replace(outcome, stages=stages)))
 
     def _passed(self, index: int, stage: str, without: float = 0.0) -> None:

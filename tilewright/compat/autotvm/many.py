@@ -15,7 +15,7 @@ from ...tune.session.campaign import Campaign
 from ...tune.session.measurers import Session
 from ...tune.session.options import UNLIMITED_TRIALS, SearchOptions
 from ...tune.session.run import Run
-from ...tune.session.trials import Trial
+from ...tune.session.trials import Tally, Trial
 from ...tune.task import Task
 from . import callback
 from .tuner import AutoTuner, GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
@@ -106,12 +106,17 @@ def tune_tasks(
     tuners = [_tuner(tuner, task, seed, least_gain) for task in tasks]
     options = SearchOptions(UNLIMITED_TRIALS, early_stopping, confirm=confirm, processes=builder.processes)
     with open_session_of(tasks[0].target, option, called) as session:
-        runs = [_run(task, made, session, options, called) for task, made in zip(tasks, tuners, strict=True)]
+        totals = [Tally(UNLIMITED_TRIALS) for _ in tasks]
+        numbers = range(len(tasks)) if layers is None else [layers.index(layer) for layer in layers]
+        runs = [
+            _run(task, made, session, options, called, totals[number])
+            for task, made, number in zip(tasks, tuners, numbers, strict=True)
+        ]
         if resume:
             known = known_to(called)
             for run in runs:
                 run.resume(known)
-        campaign = Campaign(runs, session, chosen, trials, seconds, layers)
+        campaign = Campaign(runs, session, chosen, trials, seconds)
         _go(campaign, tuners)
     campaign.conclude()
     return tuners
@@ -140,6 +145,7 @@ def _run(
     session: Session,
     options: SearchOptions,
     called: Sequence[Callback],
+    total: Tally,
 ) -> Run:
     """Make the run of a task, whose trials its tuner tells to the callbacks."""
 
@@ -147,7 +153,7 @@ def _run(
         tuner.report(run, trial, called)
 
     tuner.n_trial, tuner.early_stopping = options.trials, options.early_stopping or 1e9
-    run = Run(task, tuner.strategy, session, options, [hear])
+    run = Run(task, tuner.strategy, session, options, [hear], total)
     return run
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 from ...core.log import logger
 from ...measure.job import Job
 from ...measure.outcome import Outcome, Refused
+from ..records.format import mean_cost
 from .allotment import SLICE, TaskShare, choose
 from .confirmation import confirm
 from .measurers import Measurer
@@ -22,7 +23,6 @@ from .overview import Overview
 from .prefilter import Prefilter
 from .run import Run
 from .show import say, warn_of_nothing_new
-from .trials import Trial
 
 _LARGEST_SLICE = 32
 
@@ -40,7 +40,8 @@ class Campaign:
     Parameters
     ----------
     runs : sequence of Run
-        One for each task; their own limits on trials, and their patience, also apply.
+        One for each task; their own limits on trials, and their patience, also apply. Runs that share a `total` are
+        rivals. The first rival of a layer is the strategy that a call without measurements takes.
     measurer : Measurer
         The measurer: a `MeasureSession`, or a fleet's.
     weights : sequence of float
@@ -49,9 +50,6 @@ class Campaign:
         Trials of all tasks together.
     seconds : float, optional
         After that many seconds, only the winners are measured again.
-    layers : sequence of int, optional
-        The layer of each run. Runs of one layer are rival strategies, of which the layer uses the fastest. The first
-        one of them is the strategy that a call without measurements takes. By default, each run has its own layer.
     display : CampaignDisplay, optional
         The display of the progress; by default, a line for each task.
     """
@@ -63,7 +61,6 @@ class Campaign:
         weights: Sequence[float],
         trials: int | None = None,
         seconds: float | None = None,
-        layers: Sequence[int] | None = None,
         display: CampaignDisplay | None = None,
     ) -> None:
         self.runs = runs
@@ -71,10 +68,9 @@ class Campaign:
         self.trials = trials
         self.seconds = seconds
         self.display = display
-        self.layers = layers or range(len(runs))
         self.shares = [
-            TaskShare(run.task.name, run.task.flop, weight, layer=layer)
-            for run, weight, layer in zip(runs, weights, self.layers, strict=True)
+            TaskShare(run.task.name, run.task.flop, weight, layer=id(run.total))
+            for run, weight in zip(runs, weights, strict=True)
         ]
         for run, share in zip(runs, self.shares, strict=True):
             if run.tally.best is not None and run.tally.resumed:
@@ -82,7 +78,6 @@ class Campaign:
                 share.costs = [seconds_now or float("inf")] * run.tally.resumed
                 share.given = run.tally.resumed
         self.interrupted = False
-        self._stale = {layer: _Staleness(self._runs_of(layer)) for layer in self.layers}
         self._has_begun = False
         self._began = time.monotonic()
         self._prefilters: list[Prefilter] = []
@@ -97,9 +92,10 @@ class Campaign:
                 self._prefilters.append(open_ones.enter_context(run.prefilter()))
             try:
                 self._search(display)
-                for layer in dict.fromkeys(self.layers):
-                    rivals = self._runs_of(layer)
-                    confirm(rivals, rivals[0].options.confirm)
+                for run in self.runs:
+                    rivals = self._rivals(run)
+                    if run is rivals[0]:
+                        confirm(rivals, run.options.confirm)
             except KeyboardInterrupt:
                 self.interrupted = True
                 logger.warning("Interrupted after %d trials; the best so far is kept", self.done)
@@ -128,8 +124,9 @@ class Campaign:
         """Trials of this session."""
         return sum(run.tally.done - run.tally.resumed for run in self.runs)
 
-    def _runs_of(self, layer: int) -> list[Run]:
-        return [run for run, own in zip(self.runs, self.layers, strict=True) if own == layer]
+    def _rivals(self, of: Run) -> list[Run]:
+        """The runs of the same layer, with this one among them."""
+        return [run for run in self.runs if run.total is of.total]
 
     def _batches(self) -> Iterator[list[Job]]:
         """Yield the defaults of rival strategies, then a slice of one task after another."""
@@ -162,7 +159,7 @@ class Campaign:
         jobs: list[Job] = []
         for number, run in enumerate(self.runs):
             fresh = not self.shares[number].given and run.default is not None
-            if fresh and len(self._runs_of(self.layers[number])) > 1 and self._room > 0:
+            if fresh and len(self._rivals(run)) > 1 and self._room > 0:
                 jobs += self._slice(number, 1)
                 self._prefilters[number].rest()
         return jobs
@@ -176,11 +173,11 @@ class Campaign:
 
     def _end_stale_layers(self) -> None:
         """Give no more trials to layers that had as many without a better one as their runs have patience."""
-        for run, share, layer in zip(self.runs, self.shares, self.layers, strict=True):
+        for run, share in zip(self.runs, self.shares, strict=True):
             patience = run.options.early_stopping
-            if patience is not None and self._stale[layer].trials >= patience and not share.over:
+            if patience is not None and run.total.done - run.total.best_at >= patience and not share.over:
                 share.over = True
-                logger.debug("Early stopped. Best iter: %d.", run.results.best_iter)
+                logger.debug("Early stopped. Best iter: %d.", run.tally.best_at)
 
     @property
     def _late(self) -> bool:
@@ -199,38 +196,8 @@ class Campaign:
         number, key = job.key
         trial = self.runs[number].hear(key, outcome)
         if trial is not None:
-            cost = _seconds(trial)
+            cost = mean_cost(trial.result) if trial.flops else None
             self.shares[number].heard(cost, outcome.build_seconds + outcome.run_seconds)
-            self._stale[self.layers[number]].update()
-
-
-class _Staleness:
-    """The number of trials of a layer since its best one."""
-
-    def __init__(self, rivals: Sequence[Run]) -> None:
-        self._rivals = rivals
-        leader = max(rivals, key=lambda run: run.tally.best_flops)
-        self._best = leader.tally.best_flops
-        self._done_at_best = self._done - (leader.tally.done - leader.results.best_iter)
-
-    @property
-    def _done(self) -> int:
-        return sum(run.tally.done for run in self._rivals)
-
-    @property
-    def trials(self) -> int:
-        """Trials since the best one."""
-        return self._done - self._done_at_best
-
-    def update(self) -> None:
-        """Compare the best with the best of the last call."""
-        best = max(run.tally.best_flops for run in self._rivals)
-        if best > self._best:
-            self._best, self._done_at_best = best, self._done
-
-
-def _seconds(trial: Trial) -> float | None:
-    return sum(trial.result.costs) / len(trial.result.costs) if trial.flops else None
 
 
 def lines(runs: Iterable[Run]) -> list[str]:
@@ -242,7 +209,7 @@ def lines(runs: Iterable[Run]) -> list[str]:
             tried = run.tally.done or run.tally.refused
             what = "nothing could be measured" if tried else "the session ended before its turn"
         else:
-            cost = sum(best.result.costs) / len(best.result.costs)
-            what = f"{best.flops / 1e9:,.1f} GFLOPS, {cost * 1e6:,.2f} µs, index {best.input.config.index}"
+            rate, micros = best.flops / 1e9, mean_cost(best.result) * 1e6
+            what = f"{rate:,.1f} GFLOPS, {micros:,.2f} µs, index {best.input.config.index}"
         found.append(f"{run.tally.done:5} trials  {what}  {run.task.name}{run.task.args}")
     return found

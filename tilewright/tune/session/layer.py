@@ -20,7 +20,7 @@ from .options import UNLIMITED_TRIALS, SearchOptions
 from .results import Listener
 from .run import Run
 from .show import Display, say, summary
-from .trials import Tally, Trial
+from .trials import Tally
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ class LayerSearch:
         self.listeners = list(listeners)
         # The trials of rivals are counted together.
         each = options if len(entrants) == 1 else replace(options, trials=UNLIMITED_TRIALS)
-        self.runs = [Run(entrant.task, entrant.search, measurer, each, [self._hear]) for entrant in entrants]
+        self.runs = [
+            Run(entrant.task, entrant.search, measurer, each, self.listeners, self.tally) for entrant in entrants
+        ]
         for run, entrant in zip(self.runs, entrants, strict=True):
             if entrant.first is not None:
                 run.begin_with(entrant.first)
@@ -77,8 +79,6 @@ class LayerSearch:
         known = list(known)
         for run in self.runs:
             run.resume(known)
-        self.tally.done = self.tally.resumed = sum(run.tally.resumed for run in self.runs)
-        self.tally.best = self._best()
 
     def go(self) -> Tally:
         """Search until the trials are used up, nothing is left to try, or the user interrupts."""
@@ -86,13 +86,13 @@ class LayerSearch:
         if self.tally.resumed < self.options.trials:
             campaign = Campaign(
                 self.runs, self.measurer, [1.0] * len(self.runs), self.options.trials - self.tally.resumed,
-                self.options.seconds, [0] * len(self.runs), self._display(),
+                self.options.seconds, self._display(),
             )  # fmt: skip
             campaign.go()
             self.interrupted = campaign.interrupted
             self.tally.measuring_seconds = sum(run.tally.measuring_seconds for run in self.runs)
-        self.tally.best = self._best()
         winner = self.winner or self.runs[0]
+        self.tally.best = winner.tally.best
         seconds = time.monotonic() - began
         space, name = winner.task.config_space, winner.task.name if len(self.runs) > 1 else ""
         say(summary(self.tally, space, winner.results.device, self.options.si_prefix, seconds, name))
@@ -127,18 +127,6 @@ class LayerSearch:
         run = self.runs[0]
         found = run.good.get(run.default) if run.default is not None else None
         return None if found is None else mean_cost(found.result)
-
-    def _best(self) -> Trial | None:
-        return None if self.winner is None else self.winner.tally.best
-
-    def _hear(self, trial: Trial) -> None:
-        """Count a trial of one of the runs."""
-        self.tally.done += trial.number > 0
-        self.tally.refused += trial.input.notes.refused
-        numbered = replace(trial, number=self.tally.done if trial.number else 0)
-        self.tally.take(numbered)
-        for listener in self.listeners:
-            listener(numbered)
 
 
 def _rank(run: Run) -> tuple[bool, float]:

@@ -6,7 +6,7 @@ Valid configurations become jobs (`measure/job.py`). On platforms without forks,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,12 @@ _ATTEMPTS = 3
 
 
 class Prefilter:
-    """Inspects configurations of one task and caches the results; a context manager."""
+    """Inspects configurations of one task; a context manager."""
 
     def __init__(self, task: Task, target: Target, kind: str, processes: int, timeout: float = 10.0) -> None:
         self.task = task
         self.target = target
         self.kind = kind
-        self._seen: dict[int, Inspection] = {}
         self._killed: Counter[int] = Counter()
         self._pool: WorkerPool | None = None
         if FORKS:
@@ -49,21 +48,19 @@ class Prefilter:
 
     def inspect(self, indices: Sequence[int]) -> dict[int, Inspection]:
         """Inspect each configuration; returns the inspections in the order given."""
-        new = [i for i in dict.fromkeys(indices) if i not in self._seen]
         if self._pool is None:
-            self._seen.update((index, self._inspect(index)) for index in new)
-        else:
-            self._inspect_by(self._pool, new)
-        return {i: self._seen[i] for i in indices}
+            return {index: self._inspect(index) for index in indices}
+        found = dict(self._inspected_by(self._pool, list(dict.fromkeys(indices))))
+        return {index: found[index] for index in indices}
 
-    def _inspect_by(self, pool: WorkerPool, indices: Sequence[int]) -> None:
+    def _inspected_by(self, pool: WorkerPool, indices: Sequence[int]) -> Iterator[tuple[int, Inspection]]:
         pool.submit(indices)
         while pool.active:
             for index, found in pool.advance():
                 if isinstance(found, Inspection):
-                    self._seen[index] = found
+                    yield index, found
                 elif not (found.killed and self._again(pool, index)):
-                    self._seen[index] = _of_dead(found)
+                    yield index, _of_dead(found)
             if pool.active:
                 pool.wait()
 

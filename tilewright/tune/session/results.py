@@ -32,16 +32,26 @@ Listener = Callable[[Trial], None]
 
 
 class Results:
-    """The trials of one run. `listeners` get every result, including results of rejected and repeated candidates."""
+    """The trials of one run.
 
-    def __init__(self, task: Task, measurer: Measurer, options: SearchOptions, listeners: Sequence[Listener]) -> None:
+    `listeners` get every result, including results of rejected and repeated candidates. `total` counts and numbers the
+    trials of all rivals of the run.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        measurer: Measurer,
+        options: SearchOptions,
+        listeners: Sequence[Listener],
+        total: Tally | None = None,
+    ) -> None:
         self.task = task
         self.measurer = measurer
         self.options = options
         self.listeners = listeners
         self.tally = Tally(options.trials)
-        self.best_iter = 0
-        """The number of the best trial."""
+        self.total = self.tally if total is None else total
         self.good: dict[int, Trial] = {}
         """The last successful trial of each configuration."""
         self.device: DeviceAttributes | None = None
@@ -64,8 +74,6 @@ class Results:
         """
         refused = isinstance(outcome, Refused)
         counts = not repeated and (self.options.count_invalid or not refused)
-        self.tally.refused += refused and not repeated
-        self.tally.done += counts
         reason, step = (outcome.reason, outcome.step) if isinstance(outcome, Failure) else ("", "")
         checked = not isinstance(outcome, Measured) or outcome.checked
         notes = Notes(
@@ -74,7 +82,7 @@ class Results:
         )  # fmt: skip
         result = to_result(outcome)
         flops = flops_of(self.task.flop, result)
-        trial = Trial(self.tally.done if counts else 0, self._input(index, notes), result, outcome, flops)
+        trial = Trial(self.total.done + 1 if counts else 0, self._input(index, notes), result, outcome, flops)
         self._decide(index, trial)
         if trial.number:
             logger.debug("%s", trial_line(trial, self.tally.best_flops, self.options.si_prefix))
@@ -85,8 +93,8 @@ class Results:
     def _decide(self, index: int, trial: Trial) -> None:
         """Take a trial into account for the best."""
         self.tally.take(trial)
-        if self.tally.best is trial:
-            self.best_iter = self.tally.done
+        if self.total is not self.tally:
+            self.total.take(trial)
         if trial.outcome.ok:
             self.good[index] = trial
         if trial.outcome.ok or isinstance(trial.outcome, WrongAnswer):

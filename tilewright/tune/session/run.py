@@ -33,7 +33,10 @@ _HOPELESS = 2000
 
 
 class Run:
-    """The search of one task by one `Search`. The listeners of its `results` get every result as it comes."""
+    """The search of one task by one `Search`. The listeners of its `results` get every result as it comes.
+
+    Runs that share a `total` are rivals: strategies of one layer, which uses the fastest.
+    """
 
     def __init__(
         self,
@@ -42,17 +45,21 @@ class Run:
         measurer: Measurer,
         options: SearchOptions,
         listeners: Sequence[Listener] = (),
+        total: Tally | None = None,
     ) -> None:
         self.task = task
         self.search = search
         self.measurer = measurer
         self.options = options
-        self.results = Results(task, measurer, options, listeners)
+        self.results = Results(task, measurer, options, listeners, total)
         self.first: Sequence[int] | None = None
         self._outstanding: list[int] = []
         """Configurations to measure before the search is asked."""
         self._inspected: dict[int, Inspection] = {}
-        """The inspections of the configurations that are measured."""
+        """The inspections of configurations that have no outcome yet, or may be measured again at the end."""
+        self._contenders: list[int] = []
+        """The configurations that may be measured again at the end, the best one first."""
+        self._has_begun = False
         self.under_way = 0
         """The number of jobs that were handed out and have no outcome yet."""
         self._unlearned: list[Seen] = []
@@ -66,14 +73,15 @@ class Run:
 
     def next_jobs(self, prefilter: Prefilter, count: int) -> list[Job]:
         """Return about `count` configurations to measure next; none if nothing is left to try."""
-        if not self._inspected:
+        if not self._has_begun:
+            self._has_begun = True
             self.search.meet(self.results.attributes.name)
             self._begin()
         if self._refused_by_compiler >= _HOPELESS:
             logger.warning("the compiler refuses %d configurations in a row: the search ends here", _HOPELESS)
             return []
         batch, self._outstanding = self._outstanding, []
-        self._inspected.update(prefilter.inspect(batch))
+        self._inspect(prefilter, batch)
         self.under_way += len(batch)
         more = self._candidates(prefilter, min(count - len(batch), self._room)) if count > len(batch) else []
         self.under_way += len(more)
@@ -86,6 +94,12 @@ class Run:
         self.search.skip(fresh)
         self._outstanding = [*fresh, *self._outstanding]
 
+    def _inspect(self, prefilter: Prefilter, indices: Sequence[int]) -> dict[int, Inspection]:
+        """Return inspections; configurations that were released before are not inspected again."""
+        new = [index for index in indices if index not in self._inspected]
+        self._inspected.update(prefilter.inspect(new))
+        return {index: self._inspected[index] for index in indices}
+
     def _candidates(self, prefilter: Prefilter, count: int) -> list[int]:
         """Up to `count` configurations that can run; the others are recorded on the way."""
         possible: dict[int, Inspection] = {}
@@ -96,7 +110,7 @@ class Run:
             proposed = self.search.propose(wanted - len(possible))
             if not proposed:
                 break
-            for index, found in prefilter.inspect(proposed).items():
+            for index, found in self._inspect(prefilter, proposed).items():
                 if found.refusal is None:
                     possible[index] = found
                 else:
@@ -109,7 +123,6 @@ class Run:
         best = self.search.rank({index: found.features for index, found in possible.items()})
         chosen = best[: min(count, self._room)]
         self.search.release(best[len(chosen) :])
-        self._inspected.update((i, possible[i]) for i in chosen)
         return chosen
 
     def job(self, index: int) -> Job:
@@ -132,11 +145,21 @@ class Run:
         trial = self._take(index, outcome)
         found = self._inspected.get(index)
         self._unlearned.append(Seen(index, trial.flops, found.features if found is not None else {}))
+        self._drop_inspections(index)
         return trial
 
     def _refuse(self, index: int, outcome: Refused) -> None:
         self._take(index, outcome)
         self.search.learn([Seen(index, 0.0)])
+        self._inspected.pop(index, None)
+
+    def _drop_inspections(self, heard: int) -> None:
+        """Drop the inspections of configurations that `confirmation.py` will not measure again."""
+        known = [*self._contenders, heard]
+        good = sorted((i for i in known if i in self.good), key=lambda i: self.good[i].rank, reverse=True)
+        self._contenders = good[: self.options.confirm]
+        for index in {*known} - {*self._contenders, self.default}:
+            self._inspected.pop(index, None)
 
     def _take(self, index: int, outcome: Outcome, repeated: bool = False) -> Trial:
         predicted, is_default = self.search.predicted(index), index == self.default
@@ -161,6 +184,11 @@ class Run:
     def tally(self) -> Tally:
         """The counts and the best."""
         return self.results.tally
+
+    @property
+    def total(self) -> Tally:
+        """The counts and the best of all rivals of this run."""
+        return self.results.total
 
     @property
     def good(self) -> dict[int, Trial]:
@@ -207,12 +235,14 @@ class Run:
                 self.tally.resumed += 1
             seen[index] = one
             if one.score > best and not inp.notes.confirmed:
-                best, self.results.best_iter = one.score, self.tally.done  # early stopping continues from its state
+                best, self.tally.best_at = one.score, self.tally.done  # early stopping continues from its state
             self.results.take_known(index, inp.notes, result, index == self.default)
         self.search.skip(list(seen))
         self.search.advise(advice)
         self.search.learn([seen[i] for i in sorted(seen)])
         self.choose_best()
+        if self.total is not self.tally:
+            self.total.add_resumed(self.tally)
         self._ask_again(unrecorded(self.measurer, self.task, self.search))
 
     def _ask_again(self, indices: Iterable[int]) -> None:

@@ -171,7 +171,7 @@ def summary(
         lines.append("no configuration could be measured")
     else:
         config = tally.best.input.config
-        cost = 1e6 * sum(tally.best.result.costs) / len(tally.best.result.costs)
+        cost = 1e6 * mean_cost(tally.best.result)
         share = _share(tally.best.flops, device)
         notes = tally.best.input.notes
         doubt = ("" if notes.checked else ", not checked") + (", the default configuration" if notes.default else "")

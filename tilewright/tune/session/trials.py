@@ -52,13 +52,15 @@ class Trial:
 
 @dataclass
 class Tally:
-    """The displayed state of a run: counts, the best, and failures."""
+    """Counts of trials and failures, and the best trial, of one run or of the rival runs of a layer."""
 
     wanted: int
     done: int = 0
     resumed: int = 0
     refused: int = 0
     best: Trial | None = None
+    best_at: int = 0
+    """The number of trials when the best one came."""
     current: float = 0.0
     failures: Counter[str] = field(default_factory=Counter)
     steps: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -80,6 +82,8 @@ class Tally:
 
     def take(self, trial: Trial) -> None:
         """Count one result."""
+        self.done += trial.number > 0
+        self.refused += trial.input.notes.refused and not trial.input.notes.confirmed
         self.measuring_seconds += trial.outcome.run_seconds
         if trial.outcome.ok:
             self.current = trial.flops
@@ -87,7 +91,7 @@ class Tally:
                 self.unchecked += 1
                 self.why_unchecked = self.why_unchecked or trial.outcome.unchecked
             if self.best is None or trial.rank > self.best.rank:
-                self.best = trial
+                self.best, self.best_at = trial, self.done
             return
         kind = kind_of(trial.outcome)
         self.failures[kind] += 1
@@ -96,6 +100,15 @@ class Tally:
             first = self.reasons.setdefault(kind, trial.outcome.reason)
             if gist(trial.outcome.reason) != gist(first):
                 self.mixed.add(kind)
+
+    def add_resumed(self, rival: Tally) -> None:
+        """Add the trials that a rival took over from a log."""
+        self.done += rival.resumed
+        self.resumed += rival.resumed
+        if rival.best is not None and (self.best is None or rival.best.rank > self.best.rank):
+            self.best, self.best_at = rival.best, self.done - (rival.done - rival.best_at)
+        elif self.best is not None:  # in a log of several strategies, patience counts the trials of the best one
+            self.best_at += rival.resumed
 
 
 def gist(reason: str) -> str:

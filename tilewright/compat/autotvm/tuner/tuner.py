@@ -143,7 +143,7 @@ class Tuner:
         best = run.tally.best
         if best is not None:
             self.best_config, self.best_flops = best.input.config, best.flops
-            self.best_measure_pair, self.best_iter = (best.input, best.result), run.results.best_iter
+            self.best_measure_pair, self.best_iter = (best.input, best.result), run.tally.best_at
         patience = self.early_stopping or 1e9
         self.ttl = min(patience + self.best_iter, self.n_trial or 0) - run.tally.done
 
