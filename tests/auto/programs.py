@@ -97,6 +97,16 @@ def total(n: int = 1000, m: int = 37) -> Program:
     return [a, te.compute((), lambda: te.sum(a[k, l], axis=[k, l]), name="b")], np.sum
 
 
+def row_sums(n: int = 24, m: int = 256) -> Program:
+    a, k = te.placeholder((n, m), name="a"), _axis(m, "k")
+    return [a, te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="b")], lambda x: x.sum(1)
+
+
+def column_sums(n: int = 24, m: int = 256) -> Program:
+    a, k = te.placeholder((n, m), name="a"), _axis(n, "k")
+    return [a, te.compute((m,), lambda j: te.sum(a[k, j], axis=k), name="b")], lambda x: x.sum(0)
+
+
 def matrix_product(n: int = 70, m: int = 65, depth: int = 48) -> Program:
     a, w, k = te.placeholder((n, depth), name="a"), te.placeholder((depth, m), name="w"), _axis(depth, "k")
     c = te.compute((n, m), lambda i, j: te.sum(a[i, k] * w[k, j], axis=k), name="c")

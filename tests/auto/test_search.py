@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,27 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.auto.programs import box_blur, layer_norm, matrix_product, softmax, two_outputs
+from tests.auto.programs import (
+    box_blur,
+    column_sums,
+    group_norm,
+    layer_norm,
+    matrix_product,
+    row_sums,
+    softmax,
+    total,
+    two_outputs,
+)
 from tests.auto.test_auto_schedule import check
 from tilewright import te
+from tilewright.auto import search
 from tilewright.auto.program import AutomaticProgram, AutomaticTemplate
+from tilewright.cli.log import merge_logs
 from tilewright.core.target import Target
 from tilewright.fleet.option import RPCRunner
+from tilewright.tensor.tensor import PlaceholderOp
+from tilewright.tune.records.log import load_from_file
+from tilewright.tune.search import guided
 
 
 def test_a_search_measures_and_resumes(tmp_path: Path) -> None:
@@ -38,9 +56,68 @@ def test_records_of_several_logs_serve_their_programs(tmp_path: Path) -> None:
     programs, merged = [box_blur(64, 64), box_blur(64, 96)], tmp_path / "merged.log"
     for number, (args, _) in enumerate(programs):
         tw.auto_schedule(args, "llvm", trials=1, log=tmp_path / f"{number}.log")
-    merged.write_text("".join((tmp_path / f"{number}.log").read_text() for number in (0, 1)))
+    merge_logs(merged, [tmp_path / f"{number}.log" for number in (0, 1)])
     for args, _ in programs:
         assert "(tuned)" in tw.auto_schedule(args, "llvm", log=merged).as_python()
+
+
+def test_records_of_the_package_are_found_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By structure and sizes. Another device's record is none for this one."""
+    log, program = tmp_path / "of_a_machine.log", row_sums(64, 256)
+    tw.auto_schedule(program[0], "llvm", trials=1, log=log)
+    record = json.loads(log.read_text().splitlines()[0])
+    record["config"]["entity"] = [[name, kind, 2] for name, kind, _ in record["config"]["entity"]]
+    log.write_text(json.dumps(record) + "\n")
+    monkeypatch.setattr(search, "shipped", lambda: list(load_from_file(log)))
+    found = tw.auto_schedule(program[0], "llvm")
+    assert "(tuned)" in str(found.explain("llvm"))
+    assert "factor=2)" in found.as_python()
+    check(program, found, "llvm")
+    check(program, program[0], "llvm")  # bare tensors
+    assert "(ranked, not tuned)" in str(tw.auto_schedule(row_sums(64, 255)[0], "llvm").explain("llvm"))
+    log.write_text(json.dumps(record | {"device": "another processor"}) + "\n")
+    assert "(ranked, not tuned)" in tw.auto_schedule(program[0], "llvm").as_python()
+
+
+@pytest.mark.parametrize("declare", [row_sums, column_sums])
+def test_plain_reductions_have_candidates(declare: Any) -> None:
+    program = declare(24, 256)
+    automatic = AutomaticProgram([program[0][-1].op], Target("llvm"))
+    ((way,),) = automatic.ways
+    assert len(way.space) > 3
+    for index in range(0, len(way.space), 5):
+        check(program, automatic.schedule([way], way.space.get(index)), "llvm")
+
+
+@pytest.mark.parametrize("declare", [group_norm, total])
+def test_models_of_searches_cover_results_without_dimensions_and_divided_axes(declare: Any) -> None:
+    assert len(set(candidates(declare()[0], "cuda -arch=sm_90")[1])) > 1
+
+
+SAME = """
+from tests.auto.programs import PROGRAMS
+from tests.auto.test_search import candidates
+print([candidates(declare()[0], target) for declare in PROGRAMS for target in ("llvm", "cuda -arch=sm_90")])
+"""
+
+
+def candidates(args: list[te.Tensor], target: str) -> list[Any]:
+    """The schedule of the rules, and the first configurations that a search tries."""
+    outputs = [t.op for t in args if not isinstance(t.op, PlaceholderOp)]
+    program = AutomaticProgram(outputs, Target(target))
+    task = AutomaticTemplate(program, program.alternatives()[0], args).task()
+    return [program.by_rules().as_python(), guided.automatic(task, 0).propose(8) if task.config_space.knobs else []]
+
+
+@pytest.mark.slow
+def test_processes_with_other_hashes_make_the_same_schedules() -> None:
+    found = [
+        subprocess.run([sys.executable, "-c", SAME], capture_output=True, check=True, text=True,
+                       env={**os.environ, "PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert found[0] == found[1]
+    assert "vectorize" in found[0]
 
 
 def test_a_search_begins_with_records_of_other_sizes(tmp_path: Path) -> None:

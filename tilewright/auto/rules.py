@@ -13,7 +13,7 @@ from ..tensor.tensor import ComputeOp
 from ..topi.schedules.blocked import BY_EXTENTS, ProcessorTile
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
-from ..topi.schedules.reduce import reduce_to
+from ..topi.schedules.reduce import ReductionTile, choices_of, reduce_to
 from ..tune.model.machine import Machine
 from ..tune.task import Expectation
 from . import cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans, gpu_windows
@@ -66,9 +66,21 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str 
         return [with_values("tuples", why, RowVectors(), {"parts": _PARTS},
                             lambda s, t: schedule_tuples_on_processors(s, flow, kernel, t))]  # fmt: skip
     if single is not None and len(kernel.members) == (out is not single):
-        return [fixed("reduction", f"each element of {out.name} is one reduction, in vectors of terms or of sums",
-                      lambda s: reduce_to(s, single, out, target))]  # fmt: skip
+        why = f"each element of {out.name} is one reduction, in vectors of terms or of sums"
+        return [_plain_reduction(why, single, kernel, target)]
     return [_rows_on_processors(flow, kernel)]
+
+
+def _plain_reduction(why: str, op: ComputeOp, kernel: FusedKernel, target: Target) -> Way:
+    """The way to reduce without a second stage that needs more than one element."""
+
+    def possible(tile: ReductionTile) -> bool:
+        return not target.is_gpu or tile.together * tile.across <= target.max_threads_per_block
+
+    def apply(s: ScheduleHandle, tile: ReductionTile) -> None:
+        reduce_to(s, op, kernel.out, target, tile)
+
+    return with_values("reduction", why, ReductionTile(), choices_of(op, kernel.out, target), apply, possible)
 
 
 def _rows_on_processors(flow: Dataflow, kernel: FusedKernel) -> Way:
@@ -146,7 +158,7 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     plain = single is not None and kernel.one_each and len(kernel.members) == (out is not single)
     if plain and single is not None and (single is out or known_total(single.loop_axes) is not None):
         why = f"each element of {out.name} is one reduction, which threads share"
-        way = fixed("reduction", why, lambda s: reduce_to(s, single, out, target))
+        way = _plain_reduction(why, single, kernel, target)
         return [way, *_columns(flow, kernel, target)]
     default = gpu_rows.default_tile(flow, kernel, target)
     threads = [t for t in _THREADS if t <= target.max_threads_per_block]

@@ -44,7 +44,8 @@ def auto_schedule(
         Seconds after which no new candidate is measured.
     log : str or Path, optional
         The log to which measurements are added, and from which they resume. Without trials, its best record of the
-        program is taken. If there is none, the schedule is ranked, not tuned, and `explain` says so.
+        program is taken, else the best that comes with the package. If there is none, the schedule is ranked, not
+        tuned, and `explain` says so.
         Records of a program of the same structure with other sizes are candidates of the first trials.
     runner : LocalRunner or RPCRunner, optional
         The runner that measures: by default on this machine; `autotvm.RPCRunner` measures on a fleet.
@@ -68,8 +69,7 @@ def auto_schedule(
         raise UserError("no target is given", primitive="auto_schedule", fix='pass target="cuda", "opencl" or "llvm"')
     program = AutomaticProgram(outputs, chosen, precision_of(precision))
     if not _count(trials, "trials"):
-        found = recorded(program, arguments(tensors, outputs), log) if log is not None else None
-        return found if found is not None else program.by_rules()
+        return recorded(program, arguments(tensors, outputs), log) or program.by_rules()
     return searched(program, arguments(tensors, outputs), trials, budget, log, runner)
 
 
@@ -77,7 +77,8 @@ def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple
     """Return the schedule of bare tensors and the arguments of their function, for `build`."""
     outputs = outputs_of(tensors)
     args = arguments(tensors, outputs) if args is None else args
-    return AutomaticProgram(outputs, target).by_rules(), list(args)
+    program = AutomaticProgram(outputs, target)
+    return recorded(program, arguments(tensors, outputs)) or program.by_rules(), list(args)
 
 
 def arguments(tensors: Any, outputs: Sequence[Operation]) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..measure.option import LocalBuilder, LocalRunner
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
 from ..tune.records.best import best_of
+from ..tune.records.format import Pair
 from ..tune.records.history import applies
 from ..tune.records.log import RecordLog, load_from_file
 from ..tune.search.guided import automatic
@@ -21,6 +23,8 @@ from ..tune.session.measurers import open_session
 from ..tune.session.options import SearchOptions
 from .program import AutomaticProgram, AutomaticTemplate
 
+RECORDS = Path(__file__).parent / "records"
+"""Logs that come with the package; their file names say which device made them."""
 CONFIRMED = 3
 """The best configurations that are measured again at the end, beside the rules' choice."""
 TIMEOUT = 10.0
@@ -50,21 +54,35 @@ def searched(
     return program.schedule(template.ways, best.input.config)
 
 
-def recorded(program: AutomaticProgram, args: Sequence[Tensor], log: Any) -> ScheduleHandle | None:
-    """Return the schedule of the best record of a program in a log; None if it has none."""
-    if not Path(log).is_file():
+def recorded(program: AutomaticProgram, args: Sequence[Tensor], log: Any = None) -> ScheduleHandle | None:
+    """Return the schedule of the best record of a program, in a log or else in the package; None if there is none."""
+    return _recorded(program, args, _lines(log)) or _recorded(program, args, shipped())
+
+
+def _recorded(program: AutomaticProgram, args: Sequence[Tensor], known: Sequence[Pair]) -> ScheduleHandle | None:
+    if not known:
         return None
     templates = {t.task().workload: t for t in _templates(program, args)}
     kind = program.target.kind
-    pairs = [
-        pair for pair in load_from_file(log, []) if pair[0].target.kind == kind and pair[0].task.workload in templates
-    ]
-    best = best_of([pair for pair in pairs if applies(pair[0].notes, kind)])
+    best = best_of(
+        [pair for pair in known
+         if pair[0].target.kind == kind and pair[0].task.workload in templates and applies(pair[0].notes, kind)]
+    )  # fmt: skip
     if best is None:
         return None
     template = templates[best[0].task.workload]
     index = template.task().config_space.find(best[0].config)
     return program.schedule(template.ways, best[0].config) if index is not None else None
+
+
+def _lines(log: Any) -> list[Pair]:
+    return list(load_from_file(log, [])) if log is not None and Path(log).is_file() else []
+
+
+@cache
+def shipped() -> list[Pair]:
+    """The records of automatic schedules that come with the package."""
+    return [pair for path in sorted(RECORDS.glob("*.log")) for pair in load_from_file(path, [])]
 
 
 def _templates(program: AutomaticProgram, args: Sequence[Tensor]) -> list[AutomaticTemplate]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import InternalError
@@ -34,8 +36,32 @@ _TERMS_PER_BLOCK = 4096
 _TOGETHER = (8, 4, 6, 5, 7, 3, 2)
 """Sums of which a processor keeps a vector each, best first: their additions wait for nothing but their own."""
 _PARALLEL_FROM = 1 << 14
+_POWERS, _THREADS, _PARTS = (1, 2, 4, 8), (32, 64, 128, 256, 512, 1024), (1, 2, 4, 8, 16, 32, 64, 128)
+"""Candidates of a tile's fields."""
 PLAIN_THREADS = 32
 """Threads that share a sum if there are no warps."""
+
+
+@dataclass(frozen=True)
+class ReductionTile:
+    """How sums are shared out; 0: chosen by the extents.
+
+    Attributes
+    ----------
+    together : int
+        Sums that a block of threads, or a processor, computes at once.
+    across : int
+        Threads that share the terms of a sum on a GPU; on a processor, vectors of a sum's terms, or of sums.
+    parts : int
+        Blocks that share each sum on a GPU.
+    """
+
+    together: int = 0
+    across: int = 0
+    parts: int = 0
+
+
+BY_EXTENTS = ReductionTile()
 
 
 def schedule_reduce(outs: Any, target: Target, primitive: str = "schedule_reduce") -> ScheduleHandle:
@@ -71,25 +97,39 @@ def _follower(s: ScheduleHandle, op: ComputeOp, outputs: list[Operation]) -> Ope
     return reader if same and reader.tag.startswith(("elemwise", "broadcast", "comm_reduce")) else None
 
 
-def reduce_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) -> None:
+def reduce_to(
+    s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, tile: ReductionTile = BY_EXTENTS
+) -> None:
     """Schedule the reduction `op` whose results `out` stores, which is `op` itself or reads it element by element."""
     if not target.is_gpu:
-        _on_processors(s, op, out)
+        _on_processors(s, op, out, tile)
         return
     sums, terms, rows = count(op.axis), count(op.reduce_axis), reads_rows(op)
     if op.attrs.get("thread_per_sum") or (terms is not None and terms < _FEW_TERMS):
         _thread_per_sum(s, op, out, target)
         return
-    parts = _parts(sums, terms, rows, Machine.for_models(target))
+    parts = tile.parts or _parts(sums, terms, rows, Machine.for_models(target))
     if parts > 1:
         part, _ = s[op].split(_terms(s, op), nparts=parts)
         first = s.rfactor(op.output(0), part)
         partial = (first[0] if isinstance(first, list) else first).op
-        _threads_per_sum(s, partial, partial, target, rows)
+        _threads_per_sum(s, partial, partial, target, rows, tile)
         op = reduction_of(s, op)
         _threads_per_sum(s, op, s[out].op, target, rows=sums == 1 or rows)
         return
-    _threads_per_sum(s, op, out, target, rows)
+    _threads_per_sum(s, op, out, target, rows, tile)
+
+
+def choices_of(op: ComputeOp, out: Operation, target: Target) -> dict[str, Sequence[int]]:
+    """Return the values that fields of a tile may have, if they change the schedule of a reduction."""
+    terms = count(op.reduce_axis)
+    if not target.is_gpu:
+        along = _vectors_along(op, out)
+        return {} if not along else {"across": (1, 2, 4)} | ({"together": _POWERS} if along == "terms" else {})
+    if op.attrs.get("thread_per_sum") or not target.has_warps or terms is None or terms < _FEW_TERMS:
+        return {}
+    threads = [n for n in _THREADS if n <= target.max_threads_per_block]
+    return {"together": _POWERS, "across": threads, "parts": [n for n in _PARTS if n * _FEW_TERMS <= terms]}
 
 
 def _terms(s: ScheduleHandle, op: ComputeOp) -> IterVar:
@@ -122,7 +162,9 @@ def _thread_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Ta
         s[op].compute_at(s[out], thread)
 
 
-def _threads_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, rows: bool) -> None:
+def _threads_per_sum(
+    s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, rows: bool, tile: ReductionTile = BY_EXTENTS
+) -> None:
     """A block computes one sum or several: along x the terms of each if they are neighbours, else the sums."""
     if not target.has_warps:
         if rows:
@@ -136,6 +178,7 @@ def _threads_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: T
         together, tags = threads // across, ("threadIdx.y", "threadIdx.x")
     else:
         together, across, tags = target.warp_size, threads // target.warp_size, ("threadIdx.x", "threadIdx.y")
+    together, across = tile.together or together, tile.across or across
     place = s[out].fuse(*out.axis)
     if together > 1 and count(op.axis) != 1:
         block, place = s[out].split(place, factor=together)
@@ -216,18 +259,17 @@ def _share_vectors(s: ScheduleHandle, op: ComputeOp, across: int, width: int, th
     s[op].unroll(lane)
 
 
-def _on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
+def _on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation, tile: ReductionTile) -> None:
     """Sums to processors; the terms of a row, or neighbouring sums, to vectors."""
     sums, terms, rows = count(op.axis), count(op.reduce_axis), reads_rows(op)
     work = None if sums is None or terms is None else sums * terms
     divides = (work is None or work >= _PARALLEL_FROM) and sums != 1
-    row = count(op.reduce_axis[-1:])
-    if rows and row is not None and row >= LANES and (terms or row) >= 4 * LANES and len(op.outputs) == 1:
-        _vectors_of_terms(s, op, out, row, divides)
+    along = _vectors_along(op, out)
+    if along == "terms":
+        _vectors_of_terms(s, op, out, divides, tile)
         return
-    neighbours = count(out.axis[-1:]) if out.axis else None
-    if not rows and neighbours is not None and neighbours >= LANES and len(op.outputs) == 1:
-        _vectors_of_sums(s, op, out, neighbours, divides)
+    if along == "sums":
+        _vectors_of_sums(s, op, out, tile.across, divides)
         return
     if not out.axis or not (rows or len(out.axis) == 1):
         return
@@ -238,11 +280,22 @@ def _on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
         s[out].parallel(place)
 
 
-def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, row: int, divides: bool) -> None:
+def _vectors_along(op: ComputeOp, out: Operation) -> str:
+    """The neighbours that vectors of a processor hold: "terms", "sums", or none."""
+    row, terms, rows = count(op.reduce_axis[-1:]), count(op.reduce_axis), reads_rows(op)
+    if len(op.outputs) > 1:
+        return ""
+    if rows:
+        return "terms" if row is not None and row >= LANES and (terms or row) >= 4 * LANES else ""
+    return "sums" if out.axis and (count(out.axis[-1:]) or 0) >= LANES else ""
+
+
+def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, divides: bool, tile: ReductionTile) -> None:
     """Vectors of neighbouring terms, added up for several sums at once: each is a chain of additions of its own."""
-    neighbours = count(out.axis[-1:]) if out.axis else 1
-    height = next((n for n in _TOGETHER if neighbours is not None and neighbours % n == 0), 1)
-    vectors = max(n for n in (1, 2, 4) if n == 1 or (n * height <= _TOGETHER[0] and row >= 4 * n * LANES))
+    neighbours, row = count(out.axis[-1:]) if out.axis else 1, count(op.reduce_axis[-1:]) or 0
+    height = tile.together or next((n for n in _TOGETHER if neighbours is not None and neighbours % n == 0), 1)
+    fitting = max(n for n in (1, 2, 4) if n == 1 or (n * height <= _TOGETHER[0] and row >= 4 * n * LANES))
+    vectors = tile.across or fitting
     _, lane = s[op].split(op.reduce_axis[-1], factor=vectors * LANES)
     made = s.rfactor(op.output(0), lane, factor_axis=len(op.axis))
     assert isinstance(made, Tensor)
@@ -265,11 +318,12 @@ def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, row: int
     s[partial].vectorize(lanes)
 
 
-def _vectors_of_sums(s: ScheduleHandle, op: ComputeOp, out: Operation, neighbours: int, divides: bool) -> None:
+def _vectors_of_sums(s: ScheduleHandle, op: ComputeOp, out: Operation, vectors: int, divides: bool) -> None:
     """Vectors of neighbouring sums: each term is a row of memory as it is loaded."""
     total = s.cache_write(op.output(0), "local") if out is op else op.output(0)
     *outer, near = s[out].op.axis
-    block, lanes = s[out].split(near, factor=LANES * (4 if neighbours >= 8 * LANES else 1))
+    vectors = vectors or (4 if (count([near]) or 0) >= 8 * LANES else 1)
+    block, lanes = s[out].split(near, factor=vectors * LANES)
     place = s[out].fuse(*outer, block)
     s[out].vectorize(lanes)
     if divides:

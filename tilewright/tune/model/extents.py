@@ -252,7 +252,7 @@ def _stays_below(form: Form, width: Number, extents: Mapping[Var, Number]) -> di
 def _rows(values: Iterable[Number]) -> np.ndarray:
     """One row for each number."""
     each = list(values)
-    wide = next((len(value) for value in each if isinstance(value, np.ndarray) and value.ndim), 1)
+    wide = max((len(value) for value in each if isinstance(value, np.ndarray) and value.ndim), default=1)
     made = np.empty((len(each), wide))
     for row, value in zip(made, each, strict=True):
         row[:] = value

@@ -88,11 +88,11 @@ def _wide(value: Number) -> Number:
 
 
 def address(indices: Sequence[np.ndarray], shape: Sequence[Number]) -> np.ndarray:
-    """The place of an element in memory, row by row."""
+    """The place of an element in memory, row by row: an array of configurations and lanes, which may be 1×1."""
     place: np.ndarray | int = 0
     for index, extent in zip(indices, shape, strict=True):
         place = place * _wide(extent) + index
-    return np.asarray(place)
+    return np.atleast_2d(place)
 
 
 def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]:
@@ -141,7 +141,9 @@ def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: N
 def wavefronts(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:
     """The cycles of a warp's access of shared memory; each lane accesses `lanes` neighbours."""
     first = places * element_bytes
-    wide = np.broadcast_to(np.asarray(lanes) * element_bytes, len(first))
+    count = max(len(first), np.size(lanes))
+    first = np.broadcast_to(first, (count, first.shape[1]))
+    wide = np.broadcast_to(np.asarray(lanes) * element_bytes, count)
     width = np.maximum(wide, memory.word).astype(np.int64)
     made = np.empty(len(first))
     for each in np.unique(width).tolist():
