@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from math import gcd, prod
 from typing import Any
 
 from ..core.atoms import atom_named
 from ..core.precision import PRECISIONS
 from ..core.target import Target
-from ..expr.traverse import loads
 from ..schedule.handle import ScheduleHandle
-from ..tensor.axis import thread_axis
-from ..tensor.tensor import ComputeOp, PlaceholderOp, Tensor
+from ..tensor.tensor import ComputeOp
 from ..topi.templates import contraction_mma, wgmma_tiles
 from ..topi.templates.contraction_mma import Mma
 from ..topi.templates.contraction_simt import Simt
@@ -24,16 +20,12 @@ from ..topi.templates.tensors import Tensors
 from ..tune.model.machine import Machine
 from ..tune.space.config import Config
 from ..tune.task import Expectation
-from .dataflow import extent_of
+from .dataflow import Dataflow
+from .gpu_copies import Copies, Form, copies_for
 from .kernels import FusedKernel
-from .products import MatrixProduct, ProductAxes
+from .products import MatrixProduct
 from .ways import Way
 
-Form = tuple[ProductAxes, MatrixProduct]
-_VECTOR = 16
-"""Bytes that a thread loads at once."""
-_COPY = 1.5
-"""The time of a transposed copy, relative to the time of its bytes at the rate of memory."""
 _TIES, _EQUAL = 32, 1.002
 """The fastest tiles of a strategy that are compared, and the cycles up to which they take as long as the first."""
 _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
@@ -44,58 +36,37 @@ _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
     ("cutting warpgroup instructions", wgmma_tiles.ROUNDED, wgmma_tiles.WgmmaTile, "tf32_cut"),
 )
 """Strategies: the name, the instruction for a type, the tile, and the precision of float32."""
-_TILE, _TURNING = 64, (8, 32)
-"""Rows and columns of a tile that a block turns around, and its threads."""
 
 
-def ways(form: Form, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
+def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
     """Return the ways to compute a product on a target at a precision, the fastest by their models first."""
     machine, found = Machine.for_models(target), list[tuple[float, Way]]()
-    for each, turned in ((form, None), *_turned(form, op)):
+    for each, copies in ((form, None), *copies_for(flow, form, op)):
         of = each[1]
-        before = 0.0 if turned is None else _cycles_of_copy(turned, machine)
+        before = 0.0 if copies is None else copies.cycles(machine)
         for name, strategy in _strategies(of, target, precision):
             tiles = strategy.tiles(of, machine)
-            if not len(tiles) or (turned is not None and not getattr(strategy, "tile", MmaTile).warpgroups):
+            if not len(tiles) or (copies is not None and not _pays(copies, strategy)):
                 continue
             cycles = float(strategy.predict(of, tiles[0], machine).cycles) + before
             depth, rows, columns = of.contraction.depth, of.contraction.rows.extent, of.contraction.columns.extent
-            first = "" if turned is None else f"a transposed copy of {turned.name}, then "
+            first = "" if copies is None else f"{copies.words}, then "
             why = (
                 f"{op.name} is a product of {rows}×{depth} and {depth}×{columns}: {first}tiles by {name}, expected to "
                 f"take {cycles / machine.rates.clock_hertz * 1e6:.3g} µs"
             )
-            label = name if turned is None else f"{name} of a copy"
-            found.append((cycles, _way(label, why, each, turned, kernel, op, strategy, target)))
+            label = name if copies is None else f"{name} of a copy"
+            found.append((cycles, _way(label, why, each, copies, kernel, op, strategy, target)))
     return [way for _, way in sorted(found, key=lambda each: each[0])]
 
 
-def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, Tensor]]:
-    """Yield the product of a transposed copy of the right factor, and the factor, if its rows lie along the columns."""
-    axes, of = form
-    made = of.contraction
-    if made.columns.along_depth or not of.element or len(axes.depth) > 1 or len(axes.columns) > 1:
-        return
-    wanted = (*(axis.var for axis in axes.batch), axes.depth[0].var, axes.columns[0].var)
-    source = next((load.source for load in loads(*op.body) if load.indices == wanted), None)
-    if isinstance(source, Tensor) and isinstance(source.op, PlaceholderOp):
-        together = gcd(made.depth, _VECTOR // source.dtype.bytes)
-        columns = replace(made.columns, along_depth=True, together=together)
-        yield (axes, replace(of, contraction=replace(made, columns=columns))), source
-
-
-def _cycles_of_copy(source: Tensor, machine: Machine) -> float:
-    """The cycles of a kernel that reads and writes a tensor in memory."""
-    moved = 2 * prod(map(extent_of, source.shape)) * source.dtype.bytes
-    rates = machine.rates
-    return (
-        _COPY * moved / rates.memory_bytes_per_cycle / machine.multiprocessors
-        + rates.launch_seconds * rates.clock_hertz
-    )
+def _pays(copies: Copies, strategy: Any) -> bool:
+    """Whether a strategy may be faster with copied factors."""
+    return isinstance(strategy, Mma) and (strategy.tile.warpgroups or not copies.turned)
 
 
 def _way(
-    name: str, why: str, form: Form, turned: Tensor | None, kernel: FusedKernel, op: ComputeOp, strategy: Any,
+    name: str, why: str, form: Form, copies: Copies | None, kernel: FusedKernel, op: ComputeOp, strategy: Any,
     target: Target,
 ) -> Way:  # fmt: skip
     of, machine = form[1], Machine.for_models(target)
@@ -111,13 +82,15 @@ def _way(
         return found
 
     def steps(s: ScheduleHandle, config: Config) -> None:
-        if turned is not None:
-            _transpose(s, turned, op)
+        if copies is not None:
+            copies.apply(s)
+            for stage in copies.placed:
+                if stage not in kernel.operands:
+                    s[stage].compute_inline()
         schedule_product(s, kernel, op, form, strategy, config, target)
 
-    return Way(
-        name, why, space, nearest_index(space, _steadiest(strategy, of, machine).wanted()), steps, expected, likely
-    )
+    default = nearest_index(space, _steadiest(strategy, of, machine).wanted())
+    return Way(name, why, space, default, steps, expected, likely, () if copies is None else copies.placed)
 
 
 def _steadiest(strategy: Any, of: MatrixProduct, machine: Machine) -> Any:
@@ -125,26 +98,6 @@ def _steadiest(strategy: Any, of: MatrixProduct, machine: Machine) -> Any:
     tiles = strategy.tiles(of, machine)[:_TIES]
     cycles = [float(strategy.predict(of, tile, machine).cycles) for tile in tiles]
     return max((t for t, c in zip(tiles, cycles, strict=True) if c <= _EQUAL * cycles[0]), key=lambda t: int(t.stages))
-
-
-def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
-    """Copy a tensor with its last two dimensions exchanged: a block turns a tile around in shared memory."""
-    copy = s.cache_read(source, "global", [reader])
-    *batch, j, k = s[copy].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
-    tile = s.cache_read(source, "shared", [copy])
-    rows, columns = thread_axis("threadIdx.y"), thread_axis("threadIdx.x")
-    (jo, ji), (ko, ki) = s[copy].split(j, factor=_TILE), s[copy].split(k, factor=_TILE)
-    s[copy].reorder(*batch, jo, ko, ji, ki)
-    block = s[copy].fuse(*batch, jo, ko)
-    s[copy].bind(block, thread_axis("blockIdx.x"))
-    s[tile].compute_at(s[copy], block)
-    for stage, (slow, fast) in ((copy, (ji, ki)), (tile, s[tile].op.axis[-2:])):
-        _, y = s[stage].split(slow, factor=_TURNING[0])
-        x, lanes = s[stage].split(fast, factor=_TILE // _TURNING[1])
-        s[stage].bind(y, rows)
-        s[stage].bind(x, columns)
-        s[stage].vectorize(lanes)
-    s[tile].storage_align(s[tile].op.axis[-2], _TILE, 2)
 
 
 def _strategies(of: MatrixProduct, target: Target, precision: str) -> Iterator[tuple[str, Any]]:

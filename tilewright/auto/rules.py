@@ -105,7 +105,7 @@ def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target
     """Return the tiled ways of a product; by general tiles, if it is no product of two matrices."""
     form = product_of(flow, kernel, op) if target.is_gpu and is_sum(op) else None
     columns = _columns(flow, kernel, target) if target.is_gpu else []
-    found = columns + (gpu_products.ways(form, kernel, op, target, precision) if form is not None else [])
+    found = columns + (gpu_products.ways(flow, form, kernel, op, target, precision) if form is not None else [])
     if found:
         return found
 

@@ -1,0 +1,182 @@
+"""Copies of a product's factors in another order, by kernels before it, so that terms of a sum are neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import gcd, prod
+from typing import NamedTuple
+
+from ..expr.nodes import IntImm, Load
+from ..expr.traverse import loads, uses_any
+from ..schedule.handle import ScheduleHandle
+from ..tensor.axis import IterVar, thread_axis
+from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ..topi.templates.contraction import MatrixOperand
+from ..tune.model.machine import Machine
+from .dataflow import Dataflow, extent_of, is_element_wise, size
+from .products import MatrixProduct, ProductAxes
+
+Form = tuple[ProductAxes, MatrixProduct]
+_VECTOR = 16
+"""Bytes that a thread loads or stores at once."""
+_COPY = 1.5
+"""The time of a copy in another order, relative to the time of its bytes at the rate of memory."""
+_TILE, _TURNING = 64, (8, 32)
+"""Rows and columns of a tile that a block turns around, and its threads."""
+_THREADS = 256
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The kernels before a product: the tensors that they copy, and stages that they place.
+
+    `turned` is set for a plain product, whose right factor only warpgroups read faster after it has been transposed.
+    """
+
+    words: str
+    sources: tuple[Tensor, ...]
+    apply: Callable[[ScheduleHandle], None]
+    placed: tuple[Operation, ...] = ()
+    turned: bool = False
+
+    def cycles(self, machine: Machine) -> float:
+        """The cycles of kernels that read and write the tensors in memory."""
+        moved = 2 * sum(prod(map(extent_of, t.shape)) * t.dtype.bytes for t in self.sources)
+        rates = machine.rates
+        copying = _COPY * moved / rates.memory_bytes_per_cycle / machine.multiprocessors
+        return copying + len(self.sources) * rates.launch_seconds * rates.clock_hertz
+
+
+def copies_for(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, Copies]]:
+    """Yield the products of copied factors, with the copies."""
+    if form[1].element:
+        yield from _turned(form, op) if len(form[0].depth) == 1 else _with_terms_last(flow, form, op)
+
+
+def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, Copies]]:
+    """Yield the product of a transposed copy of the right factor, if its rows lie along the columns."""
+    axes, of = form
+    made = of.contraction
+    if made.columns.along_depth or len(axes.columns) > 1:
+        return
+    wanted = (*(axis.var for axis in axes.batch), axes.depth[0].var, axes.columns[0].var)
+    source = next((load.source for load in loads(*op.body) if load.indices == wanted), None)
+    if isinstance(source, Tensor) and isinstance(source.op, PlaceholderOp):
+        together = gcd(made.depth, _VECTOR // source.dtype.bytes)
+        columns = replace(made.columns, along_depth=True, together=together)
+        changed = axes, replace(of, contraction=replace(made, columns=columns))
+        words = f"a transposed copy of {source.name}"
+        yield changed, Copies(words, (source,), partial(_transpose, source=source, reader=op), (), True)
+
+
+def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
+    """Copy a tensor with its last two dimensions exchanged: a block turns a tile around in shared memory."""
+    copy = s.cache_read(source, "global", [reader])
+    *batch, j, k = s[copy].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
+    tile = s.cache_read(source, "shared", [copy])
+    rows, columns = thread_axis("threadIdx.y"), thread_axis("threadIdx.x")
+    (jo, ji), (ko, ki) = s[copy].split(j, factor=_TILE), s[copy].split(k, factor=_TILE)
+    s[copy].reorder(*batch, jo, ko, ji, ki)
+    block = s[copy].fuse(*batch, jo, ko)
+    s[copy].bind(block, thread_axis("blockIdx.x"))
+    s[tile].compute_at(s[copy], block)
+    for stage, (slow, fast) in ((copy, (ji, ki)), (tile, s[tile].op.axis[-2:])):
+        _, y = s[stage].split(slow, factor=_TURNING[0])
+        x, lanes = s[stage].split(fast, factor=_TILE // _TURNING[1])
+        s[stage].bind(y, rows)
+        s[stage].bind(x, columns)
+        s[stage].vectorize(lanes)
+    s[tile].storage_align(s[tile].op.axis[-2], _TILE, 2)
+
+
+class _Factor(NamedTuple):
+    """A factor in memory: its dimension that becomes the last one, and the border around it, if there is one."""
+
+    source: Tensor
+    dimension: int
+    border: ComputeOp | None
+    border_dimension: int
+
+
+def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, Copies]]:
+    """Yield products of copies in which an axis of the terms, such as the channels of a convolution, is the last."""
+    axes, of = form
+    made = of.contraction
+    for axis in axes.depth:
+        factors_read = [load for load in dict.fromkeys(loads(*op.body)) if isinstance(load.source, Tensor)]
+        word = factors_read[0].source.dtype.bytes
+        found = [_factor(flow, op, load, axis) for load in factors_read]
+        if size(axis) * word % (2 * _VECTOR) or None in found:
+            continue
+        factors = tuple(each for each in found if each is not None)
+        copied = tuple(each for each in factors if each.dimension != len(each.source.shape) - 1)
+        if not copied:
+            continue
+        depth = (*(a for a in axes.depth if a is not axis), axis)
+        rows, columns = (MatrixOperand(o.extent, True, _VECTOR // word) for o in (made.rows, made.columns))
+        contraction = replace(made, rows=rows, columns=columns, period=size(axis))
+        placed = tuple(each.border for each in factors if each.border is not None)
+        words = "copies with neighbouring terms of " + " and ".join(each.source.name for each in copied)
+        apply = partial(_copy_all, op=op, factors=factors)
+        yield (
+            (axes._replace(depth=depth), replace(of, contraction=contraction)),
+            Copies(words, tuple(each.source for each in copied), apply, placed),
+        )
+
+
+def _factor(flow: Dataflow, op: ComputeOp, load: Load, axis: IterVar) -> _Factor | None:
+    """The factor that a reduction loads; None if no dimension in memory follows an axis alone."""
+    dimension, source = _dimension(load, axis), load.source
+    if dimension is None or not isinstance(source, Tensor):
+        return None
+    if isinstance(source.op, PlaceholderOp):
+        return _Factor(source, dimension, None, dimension) if _is_constant(source) else None
+    border = source.op
+    if not isinstance(border, ComputeOp) or not is_element_wise(border) or len(border.outputs) > 1:
+        return None
+    if any(border in (t.op for t in other.input_tensors) for other in flow.bodies if other is not op):
+        return None
+    found = list(dict.fromkeys(loads(*border.values)))
+    within = _dimension(found[0], border.axis[dimension]) if len(found) == 1 else None
+    held = found[0].source if within is not None else None
+    if within is None or not isinstance(held, Tensor) or not isinstance(held.op, PlaceholderOp):
+        return None
+    return _Factor(held, within, border, dimension) if _is_constant(held) else None
+
+
+def _dimension(load: Load, axis: IterVar) -> int | None:
+    """The only dimension of a load that an axis moves along, one by one; None for another use of the axis."""
+    using = [d for d, index in enumerate(load.indices) if uses_any(index, {axis.var})]
+    return using[0] if len(using) == 1 and load.indices[using[0]] is axis.var else None
+
+
+def _is_constant(tensor: Tensor) -> bool:
+    return all(isinstance(extent, IntImm) for extent in tensor.shape)
+
+
+def _copy_all(s: ScheduleHandle, op: ComputeOp, factors: tuple[_Factor, ...]) -> None:
+    """Copy the factors, each with one dimension last, as the borders around the copies have it."""
+    for source, dimension, border, within in factors:
+        if dimension != len(source.shape) - 1:
+            _copy(s, source, dimension, op if border is None else border)
+        if border is not None:
+            s[border].transform_layout(lambda *i, d=within: _last(i, d))
+
+
+def _last(indices: tuple[object, ...], dimension: int) -> list[object]:
+    return [*indices[:dimension], *indices[dimension + 1 :], indices[dimension]]
+
+
+def _copy(s: ScheduleHandle, source: Tensor, dimension: int, reader: ComputeOp) -> None:
+    """Copy a tensor with one dimension last: neighbouring threads read neighbours, and each writes a vector."""
+    copy = s.cache_read(source, "global", [reader])
+    *axes, last = s[copy].transform_layout(lambda *i: _last(i, dimension))
+    rest, lanes = s[copy].split(last, factor=gcd(extent_of(source.shape[dimension]), _VECTOR // source.dtype.bytes))
+    axes.insert(dimension, rest)
+    s[copy].reorder(*axes, lanes)
+    block, thread = s[copy].split(s[copy].fuse(*axes), factor=_THREADS)
+    s[copy].bind(block, thread_axis("blockIdx.x"))
+    s[copy].bind(thread, thread_axis("threadIdx.x"))
+    s[copy].vectorize(lanes)
