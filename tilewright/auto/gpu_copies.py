@@ -32,7 +32,7 @@ _THREADS = 256
 class Copies:
     """The kernels before a product: the tensors that they copy, and stages that they place.
 
-    `turned` is set for a plain product, whose right factor only warpgroups read faster after it has been transposed.
+    `turned` is set for a transposed right factor of a plain product: only warpgroups read it faster.
     """
 
     words: str
