@@ -142,6 +142,11 @@ class LoweredModule(Program):
     __repr__ = __str__
 
 
+def refined_bounds(schedule: Schedule, target: Target) -> Bounds:
+    """Return the bounds under which a schedule is built for a target."""
+    return refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
+
+
 @not_while_forking
 @deep
 def lower(

@@ -10,8 +10,8 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.log import logger
 from ..core.target import Target
+from ..driver import refined_bounds
 from ..loops.build import build_function
-from ..measure.lowered import refined_bounds
 from ..measure.reference import describe, structure_of
 from ..refine.usage import kernel_uses
 from ..schedule.handle import ScheduleHandle, create_schedule

@@ -24,7 +24,7 @@ from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
-from .nest import Loop, axis_values, cut_axes, index_values, own_loops
+from .nest import Loop, axis_values, cut_axes, index_values
 from .value import StageBounds
 from .visibility import check_owners, shares
 
@@ -120,7 +120,7 @@ def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> di
     Virtual threads of the stage inside its place of computation share it. Raises UserError if `consumer` is outside the
     loop that the stage is computed in.
     """
-    path = (*consumer.outer, *own_loops(consumer.stage))
+    path = (*consumer.outer, *consumer.stage.loops)
     inside = 0
     if isinstance(stage.placement, At):
         at = stage.placement
@@ -135,7 +135,7 @@ def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> di
                 suspects=(Suspect(("compute_at",), (stage.name,)),),
             )
     running = {}
-    virtual = {loop.var for loop in own_loops(stage) if loop.tag is ThreadTag.VTHREAD}
+    virtual = {loop.var for loop in stage.loops if loop.tag is ThreadTag.VTHREAD}
     for i, loop in enumerate(path):
         within = i >= inside and (loop.tag is None or loop.var in virtual)
         if within or (loop.tag is not None and shares(scope, loop.tag)):
@@ -151,7 +151,7 @@ def _same_numbers(consumer: StageBounds, visible: set[Var], indices: dict[Thread
     Only for loops of equal length: if a hidden one ends earlier, not all threads have such a number.
     """
     same = {}
-    for loop in (*consumer.outer, *own_loops(consumer.stage)) if indices else ():
+    for loop in (*consumer.outer, *consumer.stage.loops) if indices else ():
         outer = indices.get(loop.tag) if loop.tag is not None and loop.var not in visible else None
         if outer is not None and _as_far(consumer.facts.range_of(loop.var), consumer.facts.range_of(outer)):
             same[loop.var] = outer
@@ -170,7 +170,7 @@ def _as_far(one: tuple[Expr, Expr] | None, other: tuple[Expr, Expr] | None) -> b
 
 
 def _check_visible(stage: Stage, consumer: StageBounds, found: list[Extremes | None], visible: set[Var]) -> None:
-    path = (*consumer.outer, *own_loops(consumer.stage))
+    path = (*consumer.outer, *consumer.stage.loops)
     hidden = {loop.var: loop for loop in path if loop.var not in visible}
     for span in found:
         for var in variables(*span[:2]) if span is not None else ():

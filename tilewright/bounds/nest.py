@@ -14,17 +14,12 @@ from ..schedule.value import Loop as Loop
 from ..tensor.axis import AxisKind, IterVar, Range
 
 
-def own_loops(stage: Stage) -> tuple[Loop, ...]:
-    """The loops of a stage's own leaves, outermost first."""
-    return stage.loops
-
-
 def outer_loops(schedule: Schedule, stage: Stage) -> tuple[Loop, ...]:
     """The loops of other stages that `stage` is computed in, outermost first."""
     if not isinstance(stage.placement, At):
         return ()
     parent = schedule.stages[stage.placement.stage]
-    own = own_loops(parent)
+    own = parent.loops
     depth = next((i for i, loop in enumerate(own) if loop.axis is stage.placement.axis), len(own) - 1)
     return (*outer_loops(schedule, parent), *own[: depth + 1], *_threads_around(own, depth))
 
@@ -43,7 +38,7 @@ def axes_of_threads(stage: Stage) -> frozenset[IterVar]:
 
 def is_thread_reduction(stage: Stage) -> bool:
     """Whether a reduction loop of the stage is bound to threads."""
-    return any(map(_combines, own_loops(stage)))
+    return any(map(_combines, stage.loops))
 
 
 def _combines(loop: Loop) -> bool:
@@ -71,7 +66,7 @@ def axis_values(
     Axes in `known` have the values given there, for any loops.
     """
     values: dict[IterVar, Expr] = {}
-    for loop in own_loops(stage):
+    for loop in stage.loops:
         single = loop.axis in stage.private or (loop.thread is None and is_one(ranges[loop.axis].extent))
         value: Expr = const(0, loop.var.dtype) if single else loop.var
         values[loop.axis] = value + ranges[loop.axis].min
@@ -84,7 +79,7 @@ def axis_values(
 def cut_axes(stage: Stage, ranges: Mapping[IterVar, Range], running: Container[Var]) -> list[IterVar]:
     """Return the guarded axes whose loops all are `running`: guards cut off iterations beyond them."""
     guarded = guarded_axes(stage, ranges)
-    whole = {loop.axis for loop in own_loops(stage) if loop.var in running} if guarded else set()
+    whole = {loop.axis for loop in stage.loops if loop.var in running} if guarded else set()
     found = []
     for relation in reversed(stage.relations if guarded else ()):
         if relation.below and whole.issuperset(relation.below):

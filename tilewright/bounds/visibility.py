@@ -17,7 +17,7 @@ from ..schedule.relations import Split
 from ..schedule.value import Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
-from .nest import Loop, own_loops
+from .nest import Loop
 from .value import StageBounds
 
 _SCOPE_RANK = {MemoryScope.GLOBAL: 0, MemoryScope.SHARED: 1, MemoryScope.LOCAL: 2}
@@ -44,7 +44,7 @@ def private_steps(stage: Stage, scope: MemoryScope) -> dict[IterVar, tuple[int, 
     found: dict[IterVar, tuple[int, Expr | None]] = {}
     place = {axis: d for d, axis in enumerate(stage.op.axis)} if scope is not MemoryScope.GLOBAL else {}
     inner = {r.inner: r for r in stage.relations if isinstance(r, Split) and r.factor is not None and r.parent in place}
-    for loop in own_loops(stage) if place else ():
+    for loop in stage.loops if place else ():
         if loop.tag is None or loop.tag is ThreadTag.VTHREAD or shares(scope, loop.tag):
             continue
         if loop.axis in place:
@@ -71,7 +71,7 @@ def check_owners(stage: Stage, scope: MemoryScope, private: Container[IterVar] =
                 fix=f"leave {stage.name!r} at the root, in global memory, or leave {tag.value} out of its statement",
                 suspects=(_placed(stage),),
             )
-    for loop in _on_hardware(own_loops(stage)):
+    for loop in _on_hardware(stage.loops):
         combines = loop.axis.kind is AxisKind.REDUCE  # then every thread has the result
         if loop.tag is not None and not combines and loop.axis not in private and not shares(scope, loop.tag):
             who = "block" if loop.tag.is_block else "thread"
@@ -111,8 +111,8 @@ def check_memory(
             )
         return
     check_owners(stage, scope, private)
-    readers = [c for c in consumers if _on_hardware((*c.outer, *own_loops(c.stage)))]
-    if not around and (readers or _on_hardware(own_loops(stage))):
+    readers = [c for c in consumers if _on_hardware((*c.outer, *c.stage.loops))]
+    if not around and (readers or _on_hardware(stage.loops)):
         reader = (readers or list(consumers))[0].stage.name
         raise UserError(
             f"stage {stage.name!r} is kept in {scope.value} memory, which exists within one kernel, but is computed "

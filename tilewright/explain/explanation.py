@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds.infer import infer_bounds
 from ..codegen.abi import Resources
 from ..codegen.kernel import Kernel
 from ..codegen.nvrtc import version
@@ -20,13 +19,11 @@ from ..core.hardware import MemoryScope, ThreadTag
 from ..core.occupancy import occupancy
 from ..core.recursion import deep
 from ..core.target import Target
-from ..driver import finished, lower_for
+from ..driver import finished, lower_for, refined_bounds
 from ..expr.evaluate import evaluate
 from ..expr.nodes import Expr, Var
 from ..expr.traverse import variables
 from ..loops.nodes import Buffer, For, Function, Launch, Stmt
-from ..passes.context import PassContext
-from ..refine.pipeline import refine
 from ..runtime.program import resolve_target
 from ..schedule.culprits import naming_steps
 from ..schedule.handle import ScheduleHandle
@@ -84,7 +81,7 @@ def findings(
         function = finished(lower_for(target, handle, given).parts[0].function, target)
         resources = _resources(function, target) if compiled else {}
     known = _sizes(function, {} if sizes is None else sizes)
-    bounds = refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
+    bounds = refined_bounds(schedule, target)
     if target.is_gpu:
         with naming_steps(handle.steps):
             _, found = generate((function,), target)

@@ -8,7 +8,7 @@ from math import prod
 
 from ..arith.region import extremes
 from ..arith.simplify import simplify
-from ..bounds.nest import Loop, axis_values, is_one, own_loops
+from ..bounds.nest import Loop, axis_values, is_one
 from ..bounds.value import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, IntImm, Var
@@ -91,7 +91,7 @@ def loop_tree(schedule: Schedule, bounds: Bounds) -> list[TreeNode]:
 
     def stage(found: StageBounds, depth: int) -> Iterator[TreeNode]:
         yield _node(found, None, (), depth)
-        loops = own_loops(found.stage)
+        loops = found.stage.loops
         inner = depth + 1
         for k, loop in enumerate(loops):
             if not _is_hidden(found, loop):
@@ -125,7 +125,7 @@ def _scattered(found: StageBounds, fixed: Sequence[Loop], parts: Sequence[Part])
     still = {loop.var for loop in fixed}
     values = axis_values(found.stage, found.ranges)
     moving = set(variables(*(values[axis] for axis in found.stage.op.axis)))
-    extents = [found.ranges[loop.axis].extent for loop in own_loops(found.stage) if loop.var in moving - still]
+    extents = [found.ranges[loop.axis].extent for loop in found.stage.loops if loop.var in moving - still]
     sizes = [part.extent for part in parts]
     if not all(isinstance(extent, IntImm) for extent in (*extents, *sizes)):
         return 0
@@ -143,7 +143,7 @@ def _region(found: StageBounds, fixed: Sequence[Loop], kind: AxisKind) -> tuple[
     still = {loop.var for loop in fixed} | {loop.var for loop in found.outer}
     zero = const(0, "int32")
     running: dict[Var, tuple[Expr, Expr]] = {
-        loop.var: (zero, found.ranges[loop.axis].extent) for loop in own_loops(found.stage) if loop.var not in still
+        loop.var: (zero, found.ranges[loop.axis].extent) for loop in found.stage.loops if loop.var not in still
     }
     values = axis_values(found.stage, found.ranges)
     made: list[Part] = []

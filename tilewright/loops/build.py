@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..bounds.infer import Bounds, StageBounds
-from ..bounds.nest import Loop, is_thread_reduction, own_loops
+from ..bounds.nest import Loop, is_thread_reduction
 from ..bounds.reads import check_reads
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
@@ -246,7 +246,7 @@ class _Builder:
         if isinstance(found.stage.op, ExternOp):
             return self._extern(found, found.stage.op, bound)
         if isinstance(found.stage.op, ScanOp):
-            return self._around(found, own_loops(found.stage), bound, NOTHING)
+            return self._around(found, found.stage.loops, bound, NOTHING)
         if found.stage.declared is not None:
             return DeclaredNest(self, found, bound).statement()
         kind = ThreadReductionNest if is_thread_reduction(found.stage) else StageNest
@@ -273,7 +273,7 @@ class _Builder:
         theirs = {b: self.buffer(t) for b, t in zip(given, (*op.inputs, *op.outputs), strict=True)}
         made: Stmt = with_buffers(op.statement, theirs)
         if not isinstance(op, ScriptOp):
-            return self._around(found, own_loops(found.stage), bound, made)
+            return self._around(found, found.stage.loops, bound, made)
         first = len(self.assertions)
         self.assertions += [Assertion(*assertion) for assertion in op.assertions]
         return ScriptNest(self, found, renumbered(made, first), op, theirs).statement(bound)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..arith.simplify import prove, simplify
 from ..bounds.infer import StageBounds
-from ..bounds.nest import axis_values, own_loops
+from ..bounds.nest import axis_values
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Call, Expr, Load, Var
@@ -77,7 +77,7 @@ class ScriptNest:
         """The function's buffers for the buffers of the script."""
         self.written = statement
         self.values = axis_values(found.stage, found.ranges)
-        self.loops = own_loops(found.stage)
+        self.loops = found.stage.loops
         self.nest_of_leaf = {loop.axis: script_nest(found.stage, op, loop.axis) for loop in self.loops}
         self.head = {nest.axes[0].var: i for i, nest in enumerate(op.nests)}
         self._check_variables()

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ..arith.simplify import prove, simplify
 from ..bounds.guards import domain_guards, relation_guards
 from ..bounds.infer import Bounds, StageBounds, bounds_of_first_values
-from ..bounds.nest import Loop, axis_values, index_values, is_one, own_loops
+from ..bounds.nest import Loop, axis_values, index_values, is_one
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
@@ -82,7 +82,7 @@ class StageNest:
         self.found = found
         self.stage = found.stage
         self.bound = bound
-        self.loops = own_loops(found.stage)
+        self.loops = found.stage.loops
         self.end: int | None = None
         """The first of the loops that are not built because something replaces them."""
         self._check_variables()

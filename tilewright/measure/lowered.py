@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..bounds.infer import Bounds, infer_bounds
+from ..bounds.infer import Bounds
 from ..core.options import USUAL
 from ..core.recursion import ROOM, deep
 from ..core.target import Target
+from ..driver import refined_bounds
 from ..loops.build import build_function
 from ..loops.nodes import Function
 from ..passes.context import PassContext
-from ..refine.pipeline import refine
 from ..schedule.culprits import StepMark, marks_of
 from ..schedule.handle import ScheduleHandle
-from ..schedule.value import Schedule
 from .job import CheckSpec, Job
 from .reference import describe
 
@@ -36,11 +35,6 @@ class LoweredCandidate:
     target: Target
     spec: CheckSpec
     steps: tuple[StepMark, ...]
-
-
-def refined_bounds(schedule: Schedule, target: Target) -> Bounds:
-    """Return the bounds under which a schedule is built for a target."""
-    return refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
 
 
 @deep
@@ -64,7 +58,7 @@ def nest_for(handle: Any, tensors: Sequence[Any], target: Target) -> Function:
 def packed(handle: Any, tensors: Sequence[Any], target: Target, bounds: Bounds, nest: Function | None = None) -> bytes:
     """Return a candidate for `Job.lowered`; empty if the builder has to make it, or to explain why nobody can.
 
-    `refined_bounds` returned the `bounds`, and `nest` is the loop nest under them, if it is known.
+    `driver.py::refined_bounds` returned the `bounds`, and `nest` is the loop nest under them, if it is known.
     """
     if PassContext.current().options != USUAL:  # passes of the caller may have no form that can be sent
         return b""

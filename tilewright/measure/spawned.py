@@ -30,13 +30,14 @@ import numpy as np
 from ..core.errors import InternalError, UserError
 from ..core.paths import package_path
 from ..core.target import Target
+from ..driver import refined_bounds
 from ..runtime.device import device
 from ..runtime.driver import DeviceAttributes
 from . import reference
 from .build import build
 from .device_bench import DeviceBench
 from .job import Built, CheckSpec, Feed, Job
-from .lowered import packed, refined_bounds
+from .lowered import packed
 from .option import LocalBuilder, LocalRunner
 from .outcome import SWITCHED_OFF, BuildFailed, Failure, Measured, Outcome, RunFailed, TimedOut
 from .protocol import RunRequest

@@ -17,7 +17,7 @@ from math import prod
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
-from ..bounds.nest import Loop, axis_values, own_loops
+from ..bounds.nest import Loop, axis_values
 from ..bounds.value import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
@@ -58,7 +58,7 @@ def idle_fills(schedule: Schedule, bounds: Bounds) -> list[str]:
     """Return remarks on the fills in which every thread of a block repeats the same work, with the reasons."""
     found: list[str] = []
     for fill in filter(_is_fill, bounds.values()):
-        if not fill.region or any(loop.tag in _FASTEST_FIRST for loop in own_loops(fill.stage)):
+        if not fill.region or any(loop.tag in _FASTEST_FIRST for loop in fill.stage.loops):
             continue
         block = _block(_kernel(fill.outer), bounds)
         alone = block is not None and prod(block.values()) < 2
@@ -127,7 +127,7 @@ def _block(kernel: Loop | None, bounds: Bounds) -> dict[ThreadTag, int] | None:
     """
     extents: dict[ThreadTag, Expr] = {}
     for other in bounds.values():
-        loops = (*other.outer, *own_loops(other.stage))
+        loops = (*other.outer, *other.stage.loops)
         if kernel not in loops:
             continue
         for loop in loops:
@@ -154,7 +154,7 @@ def _is_even(found: StageBounds, shape: list[int], block: dict[ThreadTag, int], 
     for axis, extent in zip(found.stage.op.axis, shape, strict=True):
         place = add(multiply(place, extent), subtract(values[axis], found.ranges[axis].min))
     terms = Affine.of(simplify(place, found.facts)).terms
-    bound = {loop.tag: loop for loop in own_loops(found.stage) if loop.tag is not None}
+    bound = {loop.tag: loop for loop in found.stage.loops if loop.tag is not None}
     step = lanes
     for tag, extent in block.items():
         if extent > 1 and (tag not in bound or terms.get(bound[tag].var) != step):

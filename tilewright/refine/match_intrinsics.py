@@ -12,7 +12,6 @@ from dataclasses import replace
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
-from ..bounds.nest import own_loops
 from ..bounds.value import Bounds, StageBounds, StageContraction
 from ..core.atoms import Atom, Fragment
 from ..core.hardware import SWIZZLE_PIECE, LoopKind, MemoryScope, ThreadTag, WarpMemory
@@ -76,7 +75,7 @@ def _check_accumulator(found: StageBounds, atom: Atom) -> None:
             f"stage {stage.name!r} is kept in {found.scope.value} memory, but {atom.name} keeps its sums in registers",
             f"s[{stage.name}].set_scope('local'), and compute it at the loop over warps of the stage that reads it",
         )
-    for loop in (*found.outer, *own_loops(stage)):
+    for loop in (*found.outer, *stage.loops):
         if loop.tag is ThreadTag.THREAD_X:
             refuse(
                 f"stage {stage.name!r} is computed inside axis {loop.axis.name!r}, which is bound to threadIdx.x, but "

@@ -14,7 +14,6 @@ from dataclasses import replace
 from math import prod
 
 from ..arith.interval import interval
-from ..bounds.nest import own_loops
 from ..bounds.value import Bounds, StageBounds, StageContraction
 from ..core.atoms import WARPGROUP, Atom
 from ..core.dtype import DType
@@ -57,7 +56,7 @@ def match_warpgroup(schedule: Schedule, made: Bounds, found: StageBounds, matche
 
 def _warp(made: Bounds, found: StageBounds, atom: Atom) -> Var:
     """The variable that counts the warps of a warpgroup."""
-    loops = {loop.tag: loop for loop in (*found.outer, *own_loops(found.stage)) if loop.tag is not None}
+    loops = {loop.tag: loop for loop in (*found.outer, *found.stage.loops) if loop.tag is not None}
     across = loops.get(ThreadTag.THREAD_Y)
     span = None if across is None else made[across.stage].ranges[across.axis].extent
     if across is None or not isinstance(span, IntImm) or span.value != WARPGROUP:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ..bounds.infer import Bounds, StageBounds
-from ..bounds.nest import Loop, own_loops
+from ..bounds.nest import Loop
 from ..core.atoms import LANES
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Var
@@ -79,7 +79,7 @@ def kernel_uses(schedule: Schedule, bounds: Bounds) -> list[KernelUse]:
     readers = _readers(schedule, bounds)
     for found in bounds.values():
         use = uses.setdefault(_root(schedule, found.stage.id), KernelUse())
-        loops = (*found.outer, *own_loops(found.stage))
+        loops = (*found.outer, *found.stage.loops)
         vthreads = _extents(bounds, (loop for loop in loops if loop.tag is ThreadTag.VTHREAD))
         use.vthreads = max(use.vthreads, prod(vthreads.values()))
         for loop in loops:

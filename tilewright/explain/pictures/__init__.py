@@ -7,12 +7,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from ...bounds.infer import infer_bounds
 from ...bounds.value import Bounds
 from ...core.errors import UserError
 from ...core.recursion import deep
-from ...passes.context import PassContext
-from ...refine.pipeline import refine
+from ...driver import refined_bounds
 from ...report.files import write_text
 from ...schedule.handle import ScheduleHandle
 from ...schedule.value import Schedule
@@ -48,7 +46,7 @@ def draw(
     }
 
     def _bounds() -> Bounds:
-        return refine(schedule, infer_bounds(schedule), chosen, PassContext.current().options).bounds
+        return refined_bounds(schedule, chosen)
 
     views = (view,) if view is not None else ("tile", "banks", "fragments") if _has_threads(schedule) else ("schedule",)
     pictures = [picture for name in views for picture in makers[name]()]

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ...bounds.nest import Loop, axis_values, own_loops
+from ...bounds.nest import Loop, axis_values
 from ...bounds.value import Bounds, StageBounds
 from ...core.errors import UserError
 from ...core.hardware import ThreadTag
@@ -47,7 +47,7 @@ def tiles(schedule: Schedule, bounds: Bounds) -> list[BlockTile]:
     """The tile of each kernel's own stage: the one at the root that its threads run."""
     found: list[BlockTile] = []
     for one in reversed(list(bounds.values())):
-        loops = own_loops(one.stage)
+        loops = one.stage.loops
         if not isinstance(one.stage.placement, At) and any(_is_thread(loop) for loop in loops):
             found.append(tile_of(one))
     return found
@@ -59,7 +59,7 @@ def _is_thread(loop: Loop) -> bool:
 
 def tile_of(found: StageBounds) -> BlockTile:
     """The tile of one block of a stage: of the first one."""
-    loops = own_loops(found.stage)
+    loops = found.stage.loops
     extents = {loop: _extent(found, loop) for loop in loops}
     inside = [loop for loop in loops if loop.tag is None or not loop.tag.is_block]
     if prod(extents[loop] for loop in inside) > _MOST_ITERATIONS:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from ...core.errors import TVMError, UserError
 from ...core.recursion import ROOM
 from ...core.target import Target
+from ...driver import refined_bounds
 from ...loops.build import build_function
-from ...measure.lowered import packed, refined_bounds
+from ...measure.lowered import packed
 from ...refine.usage import KernelUse, kernel_uses
 from ...schedule.culprits import naming_steps, step_at_fault
 from ..space.config import Config

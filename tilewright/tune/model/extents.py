@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...bounds.nest import Loop, outer_loops, own_loops
+from ...bounds.nest import Loop, outer_loops
 from ...bounds.visibility import default_scope, shares
 from ...core.hardware import MemoryScope, ThreadTag
 from ...expr import nodes as n
@@ -112,7 +112,7 @@ def _extents_of(
     schedule = structure.schedule
     assert schedule is not None
     outer = structure.once(("outer", stage.id), lambda: outer_loops(schedule, stage))
-    path = structure.once(("path", stage.id), lambda: (*outer, *own_loops(stage)))
+    path = structure.once(("path", stage.id), lambda: (*outer, *stage.loops))
     scope = stage.scope or default_scope(tuple(loop.tag for loop in outer if loop.tag is not None))
     shape = [constant(extent) for extent in stage.op.shape]
     region: list[Number] = list(shape)
@@ -190,7 +190,7 @@ def _down(
 def _forms(structure: Structure, columns: Columns, made: StageExtents) -> dict[IterVar, Form]:
     """How each axis of a stage moves with the loops of its path."""
     stage = made.stage
-    forms: dict[IterVar, Form] = {loop.axis: {loop.var: 1} for loop in own_loops(stage)}
+    forms: dict[IterVar, Form] = {loop.axis: {loop.var: 1} for loop in stage.loops}
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
             step = structure.number(relation, "factor", relation.factor, columns)

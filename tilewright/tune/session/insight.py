@@ -16,7 +16,7 @@ from ..records.history import applies
 from ..space.choices import Choice
 from ..space.config import Config
 from ..task import Workload
-from .trials import KINDS, gist
+from .trials import gist, kind_of
 
 _PAUSE = 300.0
 """A pause of this many seconds between two records, beyond the time of the second, separates sessions."""
@@ -97,7 +97,7 @@ def _insight(workload: Workload, target: str, device: str, pairs: list[Pair]) ->
     counts: Counter[str] = Counter()
     spent: dict[str, float] = {}
     for inp, result in pairs:
-        kind = kind_of(inp, result.error_no)
+        kind = _kind_of_record(inp, result.error_no)
         counts[kind] += 1
         spent[kind] = spent.get(kind, 0.0) + (max(0.0, result.all_cost) if math.isfinite(result.all_cost) else 0.0)
     winner = _best(pairs)
@@ -109,13 +109,10 @@ def _insight(workload: Workload, target: str, device: str, pairs: list[Pair]) ->
     )  # fmt: skip
 
 
-def kind_of(inp: MeasureInput, error_no: int) -> str:
-    """Return the result of a record's configuration in a word or two."""
-    if inp.notes.refused:
-        return "refused"
-    if error_no == MeasureErrorNo.NO_ERROR:
-        return "confirmed" if inp.notes.confirmed else "measured"
-    return KINDS.get(error_no, f"error number {error_no}")
+def _kind_of_record(inp: MeasureInput, error_no: int) -> str:
+    if inp.notes.confirmed and error_no == MeasureErrorNo.NO_ERROR:
+        return "confirmed"
+    return kind_of(error_no, inp.notes.refused)
 
 
 def _best(pairs: Sequence[Pair]) -> Pair | None:
@@ -148,7 +145,7 @@ def _causes(pairs: Sequence[Pair]) -> tuple[Cause, ...]:
     groups: dict[tuple[str, str], list[MeasureInput]] = {}
     for inp, result in pairs:
         if result.error_no != MeasureErrorNo.NO_ERROR:
-            groups.setdefault((kind_of(inp, result.error_no), gist(inp.notes.reason)), []).append(inp)
+            groups.setdefault((_kind_of_record(inp, result.error_no), gist(inp.notes.reason)), []).append(inp)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     causes = []
     for (kind, _), own in ordered[:_MOST_CAUSES]:

@@ -19,7 +19,7 @@ from ..records.format import MeasureInput, mean_cost
 from ..space.config import Config
 from ..space.knobs import SplitKnob
 from ..space.space import Space
-from .trials import KINDS, Tally, Trial, flops_of
+from .trials import Tally, Trial, flops_of, kind_of
 
 _PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
@@ -46,7 +46,7 @@ def short_line(number: int, inp: MeasureInput, result: MeasureResult, remark: st
     """One trial in a short line: its rate and time, or the kind of its failure."""
     head = f"trial {number}"
     if result.error_no != MeasureErrorNo.NO_ERROR:
-        return f"{head}  failed: {KINDS.get(result.error_no, 'unknown')}"
+        return f"{head}  failed: {kind_of(result.error_no, inp.notes.refused)}"
     rate = flops_of(inp.notes.flop or inp.task.flop, result) / scale_of(si_prefix)
     return f"{head}  {rate:,.1f} {si_prefix}FLOPS  {mean_cost(result) * 1e6:,.2f} µs  {remark}".rstrip()
 

@@ -7,21 +7,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ...measure.outcome import (
-    BuildFailed,
     Failure,
     Measured,
     MeasureErrorNo,
     MeasureResult,
     Outcome,
     Refused,
-    RunFailed,
-    TimedOut,
-    WrongAnswer,
 )
 from ..records.format import MeasureInput, mean_cost
 
 _NUMBERS = re.compile(r"\d[\d,.]*")
-KINDS = {
+_KINDS = {
+    MeasureErrorNo.NO_ERROR: "measured",
     MeasureErrorNo.INSTANTIATION_ERROR: "no kernel",
     MeasureErrorNo.COMPILE_HOST: "compile error",
     MeasureErrorNo.COMPILE_DEVICE: "compile error",
@@ -29,8 +26,8 @@ KINDS = {
     MeasureErrorNo.WRONG_ANSWER: "wrong answer",
     MeasureErrorNo.BUILD_TIMEOUT: "build timeout",
     MeasureErrorNo.RUN_TIMEOUT: "run timeout",
+    MeasureErrorNo.UNKNOWN_ERROR: "unknown error",
 }
-"""The legacy number of a failure → its kind, in the words of `kind_of`."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class Tally:
             if self.best is None or trial.rank > self.best.rank:
                 self.best, self.best_at = trial, self.done
             return
-        kind = kind_of(trial.outcome)
+        kind = kind_of(trial.outcome.error_no, isinstance(trial.outcome, Refused))
         self.failures[kind] += 1
         if isinstance(trial.outcome, Failure):
             self.steps[kind, trial.outcome.step] += 1
@@ -116,26 +113,9 @@ def gist(reason: str) -> str:
     return _NUMBERS.sub("#", reason.partition("\n")[0].partition(" (")[0])
 
 
-def kind_of(outcome: Outcome) -> str:
-    """The kind of failure of an outcome, in a word or two."""
-    match outcome:
-        case Measured():
-            return "measured"
-        case Refused():
-            return "refused"
-        case BuildFailed(stage="instantiate"):
-            return "no kernel"
-        case BuildFailed():
-            return "compile error"
-        case TimedOut(phase="build"):
-            return "build timeout"
-        case TimedOut():
-            return "run timeout"
-        case WrongAnswer():
-            return "wrong answer"
-        case RunFailed():
-            return "runtime error"
-    return "unknown"
+def kind_of(error_no: int, refused: bool = False) -> str:
+    """Return the kind of an outcome in a word or two, by its legacy number; a limit had the candidate `refused`."""
+    return "refused" if refused else _KINDS.get(error_no, f"error number {error_no}")
 
 
 def flops_of(flop: float, result: MeasureResult) -> float:
