@@ -240,17 +240,16 @@ def test_a_maximum_with_ties_counts_one_of_them() -> None:
 
 @every_target
 def test_scheduled_on_every_target(target: str) -> None:
-    """The gradient of a padded convolution, with its stages inlined, on sizes that do not divide."""
+    """The gradient of a padded convolution, which is one stage without the border, on sizes that do not divide."""
     W = te.placeholder((2, 2, 3, 3), name="W")
     output = topi.nn.conv2d_nchw(D4, W, 2, 1, 1)
     head = te.placeholder(output.shape, name="head")
     (made,) = te.gradient(output, [D4], head)
-    (padded,) = made.op.input_tensors
     s = te.create_schedule(made.op)
+    sums = s.cache_write(made, "local" if target != "llvm" else "global")
     outer, inner = s[made].split(s[made].fuse(*made.op.axis), factor=16)
-    s[padded].compute_at(s[made], inner)
+    s[sums].compute_at(s[made], inner)
     if target != "llvm":
-        s[padded].set_scope("local")
         s[made].bind(outer, te.thread_axis("blockIdx.x"))
         s[made].bind(inner, te.thread_axis("threadIdx.x"))
     values = values_of([W, head])
@@ -281,6 +280,11 @@ def test_half_precision() -> None:
     C = te.compute((4,), lambda i: te.sum(X[i, k].astype("float32") * 2.0, axis=k), name="C")
     (made,) = te.gradient(C, [X], te.placeholder((4,), name="head"))
     assert made.dtype == "float16"
+    W = te.placeholder((5,), "float16", name="W")
+    D = te.compute((4,), lambda i: te.sum(X[i, k].astype("float32") * W[k].astype("float32"), axis=k), name="D")
+    narrowed = te.gradient(D, [X, W], te.placeholder((4,), name="head"))
+    assert [made.dtype for made in narrowed] == ["float16", "float16"]
+    assert narrowed[1].op.input_tensors[0].dtype == "float32"  # sums
 
 
 def test_mistakes() -> None:

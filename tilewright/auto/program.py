@@ -75,15 +75,16 @@ class AutomaticProgram:
 
     def by_rules(self) -> ScheduleHandle:
         """Return the schedule that rules make, or a simple one if a rule does not fit the program."""
-        try:
-            s = self.schedule([ways[0] for ways in self.ways])
-            reason = unfit(s, self.target)
-        except UserError as error:
-            reason = error.message
-        if reason:
+        for place in (0, -1):
+            try:
+                s = self.schedule([ways[place] for ways in self.ways])
+                reason = unfit(s, self.target)
+            except UserError as error:
+                reason = error.message
+            if not reason:
+                return s
             logger.debug("the rules do not fit %s: %s", [op.name for op in self.outputs], reason)
-            return self.simple()
-        return s
+        return self.simple()
 
     def simple(self) -> ScheduleHandle:
         """Return a schedule in which each stage runs by itself, each of its elements on one thread."""

@@ -16,7 +16,7 @@ from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import ReductionTile, choices_of, reduce_to
 from ..tune.model.machine import Machine
 from ..tune.task import Expectation
-from . import cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans, gpu_windows
+from . import convolutions, cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans, gpu_windows
 from .cpu_rows import RowVectors, schedule_rows_on_processors, schedule_tuples_on_processors
 from .dataflow import Dataflow, known_total, total
 from .kernels import FusedKernel
@@ -42,6 +42,15 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str 
     if not isinstance(out, ComputeOp) or out.call is not None:
         return [fixed("given", f"{out.name} is a statement or a scan, which has its own loops", lambda s: None)]
     single = kernel.reductions[0] if len(kernel.reductions) == 1 and kernel.one_each else None
+    return [*convolutions.ways(flow, kernel, target), *_without_strategies(flow, kernel, single, target, precision)]
+
+
+def _without_strategies(
+    flow: Dataflow, kernel: FusedKernel, single: ComputeOp | None, target: Target, precision: str
+) -> list[Way]:
+    """Return the ways that rules make for any operation that is given element by element."""
+    out = kernel.out
+    assert isinstance(out, ComputeOp)
     if (
         single is not None
         and len(single.outputs) == 1

@@ -388,6 +388,10 @@ class StageHandle(StageView):
         """Compute a reduction as a product of two matrices; returns both and the product."""
         return list(self._apply("as_product", batch, rows, columns, depth))
 
+    def redeclare(self, name: str, options: Any = None) -> list[Tensor]:
+        """Compute a stage by another declaration of the same values; see the primitive."""
+        return list(self._apply("redeclare", name, options))
+
     def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:
         """Compute a loop and all loops inside it by a matrix instruction, or by an intrinsic of one's own."""
         self._apply("tensorize", var, intrin.name if isinstance(intrin, MatrixIntrin) else intrin)

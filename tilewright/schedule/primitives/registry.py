@@ -13,6 +13,7 @@ from .cache_read import cache_read
 from .cache_write import cache_write
 from .fuse import fuse
 from .prefetch import prefetch
+from .redeclare import redeclare
 from .reorder import reorder
 from .rfactor import rfactor
 from .rolling_buffer import rolling_buffer
@@ -35,6 +36,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         cache_write,
         rfactor,
         as_product,
+        redeclare,
         annotate.unroll,
         annotate.vectorize,
         annotate.parallel,

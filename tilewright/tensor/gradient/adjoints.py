@@ -25,6 +25,7 @@ from ..tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute, topol
 from .derivative import Part, derivative
 from .derivative import add as plus
 from .equations import Equation, Solution, solve
+from .selection import moved, moved_axes, selected
 
 
 @dataclass(frozen=True)
@@ -187,13 +188,14 @@ def _spread(
         return
     body = op.body[tensor.value_index]
     exprs = [body] if not isinstance(body, Reduce) else [*body.source, *body.init]
-    loads = [e for e in post_order(*exprs) if isinstance(e, Load) and isinstance(e.source, Tensor)]
-    for load in dict.fromkeys(loads):
-        read = load.source
-        if isinstance(read, Tensor) and read.dtype.is_float and (read in wanted or read.op in useful):
+    loads: list[Any] = [e for e in post_order(*exprs) if isinstance(e, Load) and isinstance(e.source, Tensor)]
+    pairs = [(e, e.source) for e in dict.fromkeys(loads) if e.source in wanted or e.source.op in useful]
+    for load, read in pairs:
+        if read.dtype.is_float:
             made = _contribution(op, body, adjoint, load, read)
             if made is not None:
-                parts.setdefault(read, []).append(made)
+                alone = len(pairs) == 1 and tensor not in wanted
+                parts.setdefault(read, []).append(selected(made) if alone else made)
 
 
 def _kind(op: Operation) -> str:
@@ -268,9 +270,13 @@ def _declared(
     made = simplify(substitute(factor, values), facts)
     if conditions:
         made = if_then_else(all_of(*conditions), made, const(0, made.dtype))
-    body = sum_of(made, axis=list(left.values())) if left else made
-    op = ComputeOp(f"{read.name}.grad", tuple(indices), (cast(read.dtype, body) if not left else body,))
-    return op.outputs[0]
+    if not left:
+        return ComputeOp(f"{read.name}.grad", tuple(indices), (cast(read.dtype, made),)).outputs[0]
+    sums = ComputeOp(f"{read.name}.grad", tuple(indices), (sum_of(made, axis=list(left.values())),)).outputs[0]
+    if sums.dtype == read.dtype:
+        return sums
+    narrow: Tensor = compute(sums.shape, lambda *i: cast(read.dtype, sums(*i)), f"{read.name}.grad")
+    return narrow
 
 
 def _through_combiner(op: ComputeOp, body: Reduce, adjoint: Adjoint, load: Load, read: Tensor) -> Tensor | None:
@@ -296,7 +302,7 @@ def _through_combiner(op: ComputeOp, body: Reduce, adjoint: Adjoint, load: Load,
     open_axes = _open_axes(solution, AxisKind.DATA)
     names: dict[Any, Expr] = {var: a.var for var, a in open_axes.items()}
     solved = {var: substitute(e, names) for var, e in solution.values.items()} | names
-    inner = _moved_axes(body, solved)
+    inner = moved_axes(body, solved)
     names |= {var: a.var for var, a in inner.items()}
     values = {var: substitute(e, names) for var, e in solution.values.items()} | names
     hits = [equal(substitute(i, values), cast(i.dtype, axis.var)) for i, axis in rest]
@@ -332,21 +338,8 @@ def _open_axes(solution: Solution, kind: AxisKind) -> dict[Var, IterVar]:
     for var, span in solution.free.items():
         names = {old: axis.var for old, axis in made.items()}
         values = {old: substitute(e, names) for old, e in solution.values.items()} | names
-        made[var] = IterVar(var.name, _moved(span, values), kind)
+        made[var] = IterVar(var.name, moved(span, values), kind)
     return made
-
-
-def _moved_axes(body: Reduce, values: dict[Any, Expr]) -> dict[Var, IterVar]:
-    """Axes like those of a reduction, with their ranges for these values of other axes."""
-    made: dict[Var, IterVar] = {}
-    for axis, span in zip(body.axes, body.ranges(), strict=True):
-        there = values | {old: new.var for old, new in made.items()}
-        made[axis.var] = IterVar(axis.name, None if span is None else _moved(span, there), AxisKind.REDUCE)
-    return made
-
-
-def _moved(span: Range, values: dict[Any, Expr]) -> Range:
-    return Range.from_min_extent(substitute(span.min, values), substitute(span.extent, values))
 
 
 def _fresh(data: Sequence[IterVar], bodies: tuple[Expr, ...]) -> tuple[list[IterVar], tuple[Expr, ...]]:

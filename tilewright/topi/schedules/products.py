@@ -14,6 +14,7 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
 from ..templates.fusion import schedule as schedule_declared
+from ..templates.redeclared import default_config, schedule_convolution, strategies_for
 from .blocked import BY_EXTENTS, ProcessorTile, block_on_processors
 from .declared import declared, follower
 from .injective import one_element_each
@@ -47,8 +48,13 @@ def schedule_products(outs: Any, target: Target, primitive: str) -> ScheduleHand
         out = next((each for each in operations if _follows(s, op, each)), op)
         if out in done:
             out = op
-        sums_to(s, op, out, target)
         done.add(out)
+        strategies = strategies_for(op, target) if target.is_gpu else []
+        if strategies:
+            for rest in schedule_convolution(s, op, out, *default_config(op, strategies[0], target), target):
+                one_element_each(s, rest, target)
+        else:
+            sums_to(s, op, out, target)
     for out in computed(s):
         alone = out in operations or (out.attrs.get("store") and out not in owned)
         if alone and out not in done and not is_reduction(out):

@@ -1,0 +1,103 @@
+"""Convolutions of a program, recognised in its declaration and scheduled by packaged strategies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import UserError
+from ...core.target import Target
+from ...schedule.handle import ScheduleHandle
+from ...schedule.primitives.redeclare import DECLARATIONS
+from ...tensor.tensor import ComputeOp, Operation, Tensor
+from .epilogue import finish
+from .recognition import recognised
+from .template import ALL, GENERAL, PackagedTemplate
+from .tensors import Tensors
+from .weight_gradient import WeightGradient
+
+_NAME = "convolution"
+_FINISHED = "convolution,epilogue"
+"""The tag of results that convert sums."""
+_PRODUCTS = "products"
+"""The name of a contraction, which sums select elements of; results read it at once."""
+
+
+def strategies_for(op: Operation, target: Target) -> list[PackagedTemplate[Any]]:
+    """Return the strategies that compute the gradient of a convolution on a target, the default one first.
+
+    The list is empty if the operation is no such gradient. Forward convolutions have rules of their own.
+    """
+    layer = recognised(op) if isinstance(op, ComputeOp) else None
+    if layer is None or not layer.is_gradient:
+        return []
+    if layer.reorders(op.shape) and not isinstance(layer.workload, WeightGradient):
+        return []  # large results would be copied into their order
+    kind = type(layer.workload)
+    general = next(t for t in ALL if t.kind is kind and t.strategy_name == GENERAL)
+    try:
+        return general.able(layer.workload, target)
+    except UserError:
+        return []
+
+
+def default_config(op: ComputeOp, template: PackagedTemplate[Any], target: Target) -> tuple[PackagedTemplate[Any], int]:
+    """Return a strategy and the index of its default configuration for a recognised convolution."""
+    layer = recognised(op)
+    assert layer is not None
+    return template, template.first(layer.workload.args, target).index or 0
+
+
+def _declared(op: ComputeOp, options: Any) -> Tensor:
+    """Declare a convolution as a configuration of a strategy needs it: `options` are its name, index and target."""
+    layer = recognised(op)
+    given = options if isinstance(options, (list, tuple)) and len(options) == 3 else (None, 0, "")
+    template = next((t for t in ALL if t.name == given[0]), None)
+    if layer is None or template is None or template.kind is not type(layer.workload):
+        raise UserError(
+            f"{op.name!r} is not a convolution that {options!r} computes",
+            primitive="redeclare",
+            fix="give the options of the step that auto_schedule printed, on a schedule of the same declaration",
+        )
+    strategy = template.strategy(Target(given[2]))
+    config = strategy.space(layer.workload).get(given[1])
+    sums = strategy.sums(layer.workload, *layer.inputs(), config)
+    made = finish(sums, str(op.dtypes[0]), None, None, layer.workload.out_shape)
+    return layer.result(made, op.shape)
+
+
+DECLARATIONS[_NAME] = _declared
+
+
+def schedule_convolution(
+    s: ScheduleHandle, op: ComputeOp, last: Operation, template: PackagedTemplate[Any], index: int, target: Target
+) -> list[Operation]:
+    """Schedule a recognised convolution by a configuration of a strategy.
+
+    `last` is the convolution, or the operation that reads it element by element and is stored in its place. Returns the
+    operations that are left to schedule: the one that stores the result in another order than the strategy's.
+    """
+    layer = recognised(op)
+    assert layer is not None
+    made, *new = s[op].redeclare(_NAME, [template.name, index, str(target)])
+    views = {tag: t for t in new for tag in ("data", "weights", "view") if t.op.tag == f"injective,{tag}"}
+    data, weights = views.get("data", layer.data), views.get("weights", layer.weights)
+    if weights is not layer.weights:
+        s[weights].compute_inline()
+    stored, rest = last.output(0), []
+    if made.op.tag == "injective,view":
+        (made,) = made.op.input_tensors
+        if last is not op:
+            s[op].compute_inline()
+        stored, rest = made, [s[last].op]
+    elif last is not op and made.op.tag in (_FINISHED, "contraction"):
+        s[op].compute_inline()
+    if stored.op is op:
+        stored = s[op].op.output(0)
+    read = made.op.input_tensors[0]
+    sums = read if made.op.tag == _FINISHED and read.op.name != _PRODUCTS else made
+    strategy = template.strategy(target)
+    config = strategy.space(layer.workload).get(index)
+    strategy.schedule(layer.workload, config, s, Tensors(data, weights, (), sums, stored, target=target))
+    if data is not layer.data:
+        s[data].compute_inline()
+    return rest
