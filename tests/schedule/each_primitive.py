@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright import te, tir
+from tilewright import te, tir, topi
 
 Program = tuple[te.Schedule, list[te.Tensor], Callable[..., np.ndarray]]
 """A schedule, its arguments with the output last, and what the output is for given inputs."""
@@ -311,6 +311,25 @@ def _as_product(used: bool, on_grid: bool) -> Program:
     return s, [A, B], lambda a: np.einsum("iyr,or->ioy", windows(a, 3, 1), a[:, :3])
 
 
+def _redeclare(used: bool, on_grid: bool) -> Program:
+    """The gradient of a depthwise layer by its input: a layer whose window runs backwards."""
+    X, A = te.placeholder((1, 2, 5, 6), name="X"), te.placeholder((1, 2, 3, 4), name="A")
+    W = te.compute((2, 1, 3, 3), lambda c, m, y, x: A[0, c, y, x] * 2, name="W")
+    Y = topi.nn.depthwise_conv2d_nchw(X, W, 1, 0, 1)
+    head = te.compute((1, 2, 3, 4), lambda *i: A(*i) + 1, name="head")
+    (made,) = te.gradient(Y, [X], head)
+    s = te.create_schedule(made.op)
+    if used:
+        s[made].redeclare("convolution", ["topi/depthwise", 0, "llvm"])
+    windows = np.lib.stride_tricks.sliding_window_view
+
+    def expected(a: np.ndarray) -> np.ndarray:
+        around = np.pad(a + 1, ((0, 0), (0, 0), (2, 2), (2, 2)))
+        return np.einsum("ncyxab,cab->ncyx", windows(around, (3, 3), (2, 3)), 2 * a[0, :, ::-1, 2::-1])
+
+    return s, [A, made], expected
+
+
 def _round_up(used: bool, on_grid: bool) -> Program:
     A = te.placeholder((10, 6), name="A")
     B = te.compute((10, 6), lambda i, k: A[i, k] + 1, name="B")
@@ -453,6 +472,12 @@ ENTRIES: dict[str, Entry] = {
     ),
     "as_product": Entry(
         _as_product, _of(sums, lambda s, A, B: s[B].as_product([], B.op.axis, [], B.op.reduce_axis)), "no axis"
+    ),
+    "redeclare": Entry(
+        _redeclare,
+        _of(sums, lambda s, A, B: s[B].redeclare("convolution", ["topi/depthwise", 0, "llvm"])),
+        "'B'",
+        "processor",
     ),
     "round_up": Entry(_round_up, _of(chain, lambda s, A, B, C: s[B].round_up((B.op.axis[0], 5))), "'A'"),
     "rolling_buffer": Entry(_rolling_buffer, _of(stencil, lambda s, A, B, C: s[B].rolling_buffer()), "'B'"),

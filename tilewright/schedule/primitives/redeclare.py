@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from ...core.errors import UserError
@@ -14,6 +15,8 @@ from ..value import Schedule, Stage
 Declare = Callable[[ComputeOp, Any], Tensor]
 DECLARATIONS: dict[str, Declare] = {}
 """Functions by their names that declare the values of an operation in another way; operators' libraries add theirs."""
+_LIBRARIES = {"convolution": "topi.templates.redeclared"}
+"""The modules that add these functions, which are loaded when a step needs them."""
 
 
 def redeclare(schedule: Schedule, stage: Stage, name: str, options: Any = None) -> tuple[Schedule, tuple[Tensor, ...]]:
@@ -34,9 +37,10 @@ def redeclare(schedule: Schedule, stage: Stage, name: str, options: Any = None) 
             primitive="redeclare",
             fix="call redeclare first, on a stage as it was declared",
         )
-    if name not in DECLARATIONS:
-        known = ", ".join(map(repr, DECLARATIONS)) or "none"
+    if name not in _LIBRARIES:
+        known = ", ".join(map(repr, _LIBRARIES))
         raise UserError(f"there is no declaration {name!r}", primitive="redeclare", fix=f"give one of these: {known}")
+    import_module(f"{__package__.partition('.')[0]}.{_LIBRARIES[name]}")
     made = DECLARATIONS[name](stage.op, options).op
     new = [op for op in topological([made]) if op not in schedule.stage_of and op is not made]
     for op in new:

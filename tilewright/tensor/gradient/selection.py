@@ -1,7 +1,7 @@
 """Adjoints that only select elements of a sum, as the sum of these elements.
 
 The adjoint of a padding stage has the border, which the adjoint of its input leaves out. If no other adjoint reads the
-sums, those of the border need not be computed.
+sums, the border need not be computed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _is_shift(indices: tuple[Expr, ...], axes: Sequence[IterVar]) -> bool:
 
 
 def moved_axes(body: Reduce, values: dict[Any, Expr]) -> dict[Var, IterVar]:
-    """Axes like those of a reduction, with their ranges for these values of other axes."""
+    """Copies of the axes of a reduction, with their ranges for these values of other axes."""
     made: dict[Var, IterVar] = {}
     for axis, span in zip(body.axes, body.ranges(), strict=True):
         there = values | {old: new.var for old, new in made.items()}

@@ -1,8 +1,7 @@
 """Sums of products of two tensors as relations between indices, by enumeration.
 
 A term multiplies an element of one tensor by an element of another one, and adds it to an element of the result. Loops
-that no index and no condition have in common are independent: the terms of a sum are all combinations of the rows of a
-few small tables. Two sums with the same tables are the same function, however their indices and conditions are written.
+without a common index or condition are independent, so that the terms are all combinations of the rows of small tables. Two sums with the same tables are the same function, in any form of their indices and conditions.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def _is_sum(body: Reduce) -> bool:
 
 
 def _factors(e: Expr) -> tuple[list[Load], list[Expr]] | None:
-    """The elements whose product an expression is, and the conditions without which it is 0; None for others."""
+    """The factors of a product, and the conditions without which it is 0; None for other expressions."""
     if isinstance(e, (n.IfThenElse, n.Select)):
         zero, inner = e.false_value, _factors(e.true_value)
         is_zero = isinstance(zero, n.FloatImm) and zero.value == 0

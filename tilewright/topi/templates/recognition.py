@@ -1,8 +1,7 @@
 """Convolutions and their gradients, recognised in a declaration of any form.
 
-A convolution, its data gradient and its weight gradient are sums of the same products of three tensors: the images, the
-weights, and the results, whose places are in the images. The tables of a sum (`bilinear.py`) tell which tensor
-is which.
+A convolution, its data gradient and its weight gradient are sums of the same products. They multiply images, weights
+and results, and each of them is the sum over the other two. The tables of a sum (`bilinear.py`) tell the tensors apart.
 """
 
 from __future__ import annotations
@@ -32,6 +31,8 @@ from .workload import DTYPES, sum_dtype
 
 Index = Callable[..., Sequence[Any]]
 _RESULT = 0
+_MOSTLY_INSIDE = 16
+"""Of this many taps of windows, at least one is inside the images; the tables of channels have fewer entries."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class RecognisedLayer:
 
     @property
     def is_gradient(self) -> bool:
-        """Whether it is the gradient of a layer, or a layer whose window runs backwards."""
+        """Whether it is the gradient of a layer, or a layer with a window that runs backwards."""
         return isinstance(self.workload, (Transposed, WeightGradient)) or self.workload.backwards
 
     def inputs(self) -> tuple[Tensor, Tensor]:
@@ -207,7 +208,8 @@ def _slide(form: Bilinear, roles: tuple[int, ...], table: IndexTable) -> _Slide 
     taps = np.zeros_like(images) if taps is None else taps
     stride, dilation = _step(images, places, taps), _step(images, taps, places)
     before = int(places[0]) * stride + int(taps[0]) * dilation - int(images[0])
-    if stride < 1 or dilation < 1 or before < 0:
+    few = count * kernel > _MOSTLY_INSIDE * (table.length + 1)
+    if stride < 1 or dilation < 1 or before < 0 or few:
         return None
     at, tap = np.indices((count, kernel)).reshape(2, -1)
     seen = at * stride + tap * dilation - before
@@ -231,7 +233,7 @@ def _step(of: np.ndarray, along: np.ndarray, fixed: np.ndarray) -> int:
 
 
 def _channels(form: Bilinear, roles: tuple[int, ...], tables: list[IndexTable]) -> _Channels | None:
-    """The channels that tables describe together; None if they are not those of a layer in groups."""
+    """The channels that tables describe together; None if no layer in groups has them."""
     dims = [[d for table in tables for d in table.dims[role]] for role in roles]
     if len(dims[0]) > 1 or len(dims[1]) > 1:
         return None
@@ -370,7 +372,7 @@ def _inverse(of: _Channels, wanted: np.ndarray) -> Callable[..., Any] | None:
 
 
 def _workload(result: int, dtype: str, layout: str, parts: Parts) -> Any:
-    """The workload whose result is the images (0), the results (1) or the weights (2) of a layer; None if none fits."""
+    """The workload that computes the images (0), the results (1) or the weights (2) of a layer; None if none fits."""
     batch, channels, *space = parts
     images = (batch.size, channels.channels, *(s.size for s in space))
     kernel, stride, dilation = (tuple(getattr(s, name) for s in space) for name in ("taps", "stride", "dilation"))
