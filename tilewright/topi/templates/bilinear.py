@@ -1,7 +1,8 @@
 """Sums of products of two tensors as relations between indices, by enumeration.
 
 A term multiplies an element of one tensor by an element of another one, and adds it to an element of the result. Loops
-without a common index or condition are independent, so that the terms are all combinations of the rows of small tables. Two sums with the same tables are the same function, in any form of their indices and conditions.
+without a common index or condition are independent, so that the terms are all combinations of the rows of small tables.
+Two sums with the same tables are the same function, in any form of their indices and conditions.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _MOSTLY_INSIDE = 16
 
 
 @dataclass(frozen=True)
-class _Slide:
+class _SpatialWindow:
     """One spatial dimension: its dimension in images, results and weights (None: one tap), and the window there."""
 
     dims: tuple[int | None, int | None, int | None]
@@ -53,11 +53,11 @@ class _Slide:
         return max(0, (self.places - 1) * self.stride + (self.taps - 1) * self.dilation + 1 - self.before - self.size)
 
 
-_ONE_ROW = _Slide((None, None, None), 1, 1, 1, 1, 0, 1)
+_ONE_ROW = _SpatialWindow((None, None, None), 1, 1, 1, 1, 0, 1)
 
 
 @dataclass(frozen=True)
-class _Channels:
+class _LayerChannels:
     """The channels: for each weight its channel of the images, its filter, and its index in the dimensions `dims`."""
 
     images: int | None
@@ -178,10 +178,12 @@ def _layer(form: Bilinear, roles: tuple[int, ...], dtype: str) -> RecognisedLaye
     return None
 
 
-def _sorted(form: Bilinear, roles: tuple[int, ...]) -> tuple[list[_Slide], list[_Slide], list[IndexTable]] | None:
+def _sorted(
+    form: Bilinear, roles: tuple[int, ...]
+) -> tuple[list[_SpatialWindow], list[_SpatialWindow], list[IndexTable]] | None:
     """The tables as windows, as dimensions of images and results without a window, and as channels."""
-    slides: list[_Slide] = []
-    pairs: list[_Slide] = []
+    slides: list[_SpatialWindow] = []
+    pairs: list[_SpatialWindow] = []
     channels = []
     for table in form.tables:
         dims = [table.dims[role] for role in roles]
@@ -196,7 +198,7 @@ def _sorted(form: Bilinear, roles: tuple[int, ...]) -> tuple[list[_Slide], list[
     return (slides, pairs, channels) if slides and plain else None
 
 
-def _slide(form: Bilinear, roles: tuple[int, ...], table: IndexTable) -> _Slide | None:
+def _slide(form: Bilinear, roles: tuple[int, ...], table: IndexTable) -> _SpatialWindow | None:
     """The window that a table describes; None if it describes none."""
     if any(len(table.dims[role]) > 1 for role in roles) or not table.length:
         return None
@@ -218,7 +220,7 @@ def _slide(form: Bilinear, roles: tuple[int, ...], table: IndexTable) -> _Slide 
     given = (places.astype(np.int64) * kernel + taps) * size + images
     if len(given) != len(wanted) or not np.array_equal(np.sort(given), np.sort(wanted)):
         return None
-    return _Slide((dims[0], dims[1], dims[2]), size, count, kernel, stride, before, dilation)
+    return _SpatialWindow((dims[0], dims[1], dims[2]), size, count, kernel, stride, before, dilation)
 
 
 def _step(of: np.ndarray, along: np.ndarray, fixed: np.ndarray) -> int:
@@ -232,7 +234,7 @@ def _step(of: np.ndarray, along: np.ndarray, fixed: np.ndarray) -> int:
     return moved // steps if moved % steps == 0 else 0
 
 
-def _channels(form: Bilinear, roles: tuple[int, ...], tables: list[IndexTable]) -> _Channels | None:
+def _channels(form: Bilinear, roles: tuple[int, ...], tables: list[IndexTable]) -> _LayerChannels | None:
     """The channels that tables describe together; None if no layer in groups has them."""
     dims = [[d for table in tables for d in table.dims[role]] for role in roles]
     if len(dims[0]) > 1 or len(dims[1]) > 1:
@@ -256,7 +258,7 @@ def _channels(form: Bilinear, roles: tuple[int, ...], tables: list[IndexTable]) 
     indices = tuple(column[order].reshape(filters, per) for column in columns[2])
     one = (own[0] if own else None for own in dims[:2])
     images, places = one
-    return _Channels(images, places, tuple(dims[2]), channels, filters, groups, indices)
+    return _LayerChannels(images, places, tuple(dims[2]), channels, filters, groups, indices)
 
 
 def _combined(columns: list[tuple[np.ndarray, ...]], lengths: list[int]) -> list[np.ndarray]:
@@ -268,7 +270,7 @@ def _combined(columns: list[tuple[np.ndarray, ...]], lengths: list[int]) -> list
     return found
 
 
-Parts = tuple[_Slide, _Channels, _Slide, _Slide]
+Parts = tuple[_SpatialWindow, _LayerChannels, _SpatialWindow, _SpatialWindow]
 
 
 def _with_roles(form: Bilinear, roles: tuple[int, ...], dtype: str, parts: Parts) -> RecognisedLayer | None:
@@ -324,7 +326,7 @@ def _of_multiples(of: Depthwise, index: Index) -> Index:
     return lambda c, m, ky, kx: index(c * of.multiplier + m if of.multiplier > 1 else c, 0, ky, kx)
 
 
-def _weights(of: _Channels, taps: list[int | None], rank: int) -> tuple[Index, Index] | None:
+def _weights(of: _LayerChannels, taps: list[int | None], rank: int) -> tuple[Index, Index] | None:
     """The index in the weights' tensor for filter, channel of a group, row and column, and the opposite."""
     per, shared = of.channels // of.groups, of.filters // of.groups
     forms: list[Callable[[Any, Any], Any]] = [
@@ -353,7 +355,7 @@ def _weights(of: _Channels, taps: list[int | None], rank: int) -> tuple[Index, I
     return into, out_of
 
 
-def _inverse(of: _Channels, wanted: np.ndarray) -> Callable[..., Any] | None:
+def _inverse(of: _LayerChannels, wanted: np.ndarray) -> Callable[..., Any] | None:
     """How `wanted`, an array over filters and channels of a group, follows from the weights' indices."""
     per, shared = of.channels // of.groups, of.filters // of.groups
 
