@@ -143,3 +143,16 @@ def test_precision_of_products(precision: str, names: set[str], error: float) ->
     tw.build(s, [a, b, c], target)(*held)
     right = given[0].astype("float64") @ given[1].T.astype("float64")
     assert np.linalg.norm(held[2].numpy() - right) <= error * np.linalg.norm(right)
+
+
+def test_a_normalisation_before_a_product_is_one_kernel() -> None:
+    x, w = te.placeholder((512, 256), name="x"), te.placeholder((256, 128), name="w")
+    k, r = te.reduce_axis((0, 256), name="k"), te.reduce_axis((0, 256), name="r")
+    squares = te.compute((512,), lambda i: te.sum(x[i, k] * x[i, k], axis=k), name="squares")
+    normal = te.compute((512, 256), lambda i, j: x[i, j] * te.rsqrt(squares[i] / 256.0 + 1e-5), name="normal")
+    out = te.compute((512, 128), lambda i, j: te.sum(normal[i, r] * w[r, j], axis=r), name="out")
+    kernels = AutomaticProgram([out.op], Target("cuda -arch=sm_90")).kernels
+    assert [(kernel.out.name, [op.name for op in kernel.members]) for kernel in kernels] == [
+        ("normal", ["squares"]),
+        ("out", []),
+    ]

@@ -111,7 +111,8 @@ def _members(
         free = isinstance(op, ComputeOp) and op.call is None and op not in flow.outputs and op not in owner
         if not free or not readers or not all(r in inside for r in readers):
             continue
-        if len(readers) == 1 and is_element_wise(op) and is_reduction(readers[0]) and flow.is_product(readers[0]):
+        product = is_reduction(readers[0]) and flow.is_product(readers[0])
+        if len(readers) == 1 and is_element_wise(op) and product and not _ends_rows(flow, op):
             kernel.operands.append(op)
             inside.add(op)
             yield op
@@ -124,6 +125,17 @@ def _members(
             kernel.members, kernel.places = trial.members, trial.places
             inside.add(op)
             yield op
+
+
+def _ends_rows(flow: Dataflow, op: Operation) -> bool:
+    """Whether a stage reads sums of its own rows, as a normalisation does: one kernel computes both, and stores it."""
+    inside = {read.source.op for read in flow.reads[op] if is_reduction(read.source.op)}
+    return any(total(each.axis) < total(op.axis) and _are(flow.readers.get(each, []), op, inside) for each in inside)
+
+
+def _are(readers: list[Operation], op: Operation, others: set[Operation]) -> bool:
+    """Whether readers are one operation, and others that it reads."""
+    return all(reader is op or reader in others for reader in readers)
 
 
 def _places(flow: Dataflow, kernel: FusedKernel, op: Operation, readers: list[Operation]) -> tuple[Row | None, ...]:
