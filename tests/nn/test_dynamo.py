@@ -21,12 +21,14 @@ from tilewright.functional import plans, rivals
 from tilewright.functional.problem import Problem
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from tests.functional.made_up import seconds  # noqa: E402  # needs PyTorch
 from tests.nn.compiling import Backend, nothing_remembered  # noqa: E402  # needs PyTorch
 from tilewright.functional.torch_native import tf32_settings  # noqa: E402  # needs PyTorch
 
 nn = torch.nn
 dynamo = import_module("tilewright.nn.dynamo")  # needs PyTorch
 fusion = import_module("tilewright.nn.fusion")
+graph_choice = import_module("tilewright.nn.graph_choice")
 
 
 @pytest.fixture(autouse=True)
@@ -721,3 +723,23 @@ def test_a_call_on_a_cpu_must_save_more_than_it_costs(monkeypatch: pytest.Monkey
     assert [row.replaced for row in rows] == [False, True, False]
     assert rows[0].why == "ours saves 1 µs; in a graph it must save 600 µs"
     assert rows[2].why == "ours saves 1000 µs; in a graph it must save 1200 µs"
+
+
+@pytest.mark.parametrize(
+    ("ours", "told"), [(1.0, "ours runs"), (2.0, "too close to call, PyTorch's runs"), (3.0, "; PyTorch's runs")]
+)
+def test_the_faster_graph_runs_on_a_cpu(ours: float, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    model, x = nn.Conv2d(4, 4, 3, groups=4).eval(), torch.randn(3, 4, 9, 9)
+    timed: list[int] = []
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr(graph_choice, "compare", lambda *_, **__: timed.append(1) or seconds(ours, 2.0))
+    compiled = []
+    for _ in range(2):  # the second time by the decision on disk
+        torch.compiler.reset()
+        backend = Backend(lambda gm, inputs: compiled.append(gm) or gm.forward, timed=True)
+        with torch.no_grad():
+            _agrees(_compiled(model, backend)(x), model(x))
+        assert told in str(backend.reports[0])
+    assert len(timed) == 1
+    rewritten = [any(node.target is fusion.OURS_IN_GRAPH for node in gm.graph.nodes) for gm in compiled]
+    assert rewritten == [True, False, ours == 1.0]

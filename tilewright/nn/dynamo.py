@@ -8,6 +8,7 @@ operators.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from ..functional.torch_native import forbids_tf32, tf32_settings
 from ..functional.torch_operator import key_compiled_graphs
 from .folding import Parameters
 from .fusion import FusedGraph, fuse
+from .graph_choice import faster_graph
 from .traced_calls import replace_calls
 
 Compiled = Callable[..., Any]
@@ -68,7 +70,7 @@ def dynamo_backend(
         run: Compiled = compile_fx(made, arguments, config_patches={**patches, **more})
         return run
 
-    return compile_graph(gm, inputs, rest, **own)
+    return compile_graph(gm, inputs, rest, timed=True, **own)
 
 
 def _patches_of(mode: str | None) -> dict[str, Any]:
@@ -87,8 +89,12 @@ def compile_graph(
     tune: Tune = None,
     report: Callable[[Any], Any] | None = None,
     channels_last: bool | None = None,
+    timed: bool = False,
 ) -> Compiled:
-    """Rewrite a graph and have it compiled by `rest`, which takes a graph, inputs, and options of Inductor's."""
+    """Rewrite a graph and have it compiled by `rest`, which takes a graph, inputs, and options of Inductor's.
+
+    If `timed`, a graph on a CPU stays as it was unless the rewritten one is faster.
+    """
     try:
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in inputs):
             raise _OneByOne("it records gradients")
@@ -98,9 +104,16 @@ def compile_graph(
         _tell(report, FusedGraph(gm, None, rows, False, f"convolutions were replaced one by one: {why}"))
         changed = any(row.replaced for row in rows)
         return rest(gm, inputs, **({"layout_optimization": False} if changed else {}))
+    if timed and made.changed and not any(isinstance(a, torch.Tensor) and a.is_cuda for a in inputs):
+        run = faster_graph(made, partial(_compiled, gm, made, inputs, rest), partial(rest, gm, inputs), inputs)
+    else:
+        run = _compiled(gm, made, inputs, rest) if made.changed else rest(gm, inputs)
     _tell(report, made)
-    if not made.changed:
-        return rest(gm, inputs)
+    return run
+
+
+def _compiled(gm: GraphModule, made: FusedGraph, inputs: Sequence[Any], rest: Callable[..., Compiled]) -> Compiled:
+    """Compile the rewritten form of a graph; weights are folded when it runs."""
     new = made.graph_module
     _keep_metadata(gm, new)
     if made.prologue is None:

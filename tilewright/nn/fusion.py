@@ -107,7 +107,7 @@ class FusedGraph:
     channels_last : bool
         Whether images lie in memory with the channels last.
     note : str
-        The reason why each convolution was replaced alone; "" if it was not so.
+        A remark: why each convolution was replaced alone, or the times of the whole graph; "" for none.
     """
 
     graph_module: GraphModule

@@ -1,0 +1,86 @@
+"""Decide by time, on a CPU, whether a rewritten graph runs or PyTorch's own.
+
+A kernel that is faster alone may make a graph slower: its call costs time, and PyTorch's compiler fuses less around it.
+So both graphs are compiled once and timed in turns. The decision is kept on disk, beside those about kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ..functional import fingerprint, torch_tensors
+from ..functional.comparison import Comparison, Verdict
+from ..functional.store import StoredKernel, store
+from ..functional.torch_timing import compare
+from ..runtime.device import cpu
+from .fusion import FusedGraph
+
+Compiled = Callable[..., Any]
+_LONGEST = 0.1
+"""The seconds of a call from which on no timing is worth its time: two dozen calls are needed. The call of a kernel
+counts little there."""
+
+
+def faster_graph(
+    made: FusedGraph, ours: Callable[[], Compiled], theirs: Callable[[], Compiled], inputs: Sequence[Any]
+) -> Compiled:
+    """Return the faster one of two graphs that compute the same; the report of `made` names the times.
+
+    PyTorch's runs if the difference is too close to call. Ours runs if no input has values, or if calls take long.
+    """
+    key = _key(made, inputs)
+    kept = store().get(key)
+    if kept is not None:
+        made.note = str(kept.description["shown"])
+        return ours() if kept.description["wins"] else theirs()
+    given = _values(inputs)
+    mine = ours()
+    if given is None or _seconds(mine, given) > _LONGEST:
+        return mine
+    other = theirs()
+    timed = compare([lambda: mine(*given), lambda: other(*given)], False, longest=1.0)
+    wins = timed.verdict() == Verdict.FASTER
+    made.note = _told(timed, wins)
+    store().put(key, StoredKernel({"device": fingerprint.machine(cpu()), "shown": made.note, "wins": wins}, b""))
+    return mine if wins else other
+
+
+def _key(made: FusedGraph, inputs: Sequence[Any]) -> str:
+    seen = [
+        (str(a.dtype), str(tuple(a.shape)), str(a.stride())) if isinstance(a, torch.Tensor) else str(a) for a in inputs
+    ]
+    on = cpu()
+    facts = [
+        str(made.graph_module.graph), seen, fingerprint.machine(on), fingerprint.compiler(on.kind),
+        fingerprint.package(), torch_tensors.RIVAL, torch.get_num_threads(),
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:40]
+
+
+def _values(inputs: Sequence[Any]) -> list[Any] | None:
+    """The inputs of a call, with the sizes of the sample; None if there are none with values."""
+    if any(isinstance(a, FakeTensor) for a in inputs):
+        return None
+    return [int(a.node.hint) if isinstance(a, torch.SymInt) else a for a in inputs]
+
+
+def _seconds(run: Compiled, given: list[Any]) -> float:
+    run(*given)  # the first call prepares kernels
+    began = time.perf_counter()
+    run(*given)
+    return time.perf_counter() - began
+
+
+def _told(timed: Comparison, wins: bool) -> str:
+    mine, theirs = timed.seconds
+    times = f"{theirs * 1e3:.3f} ms by PyTorch's graph, {mine * 1e3:.3f} ms by ours"
+    low, high = timed.spread
+    kept = "ours" if wins else "PyTorch's" if timed.verdict() == Verdict.SLOWER else "too close to call, PyTorch's"
+    return f"the whole graph: {times}, {timed.gain:.2f} times as fast ({low:.2f}–{high:.2f}); {kept} runs"
