@@ -6,8 +6,8 @@
 Each side runs in a CUDA graph, in turns with the others. Weights are random with a seed, and batch norms have the
 statistics of one batch, so that activations stay finite. Results are compared with the model in float32. With
 `--warm N`, N processes at a time compile first, into empty caches, and print their times; this process then starts from
-the caches. With `--together`, models compile at the same time, each in a process, in the order of the list; timings and
-`accelerate` take turns. The last lines are the table; before it, one line of JSON per model.
+the caches. With `--together`, models compile at the same time, each in a process, and are timed one after another when
+all are ready, or the time is up. The last lines are the table; before it, one line of JSON per model.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from statistics import geometric_mean, median
+from threading import Semaphore
 from typing import Any, NamedTuple
 
 import torch
@@ -33,8 +34,7 @@ from tilewright.report.table import Column, table
 
 SIDES = ("eager", "compile", "accelerate", "both", "backend")
 ROUNDS = 15
-CORES = 2
-"""Of a process that compiles beside others."""
+READY = "ready\n"
 BOUNDS = {torch.float32: 1e-4, torch.float16: 2e-2}
 
 
@@ -128,8 +128,9 @@ def prepared(case: Case, device: str = "cuda") -> tuple[Any, list[Any], Any]:
     return model.to(dtype).to(memory_format=order), inputs, expected
 
 
-def measure(case: Case, sides: list[str], report: Any = None, profile: bool = False) -> Iterator[dict[str, Any]]:
+def measure(case: Case, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Time the sides of a model in turns; yield the row after each side, since a later one may fail."""
+    report = print if given.report else None
     from tilewright.functional.torch_graphs import TorchGraphTimer
 
     run_of = {"device": torch.cuda.get_device_name(), "driver": None, "date": time.strftime("%Y-%m-%d")}
@@ -138,7 +139,7 @@ def measure(case: Case, sides: list[str], report: Any = None, profile: bool = Fa
     found |= {"ms": {}, "spread": {}, "error": {}, "first call s": {}}
     timers: dict[str, Any] = {}
     accelerated = None
-    for which in sides:
+    for which in given.sides:
         model, inputs, expected = prepared(case)  # its own copy: `accelerate` changes it
         began = time.perf_counter()
         if which == "both":
@@ -157,8 +158,13 @@ def measure(case: Case, sides: list[str], report: Any = None, profile: bool = Fa
         # The compiled code owns folded weights, so Dynamo must not be reset while the graphs are in use.
         timers[which] = TorchGraphTimer(partial(run, inputs[0]))
         timers[which](1)
-        if profile:
+        if given.profile:
             print(f"-- {case.name}, {which}", *kernels(partial(run, inputs[0])), sep="\n")
+        _time(timers, found)
+        yield found
+    if given.wait:
+        print(READY, end="", flush=True)
+        sys.stdin.readline()
         _time(timers, found)
         yield found
 
@@ -210,33 +216,63 @@ def compiled_first(cases: list[Case], sides: list[str], workers: int) -> dict[st
         return dict(pool.map(one, jobs))
 
 
+class Child:
+    """A process that compiles one model, waits until the GPU is quiet, and times the model."""
+
+    def __init__(self, case: Case, command: list[str], slots: Semaphore, env: dict[str, str]) -> None:
+        self.lines: list[str] = []
+        self.ready = False
+        self._command, self._slots, self._env = [*command, case.name], slots, env
+        self.process: subprocess.Popen[str] | None = None
+        self.stopped = False
+
+    def compile(self) -> None:
+        """Start the process as soon as cores are free, and follow it until it is ready."""
+        with self._slots:
+            if self.stopped:
+                return
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            self.process = subprocess.Popen(self._command, env=self._env, text=True, **pipes)
+            for line in self.process.stdout or ():
+                self.ready = line == READY
+                if self.ready:
+                    return
+                self.lines.append(line)
+
+    def stop(self) -> None:
+        """End the process unless it is ready."""
+        self.stopped = True
+        if self.process is not None and not self.ready:
+            self.process.kill()
+
+    def row(self) -> dict[str, Any] | None:
+        """Have the model timed; return its last row, and print all other lines."""
+        if self.process is None:
+            return None
+        if self.ready:
+            self.lines += self.process.communicate("go\n")[0].splitlines(keepends=True)
+        rows = [line for line in self.lines if line.startswith("{")]
+        print(*[line for line in self.lines if line.startswith(("--", "  ", "ours", "kept"))], sep="", end="")
+        return json.loads(rows[-1]) if rows else None
+
+
 def measured_together(cases: list[Case], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Compile and time each model in a process of its own, as many at a time as have cores; yield them as they end."""
-    until = time.monotonic() + given.seconds
+    """Compile each model in a process of its own, as many at a time as there are cores, and time one after another."""
     cores = len(os.sched_getaffinity(0))
-    workers = max(1, min(len(cases), cores // CORES))
+    workers = max(1, min(len(cases), cores))
     env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(max(1, cores // workers)), "OUT": ""}
     flags = [f"--{name}" for name in ("further", "profile", "report") if getattr(given, name)]
-    command = [sys.executable, "-m", "benchmarks.whole_models", *flags, "--sides", *given.sides, "--only"]
-
-    def one(case: Case) -> list[str]:
-        left = until - time.monotonic()
-        if left <= 0:
-            return []
-        with subprocess.Popen([*command, case.name], env=env, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                return process.communicate(timeout=left)[0].splitlines()
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return process.communicate()[0].splitlines()
-
-    with ThreadPoolExecutor(workers) as pool:
-        for done in as_completed([pool.submit(one, case) for case in cases]):
-            rows = [line for line in done.result() if line.startswith("{")]
-            if given.profile or given.report:
-                print(*[line for line in done.result() if not line.startswith("{")], sep="\n")
-            if rows:
-                yield json.loads(rows[-1])
+    command = [sys.executable, "-m", "benchmarks.whole_models", *flags, "--wait", "--sides", *given.sides, "--only"]
+    slots = Semaphore(workers)
+    children = [Child(case, command, slots, env) for case in cases]
+    with ThreadPoolExecutor(len(children)) as pool:
+        wait([pool.submit(child.compile) for child in children], timeout=given.seconds)
+        for child in children:
+            child.stop()
+    print(f"compiled: {sum(child.ready for child in children)} of {len(cases)}", flush=True)
+    for child in children:
+        if (row := child.row()) is not None:
+            yield row
 
 
 def row_of(found: dict[str, Any]) -> list[str]:
@@ -244,7 +280,8 @@ def row_of(found: dict[str, Any]) -> list[str]:
     case, ms = Case(**found["model"]), found["ms"]
     best = ms["compile"] / ms["backend"] if {"compile", "backend"} <= ms.keys() else 0.0
     # With TF32, or in float16 with many layers, PyTorch itself may be further from float32 than the bound.
-    bound = max(BOUNDS[getattr(torch, case.dtype)], 2 * found["error"].get("eager", 0.0))
+    theirs = max(found["error"].get(which, 0.0) for which in ("eager", "compile"))
+    bound = max(BOUNDS[getattr(torch, case.dtype)], 2 * theirs)
     wrong = max(found["error"].values(), default=0.0) > bound
     return [
         case.name, *[f"{ms[which]:.3f}" if which in ms else "–" for which in SIDES],
@@ -259,7 +296,7 @@ def measured(cases: list[Case], given: argparse.Namespace) -> Iterator[dict[str,
     for case in cases:
         if time.perf_counter() < until:
             try:
-                yield from measure(case, given.sides, print if given.report else None, given.profile)
+                yield from measure(case, given)
             except Exception as error:  # the other models are worth having
                 print(f"{case.name}: {type(error).__name__}: {error}"[:500], file=sys.stderr)
 
@@ -275,6 +312,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="print the slowest kernels")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no model after this time")
     parser.add_argument("--together", action="store_true", help="compile models at the same time, in processes")
+    parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--first", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if not torch.cuda.is_available():

@@ -312,6 +312,22 @@ def test_weights_are_folded_once_into_the_same_memory(monkeypatch: pytest.Monkey
     assert own.isdisjoint(addresses[0])
 
 
+def test_a_recorded_graph_keeps_folded_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    folding = import_module("tilewright.nn.folding")
+    recorded: dict[int, list[Any]] = {}
+    monkeypatch.setattr(folding, "_recorded", recorded)
+    model, seen, x = _with_statistics(Block()), [], torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        run = _compiled(model, Backend(lambda gm, inputs: lambda *given: seen.append(given) or gm(*given)))
+        run(x)
+        assert not recorded
+        monkeypatch.setattr(folding, "_is_recorded", lambda: True)
+        run(x)
+    (kept,) = recorded.values()
+    assert kept
+    assert all(any(a is b for b in seen[-1]) for a in kept)
+
+
 def test_weights_that_change_after_a_run_in_inference_mode() -> None:
     folded, weight = dynamo.Parameters(torch.fx.symbolic_trace(lambda weight: (weight * 2,))), torch.ones(3)
     with torch.inference_mode():

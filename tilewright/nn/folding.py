@@ -184,6 +184,15 @@ class _UnversionedChanges:
 _unversioned = _UnversionedChanges()
 
 
+_recorded: dict[int, list[Any]] = {}
+"""Folded tensors that a CUDA graph reads. Its owner does not see them, so they stay until the process ends."""
+
+
+def _is_recorded() -> bool:
+    """Whether a CUDA graph is recorded at the moment."""
+    return torch.cuda.is_available() and bool(torch.cuda.is_current_stream_capturing())
+
+
 class Parameters:
     """The folded tensors of a graph, computed again when one of the tensors behind them has changed."""
 
@@ -205,9 +214,11 @@ class Parameters:
         except RuntimeError:  # tensors of inference mode have no version: nothing says whether they changed
             return self._computed(inputs)
         if versions == self._versions:
+            if _is_recorded():
+                _recorded[id(self._made)] = self._made
             return self._made
         made = self._computed(inputs)
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        if _is_recorded():
             return made  # the kernels are recorded, and did not run
         self._keep(made)
         self._memory = [weakref.ref(a.untyped_storage(), partial(_clear, versions)) for a in used]

@@ -1,7 +1,7 @@
 """Decide by time, on a CPU, whether a rewritten graph runs or PyTorch's own.
 
 A kernel that is faster alone may make a graph slower: its call costs time, and PyTorch's compiler fuses less around it.
-So both graphs are compiled once and timed in turns. The decision is kept on disk, beside those about kernels.
+So both graphs are compiled once and timed in turns. Decisions are kept on disk, beside the kernels.
 """
 
 from __future__ import annotations
