@@ -6,8 +6,8 @@
 Each side runs in a CUDA graph, in turns with the others. Weights are random with a seed, and batch norms have the
 statistics of one batch, so that activations stay finite. Results are compared with the model in float32. With
 `--warm N`, N processes at a time compile first, into empty caches, and print their times; this process then starts from
-the caches. With `--together`, models compile at the same time, each in a process, and are timed one after another when
-all are ready, or the time is up. The last lines are the table; before it, one line of JSON per model.
+the caches. With `--together`, models compile at the same time, each in a process. They are timed one after another when
+all are ready, or when the time is up. The last lines are the table; before it, one line of JSON per model.
 """
 
 from __future__ import annotations
