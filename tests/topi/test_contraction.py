@@ -19,8 +19,8 @@ from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi.templates import ALL, BatchMatmul, Conv2d, Dense, Epilogue, named
 from tilewright.topi.templates import matmul as products
+from tilewright.topi.templates.contraction_simt import rank_tiles
 from tilewright.topi.templates.implicit_gemm import contraction_of
-from tilewright.topi.templates.simt_tiles import rank_tiles
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.model.machine import REFERENCE, Machine
 

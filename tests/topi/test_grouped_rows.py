@@ -17,7 +17,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.topi.templates import Conv2d, named
-from tilewright.topi.templates.row_pair_blocks import RowPairBlock, blocks
+from tilewright.topi.templates.grouped_rows import RowPairBlock, blocks
 
 CONV2D = named("topi/conv2d")
 CONV2D_ROWS = named("topi/conv2d.grouped_rows")

@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.core.atoms import Atom
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv2d, Dense, many, mma_tiles, named, simt_tiles, wgmma_tiles
+from tilewright.topi.templates import Conv2d, Dense, contraction_simt, many, mma_tiles, named, wgmma_tiles
 from tilewright.topi.templates.contraction import Contraction
 from tilewright.tune.model.machine import Machine
 from tilewright.tune.space.predicates import Predicate
@@ -65,7 +65,7 @@ def test_single_tiles_of_warpgroups_cost_the_same(layer: Conv2d) -> None:
 def test_single_tiles_on_ordinary_arithmetic_cost_the_same(layer: Any, machine: Machine) -> None:
     owner: Any = (DENSE if isinstance(layer, Dense) else CONV2D_GEMM).gpu.model.rank.__self__.tiles.__self__
     of = owner.contraction_of(layer)
-    tiles = simt_tiles.candidates(of, machine)
+    tiles = contraction_simt.candidates(of, machine)
     _same(tiles, lambda each: each.cycles(of, machine))
     _same(tiles, lambda each: each.is_possible(of, machine.hardware))
 
@@ -107,7 +107,7 @@ def test_tiles_are_ranked_by_cost_and_ties_by_their_order() -> None:
     found = mma_tiles.rank_tiles(owner.forms(LAYERS[0]), atom, H200)
     costs = [tile.cycles(owner.form(LAYERS[0], tile), atom, H200) for tile in found[:200]]
     assert all(a <= b for a, b in pairwise(costs))
-    tiles = simt_tiles.candidates(owner.contraction_of(LAYERS[0]))
+    tiles = contraction_simt.candidates(owner.contraction_of(LAYERS[0]))
     every = many.cheapest_first(tiles, np.zeros(len(tiles.depth)))
     assert [every[n] for n in (0, 1)] == list(every[:2])
     assert len(every[3:]) == len(every) - 3

@@ -14,7 +14,7 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi.templates import Conv2d, named
-from tilewright.topi.templates.window_tiles import WindowTile
+from tilewright.topi.templates.window_mma import WindowTile
 
 CONV2D = named("topi/conv2d")
 CONV2D_MMA = named("topi/conv2d.mma")

@@ -12,9 +12,8 @@ from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp
 from ..topi.templates import contraction_mma, wgmma_tiles
 from ..topi.templates.contraction_mma import Mma
-from ..topi.templates.contraction_simt import Simt
+from ..topi.templates.contraction_simt import Simt, SimtTile
 from ..topi.templates.mma_tiles import MmaTile
-from ..topi.templates.simt_tiles import SimtTile
 from ..topi.templates.strategy import nearest_index
 from ..topi.templates.tensors import Tensors
 from ..tune.model.machine import Machine

@@ -19,7 +19,6 @@ from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import Tensor
 from ...tune.model.machine import Machine
 from ...tune.space.config import Config
-from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .contraction import Contraction, OfContraction, Views, declare, rounded, splits
@@ -106,23 +105,15 @@ class Mma(OfContraction[W]):
         """
         made, atom, forms = self.contraction_of(of), self.atom(of), dict(self.forms(of))
 
-        def possible(choices: Any) -> Any:
-            tile = self.tile.of(choices)
+        def possible(tile: MmaTile) -> Any:
             return reduce(or_, ((tile.data == name) & tile.is_possible(each, atom) for name, each in forms.items()))
 
-        names = ("rows", "columns", "depth", "split", "stages", "store", "tiles", "data")[: 7 + (len(forms) > 1)]
         ways = self.tile.choices(made, atom)
-        knobs = [
-            split_knob("rows", made.rows.extent, "candidate", candidate=ways["rows"]),
-            split_knob("columns", made.columns.extent, "candidate", candidate=ways["columns"]),
-            value_knob("depth", ways["depth"]),
-            value_knob("split", splits(made)),
-            value_knob("stages", ways["stages"]),
-            value_knob("store", ["fragments", "shared", "vectors"]),
-            value_knob("tiles", tiles(made)),
-            value_knob("data", list(forms)),
-        ]
-        return Space(knobs[: len(names)]).where(possible, names, "a block that the hardware can hold", many=True)
+        choices = {name: ways[name] for name in ("rows", "columns", "depth")}
+        choices |= {"split": splits(made), "stages": ways["stages"], "store": ["fragments", "shared", "vectors"]}
+        choices |= {"tiles": tiles(made), **({"data": list(forms)} if len(forms) > 1 else {})}
+        extents = {"rows": made.rows.extent, "columns": made.columns.extent}
+        return self.tile.space(choices, extents, possible, many=True)
 
     def tiles(self, of: W, machine: Machine) -> Sequence[MmaTile]:
         """Return the tiles of a workload, the fastest first."""

@@ -129,8 +129,8 @@ def space(of: Depthwise) -> Space:
     channels of a block, `images`: images that it computes one after another, with the same weights. `bias`: when it is
     added, see `bias`.
     """
-    extents, why = {"tile_y": of.places[0], "tile_x": _eights(of)}, "whole matrix instructions, and a block that the "
-    return BandBlock.space(of, blocks(of), extents, f"{why}hardware can hold", bias_knob((FIRST, HELD)))
+    extents = {"tile_y": of.places[0], "tile_x": _eights(of)}
+    return BandBlock.space_around(of, blocks(of), extents, bias_knob((FIRST, HELD)))
 
 
 def _eights(of: Depthwise) -> int:

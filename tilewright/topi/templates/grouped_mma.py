@@ -129,7 +129,7 @@ def space(of: Conv2d) -> Space:
     """
     extents = {"tile_y": of.places[0], "tile_x": _eights(of)}
     others = value_knob("vector", [4, 8]), value_knob("resident", [1, 2, 3, 4, 5, 6])
-    return GroupBlock.space(of, blocks(of), extents, "a block that the hardware can hold", *others)
+    return GroupBlock.space_around(of, blocks(of), extents, *others)
 
 
 def declare(of: Conv2d, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -59,23 +59,41 @@ class KnobTile:
         return list(held) if isinstance(held, tuple) else held
 
     @classmethod
-    def space(cls, of: Any, found: Sequence[Any], extents: Mapping[str, int], why: str, *others: Any) -> Space:
-        """Return the space of the possible tiles `found`; `extents` is of the knobs that split."""
-        knobs: list[Any] = []
-        for knob, field in cls.KNOBS.items():
-            held = sorted(set(map(attrgetter(*_fields(field)), found)))
-            choices = [cls._choice(knob, each) for each in held]
-            if knob in extents:
-                outer = [[-1, *each] for each in choices]
-                knobs.append(split_knob(knob, extents[knob], "candidate", candidate=outer))
-            else:
-                knobs.append(value_knob(knob, choices))
+    def space(
+        cls,
+        choices: Mapping[str, list[Any]],
+        extents: Mapping[str, int],
+        possible: Callable[[Self], Any],
+        others: Sequence[Any] = (),
+        many: bool = False,
+    ) -> Space:
+        """Return the space of the possible tiles.
 
-        def possible(choices: Mapping[str, Any]) -> bool:
-            tile: Any = cls.of(choices)
+        `choices` are of the tile's knobs, in their order; `extents` of the knobs that split; `others` are further
+        knobs. With `many`, fields may be arrays, and `possible` returns an array then.
+        """
+        knobs = [
+            split_knob(name, extents[name], "candidate", candidate=values)
+            if name in extents
+            else value_knob(name, values)
+            for name, values in choices.items()
+        ]
+        why = "a block that the hardware can hold"
+        return Space([*knobs, *others]).where(lambda given: possible(cls.of(given)), tuple(choices), why, many=many)
+
+    @classmethod
+    def space_around(cls, of: Any, found: Sequence[Any], extents: Mapping[str, int], *others: Any) -> Space:
+        """Return the space of the choices that the possible tiles `found` have."""
+        held = {knob: sorted(set(map(attrgetter(*_fields(field)), found))) for knob, field in cls.KNOBS.items()}
+        choices = {
+            knob: [[-1, *each] if knob in extents else cls._choice(knob, each) for each in values]
+            for knob, values in held.items()
+        }
+
+        def possible(tile: Any) -> bool:
             return bool(tile.is_possible(of))
 
-        return Space([*knobs, *others]).where(possible, tuple(cls.KNOBS), why)
+        return cls.space(choices, extents, possible, others)
 
 
 def _fields(field: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -4,25 +4,34 @@ An implicit matrix product reads each element of the image once per tap of the w
 the padded image under the windows of a tile, and multiplies it by the weights of one tap after another, each time moved
 by that tap. The weights of the block's filters stay in shared memory for all of its tiles, of which the next ones are
 fetched meanwhile. So between two tiles there are neither copies nor barriers to wait for.
+
+Matrix instructions, or the shared memory that holds their operands, bound a block. The model takes the larger of both,
+and adds the time that is not hidden behind them.
 """
 
 from __future__ import annotations
 
-from math import gcd, prod
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from math import ceil, gcd, inf, prod
+from typing import Any, ClassVar
 
 from ...core.atoms import ATOMS, Atom
 from ...core.dtype import DType
+from ...core.hardware import MemoryScope
+from ...core.occupancy import occupancy
 from ...expr.convert import cast
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ...tune.model.machine import Machine
+from ...tune.model.kernel_time import at_once, in_waves
+from ...tune.model.machine import REFERENCE, Machine
 from ...tune.space.config import Config
-from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
-from ...tune.task import Expectation
+from .contraction import padded_row
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
 from .declarations import bordered
@@ -31,21 +40,18 @@ from .needs import Needs
 from .schedule_helpers import in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .tile_model import TileModel
-from .window_tiles import (
-    WindowTile,
-    column_tiles,
-    compared,
-    counts,
-    cycles,
-    depth_of,
-    filter_tiles,
-    is_possible,
-    rank_tiles,
-    row_tiles,
-)
+from .tile_model import KnobTile, TileModel
 from .workload import sum_dtype
 
+Pair = tuple[int, int]
+"""Along one dimension of a block's tile: warps, and the tile of one warp."""
+_OVERHEAD = 60
+"""Registers beside sums and fragments."""
+_CHANNELS = 64
+"""Channels up to which the model's times are right. With more, filters leave little room for the image. The measured
+layers take 1.1 to 5 times as long as their products, which the model does not see."""
+_MOST_TERMS = 2048
+"""Matrix instructions that are written out for a warp; more take too long to compile."""
 _UNROLLED = 3
 """Rows of a window up to which they are written out."""
 NEEDS = Needs(
@@ -59,35 +65,174 @@ def atom_of(of: Conv2d) -> Atom:
     return ATOMS[NEEDS.atoms[of.element]]
 
 
-def computes(of: Conv2d, machine: Machine) -> bool:
-    """Return whether the channels fill whole instructions, and a GPU has room for the weights of some filters."""
-    plain = of.groups == 1 and of.kernel != (1, 1)
-    return plain and of.shape[1] % atom_of(of).k == 0 and bool(rank_tiles(of, atom_of(of), machine))
+@dataclass(frozen=True)
+class WindowTile(KnobTile):
+    """The work of a block: rows, columns and filters over warps and their tiles; and how it runs."""
+
+    KNOBS: ClassVar = {**{name: name for name in ("rows", "columns", "filters", "tiles", "stages")}, "store": "staged"}
+    SIZES: ClassVar = ("rows", "columns", "filters")
+    WORDS: ClassVar = {"store": ("fragments", "shared")}
+
+    rows: Pair
+    columns: Pair
+    filters: Pair
+    tiles: int
+    stages: int
+    staged: bool
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return self.rows[0] * self.columns[0] * self.filters[0]
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Rows, columns and filters of a block's tile."""
+        return prod(self.rows), prod(self.columns), prod(self.filters)
+
+    def count(self, of: Conv2d) -> int:
+        """Tiles of all images, for the filters of one block."""
+        return of.shape[0] * prod(ceil(extent / size) for extent, size in zip(of.places, self.block, strict=False))
+
+    def blocks(self, of: Conv2d) -> int:
+        """Blocks of the grid."""
+        return ceil(self.count(of) / self.tiles) * ceil(of.filters / self.block[2])
+
+    def registers(self, of: Conv2d) -> int:
+        """Registers for sums, for fragments of two steps, and for addresses."""
+        atom, positions, filters = atom_of(of), self.rows[1] * self.columns[1], self.filters[1]
+        fragments = (positions // atom.m * atom.halves + filters // atom.n) * atom.words
+        return positions * filters // 32 + 2 * fragments + _OVERHEAD
+
+    def shared_bytes(self, of: Conv2d) -> tuple[int, int, int]:
+        """Bytes of shared memory: for the weights, for one tile of the image, and for its results; with padding.
+
+        Rows of results are padded as the constants were fitted to them; few filters take more, see `fits`.
+        """
+        word, (rows, columns, filters), channels = DType(of.element).bytes, self.block, of.shape[1]
+        seen = of.seen(rows, columns)
+        line = word * channels + 16
+        results = rows * columns * (filters + 8) * DType(of.result).bytes if self.staged else 0
+        return filters * (prod(of.kernel) * channels * word + 16), prod(seen) * line, results
+
+    def block_bytes(self, of: Conv2d) -> int:
+        """Return the bytes of shared memory of a block. Results replace the image, unless the next one is in flight."""
+        return self._held(*self.shared_bytes(of))
+
+    def fits(self, of: Conv2d, most: int) -> bool:
+        """Return whether `most` bytes hold a block, with each row of results in its own banks."""
+        (taps, image, _), (rows, columns, filters), word = self.shared_bytes(of), self.block, DType(of.result).bytes
+        results = rows * columns * padded_row(filters, word) * word if self.staged else 0
+        return max(self.block_bytes(of), self._held(taps, image, results)) <= most
+
+    def _held(self, taps: int, image: int, results: int) -> int:
+        return taps + (self.stages * image + results if self.stages > 1 else max(image, results))
+
+    def is_possible(self, of: Conv2d, machine: Machine = REFERENCE) -> bool:
+        """Whether the hardware can run it."""
+        on, threads, atom = machine.hardware, self.warps * machine.hardware.warp, atom_of(of)
+        positions, filters = self.rows[1] * self.columns[1], self.block[2]
+        written = positions // atom.m * (self.filters[1] // atom.n) * of.kernel[1] * (depth_of(of) // atom.k)
+        return (
+            positions % atom.m == 0
+            and threads <= on.block.threads
+            and self.registers(of) <= on.registers_at(threads)
+            and self.fits(of, on.memory(MemoryScope.SHARED).most)
+            and self.stages <= max(1, self.tiles)
+            and written * min(of.kernel[0], 3) <= _MOST_TERMS
+            and not (self.staged and filters & (filters - 1))
+            and not (self.staged and filters > of.filters)
+        )
+
+    def cycles(self, of: Conv2d, machine: Machine) -> float:
+        """Return the cycles that the convolution takes."""
+        on, word, at = machine.hardware, DType(of.element).bytes, machine.fitted["window"]
+        resident = occupancy(on, self.warps * on.warp, self.registers(of), self.block_bytes(of)).blocks
+        if not resident:
+            return inf
+        blocks, atom = self.blocks(of), atom_of(of)
+        together = at_once(resident, blocks, machine)
+        steps, positions = prod(of.kernel) * of.shape[1] // atom.k, self.rows[1] * self.columns[1]
+        instructions = positions // atom.m * (self.filters[1] // atom.n)
+        per_scheduler = ceil(together * self.warps / on.multiprocessor.schedulers)
+        issued = per_scheduler * steps * instructions * at.instruction_cycles
+        fragments = together * self.warps * steps * (positions + self.filters[1]) * atom.k * word
+        read = fragments / at.shared_bytes_per_cycle
+        taps, image, _ = self.shared_bytes(of)
+        share = at.l2_bytes_per_cycle / machine.multiprocessors / together
+        halves = not self.staged and DType(of.result).bytes == 2  # lanes store half a sector
+        stored = prod(self.block) * DType(of.result).bytes / share * (at.paired_store_factor if halves else 1.0)
+        fetched = image / share
+        waiting = 0.0 if self.stages > 1 else (fetched + at.latency_cycles) / together
+        one = max(max(issued, read) + waiting + stored / 2, fetched + stored) + at.tile_cycles
+        wave = self.tiles * one + taps / share + at.latency_cycles + at.block_cycles
+        return float(in_waves(wave, blocks, together, machine, at))
+
+
+def depth_of(of: Conv2d) -> int:
+    """Return the channels of one statement of matrix instructions: all, or a divisor of them."""
+    return next(n for n in (64, 48, 32, 16) if of.shape[1] % n == 0) if of.shape[1] > 64 else of.shape[1]
+
+
+def choices(of: Conv2d) -> dict[str, list[Any]]:
+    """Return the choices of the knobs.
+
+    `rows`, `columns`, `filters`: of results, over blocks, warps, and the tile of one warp; columns by the eight lines
+    that lanes load together. `tiles`: tiles that a block computes one after another. `stages`: tiles of the image in
+    flight. `store`: whether results go from fragments to memory, or through shared memory as whole vectors.
+    """
+
+    def ways(extent: int, sizes: Sequence[int], warps: Sequence[int] = (1, 2, 4)) -> list[list[int]]:
+        return [[-1, count, n] for n in sizes for count in warps if n <= extent > (count - 1) * n]
+
+    return {
+        "rows": ways(of.places[0], (1, 2, 4, 8)),
+        "columns": ways(of.places[1], (8, 16), range(1, 9)),
+        "filters": ways(of.filters, (8, 16, 32, 64, 128)),
+        "tiles": [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 56, 64],
+        "stages": [1, 2, 3],
+        "store": ["fragments", "shared"],
+    }
 
 
 def space(of: Conv2d) -> Space:
-    """The knobs.
+    """Return the knobs of `choices`."""
+    extents = dict(zip(WindowTile.SIZES, (*of.places, of.filters), strict=True))
+    return WindowTile.space(choices(of), extents, lambda tile: bool(tile.is_possible(of)))
 
-    `rows`, `columns`, `filters`: of results, over blocks, warps, and the tile of one warp. `tiles`: tiles that a block
-    computes one after another. `stages`: tiles of the image in flight. `store`: whether results go from
-    fragments to memory, or through shared memory as whole vectors.
-    """
-    atom = atom_of(of)
 
-    def possible(choices: Any) -> bool:
-        return is_possible(WindowTile.of(choices), of, atom)
+def candidates(of: Conv2d, machine: Machine) -> Iterator[WindowTile]:
+    """Yield tiles worth ranking: blocks of usual sizes, in one, two or four waves."""
+    ways = choices(of)
+    counts = ways["tiles"]
+    pairs = product(*([(warps, n) for _, warps, n in ways[name]] for name in WindowTile.SIZES))
+    for (rows, columns, filters), stages, staged in product(pairs, ways["stages"], (False, True)):
+        one = WindowTile(rows, columns, filters, stages, stages, staged)
+        if not 2 <= one.warps <= 16 or not one.is_possible(of, machine):
+            continue
+        shares = ceil(of.filters / one.block[2])
+        for waves in (1, 2, 4):
+            wanted = one.count(of) * shares / (waves * machine.multiprocessors)
+            tiles = next((n for n in counts if n >= wanted), counts[-1])
+            if tiles >= stages:
+                yield replace(one, tiles=tiles)
 
-    names = ("rows", "columns", "filters", "tiles", "stages", "store")
-    return Space(
-        [
-            split_knob("rows", of.places[0], "candidate", candidate=row_tiles(of)),
-            split_knob("columns", of.places[1], "candidate", candidate=column_tiles(of)),
-            split_knob("filters", of.filters, "candidate", candidate=filter_tiles(of)),
-            value_knob("tiles", counts()),
-            value_knob("stages", [1, 2, 3]),
-            value_knob("store", ["fragments", "shared"]),
-        ]
-    ).where(possible, names, "a block that the hardware can hold")
+
+@lru_cache(maxsize=256)
+def rank_tiles(of: Conv2d, machine: Machine = REFERENCE) -> tuple[WindowTile, ...]:
+    """Return tiles, the fastest first."""
+    return tuple(sorted(dict.fromkeys(candidates(of, machine)), key=lambda tile: tile.cycles(of, machine)))
+
+
+def compared(of: Conv2d, cycles: float) -> float:
+    """Return the cycles to compare with other strategies; infinity for many channels."""
+    return cycles if of.shape[1] <= _CHANNELS else inf
+
+
+def computes(of: Conv2d, machine: Machine) -> bool:
+    """Return whether the channels fill whole instructions, and a GPU has room for the weights of some filters."""
+    plain = of.groups == 1 and of.kernel != (1, 1)
+    return plain and of.shape[1] % atom_of(of).k == 0 and bool(rank_tiles(of, machine))
 
 
 def declare(of: Conv2d, data: Tensor, weights: Tensor) -> Tensor:
@@ -173,17 +318,7 @@ def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[
     return fw
 
 
-def tiles(of: Conv2d, machine: Machine) -> tuple[WindowTile, ...]:
-    """Return the tiles of a workload, the fastest first."""
-    return rank_tiles(of, atom_of(of), machine)
-
-
-def predict(of: Conv2d, tile: WindowTile, machine: Machine) -> Expectation:
-    """Return the cycles, threads and blocks of a tile."""
-    return Expectation(cycles(tile, of, atom_of(of), machine), tile.warps * machine.hardware.warp, tile.blocks(of))
-
-
-_MODEL: TileModel[Conv2d] = TileModel(tiles, WindowTile.of, predict, compared)
+_MODEL: TileModel[Conv2d] = TileModel(rank_tiles, WindowTile.of, compared=compared)
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model
 )
