@@ -14,7 +14,7 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi.templates import Conv2d, named
-from tilewright.topi.templates.window_mma import WindowTile
+from tilewright.topi.templates.window_mma import WindowBlock
 
 CONV2D = named("topi/conv2d")
 CONV2D_MMA = named("topi/conv2d.mma")
@@ -69,7 +69,7 @@ def test_the_image_is_fetched_once_per_tile():
     workload = Conv2d.of((8, 64, 56, 56), **CHANNELS_LAST)
     wanted = {"rows": [1, 4], "columns": [7, 8], "filters": [1, 64], "tiles": 7, "stages": 2, "store": "shared"}
     config = CONV2D_WINDOW.strategy(CUDA).nearest(workload, wanted)
-    assert WindowTile.of(config) == WindowTile((1, 4), (7, 8), (1, 64), 7, 2, True)
+    assert WindowBlock.of(config) == WindowBlock((1, 4), (7, 8), (1, 64), 7, 2, True)
     program = build(*CONV2D_WINDOW.program(config, workload, CUDA), CUDA).program
     head, loop, tiles = program.source.partition("for (int n_y_o_x_oi = 0")
     assert loop

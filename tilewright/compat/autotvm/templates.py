@@ -21,6 +21,7 @@ from ...topi.templates.workload import Convolution, of_options
 from ...tune.space.config import Config
 from ...tune.task import Program, Task
 from ...tune.task import create as create_task
+from ..topi.workloads import workload_of
 from .task.contexts import DispatchContext
 from .task.space import AppliedConfig
 from .task.templates import args_to_workload
@@ -103,7 +104,7 @@ class Packaged(Generic[W]):
         chosen = Target.parse(target) if target is not None else self._target()
         if not isinstance(x, Tensor) or not isinstance(w, Tensor):
             raise UserError(f"the operands are {x!r} and {w!r}", primitive="compute", fix="give two tensors")
-        workload = fusion.workload_of(self.template.kind, x, w, options)
+        workload = workload_of(self.template.kind, x, w, options)
         template, config = self._known(workload, chosen)
         return fusion.declared(template, config, workload, chosen, (x, w), epilogue)
 

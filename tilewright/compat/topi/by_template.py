@@ -17,12 +17,12 @@ from ...expr.operators import cast
 from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute
-from ...topi.templates.fusion import declared, workload_of
-from ...topi.templates.layouts import legacy_padding
-from ...topi.templates.template import PackagedTemplate, cheapest, named, named_by
+from ...topi.templates.fusion import declared
+from ...topi.templates.template import PackagedTemplate, cheapest, named
 from ...topi.templates.workload import sum_dtype
 from ...tune.space.config import Config
 from ...tune.task import Workload, freeze
+from .workloads import legacy_padding, named_by, workload_of
 
 Convolve = Callable[..., Tensor]
 Answers = Callable[[Target, Sequence[Workload]], Iterable[tuple[int, Any]]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.errors import UserError
 from ...expr.convert import cast, const
 from ...expr.nodes import IntImm
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
@@ -23,23 +22,6 @@ from .workload import sum_dtype
 def same_shape(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether a tensor has exactly these extents."""
     return tuple(e.value if isinstance(e, IntImm) else 0 for e in tensor.shape) == shape
-
-
-def check_shapes(of: Images, data: Tensor, weights: Tensor) -> None:
-    """Check the tensors of a caller against the workload; raises UserError if they do not fit."""
-    per_group = of.per_group
-    wanted = {
-        "data": [in_layout(of.layout, of.shape)],
-        "weights": [of.weights_shape, (of.filters, per_group, *of.kernel)],
-    }
-    for what, tensor in (("data", data), ("weights", weights)):
-        shape = tuple(e.value if isinstance(e, IntImm) else 0 for e in tensor.shape)
-        if shape not in wanted[what] or tensor.dtype != of.dtype:
-            raise UserError(
-                f"{what} {tensor.name!r} is {tensor.dtype} of shape {list(shape)}",
-                primitive=of.name,
-                fix=f"give {of.dtype} of shape {list(wanted[what][-1])}",
-            )
 
 
 def sums_of(
@@ -58,7 +40,7 @@ def sums_of(
     Parameters
     ----------
     data, weights : Tensor
-        As `check_shapes` accepts them.
+        Of the workload's shapes; weights also of PyTorch's.
     chunk : int
         With 0 the input is padded as it is, in its own type. Otherwise the padded input is converted to the type of the
         sums, and in the layout NCHW its rows are divided into chunks of that many elements, aligned with the input's,

@@ -6,45 +6,16 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...core.target import Target
-from ...expr.nodes import IntImm
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import ComputeOp, Tensor
 from ...tune.space.config import Config
-from .convolutions import Conv2d, Depthwise
-from .declarations import check_shapes
 from .epilogue import Expression, finish
-from .layouts import IMAGES_LAST, LAYOUTS, from_layout
 from .template import ALL, PackagedTemplate
 from .tensors import Tensors
-from .workload import of_options
 
 _KEYS = ("template", "workload", "target", "config")
 _SUMS = "sums"
 """The attribute with the name of the stage that sums: an epilogue may read other reductions."""
-
-
-def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) -> Any:
-    """Return the workload of a convolution of `x` with `w`; raises UserError if there is none."""
-    layout = options.get("layout", "NCHW")
-    sizes, kernel = (tuple(e.value if isinstance(e, IntImm) else 0 for e in t.shape) for t in (x, w))
-    if kind not in (Conv2d, Depthwise) or len(sizes) != 4 or len(kernel) != 4 or 0 in (*sizes, *kernel):
-        raise UserError(
-            f"data of shape {list(x.shape)} and weights of shape {list(w.shape)} are not images and filters",
-            primitive=kind.name,
-            fix="give two 4-dimensional tensors of constant shape; 1-D data as images of height 1",
-        )
-    images = from_layout(layout, sizes) if layout in (*LAYOUTS, IMAGES_LAST) else sizes
-    if layout == IMAGES_LAST or options.get("weights") == "HWIO":
-        kernel = (kernel[3], kernel[2], *kernel[:2])
-    given = {"shape": images, "kernel": kernel[2:], "dtype": x.dtype, **options}
-    if kind is Depthwise:
-        of_channel = kernel[1] if kernel[0] == images[1] else max(1, kernel[0] // images[1])
-        made: Any = of_options(Depthwise, {"multiplier": of_channel, **given})
-    else:
-        groups = max(1, images[1] // kernel[1])
-        made = of_options(Conv2d, {"filters": kernel[0], "groups": groups, **given})
-    check_shapes(made, x, w)
-    return made
 
 
 def declared(

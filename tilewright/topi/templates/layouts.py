@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import UserError
-from ...core.padding import LEGACY_WORDS, TEMPLATE_WORDS, padding_of
-from ...core.windows import extents
+from ...core.padding import TEMPLATE_WORDS, padding_of
 
 LAYOUTS = ("NCHW", "NHWC")
 """The orders of an image's dimensions in memory; the first is the default."""
@@ -49,12 +48,6 @@ def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, paddi
         before, after = padding_of(who, padding, (1,), (step,), TEMPLATE_WORDS)  # numbers do not depend on the window
         padding = (0, before, 0, after)
     return [(*lengths[:2], 1, lengths[2]), (1, taps), (1, step), padding, (1, spread)]
-
-
-def legacy_padding(who: str, padding: Any, kernel: tuple[int, ...], dilation: Any) -> tuple[int, ...]:
-    """Return a padding of the legacy API in numbers."""
-    spread = dilation if isinstance(dilation, (tuple, list)) else (dilation,) * len(kernel)
-    return padding_of(who, padding, extents(kernel, spread), (), LEGACY_WORDS)
 
 
 def in_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:

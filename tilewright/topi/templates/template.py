@@ -288,10 +288,5 @@ def strategy_named(template: PackagedTemplate[Any], strategy: str) -> PackagedTe
     return found[strategy]
 
 
-def named_by(legacy: str) -> list[PackagedTemplate[Any]]:
-    """Return the strategies that a legacy operator is limited to; an empty list if it takes all."""
-    return [t for t in ALL if legacy in t.legacy]
-
-
 ALL: list[PackagedTemplate[Any]] = []
 """All strategies, in the order of the table; `table.py` fills it."""

@@ -66,7 +66,7 @@ def atom_of(of: Conv2d) -> Atom:
 
 
 @dataclass(frozen=True)
-class WindowTile(KnobTile):
+class WindowBlock(KnobTile):
     """The work of a block: rows, columns and filters over warps and their tiles; and how it runs."""
 
     KNOBS: ClassVar = {**{name: name for name in ("rows", "columns", "filters", "tiles", "stages")}, "store": "staged"}
@@ -197,17 +197,17 @@ def choices(of: Conv2d) -> dict[str, list[Any]]:
 
 def space(of: Conv2d) -> Space:
     """Return the knobs of `choices`."""
-    extents = dict(zip(WindowTile.SIZES, (*of.places, of.filters), strict=True))
-    return WindowTile.space(choices(of), extents, lambda tile: bool(tile.is_possible(of)))
+    extents = dict(zip(WindowBlock.SIZES, (*of.places, of.filters), strict=True))
+    return WindowBlock.space(choices(of), extents, lambda tile: bool(tile.is_possible(of)))
 
 
-def candidates(of: Conv2d, machine: Machine) -> Iterator[WindowTile]:
+def candidates(of: Conv2d, machine: Machine) -> Iterator[WindowBlock]:
     """Yield tiles worth ranking: blocks of usual sizes, in one, two or four waves."""
     ways = choices(of)
     counts = ways["tiles"]
-    pairs = product(*([(warps, n) for _, warps, n in ways[name]] for name in WindowTile.SIZES))
+    pairs = product(*([(warps, n) for _, warps, n in ways[name]] for name in WindowBlock.SIZES))
     for (rows, columns, filters), stages, staged in product(pairs, ways["stages"], (False, True)):
-        one = WindowTile(rows, columns, filters, stages, stages, staged)
+        one = WindowBlock(rows, columns, filters, stages, stages, staged)
         if not 2 <= one.warps <= 16 or not one.is_possible(of, machine):
             continue
         shares = ceil(of.filters / one.block[2])
@@ -219,7 +219,7 @@ def candidates(of: Conv2d, machine: Machine) -> Iterator[WindowTile]:
 
 
 @lru_cache(maxsize=256)
-def rank_tiles(of: Conv2d, machine: Machine = REFERENCE) -> tuple[WindowTile, ...]:
+def rank_tiles(of: Conv2d, machine: Machine = REFERENCE) -> tuple[WindowBlock, ...]:
     """Return tiles, the fastest first."""
     return tuple(sorted(dict.fromkeys(candidates(of, machine)), key=lambda tile: tile.cycles(of, machine)))
 
@@ -259,7 +259,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor) -> Tensor:
 
 def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Apply a configuration."""
-    tile, out = WindowTile.of(config), t.out
+    tile, out = WindowBlock.of(config), t.out
     products = t.sums if t.sums.op.reduce_axis else t.sums.op.input_tensors[0]
     image, taps = products.op.input_tensors
     s[products].round_up(*zip(products.op.axis[1:], tile.block, strict=True))
@@ -295,7 +295,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[products].tensorize(y, atom_of(of))
 
 
-def _over_tiles(tile: WindowTile, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, list[IterVar]]:
+def _over_tiles(tile: WindowBlock, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, list[IterVar]]:
     """Split the loops of a result; returns the loops over tiles of filters, blocks, the tiles of one, and within a
     tile."""
     n, *axes = out.op.axis
@@ -305,7 +305,7 @@ def _over_tiles(tile: WindowTile, s: ScheduleHandle, out: Tensor) -> tuple[IterV
     return fo, block, each, [y, x, f]
 
 
-def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[IterVar]) -> IterVar:
+def _bind_warps(tile: WindowBlock, s: ScheduleHandle, holder: Tensor, axes: list[IterVar]) -> IterVar:
     """Split a tile over warps; returns the innermost loop of the warps."""
     pairs = (tile.rows, tile.columns, tile.filters)
     (yw, y), (xw, x), (fw, f) = (s[holder].split(a, factor=pair[1]) for a, pair in zip(axes, pairs, strict=True))
@@ -318,7 +318,7 @@ def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[
     return fw
 
 
-_MODEL: TileModel[Conv2d] = TileModel(rank_tiles, WindowTile.of, compared=compared)
+_MODEL: TileModel[Conv2d] = TileModel(rank_tiles, WindowBlock.of, compared=compared)
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model
 )

@@ -15,14 +15,13 @@ from ....core.target import Target
 from ....expr.nodes import IntImm
 from ....tensor.tensor import Tensor
 from ....topi.templates.convolutions import Conv2d, Depthwise
-from ....topi.templates.fusion import workload_of
-from ....topi.templates.layouts import legacy_padding
 from ....topi.templates.matmul import BatchMatmul, Dense
-from ....topi.templates.template import PackagedTemplate, cheapest, named, named_by
+from ....topi.templates.template import PackagedTemplate, cheapest, named
 from ....topi.templates.transposed import Transposed
 from ....topi.templates.workload import Convolution
 from ....tune.space.config import Config
 from ....tune.task import Declared, Program, register, thaw
+from ...topi.workloads import legacy_padding, named_by, workload_of
 from .lines import LINES
 
 Read = Callable[..., tuple[Convolution, Any]]
