@@ -31,7 +31,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional.compiler import recorded
 from tilewright.topi.templates import Epilogue
-from tilewright.topi.templates.bias import FIRST
+from tilewright.topi.templates.tensors import FIRST
 
 ROWS = ("dw-256x32-k3", "dw-256x96-k3", "dw-256x96-k5-m2", "mbv2-b128-dw144x56")
 MODES = ("float32", "float16", "bfloat16")

@@ -62,7 +62,6 @@ class SimtTile(KnobTile):
     Of many tiles at once, fields are arrays (`many.py`).
     """
 
-    KNOBS: ClassVar = {name: name for name in ("rows", "columns", "depth", "split", "stages")}
     SIZES: ClassVar = ("rows", "columns")
 
     rows: Shape

@@ -27,14 +27,13 @@ from ...tune.model.kernel_time import memory_cycles, overlapped
 from ...tune.model.machine import REFERENCE, Machine
 from ...tune.space.config import Config
 from ...tune.space.space import Space
-from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
 from .declarations import bordered, or_zero
 from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
-from .tensors import Tensors
-from .tile_model import KnobTile, TileModel, by_cycles
+from .tensors import FIRST, HELD, Tensors, bias_knob, read_once, when
+from .tile_model import TileModel, WarpTile, by_cycles
 
 _EIGHT = 8
 """Columns of a matrix instruction: neighbouring results of a row."""
@@ -50,7 +49,7 @@ _LEAST_TAPS, _NARROW = 5, 16
 
 
 @dataclass(frozen=True)
-class BandBlock(KnobTile):
+class BandBlock(WarpTile):
     """The tile of a block: by warps, rows and columns, the latter by eights; and of each warp its own ones."""
 
     KNOBS: ClassVar = {
@@ -100,7 +99,7 @@ class BandBlock(KnobTile):
         multiplied = self.warps * self.products * (steps * at.product_cycles * conflict + at.store_cycles)
         filled = self.planes * (self.tile(of) / _fetch(of) * at.fetch_cycles + _band(of) * at.band_cycles / self.images)
         held = 2 * self.planes * (self.tile(of) + _band(of))
-        resident = occupancy(machine.hardware, self.warps * machine.hardware.warp, at.thread_registers, held).blocks
+        resident = occupancy(machine.hardware, self.threads(of), at.thread_registers, held).blocks
         resident = max(1, min(resident, each))
         alone = self.images * steps * (at.step_cycles + self.products * at.alone_product_cycles * conflict)
         alone = (self.images - 1) * at.image_cycles + alone

@@ -23,9 +23,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from ...tune.task import Expectation
 from . import depthwise_mma
-from .bias import FIRST, HELD, bias_knob, read_once, when
 from .convolutions import Depthwise
 from .declarations import sums_of
 from .direct import direct_beside
@@ -33,8 +31,9 @@ from .needs import Needs
 from .plane_blocks import NUMBERS, PlaneBlock, cost, cost_of_direct, first, is_compared, numbers, possible, rank_blocks
 from .schedule_helpers import bind_all, in_rounds
 from .strategy import OwnModel, ScheduleStrategy
-from .tensors import Tensors
+from .tensors import FIRST, HELD, Tensors, bias_knob, read_once, when
 from .thread_tiles import ACCESS, BYTES
+from .tile_model import TileModel
 
 _PLANE_BYTES, _ROW_BYTES = 4096, 128
 _THREAD = "threadIdx.x"
@@ -155,20 +154,9 @@ def _deal_out(
     return thread, rounds
 
 
-def rank(of: Depthwise, machine: Machine) -> list[dict[str, Any]]:
-    """Return all choices, the fastest by the model of `PlaneBlock` first."""
-    return [block.wanted() for block in rank_blocks(of, machine)]
-
-
 def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:
     """Return the fastest choices among those that are likely to be."""
     return first(of, machine).wanted()
-
-
-def expected(of: Depthwise, choices: Mapping[str, Any], machine: Machine) -> Expectation:
-    """Return what the model of `PlaneBlock` expects of a configuration."""
-    block = PlaneBlock.of(choices)
-    return Expectation(block.cycles(of, machine), block.threads(of), block.blocks(of))
 
 
 def computes(of: Depthwise, machine: Machine) -> bool:
@@ -183,6 +171,7 @@ def is_timed_on(target: Target | None) -> bool:
     return target is None or (target.kind == "cuda" and bool(target.hardware.copy_bytes))
 
 
+_MODEL: TileModel[Depthwise] = TileModel(rank_blocks, PlaneBlock.of)
 ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
     space,
     schedule,
@@ -190,7 +179,7 @@ ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
     Needs(types=tuple(BYTES), layouts=("NCHW",), scope="small images"),
     None,
     computes,
-    OwnModel(rank, expected, cost),
+    OwnModel(_MODEL.rank, _MODEL.expected, cost),
     starts_at_bias=True,
     declare_for=declare,
 )

@@ -22,9 +22,7 @@ from ...tensor.tensor import Tensor
 from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.task import Expectation
-from .bias import FIRST, HELD, read_once, when
 from .declarations import sums_of
-from .direct_knobs import TILES, by_rows, row_by_row, space, tile_of
 from .direct_tiles import candidates, rank, usual
 from .direct_tiles import cycles as cycles_of
 from .direct_tiles import expected as expected_of
@@ -33,15 +31,20 @@ from .layouts import LAYOUTS
 from .needs import Needs
 from .schedule_helpers import GPU, THREAD_TAGS, bind_all, bind_grid, fetch_together, in_kept_rounds, in_vectors
 from .strategy import OwnModel, ScheduleStrategy, unknown
-from .tensors import Tensors, as_stored
+from .tensors import FIRST, HELD, Tensors, as_stored, read_once, when
 from .thread_tiles import (
     ACCESS,
     BYTES,
     STEPS,
+    TILES,
     Tile,
     Weights,
     Window,
+    by_rows,
     fits_shared,
+    row_by_row,
+    space,
+    tile_of,
     weights_of,
     windows,
 )

@@ -36,7 +36,7 @@ from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .tile_model import KnobTile, TileModel, by_cycles
+from .tile_model import TileModel, WarpTile, by_cycles
 
 _PACK, _EIGHT = 16, 8
 """Channels, and filters, that are packed; columns of a matrix instruction."""
@@ -51,7 +51,7 @@ _WARPS, _PRODUCTS = 14, 28
 
 
 @dataclass(frozen=True)
-class GroupBlock(KnobTile):
+class GroupBlock(WarpTile):
     """The tile of a block, of one pack of filters: by warps, rows and eights of columns, and of each warp its own."""
 
     KNOBS: ClassVar = {"tile_y": ("down", "rows"), "tile_x": ("across", "eights")}
@@ -95,7 +95,7 @@ class GroupBlock(KnobTile):
     def cycles(self, of: Conv2d, machine: Machine) -> float:
         """Return the cycles of the kernel."""
         each, at = -(-self.blocks(of) // machine.multiprocessors), machine.fitted["grouped"]
-        on, taps, threads = machine.hardware, prod(of.kernel), self.warps * machine.hardware.warp
+        on, taps, threads = machine.hardware, prod(of.kernel), self.threads(of)
         rounds = -(-prod(self.seen(of)) * _PACK // (_EIGHT * threads)) if of.layout == "NCHW" else 0
         filled = rounds * at.fetch_cycles + -(-taps * _PACK * _PACK // threads) * at.tap_cycles
         busy = each * self.warps * (taps * self.products * at.product_cycles + filled)

@@ -43,7 +43,7 @@ from .needs import Needs
 from .schedule_helpers import GPU, bind_all, bind_grid, in_rounds, in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .tile_model import KnobTile, TileModel, by_cycles
+from .tile_model import TileModel, WarpTile, by_cycles
 
 EIGHT = 8
 """Channels that are packed, and columns of a matrix instruction."""
@@ -58,7 +58,7 @@ _LINE, _VECTOR = 128, 16
 
 
 @dataclass(frozen=True)
-class RowPairBlock(KnobTile):
+class RowPairBlock(WarpTile):
     """The work of a block, by warps: eights of channels, pairs of rows, eights of columns; and the work of each warp.
 
     A lane stores `vector` results at a time to memory. If results are `staged`, it stores two at a time to shared
@@ -152,7 +152,7 @@ class RowPairBlock(KnobTile):
     def cycles(self, of: Conv2d, machine: Machine) -> float:
         """Return the cycles of the kernel."""
         each, on, at = -(-self.blocks(of) // machine.multiprocessors), machine.hardware, machine.fitted["grouped_rows"]
-        threads, steps = self.warps * on.warp, of.kernel[1] * pairs_of(of)
+        threads, steps = self.threads(of), of.kernel[1] * pairs_of(of)
         registers = at.thread_registers + at.product_registers * self.products
         waves = -(-each // max(1, occupancy(on, threads, registers, self.shared(of)).blocks))
         rounds = -(-prod(self.seen(of)) * self.units // (self.turn * threads))

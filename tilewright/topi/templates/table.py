@@ -30,7 +30,6 @@ from . import (
     grouped_rows,
     implicit_gemm,
     matmul,
-    prepared_data,
     transposed_cpu,
     transposed_phases,
     weight_gradient_cpu,
@@ -53,7 +52,7 @@ _PRODUCTS: _Sums = matmul.contraction_of, matmul.views_of
 
 
 def _mma(of: _Sums, atoms: Mapping[str, str] = contraction_mma.USUAL) -> contraction_mma.Mma[Any]:
-    return contraction_mma.Mma(*of, atoms, prepared_data.FORMS if of is _LAYERS else {})
+    return contraction_mma.Mma(*of, atoms, implicit_gemm.FORMS if of is _LAYERS else {})
 
 
 def _wgmma(of: _Sums, atoms: Mapping[str, str] = wgmma_tiles.USUAL) -> contraction_mma.Mma[Any]:

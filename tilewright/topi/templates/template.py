@@ -17,11 +17,10 @@ from ...tune.model.machine import Machine
 from ...tune.model.ranking import rank_quickly
 from ...tune.space.config import Config
 from ...tune.task import Declared, Expected, Program, Task, Usual, freeze, lookup
-from .bias import is_added_last, searched
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, SharedModel, W, always, nearest_index
-from .tensors import Tensors
+from .tensors import Tensors, is_added_last, searched
 
 GENERAL = "general"
 """The name of the strategy that an operator has first."""

@@ -1,13 +1,17 @@
-"""The tensors that a schedule of a convolution works on."""
+"""The tensors that a schedule of a convolution works on, and when its kernel adds a bias."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar
 from ...tensor.tensor import ComputeOp, Tensor
+from ...tune.space.knobs import Knob, alike, value_knob
+from ...tune.space.space import Space
 
 
 @dataclass(frozen=True)
@@ -50,3 +54,50 @@ class Tensors:
 def as_stored(weights: Tensor, reader: Tensor) -> tuple[Tensor, Tensor]:
     """Return the argument of the kernel that has the weights, and its reader: `reader`, or the view that reads it."""
     return (weights.op.input_tensors[0], weights) if isinstance(weights.op, ComputeOp) else (weights, reader)
+
+
+FIRST, LAST, HELD = "first", "last", "held"
+"""When a bias is added. FIRST: sums start at it. That takes no instruction, but it has to be there first. LAST: it is
+added to complete sums, and read there. HELD: the same, but a thread reads it once, outside of all conditions, so that
+it may be loaded long before."""
+
+
+def bias_knob(choices: Sequence[str] = (FIRST, LAST, HELD)) -> Knob:
+    """Return the knob that says when a bias is added, the last one of a space."""
+    return value_knob("bias", list(choices))
+
+
+def searched(space: Space) -> Space:
+    """The space of kernels without an epilogue, among which nothing done to a bias tells configurations apart.
+
+    The knob is the last of a space, so that an index means the same in both.
+    """
+    return space.with_knob(alike(bias_knob((FIRST,)))) if "bias" in space.space_map else space
+
+
+def when(choices: Mapping[str, Any]) -> str:
+    """When a configuration adds a bias."""
+    return str(choices["bias"].val) if "bias" in choices else FIRST
+
+
+def is_added_last(choices: Mapping[str, Any]) -> bool:
+    """Whether a configuration has a bias added to the sums when they are complete."""
+    return when(choices) in (LAST, HELD)
+
+
+def read_once(
+    s: ScheduleHandle, t: Tensors, made: Sequence[Tensor], at: tuple[Tensor, IterVar], together: int = 1
+) -> None:
+    """Have a thread read the biases of its filters once, in the loop `at`, `together` neighbours by one load.
+
+    Otherwise, biases added last would be read for each row of results, and late. No compiler moves a load out of the
+    test for the end of an image. `made` are the stages that may read it.
+    """
+    bias = next((extra for extra in t.extras if len(extra.shape) == 1), None)
+    reader = next((each for each in made if bias in each.op.input_tensors), None)
+    if bias is None or reader is None:
+        return
+    mine = s.cache_read(bias, "local", [reader])
+    s[mine].compute_at(s[at[0]], at[1])
+    if together > 1:
+        s[mine].vectorize(s[mine].split(mine.op.axis[0], factor=together)[1])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import inf
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Protocol, Self
 
+from ...core.atoms import LANES
 from ...tune.model.machine import Machine
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
@@ -21,8 +22,9 @@ from .workload import W
 class KnobTile:
     """A frozen dataclass; its fields are choices of knobs."""
 
-    KNOBS: ClassVar[Mapping[str, str | tuple[str, ...]]]
-    """Of each knob, the field that holds its choice, or the fields that hold the inner sizes of its split."""
+    KNOBS: ClassVar[Mapping[str, str | tuple[str, ...]]] = {}
+    """Of each knob, the field that holds its choice, or the fields that hold the inner sizes of its split. By default,
+    each field is a knob of its name."""
     SIZES: ClassVar[tuple[str, ...]] = ()
     """Knobs with a field that holds all inner sizes of their split."""
     WORDS: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -31,11 +33,17 @@ class KnobTile:
     """The wanted choices of other knobs."""
 
     @classmethod
+    def knobs(cls) -> Mapping[str, str | tuple[str, ...]]:
+        """Return `KNOBS`, or its default."""
+        made: Any = cls
+        return cls.KNOBS or {field.name: field.name for field in fields(made)}
+
+    @classmethod
     def of(cls, choices: Mapping[str, Any]) -> Self:
         """Return the tile that a configuration's choices make."""
         make: Any = cls
         given: dict[str, Any] = {}
-        for knob, field in cls.KNOBS.items():
+        for knob, field in cls.knobs().items():
             choice = choices[knob]
             if isinstance(field, tuple):
                 given.update(zip(field, choice.size[1:], strict=True))
@@ -48,7 +56,7 @@ class KnobTile:
 
     def wanted(self) -> dict[str, Any]:
         """Return the choices that make it."""
-        found = {knob: self._choice(knob, attrgetter(*_fields(field))(self)) for knob, field in self.KNOBS.items()}
+        found = {knob: self._choice(knob, attrgetter(*_fields(field))(self)) for knob, field in self.knobs().items()}
         return {**found, **self.OTHERS}
 
     @classmethod
@@ -84,7 +92,7 @@ class KnobTile:
     @classmethod
     def space_around(cls, of: Any, found: Sequence[Any], extents: Mapping[str, int], *others: Any) -> Space:
         """Return the space of the choices that the possible tiles `found` have."""
-        held = {knob: sorted(set(map(attrgetter(*_fields(field)), found))) for knob, field in cls.KNOBS.items()}
+        held = {knob: sorted(set(map(attrgetter(*_fields(field)), found))) for knob, field in cls.knobs().items()}
         choices = {
             knob: [[-1, *each] if knob in extents else cls._choice(knob, each) for each in values]
             for knob, values in held.items()
@@ -96,27 +104,39 @@ class KnobTile:
         return cls.space(choices, extents, possible, others)
 
 
+class WarpTile(KnobTile):
+    """A tile of a block of warps."""
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        raise NotImplementedError
+
+    def threads(self, of: Any) -> int:
+        """Return the threads of a block."""
+        return self.warps * LANES
+
+
 def _fields(field: str | tuple[str, ...]) -> tuple[str, ...]:
     return field if isinstance(field, tuple) else (field,)
 
 
-class WarpBlock(Protocol):
-    """The work of a block of warps on a workload."""
+class BlockWork(Protocol):
+    """The work of a block on a workload."""
 
-    @property
-    def warps(self) -> int:
-        """How many warps it has."""
+    def threads(self, of: Any) -> int:
+        """Return the threads of a block."""
 
     def blocks(self, of: Any) -> int:
-        """How many blocks the grid has."""
+        """Return the blocks of the grid."""
 
     def cycles(self, of: Any, machine: Machine) -> float:
         """Return the cycles of the kernel."""
 
 
-def expectation(of: Any, block: WarpBlock, machine: Machine) -> Expectation:
+def expectation(of: Any, block: BlockWork, machine: Machine) -> Expectation:
     """Return the cycles, threads and blocks of a kernel."""
-    return Expectation(block.cycles(of, machine), block.warps * machine.hardware.warp, block.blocks(of))
+    return Expectation(block.cycles(of, machine), block.threads(of), block.blocks(of))
 
 
 def by_cycles(blocks: Callable[[W], Sequence[Any]]) -> Callable[[W, Machine], Sequence[Any]]:

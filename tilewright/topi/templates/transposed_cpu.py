@@ -23,11 +23,10 @@ from . import elementwise
 from .cpu_channels_last import MANY_WEIGHTS, lanes_of_one_group
 from .declarations import image_tensor, or_zero, padded_view, same_shape, within
 from .layouts import in_layout
-from .phases import border_of, has_phases, tap_and_place, taps_of
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, plain
 from .tensors import Tensors
-from .transposed import Transposed
+from .transposed import Transposed, border_of, has_phases, tap_and_place, taps_of
 from .workload import sum_dtype
 
 _LANES, _COLUMNS, _FILTERS = (4, 8, 16, 32), (1, 2, 4, 8), (1, 2, 4, 8)

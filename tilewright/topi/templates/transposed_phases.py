@@ -23,12 +23,11 @@ from ...tune.space.space import Space
 from .declarations import image_tensor, padded_view
 from .layouts import from_layout
 from .needs import Needs
-from .phases import border_of, has_phases, tap_and_place, taps_of
 from .schedule_helpers import THREAD_TAGS, THREADS_Z, bind_all, bind_grid, fetch_together
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
-from .transposed import Transposed
+from .transposed import Transposed, border_of, has_phases, tap_and_place, taps_of
 from .workload import DTYPES, sum_dtype
 
 _TILES = ("tile_c", "tile_y", "tile_x")

@@ -11,7 +11,7 @@ next step while it computes the present one. Otherwise a thread would need more 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -24,7 +24,6 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
 from ...tune.space.config import Config
-from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .declarations import border_for, or_zero, padded_view, within
 from .layouts import LAYOUTS, in_layout
@@ -48,7 +47,7 @@ def space(of: WeightGradient, copies: Sequence[int] = (0,)) -> Space:
     widest = ACCESS // BYTES[of.dtype]
     first = of.layout == "NCHW"
     tiles = of.shape[0] * rows * columns
-    values: dict[str, list[int]] = {
+    values: dict[str, list[Any]] = {
         "rows": [n for n in DOWN if n <= rows],
         "columns": [n for n in ACROSS if n < 2 * columns or n == 1],
         "filters": [n for n in (1, 2, 4, 8) if of.shared_filters % n == 0 or (not first and of.filters % n == 0)],
@@ -62,11 +61,7 @@ def space(of: WeightGradient, copies: Sequence[int] = (0,)) -> Space:
         "copies": [*copies],
     }
 
-    def fit(choices: Mapping[str, Any]) -> bool:
-        return Share.of(choices).is_possible(of)
-
-    found = Space([value_knob(name, choices) for name, choices in values.items()])
-    return found.where(fit, tuple(values), "chunks at the same place of each tile, and whole images in shared memory")
+    return Share.space(values, {}, lambda share: share.is_possible(of))
 
 
 def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -> Tensor:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, gcd, prod
-from typing import Any
 
 from ...core.hardware import MemoryScope
 from .contraction import rounded
 from .schedule_helpers import GPU
 from .thread_tiles import ACCESS, BYTES
+from .tile_model import KnobTile
 from .weight_gradient import WeightGradient
 
 LANES = 32
@@ -21,7 +21,7 @@ _LINE, _BANK = 128, 4
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(KnobTile):
     """The work of a thread and its block: fields are the knobs."""
 
     rows: int
@@ -44,15 +44,6 @@ class Share:
     """Parts of batch and space, each for other blocks."""
     copies: int
     """Steps for which shared memory has room; 0 if threads load from global memory."""
-
-    @staticmethod
-    def of(choices: Mapping[str, Any]) -> Share:
-        """Return the share that a configuration's choices name."""
-        return Share(*(choices[field.name].val for field in fields(Share)))
-
-    def wanted(self) -> dict[str, Any]:
-        """Return the choices that name it."""
-        return dict(zip((field.name for field in fields(self)), astuple(self), strict=True))
 
     def tiles(self, of: WeightGradient) -> tuple[int, int]:
         """Return the rows and the columns of tiles of an image."""

@@ -40,7 +40,7 @@ from .needs import Needs
 from .schedule_helpers import in_vectors
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .tile_model import KnobTile, TileModel
+from .tile_model import TileModel, WarpTile
 from .workload import sum_dtype
 
 Pair = tuple[int, int]
@@ -66,7 +66,7 @@ def atom_of(of: Conv2d) -> Atom:
 
 
 @dataclass(frozen=True)
-class WindowBlock(KnobTile):
+class WindowBlock(WarpTile):
     """The work of a block: rows, columns and filters over warps and their tiles; and how it runs."""
 
     KNOBS: ClassVar = {**{name: name for name in ("rows", "columns", "filters", "tiles", "stages")}, "store": "staged"}
@@ -130,7 +130,7 @@ class WindowBlock(KnobTile):
 
     def is_possible(self, of: Conv2d, machine: Machine = REFERENCE) -> bool:
         """Whether the hardware can run it."""
-        on, threads, atom = machine.hardware, self.warps * machine.hardware.warp, atom_of(of)
+        on, threads, atom = machine.hardware, self.threads(of), atom_of(of)
         positions, filters = self.rows[1] * self.columns[1], self.block[2]
         written = positions // atom.m * (self.filters[1] // atom.n) * of.kernel[1] * (depth_of(of) // atom.k)
         return (
@@ -147,7 +147,7 @@ class WindowBlock(KnobTile):
     def cycles(self, of: Conv2d, machine: Machine) -> float:
         """Return the cycles that the convolution takes."""
         on, word, at = machine.hardware, DType(of.element).bytes, machine.fitted["window"]
-        resident = occupancy(on, self.warps * on.warp, self.registers(of), self.block_bytes(of)).blocks
+        resident = occupancy(on, self.threads(of), self.registers(of), self.block_bytes(of)).blocks
         if not resident:
             return inf
         blocks, atom = self.blocks(of), atom_of(of)
