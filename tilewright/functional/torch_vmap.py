@@ -16,6 +16,8 @@ from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOption
 
 def convolution(call: Callable[..., Any], dims: Any, x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
     """Return a mapped convolution and its mapped dimension; `call` is the operator."""
+    if _maps_nothing((x, weight, bias, residual), dims):
+        return _nothing(call, dims, x, weight, bias, residual, *given)
     options = ConvolutionOptions(*given)
     rank, last = OPERATORS[options.name].rank, options.layout.endswith("C")
     (x, weight, bias, residual), has = _in_front((x, weight, bias, residual), dims)
@@ -44,6 +46,19 @@ def _in_front(arrays: tuple[Any, ...], dims: Any) -> tuple[list[Any], tuple[bool
     return placed, tuple(a is not None and dim is not None for a, dim in zip(arrays, dims, strict=False))
 
 
+def _maps_nothing(arrays: tuple[Any, ...], dims: Any) -> bool:
+    """Whether the mapped dimension has no elements, as that of the Jacobian of an empty result."""
+    return any(dim is not None and not a.shape[dim] for a, dim in zip(arrays, dims, strict=False))
+
+
+def _nothing(call: Callable[..., Any], dims: Any, *arguments: Any) -> Any:
+    """Return no results; one call with zeros tells their shape."""
+    mapped = [d is not None and isinstance(a, torch.Tensor) for a, d in zip(arguments, dims, strict=True)]
+    one = [a.new_zeros(a.movedim(d, 0).shape[1:]) if m else a
+           for a, d, m in zip(arguments, dims, mapped, strict=True)]  # fmt: skip
+    return call(*one).unsqueeze(0)[:0], 0
+
+
 def _by_channels(
     call: Callable[..., Any], arrays: tuple[Any, ...], has: tuple[bool, ...], channel: int, options: Any
 ) -> Any:
@@ -64,6 +79,8 @@ def _with_epilogue(sums: Any, bias: Any, residual: Any, has: tuple[bool, ...], o
 
 def weight_gradient(call: Callable[..., Any], dims: Any, x: Any, grad: Any, *given: Any) -> Any:
     """Return mapped weight gradients, as `jacrev` and gradients per example ask for."""
+    if _maps_nothing((x, grad), dims):
+        return _nothing(call, dims, x, grad, *given)
     options = WeightGradientOptions(*given)
     rank, last = OPERATORS[options.name].rank, options.layout.endswith("C")
     (x, grad), has = _in_front((x, grad), dims)
@@ -77,6 +94,8 @@ def weight_gradient(call: Callable[..., Any], dims: Any, x: Any, grad: Any, *giv
 
 def pool(info: Any, dims: Any, x: Any, *given: Any) -> Any:
     """Return a mapped pooling."""
+    if _maps_nothing((x,), dims):
+        return _nothing(torch.ops.tilewright.pool, dims, x, *given)
     (x,), _ = _in_front((x,), dims)
     if x.dim() < 5:  # images without a batch
         return torch.ops.tilewright.pool(x, *PoolOptions(*given)), 0
