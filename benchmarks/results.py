@@ -368,8 +368,7 @@ def take(path: Path) -> None:
     """Store a run of `benchmarks.training`, of `.whole_models`, or the parts `rows` and `models` of `.acceptance`."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     if isinstance(lines[0].get("model"), dict):
-        made = {**lines[0]["run"], "command": "python -m benchmarks.whole_models"}
-        write("whole-models", made, [{"row": line["row"], **line["ms"]} for line in lines])
+        _take_models(lines)
         return
     if "layer" in lines[0]:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
@@ -382,6 +381,23 @@ def take(path: Path) -> None:
             made = read(name).made
             write(name, {**made, **{key: own[-1].get(key) for key in ("commit", "device", "driver", "date")}},
                   [row_of(line["unit"], line["values"]) for line in own])  # fmt: skip
+
+
+_MODEL_SPREAD = 0.15
+"""The most that the times of a row may differ by: other work on the GPU makes them differ by more."""
+
+
+def _take_models(lines: list[Row]) -> None:
+    """Store rows of whole models beside the rows of earlier runs; each has the commit of its own run."""
+    before = read("whole-models")
+    rows = {row["row"]: {"commit": before.made["commit"], **row} for row in before.rows}
+    for line in lines:
+        if max(line["spread"].values()) > _MODEL_SPREAD:
+            print(f"left out, since its times differ by {max(line['spread'].values()):.0%}: {line['row']}")
+        elif {"compile", "backend"} <= line["ms"].keys():
+            rows[line["row"]] = {"row": line["row"], "commit": line["run"]["commit"], **line["ms"]}
+    made = {**lines[0]["run"], "command": "python -m benchmarks.whole_models"}
+    write("whole-models", made, list(rows.values()))
 
 
 def _shipped(unit: str, values: Row) -> Row:
