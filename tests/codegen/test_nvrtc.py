@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,12 @@ def test_a_driver_of_cuda_12_takes_its_own_compiler(tmp_path: Path) -> None:
     library.parent.mkdir(parents=True)
     library.touch()
     assert [library_for(driver, folders) for driver in (0, 12_080, 13_000)] == [None, library, None]
+
+
+@pytest.mark.parametrize("pinned", ["12.1.105", "12.4.127", "12.6.77", "12.8.93", "12.9.86"])
+def test_the_compilers_of_pytorchs_wheels_for_cuda_12_suit_the_extra(pinned: str) -> None:
+    requirements = pytest.importorskip("packaging.requirements")
+    with (Path(__file__).parents[2] / "pyproject.toml").open("rb") as file:
+        extra = [*map(requirements.Requirement, tomllib.load(file)["project"]["optional-dependencies"]["cuda12"])]
+    (compiler,) = [each for each in extra if each.name == "nvidia-cuda-nvrtc-cu12"]
+    assert compiler.specifier.contains(pinned)
