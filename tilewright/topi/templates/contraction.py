@@ -22,61 +22,42 @@ Element = Callable[..., Any]
 
 @dataclass(frozen=True)
 class MatrixOperand:
-    """One factor of a contraction: a view of a matrix per batch.
-
-    Attributes
-    ----------
-    extent : int
-        Rows of the left factor, columns of the right one.
-    along_depth : bool
-        Whether neighbours along the depth are neighbours in memory; else neighbours along the extent are.
-    together : int
-        Neighbours that one load may fetch: their place in memory is a multiple of this number of elements.
-    """
+    """One factor of a contraction: a view of a matrix per batch."""
 
     extent: int
+    """Rows of the left factor, columns of the right one."""
     along_depth: bool
+    """Whether neighbours along the depth are neighbours in memory; else neighbours along the extent are."""
     together: int = 1
+    """Neighbours that one load may fetch: their place in memory is a multiple of this number of elements."""
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j], and the memory layout of its parts.
-
-    Attributes
-    ----------
-    batch : int
-        Independent products: matrices of a batch, or groups of a convolution.
-    rows, columns : MatrixOperand
-        The factors. Neighbouring columns are neighbours in the result's memory.
-    depth : int
-        Products summed by each result.
-    period : int
-        Steps along the depth after which the address of the data continues evenly: the window of a convolution.
-    run : int
-        Neighbouring columns that certainly lie together in the result: a multiple of this number stays within one
-        image.
-    batch_axes, row_axes, column_axes : tuple of int
-        The result's dimensions that count batches, rows and columns, the slowest first.
-    grouped : tuple of (int, int), optional
-        A dimension of the result, and the extent of its faster part; its slower part counts batches.
-    prepared : tuple of int
-        Bytes that each kernel writes that lays out a factor before the product.
-    """
+    """D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j], and the memory layout of its parts."""
 
     batch: int
+    """Independent products: matrices of a batch, or groups of a convolution."""
     rows: MatrixOperand
     columns: MatrixOperand
+    """The factors. Neighbouring columns are neighbours in the result's memory."""
     depth: int
+    """Products summed by each result."""
     dtype: str
     sum_dtype: str
     batch_axes: tuple[int, ...]
     row_axes: tuple[int, ...]
     column_axes: tuple[int, ...]
+    """The result's dimensions that count batches, rows and columns, the slowest first."""
     period: int = 1
+    """Steps along the depth after which the address of the data continues evenly: the window of a convolution."""
     run: int = 1
+    """Neighbouring columns that certainly lie together in the result: a multiple of this number stays within one
+    image."""
     grouped: tuple[int, int] | None = None
+    """A dimension of the result, and the extent of its faster part; its slower part counts batches."""
     prepared: tuple[int, ...] = ()
+    """Bytes that each kernel writes that lays out a factor before the product."""
 
 
 @dataclass(frozen=True)

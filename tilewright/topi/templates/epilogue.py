@@ -184,22 +184,15 @@ class BackwardStep:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The operation on each sum: `activation(sum + bias + residual)`, or `gradient(residual, sum + bias)`.
-
-    Attributes
-    ----------
-    bias : bool
-        Adds a tensor with one element per output channel.
-    residual : bool
-        Adds a tensor of the output's shape.
-    activation : str or callable, optional
-        A name among `ACTIVATIONS`, or a function from an expression to an expression; or a name among `GRADIENTS` or a
-        `BackwardStep`, which need a residual.
-    """
+    """The operation on each sum: `activation(sum + bias + residual)`, or `gradient(residual, sum + bias)`."""
 
     bias: bool = False
+    """Adds a tensor with one element per output channel."""
     residual: bool = False
+    """Adds a tensor of the output's shape."""
     activation: str | Expression | BackwardStep | None = None
+    """A name among `ACTIVATIONS`, or a function from an expression to an expression; or a name among `GRADIENTS` or a
+    `BackwardStep`, which need a residual."""
 
     def __post_init__(self) -> None:
         backward = self.residual and self.activation in GRADIENTS

@@ -12,27 +12,18 @@ from ...core.target import Target
 
 @dataclass(frozen=True)
 class Needs:
-    """Requirements of a schedule; an empty one admits everything.
-
-    Attributes
-    ----------
-    types : collection of str
-        Element types.
-    atoms : mapping
-        The matrix instruction for each element type: others are not admitted, and targets must have all of them.
-    layouts : collection of str
-        Orders of the dimensions of images.
-    group_channels : collection of int
-        Channels of a group.
-    scope : str
-        Further limits in words, for messages.
-    """
+    """Requirements of a schedule; an empty one admits everything."""
 
     types: Collection[str] = ()
+    """Element types."""
     atoms: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The matrix instruction for each element type: others are not admitted, and targets must have all of them."""
     layouts: Collection[str] = ()
+    """Orders of the dimensions of images."""
     group_channels: Collection[int] = ()
+    """Channels of a group."""
     scope: str = ""
+    """Further limits in words, for messages."""
 
     def admit(self, workload: Any) -> bool:
         """Return whether a workload meets them."""

@@ -46,35 +46,23 @@ def unknown(of: Any, machine: Machine) -> float:
 
 @dataclass(frozen=True)
 class SharedModel:
-    """Rank configurations by `tune.model`, the model of the machine that covers ordinary loops.
-
-    Attributes
-    ----------
-    lead : float or None
-        The default configuration comes first unless another should be faster by this fraction. The model errs by as
-        much among good configurations of one layer. None: the ranking ignores the default configuration.
-    """
+    """Rank configurations by `tune.model`, the model of the machine that covers ordinary loops."""
 
     lead: float | None = 0.2
+    """The default configuration comes first unless another should be faster by this fraction. The model errs by as much
+    among good configurations of one layer. None: the ranking ignores the default configuration."""
 
 
 @dataclass(frozen=True)
 class OwnModel(Generic[W]):
-    """Rank configurations by a model that the strategy brings.
-
-    Attributes
-    ----------
-    rank : callable
-        Returns the wanted choices that the model ranks, the fastest first.
-    expected : callable
-        Returns the cycles, threads and blocks of a configuration.
-    cost : callable
-        Returns the cycles of the default configuration, which selection compares between strategies.
-    """
+    """Rank configurations by a model that the strategy brings."""
 
     rank: Callable[[W, Machine], Sequence[dict[str, Any]]]
+    """Returns the wanted choices that the model ranks, the fastest first."""
     expected: Callable[[W, Choices, Machine], Expectation]
+    """Returns the cycles, threads and blocks of a configuration."""
     cost: Callable[[W, Machine], float] = unknown
+    """Returns the cycles of the default configuration, which selection compares between strategies."""
 
 
 @dataclass(frozen=True)
@@ -82,45 +70,32 @@ class ScheduleStrategy(Generic[W]):
     """A way to schedule a workload on one kind of hardware.
 
     Functions that take a machine get that of a GPU, or the `VectorRegisters` of a CPU.
-
-    Attributes
-    ----------
-    space : callable
-        Returns the knobs for a workload. They do not depend on the machine, so that a record means the same everywhere.
-    schedule : callable
-        Applies a configuration to a schedule of the tensors.
-    default : callable
-        Returns the wanted choices of a workload on a machine if nothing was measured.
-    needs : Needs
-        Requirements on workload and target.
-    declare : callable, optional
-        Returns the sums of a workload over data and weights, in the form that the schedule needs. If the strategy
-        `starts_at_bias`, it also takes a bias. None: by the workload.
-    declare_for : callable, optional
-        The same for a configuration, the argument after the weights, if the form depends on it.
-    computes : callable
-        Returns whether the schedule computes a workload that meets its needs on a machine.
-    model : SharedModel, OwnModel or None
-        The ranking of configurations without measurements.
-    starts_at_bias : bool
-        Whether `declare` takes a bias at which the sums start: adding it then costs no instruction.
-    finishes_tiles : callable
-        Returns whether a configuration computes an activation for all sums of a thread before it stores any result.
-    machine : Machine or VectorRegisters
-        The machine that default and model count for, which `PackagedTemplate.strategy` sets for a target.
     """
 
     space: Callable[[W], Space]
+    """Returns the knobs for a workload. They do not depend on the machine, so that a record means the same
+    everywhere."""
     schedule: Callable[[W, Config, ScheduleHandle, Tensors], None]
+    """Applies a configuration to a schedule of the tensors."""
     default: Callable[[W, Any], dict[str, Any]]
+    """Returns the wanted choices of a workload on a machine if nothing was measured."""
     needs: Needs = ANYTHING
+    """Requirements on workload and target."""
     declare: Callable[..., Tensor] | None = None
+    """Returns the sums of a workload over data and weights, in the form that the schedule needs. If the strategy
+    `starts_at_bias`, it also takes a bias. None: by the workload."""
     computes: Callable[[W, Any], bool] = always
+    """Returns whether the schedule computes a workload that meets its needs on a machine."""
     model: SharedModel | OwnModel[W] | None = None
+    """The ranking of configurations without measurements."""
     starts_at_bias: bool = False
+    """Whether `declare` takes a bias at which the sums start: adding it then costs no instruction."""
     finishes_tiles: Callable[[W, Config], bool] = never
+    """Returns whether a configuration computes an activation for all sums of a thread before it stores any result."""
     machine: Any = REFERENCE
+    """The machine that default and model count for, which `PackagedTemplate.strategy` sets for a target."""
     declare_for: Callable[..., Tensor] | None = None
+    """The same for a configuration, the argument after the weights, if the form depends on it."""
 
     @property
     def own_model(self) -> OwnModel[W] | None:

@@ -28,34 +28,23 @@ GENERAL = "general"
 
 @dataclass(frozen=True)
 class PackagedTemplate(Generic[W]):
-    """A strategy for the workloads of an operator: a template for tuning, and a row of `table.py`.
-
-    Attributes
-    ----------
-    kind : type
-        The operator: a class of workloads.
-    strategy_name : str
-        The name among the strategies of the operator.
-    gpu, cpu : ScheduleStrategy or None
-        The schedule for each kind of hardware.
-    summary : str
-        A few words for the command line's help.
-    precision : str
-        How it computes float32, of `PRECISIONS`. Calls that ask for more precision do not take it.
-    legacy : tuple of str
-        Legacy tasks and operators that take this strategy only.
-    default_on : callable
-        Returns whether calls without records take it on a target. Elsewhere only tuners do.
-    """
+    """A strategy for the workloads of an operator: a template for tuning, and a row of `table.py`."""
 
     kind: type[W]
+    """The operator: a class of workloads."""
     strategy_name: str = GENERAL
+    """The name among the strategies of the operator."""
     gpu: ScheduleStrategy[W] | None = None
     cpu: ScheduleStrategy[W] | None = None
+    """The schedule for each kind of hardware."""
     summary: str = ""
+    """A few words for the command line's help."""
     precision: str = PRECISIONS[0]
+    """How it computes float32, of `PRECISIONS`. Calls that ask for more precision do not take it."""
     legacy: tuple[str, ...] = ()
+    """Legacy tasks and operators that take this strategy only."""
     default_on: Callable[[Target | None], bool] = always
+    """Returns whether calls without records take it on a target. Elsewhere only tuners do."""
 
     @property
     def name(self) -> str:

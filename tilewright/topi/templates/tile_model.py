@@ -156,24 +156,16 @@ def as_counted(of: Any, cycles: float) -> float:
 
 @dataclass(frozen=True)
 class TileModel(Generic[W]):
-    """The model of a strategy; its fastest tile is the default.
-
-    Attributes
-    ----------
-    tiles : callable
-        Returns the tiles of a workload on a machine, the fastest first.
-    tile_of : callable
-        Returns the tile that a configuration's choices name.
-    predict : callable
-        Returns the cycles, threads and blocks of a tile.
-    compared : callable
-        Returns the cycles to compare with other strategies, from a workload and the cycles of its fastest tile.
-    """
+    """The model of a strategy; its fastest tile is the default."""
 
     tiles: Callable[[W, Machine], Sequence[Any]]
+    """Returns the tiles of a workload on a machine, the fastest first."""
     tile_of: Callable[[Mapping[str, Any]], Any]
+    """Returns the tile that a configuration's choices name."""
     predict: Callable[[W, Any, Machine], Expectation] = expectation
+    """Returns the cycles, threads and blocks of a tile."""
     compared: Callable[[W, float], float] = as_counted
+    """Returns the cycles to compare with other strategies, from a workload and the cycles of its fastest tile."""
 
     @property
     def model(self) -> OwnModel[W]:
