@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.automatic_programs import FLOAT, Program, Tensors, axis_of, dequantise, input_of, pairwise
+from benchmarks.automatic_programs import FLOAT, HALF, Program, Tensors, axis_of, dequantise, input_of, pairwise
 from tilewright import te, tir, topi
 
 # Normalisations and losses
@@ -43,6 +43,10 @@ def rms_norm(n: int, m: int) -> Tensors:
     squares = te.compute((n,), lambda i: te.sum(x[i, k] * x[i, k], axis=k), name="squares")
     scale = te.compute((n,), lambda i: te.rsqrt(squares[i] / float(m) + 1e-5), name="scale")
     return [x, weight], [te.compute((n, m), lambda i, j: x[i, j] * scale[i] * weight[j], name="normal")]
+
+
+def _rms_norm(xp: Any, x: Any, weight: Any) -> Any:
+    return x / xp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * weight
 
 
 def _norm(xp: Any, x: Any, gamma: Any, beta: Any) -> Any:
@@ -237,6 +241,27 @@ def _stencil_3d(xp: Any, x: Any) -> Any:
     return x[m, m, m] * 0.4 + around * 0.1
 
 
+def biased(m: int, n: int, k: int) -> Tensors:
+    left, right, bias = (input_of(name, *shape, dtype=HALF) for name, shape in
+                         (("left", (m, k)), ("right", (k, n)), ("bias", (n,))))  # fmt: skip
+    r = axis_of(k, "r")
+
+    def term(i: Any, j: Any) -> Any:
+        return left[i, r].astype(FLOAT) * right[r, j].astype(FLOAT)
+
+    sums = te.compute((m, n), lambda i, j: te.sum(term(i, j), axis=r), name="sums")
+
+    def finished(i: Any, j: Any) -> Any:
+        return te.max(sums[i, j] + bias[j].astype(FLOAT), 0.0).astype(HALF)
+
+    return [left, right, bias], [te.compute((m, n), finished, name="product")]
+
+
+def _biased(xp: Any, left: Any, right: Any, bias: Any) -> Any:
+    made = left @ right + bias
+    return np.maximum(made, 0) if xp is np else xp.relu(made)
+
+
 # Reductions of pairs, attention, iterations
 
 
@@ -347,9 +372,7 @@ FUSED = (
         {"n": 16, "c": 128, "h": 64, "groups": 32}, {"n": 2, "c": 8, "h": 5, "groups": 2},
         library=lambda t, x, g, b: t.nn.functional.group_norm(x, x.shape[1] // 4, g, b),
     ),
-    Program(
-        "RMS norm", rms_norm, lambda xp, x, w: x / xp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w, ROWS, TINY_ROWS
-    ),
+    Program("RMS norm", rms_norm, _rms_norm, ROWS, TINY_ROWS),
     Program(
         "RoPE", rope, _rope, {"batch": 4, "length": 1024, "heads": 32, "size": 64},
         {"batch": 2, "length": 5, "heads": 3, "size": 8},
@@ -386,3 +409,12 @@ FUSED = (
     Program("Mandelbrot", mandelbrot, _mandelbrot, {"h": 2048, "w": 4096}, {"h": 7, "w": 9}, {"h": 512}, error=1e-2),
     Program("N-body step", nbody, _nbody, {"n": 8192}, {"n": 12}, {"n": 2048}),
 )  # fmt: skip
+PAGE = (
+    Program("page: RMS norm 4096×1024", rms_norm, _rms_norm, {"n": 4096, "m": 1024}, TINY_ROWS),
+    Program(
+        "page: product 4096×4096×4096, bias, ReLU", biased, _biased, {"m": 4096, "n": 4096, "k": 4096},
+        {"m": 5, "n": 24, "k": 40}, error=1e-3,
+    ),
+    Program("page: stencil 2048×2048", stencil_2d, _stencil_2d, {"h": 2050, "w": 2050}, {"h": 9, "w": 13}),
+)  # fmt: skip
+"""The programs of docs/automatic.md; the norm and the product are for GPUs."""

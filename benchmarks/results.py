@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import NamedTuple
 
-from benchmarks.stored_runs import MISSING, Row, lines_of, number, read, write
+from benchmarks import automatic_tables
+from benchmarks.stored_runs import MISSING, Row, lines_of, number, ratio, read, write
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "RESULTS.md"
@@ -47,11 +48,6 @@ def pivot(name: str, first: str, cell: Callable[[Row], str]) -> list[str]:
 def shown(row: Row, cell: Cell) -> str:
     """Return the text of a cell."""
     return number(row.get(cell)) if isinstance(cell, str) else cell(row)
-
-
-def ratio(above: str, below: str) -> Callable[[Row], str]:
-    """Return a cell that divides two numbers of a row."""
-    return lambda row: number(row[above] / row[below]) if row.get(above) and row.get(below) else MISSING
 
 
 def means() -> list[str]:
@@ -293,53 +289,12 @@ def models_table() -> list[str]:
     return lines_of(["model, ms", "PyTorch", "compile", "accelerate", "both", "backend", "compile ÷ backend"], body)
 
 
-def automatic_table() -> list[str]:
-    """Return the table of programs with automatic schedules on a GPU."""
-    body = [
-        [
-            row["row"],
-            *("–" if row.get(side) is None else f"{row[side]:.1f}" for side in ("ranked", "rival", "copy")),
-            ratio("rival", "ranked")(row),
-        ]
-        for row in read("automatic").rows
-    ]
-    heads = ["program, µs", "Tilewright", "PyTorch", "copy of the data", "times as fast"]
-    return [*lines_of(heads, body), "", _means(read("automatic").rows)]
-
-
-def _means(rows: Sequence[Row]) -> str:
-    """Return PyTorch's time over ours: the geometric means of fused programs and of products, and the least."""
-    groups = {"fused programs": [row for row in rows if "product" not in row["row"] and "tutorial" not in row["row"]]}
-    groups["products"] = [row for row in rows if "product" in row["row"]]
-    found = []
-    for name, own in groups.items():
-        ratios = [row["rival"] / row["ranked"] for row in own if row.get("rival") and row.get("ranked")]
-        if ratios:
-            found.append(f"{name} {geometric_mean(ratios):.2f} (least {min(ratios):.2f}, {len(ratios)} rows)")
-    return f"PyTorch's time ÷ ours, geometric means: {'; '.join(found)}."
-
-
-def automatic_cpu_table() -> list[str]:
-    """Return the table of programs with automatic schedules on a CPU: PyTorch's time divided by ours."""
-    rows = read("automatic-cpu").rows
-    threads = sorted({row["threads"] for row in rows})
-    known = {(row["row"], row["threads"]): row for row in rows}
-    body = []
-    for name in dict.fromkeys(row["row"] for row in rows):
-        first = known[name, threads[0]]
-        times = [MISSING if first.get(side) is None else f"{first[side] / 1e3:.1f}" for side in ("ranked", "rival")]
-        body.append([name, *times, *(ratio("rival", "ranked")(known.get((name, n), {})) for n in threads)])
-    numbers = [f"{n} thread{'s' * (n > 1)}" for n in threads]
-    heads = ["program, CPU", "Tilewright, ms", "torch.compile, ms", *numbers]
-    return [*lines_of(heads, body), "", _means([row for row in rows if row["threads"] == threads[0]])]
-
-
 TRAINING_KEYS = ("copy_us", "forward_us", "by_x_us", "by_weights_us", "us", "pytorch_us")
 BLOCKS = {
     README: {"gpu": gpu_table, "cpu": cpu_table},
     TRAINING: {"training": training_table},
     MODELS: {"models": models_table},
-    AUTOMATIC: {"automatic": automatic_table, "automatic-cpu": automatic_cpu_table},
+    AUTOMATIC: automatic_tables.TABLES,
 }
 """Tables that stand in a page between `<!-- figures: NAME -->` and `<!-- end -->`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +46,11 @@ def number(value: Any) -> str:
     if isinstance(value, int) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1e}" if abs(value) < 1e-3 and value else f"{value:.2f}"
+
+
+def ratio(above: str, below: str) -> Callable[[Row], str]:
+    """Return a cell that divides two numbers of a row."""
+    return lambda row: number(row[above] / row[below]) if row.get(above) and row.get(below) else MISSING
 
 
 def lines_of(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

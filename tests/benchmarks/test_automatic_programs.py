@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from benchmarks.automatic_fused import FUSED
+from benchmarks.automatic_fused import FUSED, PAGE
 from benchmarks.automatic_programs import LAYER, PRODUCTS, Program, error_of
 
-PROGRAMS = {program.name: program for program in (*FUSED, *PRODUCTS, LAYER)}
+PROGRAMS = {program.name: program for program in (*FUSED, *PRODUCTS, LAYER, *PAGE)}
 DISTINCT = list({(p.declare, *p.small.items()): p.name for p in PROGRAMS.values()}.values())
 
 

@@ -1,0 +1,72 @@
+"""Tables of docs/automatic.md from stored runs of `benchmarks.automatic`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import geometric_mean
+
+from benchmarks.stored_runs import MISSING, Row, lines_of, ratio, read
+
+_PAGE = "page: "
+"""How the names of the programs of docs/automatic.md begin in stored runs."""
+
+
+def _rows(name: str) -> list[Row]:
+    """Return the rows of a stored run, without the programs that the page shows."""
+    return [row for row in read(name).rows if not row["row"].startswith(_PAGE)]
+
+
+def page_table() -> list[str]:
+    """Return the table of the programs that the page on automatic schedules shows."""
+    body = []
+    for name in ("automatic", "automatic-cpu"):
+        for row in (row for row in read(name).rows if row["row"].startswith(_PAGE)):
+            on = f"{row['threads']} thread{'s' * (row['threads'] > 1)} of a CPU" if "threads" in row else "H200"
+            times = [f"{row[side]:,.1f}" for side in ("ranked", "rival", "copy")]
+            body.append([f"{row['row'].removeprefix(_PAGE)}, {on}", *times, ratio("rival", "ranked")(row)])
+    return lines_of(["program, µs", "Tilewright", "torch.compile", "copy of the data", "times as fast"], body)
+
+
+def gpu_table() -> list[str]:
+    """Return the table of programs with automatic schedules on a GPU."""
+    body = [
+        [
+            row["row"],
+            *("–" if row.get(side) is None else f"{row[side]:.1f}" for side in ("ranked", "rival", "copy")),
+            ratio("rival", "ranked")(row),
+        ]
+        for row in _rows("automatic")
+    ]
+    heads = ["program, µs", "Tilewright", "PyTorch", "copy of the data", "times as fast"]
+    return [*lines_of(heads, body), "", _means(_rows("automatic"))]
+
+
+def _means(rows: Sequence[Row]) -> str:
+    """Return PyTorch's time over ours: the geometric means of fused programs and of products, and the least."""
+    groups = {"fused programs": [row for row in rows if "product" not in row["row"] and "tutorial" not in row["row"]]}
+    groups["products"] = [row for row in rows if "product" in row["row"]]
+    found = []
+    for name, own in groups.items():
+        ratios = [row["rival"] / row["ranked"] for row in own if row.get("rival") and row.get("ranked")]
+        if ratios:
+            found.append(f"{name} {geometric_mean(ratios):.2f} (least {min(ratios):.2f}, {len(ratios)} rows)")
+    return f"PyTorch's time ÷ ours, geometric means: {'; '.join(found)}."
+
+
+def cpu_table() -> list[str]:
+    """Return the table of programs with automatic schedules on a CPU: PyTorch's time divided by ours."""
+    rows = _rows("automatic-cpu")
+    threads = sorted({row["threads"] for row in rows})
+    known = {(row["row"], row["threads"]): row for row in rows}
+    body = []
+    for name in dict.fromkeys(row["row"] for row in rows):
+        first = known[name, threads[0]]
+        times = [MISSING if first.get(side) is None else f"{first[side] / 1e3:.1f}" for side in ("ranked", "rival")]
+        body.append([name, *times, *(ratio("rival", "ranked")(known.get((name, n), {})) for n in threads)])
+    numbers = [f"{n} thread{'s' * (n > 1)}" for n in threads]
+    heads = ["program, CPU", "Tilewright, ms", "torch.compile, ms", *numbers]
+    return [*lines_of(heads, body), "", _means([row for row in rows if row["threads"] == threads[0]])]
+
+
+TABLES = {"automatic-page": page_table, "automatic": gpu_table, "automatic-cpu": cpu_table}
+"""By the name of their figures."""
