@@ -72,6 +72,14 @@ def test_several_results_and_a_size() -> None:
     torch.testing.assert_close(torch.autograd.grad(found[1].sum(), x)[0], 2 * x)  # the other one has no gradient
 
 
+def test_many_arguments() -> None:
+    given = [te.placeholder((4,), "float64", name=f"A{place}") for place in range(12)]
+    total = te.compute((4,), lambda i: sum((a[i] for a in given[1:]), given[0][i]), name="total")
+    operator = tw.torch_operator(name(), total)
+    held = [x.detach() for x in tensors(*[(4,)] * 12)]
+    torch.testing.assert_close(operator(*held), torch.stack(held).sum(0))
+
+
 def test_the_state_of_a_scan_is_no_argument() -> None:
     x, state = (te.placeholder((5, 3), "float64", name) for name in ("x", "state"))
     first = te.compute((1, 3), lambda _, j: x[0, j], name="first")

@@ -105,7 +105,7 @@ def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], number
     names: dict[str, Any] = {**DIVISIONS, **{limit.name: limit.allowed for limit in entry.limits}}
     names |= dict.fromkeys(_COMPLAINTS, wrong) | dict.fromkeys(("too_large", "too_many"), too_large)
     names |= {kernel.name: started(kernel.name) for kernel in program.kernels}
-    names |= {"allocate": allocate, "strided": lambda array, place: array.strides}
+    names |= {"allocate": allocate, "strided": lambda array, place: array.strides, "apart": lambda *spans: None}
     for argument in entry.arguments:
         if isinstance(argument, ArrayArgument):
             names |= {f"{argument.name}_kind": None, f"{argument.name}_layout": None}
