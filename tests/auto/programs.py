@@ -145,6 +145,32 @@ def convolution(n: int = 2, c: int = 8, h: int = 9, o: int = 12) -> Program:
     return [a, w, b], reference
 
 
+def grouped_convolution(last: bool = False) -> Program:
+    """Two groups of 16 filters and 8 channels, 18 columns; with `last`, filters are the last dimension."""
+    h, own = 6, 8
+    a, w = te.placeholder((2 * own, h + 2, 20), name="a"), te.placeholder((32, own, 3, 3), name="w")
+    c, y, x = _axis(own, "c"), _axis(3, "y"), _axis(3, "x")
+
+    def value(f: Any, i: Any, j: Any) -> Any:
+        return te.sum(a[f // 16 * own + c, i + y, j + x] * w[f, c, y, x], axis=[c, y, x])
+
+    if last:
+        made = te.compute((h, 18, 32), lambda i, j, f: value(f, i, j), name="made")
+    else:
+        made = te.compute((32, h, 18), value, name="made")
+
+    def reference(image: Any, weights: Any) -> Any:
+        windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(1, 2)).reshape(2, own, h, 18, 3, 3)
+        found = np.einsum("gchwyx,gfcyx->gfhw", windows, weights.reshape(2, 16, own, 3, 3)).reshape(32, h, 18)
+        return found.transpose(1, 2, 0) if last else found
+
+    return [a, w, made], reference
+
+
+def grouped_convolution_of_filters_last() -> Program:
+    return grouped_convolution(True)
+
+
 def box_blur(n: int = 40, m: int = 50) -> Program:
     a = te.placeholder((n + 2, m + 2), name="a")
     across = te.compute((n + 2, m), lambda i, j: (a[i, j] + a[i, j + 1] + a[i, j + 2]) / 3.0, name="across")
@@ -212,5 +238,6 @@ def pooling(n: int = 2, c: int = 8, h: int = 12) -> Program:
 
 PROGRAMS: Sequence[Callable[[], Program]] = (
     softmax, symbolic_softmax, wide_softmax, layer_norm, group_norm, log_sum_exp, column_norm, whole_norm, total,
-    matrix_product, distances, convolution, box_blur, argmax, attention, gather, two_outputs, running_sum, pooling,
+    matrix_product, distances, convolution, grouped_convolution, grouped_convolution_of_filters_last, box_blur, argmax, attention, gather,
+    two_outputs, running_sum, pooling,
 )  # fmt: skip

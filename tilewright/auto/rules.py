@@ -10,7 +10,7 @@ from typing import Any
 from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp
-from ..topi.schedules.blocked import BY_EXTENTS, ProcessorTile
+from ..topi.schedules.blocked import BY_EXTENTS, ProcessorTile, fits_blocks
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
 from ..topi.schedules.reduce import ReductionTile, choices_of, reduce_to
@@ -54,7 +54,7 @@ def _without_strategies(
     if (
         single is not None
         and len(single.outputs) == 1
-        and (flow.is_product(single) or _has_rows_of_sums(flow, kernel, target))
+        and (flow.is_product(single) or _has_rows_of_sums(flow, kernel, target) or _has_blocks(single, target))
     ):
         return _products(flow, kernel, single, target, precision)
     if target.is_gpu:
@@ -108,6 +108,11 @@ def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bo
     if not target.is_gpu or gpu_rows.runs_along_rows(flow, kernel) or total(op.reduce_axis) < _MANY_TERMS:
         return False
     return is_sum(op) and product_of(flow, kernel, op) is not None
+
+
+def _has_blocks(op: ComputeOp, target: Target) -> bool:
+    """Whether rows of sums on a processor load the same vectors, as in a convolution in groups."""
+    return not target.is_gpu and fits_blocks(op)
 
 
 def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:

@@ -9,11 +9,12 @@ are stored apart, so that each step reads neighbours.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from math import gcd
+from typing import Any, NamedTuple
 
 from ...arith.simplify import simplify
-from ...expr.nodes import Expr, IntImm, Var
-from ...expr.traverse import loads, substitute, variables
+from ...expr.nodes import Div, Expr, FloorDiv, IntImm, Var
+from ...expr.traverse import loads, post_order, substitute, variables
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
@@ -41,6 +42,15 @@ class _Operand:
     """The distance of neighbouring columns, if they index the last dimension."""
 
 
+class _Sides(NamedTuple):
+    """The dimension along which a block has rows, the columns of the result, and the groups of both; 0: none."""
+
+    row: IterVar
+    columns: int
+    group_rows: int
+    group_columns: int
+
+
 @dataclass(frozen=True)
 class ProcessorTile:
     """Rows and columns of sums that are computed together in registers; 0: chosen by the extents."""
@@ -54,17 +64,48 @@ BY_EXTENTS = ProcessorTile()
 
 def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation, tile: ProcessorTile = BY_EXTENTS) -> bool:
     """Schedule the sums `op`, which `out` stores, in blocks; return False, unchanged, if that does not fit."""
+    found = _sides(op)
+    if found is None:
+        return False
+    sides, operands = found
+    _store_inputs(s, op, {each.tensor: each.stride for each in operands})
+    _block(s, op, out, sides, operands, tile)
+    return True
+
+
+def fits_blocks(op: ComputeOp) -> bool:
+    """Return whether sums can be computed in blocks: rows of them load the same vectors."""
+    return bool(op.axis) and _sides(op) is not None
+
+
+def _sides(op: ComputeOp) -> tuple[_Sides, list[_Operand]] | None:
+    """The rows and columns of blocks, and the operands; None if sums have no blocks."""
     body, columns = op.body[0], known(op.axis[-1].dom.extent) if op.axis[-1].dom is not None else None
     if len(op.body) > 1 or not isinstance(body, Reduce) or columns is None or columns < _FEW_LANES:
-        return False
+        return None
     terms = count(op.reduce_axis)
-    operands = _operands(op, body.source[0])
-    row = _row(op, operands)
-    if operands is None or row is None or terms is None or terms < _FEW_TERMS:
-        return False
-    _store_inputs(s, op, {each.tensor: each.stride for each in operands})
-    _block(s, op, out, (row, columns), operands, tile)
-    return True
+    source, groups = _without_groups(op, body.source[0])
+    operands = _operands(op, source)
+    row = _row(op, source, operands)
+    within = groups.get(op.axis[-1].var, 0)
+    narrow = all(within % n for n in _LANES)
+    if operands is None or row is None or terms is None or terms < _FEW_TERMS or narrow:
+        return None
+    return _Sides(row, columns, groups.get(row.var, 0), within), operands
+
+
+def _without_groups(op: ComputeOp, source: Expr) -> tuple[Expr, dict[Var, int]]:
+    """Replace the groups in which indices name axes, such as `i // 64`; returns the sizes of groups, too.
+
+    Loads do not tell neighbours within a group apart.
+    """
+    own, sizes, replaced = {axis.var for axis in op.axis}, dict[Var, int](), dict[Any, Expr]()
+    for load in loads(source):
+        for e in post_order(*load.indices):
+            if isinstance(e, (FloorDiv, Div)) and e.a in own and isinstance(e.b, IntImm) and isinstance(e.a, Var):
+                sizes[e.a] = gcd(sizes.get(e.a, 0), e.b.value)
+                replaced[e] = Var(f"{e.a.name}_group", e.dtype)
+    return substitute(source, replaced), sizes
 
 
 def _operands(op: ComputeOp, source: Expr) -> list[_Operand] | None:
@@ -80,14 +121,14 @@ def _operands(op: ComputeOp, source: Expr) -> list[_Operand] | None:
         at = named[0] if named else None
         if at is not None and at != tensor.ndim - 1 and (load.indices[at] is not last or not _may_be_packed(tensor)):
             return None
-        stride = 1 if at is None else _stride(load.indices[at], last)
+        stride = 1 if at is None else stride_of(load.indices[at], last)
         if stride is None or (stride > 1 and at != tensor.ndim - 1):
             return None
         found.append(_Operand(tensor, at, stride))
     return found if any(each.column is not None for each in found) else None
 
 
-def _stride(index: Expr, column: Var) -> int | None:
+def stride_of(index: Expr, column: Var) -> int | None:
     """How many elements the next column lies behind; None if that is not one small number."""
     step = simplify(substitute(index, {column: column + 1}) - index)
     return step.value if isinstance(step, IntImm) and 1 <= step.value <= _MOST_STRIDE else None
@@ -97,12 +138,10 @@ def _may_be_packed(tensor: Tensor) -> bool:
     return isinstance(tensor.op, PlaceholderOp) or is_reduction(tensor.op)
 
 
-def _row(op: ComputeOp, operands: list[_Operand] | None) -> IterVar | None:
+def _row(op: ComputeOp, source: Expr, operands: list[_Operand] | None) -> IterVar | None:
     """The innermost dimension of the result along which the same vectors are loaded."""
-    body = op.body[0]
-    assert isinstance(body, Reduce)
     vectors = {each.tensor for each in operands or () if each.column is not None}
-    reads = [e for e in loads(body.source[0]) if e.source in vectors]
+    reads = [e for e in loads(source) if e.source in vectors]
     used = {var for load in reads for var in variables(*load.indices)}
     fitting = [a for a in op.axis[:-1] if a.var not in used and a.dom is not None and (known(a.dom.extent) or 0) > 1]
     return fitting[-1] if fitting else None
@@ -133,8 +172,11 @@ def _store_inputs(s: ScheduleHandle, op: ComputeOp, strides: dict[Tensor, int]) 
             s[stored].parallel(s[stored].fuse(*outer))
 
 
-def _lanes(columns: int) -> int:
-    """How wide vectors are: a width that divides the columns and fills a register, else one with little waste."""
+def _lanes(columns: int, group: int) -> int:
+    """How wide vectors are: a width that divides the columns and fills a register, else one with little waste.
+
+    A vector lies within a group.
+    """
 
     def use(n: int) -> float:
         """How much of the registers' lanes are in use; guards around a vector that sticks out cost as well."""
@@ -143,26 +185,27 @@ def _lanes(columns: int) -> int:
         return columns / (-(-columns // n) * n) * (0.9 if columns >= 8 * n else 0.4)
 
     divisors = [n for n in range(_FEW_LANES, LANES) if columns % n == 0]
-    return max((*_LANES, *divisors), key=lambda n: (use(n), n))
+    fitting = [n for n in (*_LANES, *divisors) if group % n == 0]
+    return max(fitting, key=lambda n: (use(n), n))
 
 
-def _rows(extent: int) -> int:
-    """How many rows of sums are computed together."""
-    return next((n for n in _ROWS if extent % n == 0), min(4, extent))
+def _rows(extent: int, group: int) -> int:
+    """How many rows of sums are computed together, within a group."""
+    return next((n for n in _ROWS if extent % n == 0 and group % n == 0), 1 if group else min(4, extent))
 
 
 def _block(
     s: ScheduleHandle,
     op: ComputeOp,
     out: Operation,
-    sides: tuple[IterVar, int],
+    sides: _Sides,
     operands: list[_Operand],
     tile: ProcessorTile,
 ) -> None:
-    row, columns = sides
-    width, place = tile.lanes or _lanes(columns), list(op.axis).index(row)
+    row, columns = sides.row, sides.columns
+    width, place = tile.lanes or _lanes(columns, sides.group_columns), list(op.axis).index(row)
     extent = known(row.dom.extent) if row.dom is not None else None
-    height = tile.rows or _rows(extent or 1)
+    height = tile.rows or _rows(extent or 1, sides.group_rows)
     apart = [(each.tensor, each.column) for each in operands if each.column not in (None, each.tensor.ndim - 1)]
     strips = [_packed(s, op, tensor, column or 0, width) for tensor, column in apart]
     total = s.cache_write(op.output(0), "local") if out is op else op.output(0)

@@ -8,11 +8,13 @@ from typing import Any
 
 from ...core.errors import InternalError
 from ...core.target import Target
+from ...expr.traverse import loads, variables
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ...tune.model.machine import Machine
 from .injective import one_element_each
+from .blocked import stride_of
 from .stages import (
     LANES,
     bytes_of,
@@ -285,9 +287,17 @@ def _vectors_along(op: ComputeOp, out: Operation) -> str:
     row, terms, rows = count(op.reduce_axis[-1:]), count(op.reduce_axis), reads_rows(op)
     if len(op.outputs) > 1:
         return ""
-    if rows:
-        return "terms" if row is not None and row >= LANES and (terms or row) >= 4 * LANES else ""
-    return "sums" if out.axis and (count(out.axis[-1:]) or 0) >= LANES else ""
+    if rows and row is not None and row >= LANES and (terms or row) >= 4 * LANES:
+        return "terms"
+    wide = out.axis and (count(out.axis[-1:]) or 0) >= LANES
+    return "sums" if wide and (not rows or _reads_rows_of_sums(op)) else ""
+
+
+def _reads_rows_of_sums(op: ComputeOp) -> bool:
+    """Whether neighbouring sums read neighbours in memory, as in a window that slides along a row."""
+    last = op.axis[-1].var
+    read = [load.indices for load in loads(*op.body[0].children()) if last in variables(*load.indices)]
+    return bool(read) and all(last not in variables(*i[:-1]) and stride_of(i[-1], last) == 1 for i in read)
 
 
 def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, divides: bool, tile: ReductionTile) -> None:
