@@ -167,7 +167,7 @@ def grouped_convolution(last: bool = False) -> Program:
     return [a, w, made], reference
 
 
-def grouped_convolution_of_filters_last() -> Program:
+def grouped_filters_last() -> Program:
     return grouped_convolution(True)
 
 
@@ -238,6 +238,6 @@ def pooling(n: int = 2, c: int = 8, h: int = 12) -> Program:
 
 PROGRAMS: Sequence[Callable[[], Program]] = (
     softmax, symbolic_softmax, wide_softmax, layer_norm, group_norm, log_sum_exp, column_norm, whole_norm, total,
-    matrix_product, distances, convolution, grouped_convolution, grouped_convolution_of_filters_last, box_blur, argmax, attention, gather,
-    two_outputs, running_sum, pooling,
+    matrix_product, distances, convolution, grouped_convolution, grouped_filters_last, box_blur, argmax, attention,
+    gather, two_outputs, running_sum, pooling,
 )  # fmt: skip

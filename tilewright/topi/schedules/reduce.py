@@ -13,8 +13,8 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ...tune.model.machine import Machine
-from .injective import one_element_each
 from .blocked import stride_of
+from .injective import one_element_each
 from .stages import (
     LANES,
     bytes_of,
