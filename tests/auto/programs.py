@@ -171,6 +171,26 @@ def grouped_filters_last() -> Program:
     return grouped_convolution(True)
 
 
+def depthwise(n: int = 2, c: int = 3, h: int = 10, w: int = 18) -> Program:
+    """The border of zeros is a stage of each image."""
+    a, k = te.placeholder((n, c, h, w), name="a"), te.placeholder((c, 3, 3), name="k")
+
+    def border(i: Any, j: Any, y: Any, x: Any) -> Any:
+        return te.if_then_else(te.all(y >= 1, y <= h, x >= 1, x <= w), a[i, j, y - 1, x - 1] * 2.0, 0.0)
+
+    padded, r, q = te.compute((n, c, h + 2, w + 2), border, name="padded"), _axis(3, "r"), _axis(3, "q")
+
+    def sums(i: Any, j: Any, y: Any, x: Any) -> Any:
+        return te.sum(padded[i, j, y + r, x + q] * k[j, r, q], axis=[r, q])
+
+    def reference(x: Any, y: Any) -> Any:
+        whole = np.pad(2 * x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(whole, (3, 3), axis=(2, 3))
+        return np.einsum("ncyxrq,crq->ncyx", windows, y)
+
+    return [a, k, te.compute((n, c, h, w), sums, name="made")], reference
+
+
 def box_blur(n: int = 40, m: int = 50) -> Program:
     a = te.placeholder((n + 2, m + 2), name="a")
     across = te.compute((n + 2, m), lambda i, j: (a[i, j] + a[i, j + 1] + a[i, j + 2]) / 3.0, name="across")
@@ -238,6 +258,6 @@ def pooling(n: int = 2, c: int = 8, h: int = 12) -> Program:
 
 PROGRAMS: Sequence[Callable[[], Program]] = (
     softmax, symbolic_softmax, wide_softmax, layer_norm, group_norm, log_sum_exp, column_norm, whole_norm, total,
-    matrix_product, distances, convolution, grouped_convolution, grouped_filters_last, box_blur, argmax, attention,
-    gather, two_outputs, running_sum, pooling,
+    matrix_product, distances, convolution, grouped_convolution, grouped_filters_last, depthwise, box_blur, argmax,
+    attention, gather, two_outputs, running_sum, pooling,
 )  # fmt: skip

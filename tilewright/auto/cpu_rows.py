@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..schedule.handle import ScheduleHandle
+from ..tensor.axis import IterVar
 from ..tensor.tensor import ComputeOp, Operation
-from ..topi.schedules.reduce import partial_sums
+from ..topi.schedules.reduce import partial_sums, reads_rows_of_sums
 from ..topi.schedules.stages import LANES
 from .dataflow import Dataflow, is_reduction, known, known_total
 from .gpu_rows import free_axes, inner_axes, row_loops, runs_along_rows
 from .kernels import FusedKernel
 
 _PARALLEL_FROM = 1 << 14
+_FEW_LANES = 8
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,11 @@ def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fused
     out = kernel.out
     if not kernel.rows:
         return
-    along = runs_along_rows(flow, kernel)
-    row, place = row_loops(s, kernel)
-    inner = inner_axes(kernel)
+    along, inner = runs_along_rows(flow, kernel), inner_axes(kernel)
+    if _slides(kernel, inner):
+        row, place = _windows(s, kernel, inner, tile), None
+    else:
+        row, place = row_loops(s, kernel)
     if along and place is not None and not is_reduction(out) and (known_total(inner) or 0) >= tile.lanes:
         s[out].vectorize(s[out].split(place, factor=tile.lanes)[1])
     for op in kernel.members:
@@ -43,6 +48,32 @@ def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fused
             s[op].vectorize(s[op].split(op.axis[-1], factor=tile.lanes)[1])
     if kernel.row_count > 1 and sum(flow.work(op) for op in (out, *kernel.members)) >= _PARALLEL_FROM:
         s[out].parallel(row)
+
+
+def _slides(kernel: FusedKernel, inner: Sequence[IterVar]) -> bool:
+    """Whether the result of a row is sums over windows that slide along the row."""
+    out = kernel.out
+    whole = isinstance(out, ComputeOp) and is_reduction(out) and len(out.outputs) == 1 and inner and kernel.rows
+    if not whole or inner[-1] is not out.axis[-1] or any(divisor > 1 for _, divisor in kernel.rows):
+        return False
+    assert isinstance(out, ComputeOp)
+    return (known(inner[-1]) or 0) >= _FEW_LANES and reads_rows_of_sums(out)
+
+
+def _windows(s: ScheduleHandle, kernel: FusedKernel, inner: Sequence[IterVar], tile: RowVectors) -> IterVar:
+    """Compute vectors of sums in registers; returns the loop over rows."""
+    out = kernel.out
+    total = s.cache_write(out, "local").op
+    rows = [axis for axis in out.axis if axis not in inner]
+    s[out].reorder(*rows, *inner)
+    row = s[out].fuse(*rows)
+    block, lanes = s[out].split(inner[-1], factor=min(tile.lanes, known(inner[-1]) or tile.lanes))
+    s[out].vectorize(lanes)
+    s[total].compute_at(s[out], block)
+    *data, last = s[total].op.axis
+    s[total].reorder(*data, *s[total].op.reduce_axis, last)
+    s[total].vectorize(last)
+    return row
 
 
 def schedule_tuples_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowVectors) -> None:

@@ -290,10 +290,10 @@ def _vectors_along(op: ComputeOp, out: Operation) -> str:
     if rows and row is not None and row >= LANES and (terms or row) >= 4 * LANES:
         return "terms"
     wide = out.axis and (count(out.axis[-1:]) or 0) >= LANES
-    return "sums" if wide and (not rows or _reads_rows_of_sums(op)) else ""
+    return "sums" if wide and (not rows or reads_rows_of_sums(op)) else ""
 
 
-def _reads_rows_of_sums(op: ComputeOp) -> bool:
+def reads_rows_of_sums(op: ComputeOp) -> bool:
     """Whether neighbouring sums read neighbours in memory, as in a window that slides along a row."""
     last = op.axis[-1].var
     read = [load.indices for load in loads(*op.body[0].children()) if last in variables(*load.indices)]
