@@ -110,7 +110,7 @@ def _tried(
     for each, config in others:
         add(each, compiled_otherwise(each, of, config, trials, fused))
     for other in able:
-        add(other, [other.first(of.args, TARGET).index])
+        add(other, [other.default_config(of, TARGET).index])
     if near:
         beside = ([(each, i) for i in neighbours(each, of, config, trials // 2, fused)] for each, config in starts)
         for turn in zip_longest(*beside):

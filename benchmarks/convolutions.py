@@ -69,7 +69,7 @@ def row(name: str, target: Target, on: Device, given: argparse.Namespace) -> str
     assert best.tally.best is not None
     first, config = strategies[0], best.tally.best.input.config
     programs = {
-        "untuned": first.program(first.first(workload.args, target), workload, target),
+        "untuned": first.program(first.default_config(workload, target), workload, target),
         "tuned": best.task.instantiate(config),
     }
     rows = {row.name: row for row in compare(programs, workload, target, on)}

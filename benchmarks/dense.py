@@ -98,7 +98,7 @@ def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
     template = STRATEGIES.get(mode.partition("/")[0], CONV2D_MMA)
     first = first_of(of, mode)
     if first is not template:
-        yield name, mode, first.name, first.first(of.args, TARGET).index
+        yield name, mode, first.name, first.default_config(of, TARGET).index
     yield from _jobs_of(name, mode, of, template, trials)
     if template is CONV2D_MMA and CONV2D_WINDOW.covers(of, TARGET):
         yield from _jobs_of(name, mode, of, CONV2D_WINDOW, max(1, trials // 3))
@@ -112,7 +112,7 @@ def _listed(wanted: tuple[str, str, int]) -> list[Job]:
 
 
 def _jobs_of(name: str, mode: str, of: Conv2d, template: Any, trials: int) -> Iterator[Job]:
-    found = {template.first(of.args, TARGET).index: None}
+    found = {template.default_config(of, TARGET).index: None}
     known = shipped.configuration(template, of, TARGET)
     if known is not None and not known.away:
         found[known.config.index] = None

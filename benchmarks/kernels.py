@@ -67,7 +67,7 @@ def first(name: str, target: Target) -> Program:
     operator, options = rows[name]
     template = OPERATORS[operator]
     workload = template.kind.of(**options)
-    made: Program = template.instantiate(template.first(workload.args, target), workload.args, target)
+    made: Program = template.instantiate(template.default_config(workload, target), workload.args, target)
     return made
 
 

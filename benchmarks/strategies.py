@@ -103,7 +103,7 @@ def programs_of(problem: Problem, each: int) -> list[tuple[Tried, float | None]]
         strategy = template.strategy(TARGET)
         likes = strategy.rank(of)[:each] if strategy.rank(of) else []
         configs = dict.fromkeys(
-            [template.first(of.args, TARGET).index, *(strategy.nearest(of, c).index for c in likes)]
+            [template.default_config(of, TARGET).index, *(strategy.nearest(of, c).index for c in likes)]
         )
         for index in list(configs)[:each]:
             config = strategy.space(of).get(index or 0)

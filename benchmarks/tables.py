@@ -268,7 +268,7 @@ def near(name: str, count: int, seed: int) -> list[int]:
     ranks high."""
     task, rng = TABLES[name].task(Target.parse("cuda -arch=sm_90")), np.random.default_rng(seed)
     space = task.config_space
-    first = named(task.name).first(task.args, task.target).index
+    first = named(task.name).default_config(named(task.name).workload(task.args), task.target).index
     points = np.repeat(np.array([space.point(first)], dtype=np.int64), 8 * count, axis=0)
     beside = rng.permutation(np.array(space.indices(Moves(space, rng).mutated(points, knobs=2))))
     runs = np.isfinite(Scorer(task).seconds(beside.tolist()))

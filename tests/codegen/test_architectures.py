@@ -85,7 +85,7 @@ def test_the_default_configurations_of_a_row_compile(row: str, arch: str, mode: 
     if of is None:
         pytest.skip("a row without images has no layout")
     for template in FAMILIES[WORKLOADS[row][0]].able(of, target):
-        keeps_limits(tw.build(*template.program(template.first(of.args, target), of, target), target).program, arch)
+        keeps_limits(tw.build(*template.program(template.default_config(of, target), of, target), target).program, arch)
 
 
 @emulates
@@ -105,7 +105,7 @@ def test_a_default_configuration_computes_the_layer(arch: str, template: str, of
     target, strategy = Target(f"cuda -arch={arch}"), named(template)
     trial = CheckedProblem.of(of)
     with emulation():
-        module = emulated(*strategy.program(strategy.first(of.args, target), of, target), target)
+        module = emulated(*strategy.program(strategy.default_config(of, target), of, target), target)
         arrays = [tw.nd.array(values, tw.cuda()) for values in (trial.data, trial.weight, trial.unwritten())]
         module(*arrays)
         error, fault = trial.check(arrays[-1].numpy())
@@ -119,7 +119,7 @@ def test_no_architecture_before_80_copies_asynchronously() -> None:
     for arch in ("sm_61", "sm_75"):
         target = Target(f"cuda -arch={arch}")
         for template in FAMILIES["conv2d"].able(of, target):
-            source = emulated(*template.program(template.first(of.args, target), of, target), target).get_source()
+            source = emulated(*template.program(template.default_config(of, target), of, target), target).get_source()
             older = "".join(part.partition("#else")[2] for part in source.split("#if __CUDA_ARCH__ >= 800")[1:])
             assert "cp.async" not in source
             assert "bf16" not in older.replace("bfloat16", "")

@@ -290,7 +290,7 @@ def test_first_configurations_of_templates_fit_a_made_up_target(family: Any, wor
     for template in family.strategies:
         if template.covers(workload, narrow):
             task = template.task(workload, narrow)
-            made = inspect_candidate(task, template.first(task.args, narrow), narrow)
+            made = inspect_candidate(task, template.default_config(template.workload(task.args), narrow), narrow)
             assert made.refusal is None, (template.name, made.refusal)
 
 
@@ -301,7 +301,7 @@ def test_tiles_that_do_not_fit_a_made_up_target_are_others_or_refused(narrow: Ta
             if not template.covers(workload, narrow):
                 continue
             task = template.task(workload, narrow)
-            usual, own = (template.first(task.args, target) for target in (H200, narrow))
+            usual, own = (template.default_config(template.workload(task.args), target) for target in (H200, narrow))
             changed += usual != own
             refused += inspect_candidate(task, usual, narrow).refusal is not None
     assert changed >= 5

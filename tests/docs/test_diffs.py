@@ -22,7 +22,7 @@ from tilewright.topi.templates import Depthwise, named
 
 layer, target = Depthwise.of((2, 3, 6, 21), kernel=(3, 2), padding=(1, 0, 1, 1)), Target("llvm")
 rows = named("topi/depthwise.rows")
-kernel = tw.build(*rows.program(rows.first(layer.args, target), layer, target), target)
+kernel = tw.build(*rows.program(rows.default_config(layer, target), layer, target), target)
 rng = np.random.default_rng(0)
 x, w = rng.random((2, 3, 6, 21), np.float32), rng.random((3, 1, 3, 2), np.float32)
 out = tw.nd.array(np.full((2, 3, 6, 21), np.nan, np.float32))

@@ -289,7 +289,7 @@ def kernels_of(problem: Problem, target: Target) -> Iterator[tuple[str, Any, lis
     able, workload = compiler.strategies_of(problem, target)
     chosen = compiler.candidate(problem, target)
     known = [(chosen.template, chosen.workload, chosen.config)]
-    known += [(t, workload, t.first(workload.args, target)) for t in able]
+    known += [(t, workload, t.default_config(workload, target)) for t in able]
     seen = set()
     for template, workload, config in known:
         if (template.name, workload, str(config)) not in seen:

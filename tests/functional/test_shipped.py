@@ -65,7 +65,7 @@ def test_tiles_of_a_near_layer_that_divide_this_one_badly_are_not_taken() -> Non
     assert compiler.recorded(able, of, CUDA) is None
     found = compiler.candidate(DIVIDED_BADLY, CUDA)
     template = cheapest(able, of, CUDA)
-    assert (found.template, found.config.index) == (template, template.first(of.args, CUDA).index)
+    assert (found.template, found.config.index) == (template, template.default_config(of, CUDA).index)
 
 
 @pytest.mark.parametrize("arch", ["sm_70", "sm_86", "sm_120"])
@@ -78,6 +78,6 @@ def test_a_record_of_another_architecture_counts_as_near_at_most(arch: str) -> N
         assert not found.measured
         assert strategy.needs.run_on(target)
         if "record" in found.why and "no tuned" not in found.why and strategy.own_model is not None:
-            usual = strategy.first(found.workload)
+            usual = strategy.default_config(found.workload)
             cycles = [strategy.expected(found.workload, each).cycles for each in (found.config, usual)]
             assert cycles[0] <= compiler.SUITS * cycles[1]

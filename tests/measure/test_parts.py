@@ -369,7 +369,7 @@ class TestWorkloads:
         of = Conv2d.of((1, 16, 8, 8), filters=16)
 
         def schedule(template: Any) -> Any:
-            return template.instantiate(template.first(of.args, SM_90), of.args, SM_90)[0].value
+            return template.instantiate(template.default_config(of, SM_90), of.args, SM_90)[0].value
 
         exact, rounded = schedule(CONV2D_MMA).rounding, schedule(CONV2D_TF32).rounding
         assert (exact, rounded) == (0, 2**-10)

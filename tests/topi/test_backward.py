@@ -94,7 +94,7 @@ def test_the_source_computes_it(name: str) -> None:
 @pytest.mark.parametrize(("layout", "vector"), [("NCW", "uint4"), ("NWC", "unsigned int")])
 def test_neighbours_are_loaded_and_stored_at_once(layout: str, vector: str) -> None:
     of = Backward.of((2, 64, 256), 4, (3, 0), 1, True, "silu", "bfloat16", layout)
-    schedule, args = TEMPLATE.program(TEMPLATE.first(of.args, CUDA), of, CUDA)
+    schedule, args = TEMPLATE.program(TEMPLATE.default_config(of, CUDA), of, CUDA)
     source = emulated(schedule, args).imported_modules[0].get_source()
     for name in ("data", "gradient"):
         assert f"*(const {vector}*)({name} + " in source

@@ -72,7 +72,7 @@ def check(name: str, layout: str, target: Target) -> set[str]:
     for template in strategies(of, target):
         space = template.strategy(target).space(of)
         drawn = space.get(space.indices(space.draw(rng, 1))[0])
-        for config, epilogue in ((template.first(of.args, target), Epilogue()), (drawn, BIASED)):
+        for config, epilogue in ((template.default_config(of, target), Epilogue()), (drawn, BIASED)):
             made = template.program(config, of, target, epilogue)
             module = emulated(*made) if target.is_gpu else tw.build(*made, target)
             device = tw.cuda() if target.is_gpu else tw.cpu()

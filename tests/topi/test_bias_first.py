@@ -123,4 +123,4 @@ def test_a_search_without_an_epilogue_tries_no_kernel_twice_for_what_is_done_to_
         assert logged["bias"].val == whole["bias"][form].val
         assert searched.find(logged) == at  # a log that names another form means the same kernel
     assert str(searched.get(at)) == str(whole.get(at))
-    assert template.first(of.args, CUDA).index == searched.find(template.first(of.args, CUDA))
+    assert template.default_config(of, CUDA).index == searched.find(template.default_config(of, CUDA))

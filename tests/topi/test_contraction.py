@@ -66,7 +66,7 @@ def configs(workload, target, count, seed=0):
     """The first configuration, one that divides the depth, and random ones that can run."""
     template = template_of(workload)
     strategy, task = template.strategy(Target(target)), template.task(workload, Target(target))
-    yield template.first(workload.args, Target(target))
+    yield template.default_config(workload, Target(target))
     space = task.config_space
     if "split" in space:
         yield strategy.nearest(workload, {**strategy.usual(workload), "split": 3})

@@ -48,7 +48,7 @@ def test_results(name: str) -> None:
     space = LINES.strategy(CUDA).space(of)
     drawn = [space.get(index) for index in space.indices(space.draw(rng, 2))]
     with emulation(1):
-        for config in (LINES.first(of.args, CUDA), *drawn):
+        for config in (LINES.default_config(of, CUDA), *drawn):
             fused = config in drawn
             wanted = summed(of, x, weights)
             wanted = np.maximum(wanted + bias.astype("float64"), 0) if fused else wanted

@@ -60,7 +60,8 @@ def strategies(workload, target, count, seed=0):
         space = task.config_space
         drawn = (space.get(i) for i in space.indices(space.draw(np.random.default_rng(seed), 30 * count)))
         able = (c for c in drawn if inspect_candidate(task, c, task.target).refusal is None)
-        for config in [template.first(task.args, task.target), *itertools.islice(able, count)]:
+        default = template.default_config(template.workload(task.args), task.target)
+        for config in [default, *itertools.islice(able, count)]:
             yield template, config
 
 
@@ -271,7 +272,7 @@ def test_sums_over_many_channels_have_a_first_configuration():
     task = named("topi/conv2d.direct").task(
         Conv2d.of((2, 128, 9, 9), 64, padding=1, dtype="float16", layout="NHWC"), cuda
     )
-    first = named("topi/conv2d.direct").first(task.args, cuda)
+    first = named("topi/conv2d.direct").default_config(named("topi/conv2d.direct").workload(task.args), cuda)
     assert task.template.name == "topi/conv2d.direct"
     assert inspect_candidate(task, first, cuda).refusal is None
 
@@ -285,7 +286,7 @@ def test_vectors_on_a_cpu_are_of_filters_of_one_group(groups: int, filters: int,
     """Filters of a vector that see the same channels share one load; 17 filters have no such vector."""
     workload = Conv2d.of((1, 16, 4, 5), filters, padding=1, groups=groups, layout="NHWC")
     llvm = Target("llvm")
-    config = named("topi/conv2d.direct").first(workload.args, llvm)
+    config = named("topi/conv2d.direct").default_config(workload, llvm)
     assert config["tile_c"].size[-1] == lanes
     program, args = named("topi/conv2d.direct").program(config, workload, llvm)
     data, weights = workload.inputs(np.random.default_rng(groups))

@@ -60,7 +60,7 @@ def test_defaults_on_made_up_boards_keep_the_limits(monkeypatch: pytest.MonkeyPa
     able = DEPTHWISE.able(layer, target)
     assert len(able) >= 2
     for template in able:
-        program = template.program(template.first(layer.args, target), layer, target)
+        program = template.program(template.default_config(layer, target), layer, target)
         (function,) = lower_for(target, *program).functions
         (launch,) = [each for each in statements(finished(function, target).body) if isinstance(each, Launch)]
         threads = [int(str(extent)) for tag, _, extent in launch.threads if tag.value.startswith("thread")]
@@ -73,5 +73,5 @@ def test_defaults_follow_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("few multiprocessors", "many multiprocessors"):
         monkeypatch.setitem(BOARDS, name, Board("sm_80", *MADE_UP[name]))
         strategy = GEMM.strategy(Target(f'cuda -arch=sm_80 -model="{name}"'))
-        blocks.append(strategy.expected(layer, strategy.first(layer)).blocks)
+        blocks.append(strategy.expected(layer, strategy.default_config(layer)).blocks)
     assert blocks[0] < blocks[1]

@@ -45,7 +45,7 @@ def layer(filters: int, channels: int, dtype: str, layout: str, weights: str = "
 
 def sampled(template: Any, of: Conv2d, count: int) -> Iterator[Any]:
     """The first configuration, and random ones of the space."""
-    yield template.first(of.args, CUDA)
+    yield template.default_config(of, CUDA)
     space = template.strategy(CUDA).space(of)
     drawn = space.indices(space.draw(np.random.default_rng(of.filters), count))
     yield from (space.get(index) for index in drawn)

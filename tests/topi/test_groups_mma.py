@@ -96,7 +96,7 @@ def test_by_the_interpreter(of: Any) -> None:
 @cases(*GROUPED[:2], *DEPTHWISE[:4:3])
 def test_kernels_compile_without_spills(of: Any) -> None:
     template = template_of(of)
-    made = build(*template.program(template.first(of.args, CUDA), of, CUDA, EPILOGUE), CUDA)
+    made = build(*template.program(template.default_config(of, CUDA), of, CUDA, EPILOGUE), CUDA)
     (used,) = made.resources.values()
     assert used.spill_store_bytes == used.stack_bytes == 0
     assert "mma.sync.aligned.m16n8k16" in made.program.source

@@ -53,7 +53,7 @@ EPSILON = {"float32": 5e-7, "float16": 1e-3, "bfloat16": 6e-3}
 
 def configs(workload, count, template=CONV2D_MMA):
     """The first configuration, one that divides the depth with slices in flight, and random ones that can run."""
-    yield template.first(workload.args, CUDA)
+    yield template.default_config(workload, CUDA)
     strategy, task = template.strategy(CUDA), template.task(workload, CUDA)
     yield strategy.nearest(workload, {**strategy.usual(workload), "split": 2, "stages": 2, "store": "fragments"})
     yield strategy.nearest(workload, {**strategy.usual(workload), "split": 1, "stages": 2, "store": "shared"})
@@ -225,7 +225,7 @@ def test_integers_and_matrices_by_the_interpreter(workload):
     """Integers are summed in int32, without any error."""
     template = BY_KIND[type(workload)]
     data, weights = workload.inputs(np.random.default_rng(1))
-    (lowered,) = lower_for(CUDA, *template.program(template.first(workload.args, CUDA), workload, CUDA)).functions
+    (lowered,) = lower_for(CUDA, *template.program(template.default_config(workload, CUDA), workload, CUDA)).functions
     finished = finish(lowered, str(CUDA), check=True)
     right = workload.numpy(data.astype("float64"), weights.astype("float64"))
     out = np.full(workload.out_shape, 77, workload.result)
@@ -250,7 +250,7 @@ def test_integers_on_other_hardware():
     workload = INTEGER[1]
     data, weights = workload.inputs(np.random.default_rng(1))
     out = array(np.full(workload.out_shape, 77, "int32"))
-    build(*DENSE.program(DENSE.first(workload.args, Target("llvm")), workload, Target("llvm")), "llvm")(
+    build(*DENSE.program(DENSE.default_config(workload, Target("llvm")), workload, Target("llvm")), "llvm")(
         array(data), array(weights), out
     )
     np.testing.assert_array_equal(out.numpy(), workload.numpy(data.astype("int64"), weights.astype("int64")))
@@ -274,7 +274,7 @@ def test_infinities_nan_and_small_numbers():
     data[0, 3, 0, 0], data[0, 4, 1, 1], data[0, 5, 2, 2] = np.inf, -np.inf, np.nan
     data[0, 6, 3, 3], data[0, 7, 3, 3] = np.inf, -np.inf
     data[0, :, 5, 5] *= np.float32(1e-39)
-    module = build(*CONV2D_MMA.program(CONV2D_MMA.first(workload.args, CUDA), workload, Target("cuda")), "cuda")
+    module = build(*CONV2D_MMA.program(CONV2D_MMA.default_config(workload, CUDA), workload, Target("cuda")), "cuda")
     arrays = [array(v, device=device("cuda")) for v in (data, weights, np.full(workload.out_shape, 7, "float32"))]
     module(*arrays)
     found, right = arrays[-1].numpy(), workload.numpy(data.astype("float64"), weights.astype("float64"))
@@ -296,7 +296,7 @@ def test_which_hardware_and_which_types_it_is_for():
         assert not CONV2D_MMA.covers(half, target)
     assert not CONV2D_MMA.covers(Conv2d.of((1, 32, 8, 8), dtype="float64"), CUDA)
     with pytest.raises(UserError, match=r"'topi/conv2d\.tf32' does not cover"):
-        CONV2D_TF32.program(CONV2D_MMA.first(half.args, CUDA), half, CUDA, Epilogue())
+        CONV2D_TF32.program(CONV2D_MMA.default_config(half, CUDA), half, CUDA, Epilogue())
 
 
 @pytest.mark.parametrize(

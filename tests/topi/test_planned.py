@@ -109,7 +109,7 @@ def test_the_first_configuration_of_a_template_is_taken() -> None:
     with tw.target.Target("cuda -arch=sm_90") as target:
         out = topi.cuda.conv2d_nchw(A, W, 1, 1, 1)
         template, config = templates.named(out.op.attrs["template"]), out.op.attrs["config"]
-        assert template.first(Conv2d.of((1, 64, 56, 56), 64, 3, 1, 1).args, target).index == config
+        assert template.default_config(Conv2d.of((1, 64, 56, 56), 64, 3, 1, 1), target).index == config
         positive = topi.nn.relu(out)
         source = tw.build(topi.cuda.schedule_conv2d_nchw([positive]), [A, W, positive], target).program.source
     assert "mma.sync" in source

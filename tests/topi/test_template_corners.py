@@ -44,7 +44,7 @@ def name_of(case: object) -> str:
 @pytest.mark.parametrize(("template", "workload"), FIRST, ids=name_of)
 def test_the_first_configuration_builds(template, workload) -> None:
     assert template.covers(workload, CUDA)
-    build(*template.program(template.first(workload.args, CUDA), workload, CUDA), CUDA, name="layer")
+    build(*template.program(template.default_config(workload, CUDA), workload, CUDA), CUDA, name="layer")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -69,7 +69,7 @@ def test_a_call_finds_a_strategy_for_windows_that_fit_no_thread(dtype: str) -> N
 )
 def test_windows_that_fit_no_thread_are_right(workload) -> None:
     template = DEPTHWISE_DIRECT if isinstance(workload, Depthwise) else CONV2D_DIRECT
-    program = template.program(template.first(workload.args, CUDA), workload, CUDA)
+    program = template.program(template.default_config(workload, CUDA), workload, CUDA)
     rng, kind = np.random.default_rng(3), DType(workload.dtype).numpy
     given = [rng.integers(-2, 3, values.shape).astype(kind) for values in workload.inputs(rng)]
     with emulation():
@@ -87,7 +87,7 @@ def test_few_filters_by_warpgroups(template, filters: int) -> None:
     )
     assert template.covers(workload, CUDA) == (filters % 8 == 0 or filters > 16)
     if template.covers(workload, CUDA):
-        build(*template.program(template.first(workload.args, CUDA), workload, CUDA), CUDA, name="layer")
+        build(*template.program(template.default_config(workload, CUDA), workload, CUDA), CUDA, name="layer")
 
 
 @pytest.mark.parametrize(("kernel", "padding", "dilation"), [(3, 2, 2), ((2, 4), (3, 5), (1, 3)), (2, 4, 1)])
@@ -97,7 +97,7 @@ def test_averages_of_what_a_window_sees(kernel: object, padding: object, dilatio
     workload = Pooling.of((1, 3, 6, 7), "average inside", kernel, 1, padding, dilation, layout=layout)
     (data,), (wanted,) = workload.sample()
     out = tw.nd.array(np.full(workload.out_shape, 77, "float32"))
-    config = named("topi/pool").first(workload.args, LLVM)
+    config = named("topi/pool").default_config(workload, LLVM)
     build(*named("topi/pool").program(config, workload, LLVM), LLVM)(tw.nd.array(data), out)
     np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-5, atol=1e-6)
 

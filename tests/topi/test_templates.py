@@ -74,7 +74,7 @@ def general(workload, target):
 @functools.cache
 def untuned(template, workload, target):
     """The untuned configuration: ranking configurations takes longer than compiling one."""
-    return template.first(workload.args, Target(target))
+    return template.default_config(workload, Target(target))
 
 
 def inputs(workload, seed=1):
@@ -224,7 +224,7 @@ def test_a_prime_extent_is_split_unevenly():
 def test_the_untuned_configuration_can_run(workload, target):
     template = general(workload, target)
     task = template.task(workload, Target(target))
-    first = template.first(task.args, task.target)
+    first = template.default_config(template.workload(task.args), task.target)
     assert task.config_space.find(first) == first.index
     assert inspect_candidate(task, first, task.target).refusal is None
 
@@ -289,7 +289,8 @@ def test_what_a_log_knows_is_applied(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "autotvm"), tw.target.Target("opencl"):
         untuned, args = template(**options)
     assert not caplog.text  # its first configuration is a choice, not a fallback
-    assert str(tw.lower(untuned, args)) == str(tw.lower(*task.instantiate(DIRECT.first(task.args, task.target))))
+    default = DIRECT.default_config(DIRECT.workload(task.args), task.target)
+    assert str(tw.lower(untuned, args)) == str(tw.lower(*task.instantiate(default)))
 
 
 def test_of_the_strategies_that_a_log_knows_the_fastest_is_applied():
@@ -347,7 +348,8 @@ def test_a_record_of_a_removed_strategy(tmp_path):
     log.write_text(autotvm.record.encode(*pair).replace(task.name, "topi/depthwise.old") + "\n")
     with autotvm.apply_history_best(str(log)), tw.target.Target("opencl"):
         applied, args = autotvm.templates.depthwise(**options)
-    assert str(tw.lower(applied, args)) == str(tw.lower(*task.instantiate(DIRECT.first(task.args, task.target))))
+    default = DIRECT.default_config(DIRECT.workload(task.args), task.target)
+    assert str(tw.lower(applied, args)) == str(tw.lower(*task.instantiate(default)))
     with pytest.raises(UserError, match=r"there is no template 'topi/depthwise\.old'") as caught:
         autotvm.task.create("topi/depthwise.old", task.args, "opencl")
     assert "tune again; there are topi/depthwise, topi/depthwise.direct" in caught.value.fix
@@ -363,9 +365,9 @@ def test_groups_that_do_not_part_the_channels():
 def test_the_nearest_admitted_configuration_is_the_first():
     of, direct = Depthwise.of((1, 8, 64, 64), 11, multiplier=3), DIRECT.gpu
     space = direct.space(of)
-    assert space.is_index_valid(direct.first(of).index)
+    assert space.is_index_valid(direct.default_config(of).index)
     wanted = {"tile_c": [1, 1], "tile_y": [1, 1], "tile_x": [8, 2], "chunk": 4, "window": "row", "order": "terms"}
-    found = ScheduleStrategy(direct.space, direct.schedule, lambda *_: wanted).first(of)
+    found = ScheduleStrategy(direct.space, direct.schedule, lambda *_: wanted).default_config(of)
     assert (found["chunk"].val, found["tile_x"].size[-1]) in {(2, 2), (4, 4), (1, 2)}
     assert space.is_index_valid(found.index)
 

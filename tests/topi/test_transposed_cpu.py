@@ -33,7 +33,7 @@ def test_results_of_every_phase(name: str, layout: str) -> None:
     space = TRANSPOSED.task(workload, LLVM).config_space
     drawn = space.get(space.indices(space.draw(np.random.default_rng(len(name)), 1))[0])
     given, (wanted,) = workload.sample()
-    for config in (TRANSPOSED.first(workload.args, LLVM), drawn):
+    for config in (TRANSPOSED.default_config(workload, LLVM), drawn):
         schedule, args = TRANSPOSED.program(config, workload, LLVM)
         out = tw.nd.empty(wanted.shape, workload.dtype)
         tw.build(schedule, args, LLVM)(*map(tw.nd.array, given), out)
@@ -44,7 +44,7 @@ def test_results_of_every_phase(name: str, layout: str) -> None:
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_an_epilogue_follows_the_sums(layout: str) -> None:
     workload = Transposed.of((1, 3, 5, 4), 6, 3, 2, 1, layout=layout)
-    config = TRANSPOSED.first(workload.args, LLVM)
+    config = TRANSPOSED.default_config(workload, LLVM)
     schedule, args = TRANSPOSED.program(config, workload, LLVM, Epilogue(bias=True, activation="relu"))
     (data, weights), (sums,) = workload.sample()
     bias = np.linspace(-1, 1, 6, dtype="float32")
@@ -58,7 +58,7 @@ def test_an_epilogue_follows_the_sums(layout: str) -> None:
 def test_no_sum_has_a_condition(layout: str) -> None:
     """The border and the window have zeros instead: conditions within vectors are what made these layers slow."""
     workload = Transposed.of((1, 16, 8, 8), 16, 3, 2, 1, 1, layout=layout)
-    schedule, args = TRANSPOSED.program(TRANSPOSED.first(workload.args, LLVM), workload, LLVM)
+    schedule, args = TRANSPOSED.program(TRANSPOSED.default_config(workload, LLVM), workload, LLVM)
     lowered = str(tw.lower(schedule, args))
     sums = [line for line in lowered.splitlines() if "turned" in line and "=" in line and "*" in line]
     added = [line for line in sums if " + " in line and "bordered" in line]

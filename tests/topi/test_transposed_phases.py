@@ -55,7 +55,7 @@ def test_results(name: str, layout: str) -> None:
     space = PHASES.strategy(CUDA).space(of)
     drawn = [space.get(index) for index in space.indices(space.draw(rng, 1))]
     with emulation(1):
-        for config in (PHASES.first(of.args, CUDA), *drawn):
+        for config in (PHASES.default_config(of, CUDA), *drawn):
             epilogue = Epilogue(bias=True, activation="relu") if config in drawn else Epilogue()
             given = [x, weights, bias] if epilogue.bias else [x, weights]
             out = tw.nd.array(np.full(sums.shape, np.nan, x.dtype), tw.cuda())

@@ -49,7 +49,7 @@ def drawn(of: WeightGradient, seed: int) -> Config:
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_default_configuration_computes_it(name: str) -> None:
     of = LAYERS[name]
-    check(of, LLVM, lambda s, args: build(s, args, LLVM), (TEMPLATE, TEMPLATE.first(of.args, LLVM)))
+    check(of, LLVM, lambda s, args: build(s, args, LLVM), (TEMPLATE, TEMPLATE.default_config(of, LLVM)))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -61,14 +61,14 @@ def test_every_configuration_computes_it(seed: int) -> None:
 def test_fewer_registers_hold_smaller_blocks() -> None:
     of = WeightGradient.of((2, 8, 28, 28), 8, 7, groups=8)
     targets = [Target(f"llvm -mcpu={cpu}") for cpu in ("skylake-avx512", "haswell")]
-    chosen = [TEMPLATE.first(of.args, target) for target in targets]
+    chosen = [TEMPLATE.default_config(of, target) for target in targets]
     registers = [c["taps_y"].val * c["taps_x"].val * c["lanes"].val // n for c, n in zip(chosen, (16, 8), strict=True)]
     assert registers[1] < 16 < registers[0] < 32
 
 
 def computed(of: WeightGradient, *given: np.ndarray) -> np.ndarray:
     out = tw.nd.array(np.full(of.weights_shape, np.nan, given[0].dtype))
-    module = build(*TEMPLATE.program(TEMPLATE.first(of.args, LLVM), of, LLVM), LLVM)
+    module = build(*TEMPLATE.program(TEMPLATE.default_config(of, LLVM), of, LLVM), LLVM)
     module(*map(tw.nd.array, given), out)
     return out.numpy()
 

@@ -35,7 +35,7 @@ WANTED = (
 
 def configs(workload):
     strategy = CONV2D_WINDOW.strategy(CUDA)
-    return [strategy.first(workload), *(strategy.nearest(workload, wanted) for wanted in WANTED)]
+    return [strategy.default_config(workload), *(strategy.nearest(workload, wanted) for wanted in WANTED)]
 
 
 @pytest.mark.parametrize("workload", cases(WORKLOADS))

@@ -47,7 +47,7 @@ def test_configurations_compute_the_same(template: Any, workload: Any, target: s
     space = task.config_space
     drawn = (space.get(i) for i in space.indices(space.draw(np.random.default_rng(0), 8)))
     given, (wanted,) = workload.sample()
-    for config in [template.first(task.args, on), *itertools.islice(drawn, 2)]:
+    for config in [template.default_config(template.workload(task.args), on), *itertools.islice(drawn, 2)]:
         schedule, tensors = template.instantiate(config, task.args, on)
         function = build(schedule, tensors, on)
         if on.kind == "cuda":  # compiled here, run where there is a GPU
@@ -67,6 +67,6 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match="how smallest is unknown"):
         Pooling.of((1, 6, 5, 5), "smallest")
     workload = Pooling.of((1, 6, 5, 5))
-    config = POOLING.first(workload.args, None)
+    config = POOLING.default_config(workload, None)
     with pytest.raises(UserError, match="pool has no epilogue"):
         POOLING.program(config, workload, None, Epilogue(bias=True))

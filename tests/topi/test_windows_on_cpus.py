@@ -22,7 +22,7 @@ LLVM = Target("llvm")
 def built(family: Any, of: Any) -> Any:
     """The program that a call runs without records."""
     template = cheapest([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
-    schedule, args = template.program(template.first(of.args, LLVM), of, LLVM, Epilogue())
+    schedule, args = template.program(template.default_config(of, LLVM), of, LLVM, Epilogue())
     return tw.build(schedule, args, LLVM)
 
 
@@ -83,7 +83,7 @@ def test_channels_last_with_several_filters_each(multiplier: int, stride: int, d
 def test_vectors_of_near_groups(channels: int, filters: int, groups: int, near: bool) -> None:
     of = Conv2d.of((1, channels, 7, 9), filters, 3, padding=1, groups=groups, layout="NHWC")
     template = cheapest([each for each in CONV2D.strategies if each.covers(of, LLVM)], of, LLVM)
-    lanes = template.first(of.args, LLVM)["tile_c"].size[-1]
+    lanes = template.default_config(of, LLVM)["tile_c"].size[-1]
     own = filters // groups
     assert lanes > own if near else lanes <= max(own, 16)
     check(built(CONV2D, of), of)
@@ -109,7 +109,7 @@ def test_programs_of_long_windows_are_short(options: dict[str, Any]) -> None:
     family = DEPTHWISE if groups == 16 else CONV2D
     of = Depthwise.of(shape, **given) if groups == 16 else Conv2d.of(shape, 16, groups=groups, **given)
     template = cheapest([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
-    schedule, args = template.program(template.first(of.args, LLVM), of, LLVM, Epilogue())
+    schedule, args = template.program(template.default_config(of, LLVM), of, LLVM, Epilogue())
     assert str(tw.lower(schedule, args, simple_mode=True)).count("\n") < 300
 
 
@@ -137,5 +137,5 @@ def test_long_windows(groups: int, layout: str, dtype: str) -> None:
 @pytest.mark.parametrize(("name", "lanes"), [("znver4", 64), ("haswell", 64), ("x86-64", 32)])
 def test_taps_of_a_long_row_serve_several_vectors(name: str, lanes: int) -> None:
     of = Depthwise.of((1, 16, 1, 16000), (1, 128), padding=0)
-    config = DEPTHWISE.first(of.args, Target(f"llvm -mcpu={name}"))
+    config = DEPTHWISE.default_config(of, Target(f"llvm -mcpu={name}"))
     assert config["tile_x"].size[-1] == lanes

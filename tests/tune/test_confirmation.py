@@ -154,7 +154,8 @@ def strategies(task: Any) -> list[Any]:
 
 def test_every_tuner_of_a_packaged_template_begins_with_its_default() -> None:
     task = autotvm.templates.depthwise.task("llvm", shape=(1, 4, 9, 9))
-    default = autotvm.templates.depthwise.template.first(task.args, task.target).index
+    template = autotvm.templates.depthwise.template
+    default = template.default_config(template.workload(task.args), task.target).index
     assert task.default == default
     for strategy in strategies(task):
         measurer = fakes.FakeMeasurer(lambda index: 1e-6 * (1 + index), target="llvm")

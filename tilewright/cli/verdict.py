@@ -49,7 +49,7 @@ def verdict(
     templates = {template.name: template for template in strategies}
     several = len(strategies) > 1
     names = {run: f", {strategy_name(run.task)}" if several else "" for run in (best, first)}
-    trial, default = best.tally.best, strategies[0].first(workload.args, target)
+    trial, default = best.tally.best, strategies[0].default_config(workload, target)
     won = best is first and trial.input.notes.default
     tuned: _Row = (templates[best.task.name], trial.input.config, mean_cost(trial.result))
     rows = {f"tuned{names[best]}": tuned}

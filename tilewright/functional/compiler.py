@@ -190,7 +190,7 @@ def candidate(problem: Problem, target: Target) -> Selection:
         if found is not None:
             return found
     template = templates.cheapest(able, workload, target)
-    config = template.first(workload.args, target)
+    config = template.default_config(workload, target)
     return Selection(template, workload, config, "default configuration (no tuned record for a similar layer)")
 
 
@@ -225,5 +225,5 @@ def _suits(
     strategy = template.strategy(target)
     if strategy.own_model is None:
         return otherwise
-    usual = template.first(workload.args, target)
+    usual = template.default_config(workload, target)
     return strategy.expected(workload, config).cycles <= SUITS * strategy.expected(workload, usual).cycles

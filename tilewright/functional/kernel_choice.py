@@ -96,7 +96,7 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
     strategy, workload = first.template.strategy(target), first.workload
     space = strategy.space(workload)
     near = [space.get(index) for index in strategy.likely(workload, space, _ALTERNATIVES)]
-    usual = first.template.first(workload.args, target)
+    usual = first.template.default_config(workload, target)
     if strategy.own_model is not None:
         most = SUITS * strategy.expected(workload, usual).cycles
         near = [each for each in near if strategy.expected(workload, each).cycles <= most]
@@ -107,7 +107,7 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
     most_cycles = SUITS * strategy.cost(workload)
     for template in reversed(able):
         if template is not first.template and template.strategy(target).cost(workload) <= most_cycles:
-            yield Selection(template, workload, template.first(workload.args, target), why)
+            yield Selection(template, workload, template.default_config(workload, target), why)
 
 
 def _otherwise(
@@ -121,7 +121,7 @@ def _otherwise(
     able, workload = strategies_of(problem, target)
     for template in able:
         if template is not usual.template:
-            found = Selection(template, workload, template.first(workload.args, target), why)
+            found = Selection(template, workload, template.default_config(workload, target), why)
             with suppress(UserError):
                 return described(found), compiled(found, target, epilogue)
     raise UserError(

@@ -93,7 +93,7 @@ def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision
         strategies, workload = strategies_of(each, target)
         for template in strategies:
             if template is not start.template or workload != start.workload:
-                begun.append([Selection(template, workload, template.first(workload.args, target), "")])
+                begun.append([Selection(template, workload, template.default_config(workload, target), "")])
     before = None if earlier is None else selection_of(problem, target, earlier)
     if before is not None:
         for selections in begun:

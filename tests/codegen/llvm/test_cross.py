@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
 def layer(of: Depthwise) -> Module:
     """The default configuration of a layer."""
     template = named("topi/depthwise").able(of, TARGET)[0]
-    return tw.build(*template.program(template.first(of.args, TARGET), of, TARGET), TARGET, name="layer")
+    return tw.build(*template.program(template.default_config(of, TARGET), of, TARGET), TARGET, name="layer")
 
 
 def test_the_object_is_for_arm_with_vectors_of_128_bits(tmp_path: Path) -> None:

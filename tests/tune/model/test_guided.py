@@ -130,10 +130,10 @@ def test_where_the_model_does_not_reach_the_search_is_annealing() -> None:
 
 def test_first_configurations_are_those_that_rank_first() -> None:
     workload = Conv2d.of((1, 64, 14, 14), 64)
-    first = CONV2D.first(workload.args, CUDA)
+    first = CONV2D.default_config(workload, CUDA)
     assert first.index == rank_quickly(task())
     assert Scorer(task()).seconds([first.index])[0] <= 1.3 * rank(task()).seconds[0]
-    usual = CONV2D.gpu.first(workload)
+    usual = CONV2D.gpu.default_config(workload)
     assert Scorer(task()).seconds([first.index])[0] < Scorer(task()).seconds([usual.index])[0]
 
 
@@ -184,7 +184,7 @@ def test_moves_stay_in_the_space() -> None:
         (MeasureErrorNo.WRONG_ANSWER, "trial 12  failed: wrong answer"),
         (MeasureErrorNo.COMPILE_DEVICE, "trial 12  failed: compile error"),
         (MeasureErrorNo.INSTANTIATION_ERROR, "trial 12  failed: no kernel"),
-        (99, "trial 12  failed: unknown"),
+        (99, "trial 12  failed: error number 99"),
     ],
 )
 def test_lines_of_failures(error: int, expected: str) -> None:

@@ -55,7 +55,7 @@ def task_of(template: Any) -> Any:
 def test_what_it_ranks_first_is_the_first_configuration(template: Any) -> None:
     task = task_of(template)
     best = rank(task, 8)
-    first = template.first(task.args, CUDA)
+    first = template.default_config(template.workload(task.args), CUDA)
     assert best.seconds[0] == min(best.seconds) == Scorer(task).seconds([first.index])[0] > 0
     assert len(best.indices) == 8
     assert all(task.config_space.is_index_valid(index) for index in best.indices)
@@ -105,7 +105,7 @@ def test_a_rule_of_thumb_comes_first_unless_another_has_a_lead(of: Any) -> None:
     task = template.task(of, CUDA)
     usual = task.declared.usual
     assert usual is not None
-    first, thumb = template.first(of.args, CUDA).index, usual.find()
+    first, thumb = template.default_config(of, CUDA).index, usual.find()
     took, would_take = Scorer(task).seconds([first, thumb])
     assert first == thumb or took * (1 + usual.lead) < would_take
     best = rank(task, 8)

@@ -143,7 +143,7 @@ class Packaged(Generic[W]):
                 target,
                 config,
             )
-        return able[0], able[0].first(workload.args, target)
+        return able[0], able[0].default_config(workload, target)
 
 
 conv1d = Packaged(packaged.named("topi/conv1d"))

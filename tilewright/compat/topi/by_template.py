@@ -126,7 +126,7 @@ def _planned(
     chosen = _measured(able, workload, target, called)
     if chosen is None:
         best = cheapest(able, workload, target)
-        chosen = best, best.first(workload.args, target)
+        chosen = best, best.default_config(workload, target)
     return declared(*chosen, workload, target, inputs, None, str(made.dtype))
 
 

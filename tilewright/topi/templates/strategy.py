@@ -116,7 +116,7 @@ class ScheduleStrategy(Generic[W]):
         """Return the wanted choices of the default configuration."""
         return self.default(workload, self.machine)
 
-    def first(self, workload: W) -> Config:
+    def default_config(self, workload: W) -> Config:
         """Return the default configuration."""
         return self.nearest(workload, self.usual(workload))
 

@@ -111,7 +111,7 @@ class PackagedTemplate(Generic[W]):
     def choose(self, workload: W, target: Target | None) -> tuple[PackagedTemplate[W], Config]:
         """Return the default strategy, among `strategies`, and its default configuration."""
         template = self.able(workload, target)[0]
-        return template, template.first(workload.args, target)
+        return template, template.default_config(workload, target)
 
     def able(self, workload: W, target: Target | None) -> list[PackagedTemplate[W]]:
         """Return the strategies that cover a workload, the default one first; UserError if there are none."""
@@ -137,7 +137,7 @@ class PackagedTemplate(Generic[W]):
             expected = Expected(partial(strategy.expected, workload), partial(strategy.likely, workload, space))
         if isinstance(strategy.model, SharedModel) and strategy.model.lead is not None and _is_modelled(target):
             usual = Usual(lambda: nearest_index(space, strategy.usual(workload)), strategy.model.lead)
-        default = partial(self.first, args, target)
+        default = partial(self.default_config, workload, target)
         return Declared(searched(space), workload.flop, workload.sample, expected, usual, default)
 
     def _check(self, workload: W, target: Target | None) -> None:
@@ -221,14 +221,14 @@ class PackagedTemplate(Generic[W]):
         out = finish(stored, workload.result, expression, None, workload.out_shape)
         return Tensors(data, weights, tuple(extras), sums, out, finished if out is not finished else None, target)
 
-    def first(self, args: tuple[Any, ...], target: Target | None) -> Config:
+    def default_config(self, workload: W, target: Target | None) -> Config:
         """Return the default configuration, ranked by the shared model of the machine if the strategy asks for it."""
-        workload, strategy = self.workload(args), self.strategy(target)
+        strategy = self.strategy(target)
         if isinstance(strategy.model, SharedModel) and target is not None and _is_modelled(target):
             found = rank_quickly(self.task(workload, target))
             if found is not None:
                 return strategy.space(workload).get(found)
-        return strategy.first(workload)
+        return strategy.default_config(workload)
 
     def task(self, workload: W, target: Target) -> Task:
         """Return the task of tuning a workload for a target."""
