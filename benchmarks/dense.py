@@ -32,7 +32,7 @@ from tilewright.driver import build
 from tilewright.functional import shipped
 from tilewright.functional.problem import Problem
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import ALL, Conv2d, cheapest, named
+from tilewright.topi.templates import ALL, Conv2d, default_strategy, named
 from tilewright.tune.records.format import MeasureInput, encode
 
 CONV2D = named("topi/conv2d")
@@ -89,7 +89,7 @@ def first_of(of: Conv2d, mode: str) -> Any:
     """The strategy that a call takes without a record, in the precision of a mode."""
     able = [t for t in CONV2D.strategies if t.covers(of, TARGET) and not (mode == "ieee" and t is CONV2D_MMA)]
     rounding = [t for t in ROUNDING if mode.startswith("tf32") and t.covers(of, TARGET)]
-    return cheapest(able + rounding, of, TARGET)
+    return default_strategy(able + rounding, of, TARGET)
 
 
 def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:

@@ -30,7 +30,7 @@ from benchmarks.timed_rows import TOLERANCE
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.functional import rivals
-from tilewright.functional.compiler import Selection, candidate, compiled, strategies_of
+from tilewright.functional.compiler import Selection, compiled, default_selection, strategies_of
 from tilewright.functional.executable import Executable
 from tilewright.functional.problem import TRANSPOSED, Problem
 from tilewright.functional.shipped import RECORDS
@@ -92,7 +92,7 @@ def candidates_of(problem: Problem, trials: int, again: bool = False) -> list[Se
 
     With `again`, every other one is the first of them, compiled otherwise.
     """
-    start = candidate(problem, TARGET)
+    start = default_selection(problem, TARGET)
     found = {(start.template.name, start.config.index): start}
     able, of = strategies_of(problem, TARGET)
     if CONV2D_MMA in able and CONV2D_GEMM in able:

@@ -27,7 +27,7 @@ from benchmarks.networks import TARGET, Bench, Tried
 from tilewright.core.errors import TVMError
 from tilewright.functional.compiler import Selection, compiled, strategies_of
 from tilewright.functional.problem import CONV, TRANSPOSED, Problem
-from tilewright.topi.templates import Epilogue, cheapest
+from tilewright.topi.templates import Epilogue, default_strategy
 
 KINDS = ("groups", "planes", "lines", "phases", "windows")
 Line = dict[str, Any]
@@ -97,7 +97,7 @@ def programs_of(problem: Problem, each: int) -> list[tuple[Tried, float | None]]
     """Compile the favourites of each strategy, beginning with the choice of a call without records, with the predicted
     cycles."""
     able, of = strategies_of(problem, TARGET)
-    chosen = cheapest(able, of, TARGET)
+    chosen = default_strategy(able, of, TARGET)
     made = []
     for template in sorted(able, key=lambda template: template is not chosen):
         strategy = template.strategy(TARGET)

@@ -45,7 +45,7 @@ chosen, configuration = named("topi/depthwise").choose(layer, target)
 schedule, arguments = chosen.program(configuration, layer, target)
 print(schedule.explain(target, arguments))
 new, known = (Machine.of(target, f"NVIDIA {name}").rates.memory_bytes_per_cycle for name in ("GH200 480GB", "H200"))
-assert abs(new / known - 4000 / 4800) < 1e-6, "the model of the machine scales rates by the row"
+assert abs(new / known - 4000 / 4800) < 1e-6, "the machine model scales rates by the row"
 """
 
 OPERATOR = """
@@ -99,7 +99,7 @@ def test_a_strategy_is_a_row_and_a_schedule(patched: Path) -> None:
 
 @pytest.mark.parametrize("patched", ["adding_a_board.diff"], indirect=True)
 def test_a_board_is_a_row(patched: Path) -> None:
-    """Explanations name it, and the model of the machine has its rates."""
+    """Explanations name it, and the machine model has its rates."""
     assert "NVIDIA GH200 480GB" in run(patched, "-c", BOARD)
 
 

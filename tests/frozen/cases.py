@@ -26,7 +26,7 @@ from tilewright.codegen.program import generate
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import finished, lower_for
-from tilewright.functional.compiler import candidate
+from tilewright.functional.compiler import default_selection
 from tilewright.functional.problem import Problem
 from tilewright.functional.shipped import RECORDS
 from tilewright.topi.templates import ALL, Convolution, Epilogue, PackagedTemplate
@@ -85,7 +85,7 @@ def value_of(case: Case) -> str:
         template, config = FAMILIES[WORKLOADS[name][0]].choose(workload_of(name, mode), TARGET)
         return f"{template.name} {config.index}"
     try:
-        found = candidate(problems()[key], TARGET)
+        found = default_selection(problems()[key], TARGET)
     except UserError:
         return "refused"
     return f"{found.template.name} {found.config.index}"

@@ -287,7 +287,7 @@ def kernels_of(problem: Problem, target: Target) -> Iterator[tuple[str, Any, lis
     """The name, schedule and tensors of the kernel that a call takes, and of each strategy's first configuration."""
     epilogue = compiler.epilogue_of(problem, None)
     able, workload = compiler.strategies_of(problem, target)
-    chosen = compiler.candidate(problem, target)
+    chosen = compiler.default_selection(problem, target)
     known = [(chosen.template, chosen.workload, chosen.config)]
     known += [(t, workload, t.default_config(workload, target)) for t in able]
     seen = set()

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from tilewright.core.target import Target
-from tilewright.functional.compiler import Selection, candidate, described, selection_of, strategies_of, weight_orders
+from tilewright.functional.compiler import (
+    Selection,
+    default_selection,
+    described,
+    selection_of,
+    strategies_of,
+    weight_orders,
+)
 from tilewright.functional.plans import Decision
 from tilewright.functional.problem import CONV, Problem
 
@@ -45,7 +52,7 @@ def test_an_index_of_two_spaces_comes_back_as_its_own_workload() -> None:
 @pytest.mark.parametrize("changed", [{}, {"kernel": (3, 3), "padding": (1, 1, 1, 1)}, {"layout": "NCHW"}])
 def test_the_default_comes_back_from_its_decision(target: str, changed: dict[str, Any]) -> None:
     problem, on = POINTWISE._replace(**changed), Target(target)
-    chosen = candidate(problem, on)
+    chosen = default_selection(problem, on)
     found = selection_of(problem, on, described(chosen))
     assert found is not None
     assert (found.template, found.workload, found.config.index) == (
@@ -56,7 +63,7 @@ def test_the_default_comes_back_from_its_decision(target: str, changed: dict[str
 
 
 def test_a_decision_of_an_older_version_loads() -> None:
-    chosen = candidate(POINTWISE, CUDA)
+    chosen = default_selection(POINTWISE, CUDA)
     stored = described(chosen)._asdict()
     del stored["weights"]
     assert Decision(**stored).weights == ""

@@ -9,7 +9,7 @@ from benchmarks.networks import without_record
 from tilewright.core.target import Target
 from tilewright.functional import compiler, shipped
 from tilewright.functional.problem import CONV, Problem
-from tilewright.topi.templates import ALL, cheapest
+from tilewright.topi.templates import ALL, default_strategy
 from tilewright.tune.records.log import load_from_file
 
 CUDA = Target("cuda -arch=sm_90")
@@ -32,7 +32,7 @@ def test_records_say_the_place_of_their_configurations_in_the_spaces_of_today() 
 
 def test_a_layer_of_a_record_takes_it() -> None:
     problem = Problem(CONV, (128, 576, 14, 14), 576, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 576, "float16", "NCHW")
-    found = compiler.candidate(problem, CUDA)
+    found = compiler.default_selection(problem, CUDA)
     assert (found.template.name, found.config["images"].val) == ("topi/depthwise.planes", 4)
     assert found.why.startswith("a record of this layer")
 
@@ -53,7 +53,7 @@ def test_a_record_of_a_near_layer_is_taken_where_it_suits() -> None:
     near = shipped.configuration(able[-1], of, CUDA)
     assert near is not None
     assert near.away > 0
-    found = compiler.candidate(SUITED, CUDA)
+    found = compiler.default_selection(SUITED, CUDA)
     assert found.why == near.why
     assert found.config.index == near.config.index
 
@@ -63,8 +63,8 @@ def test_tiles_of_a_near_layer_that_divide_this_one_badly_are_not_taken() -> Non
     near = [found for template in able if (found := shipped.configuration(template, of, CUDA)) is not None]
     assert near
     assert compiler.recorded(able, of, CUDA) is None
-    found = compiler.candidate(DIVIDED_BADLY, CUDA)
-    template = cheapest(able, of, CUDA)
+    found = compiler.default_selection(DIVIDED_BADLY, CUDA)
+    template = default_strategy(able, of, CUDA)
     assert (found.template, found.config.index) == (template, template.default_config(of, CUDA).index)
 
 
@@ -73,7 +73,7 @@ def test_a_record_of_another_architecture_counts_as_near_at_most(arch: str) -> N
     """The model of the architecture agrees, or its own choice is the default; nothing was measured there."""
     target = Target(f"cuda -arch={arch}")
     for problem in (SUITED, *list(layers())[::60]):
-        found = compiler.candidate(problem, target)
+        found = compiler.default_selection(problem, target)
         strategy = found.template.strategy(target)
         assert not found.measured
         assert strategy.needs.run_on(target)

@@ -179,7 +179,7 @@ def test_calls_without_a_budget_use_what_a_later_search_found(library: str, monk
     x, w = made(a), made(b)
 
     def found(problem: Any, on: Any, target: Any, *_: Any) -> Any:
-        usual = compiler.candidate(problem, target)
+        usual = compiler.default_selection(problem, target)
         relu = compiler.epilogue_of(problem._replace(activation="relu"), None)
         return compiler.described(usual)._replace(tuned=1), compiler.compiled(usual, target, relu)
 
@@ -234,7 +234,7 @@ def test_a_measured_decision_counts_for_its_number_of_threads(library: str, monk
         has, use = torch.get_num_threads, torch.set_num_threads
 
     def found(problem: Any, on: Any, target: Any, epilogue: Any, *_: Any) -> Any:
-        usual = compiler.candidate(problem, target)
+        usual = compiler.default_selection(problem, target)
         choice = compiler.described(usual)._replace(tuned=1, why=f"measured with {has()} threads")
         return choice, compiler.compiled(usual, target, epilogue)
 

@@ -83,7 +83,7 @@ def test_the_call_is_right(problem: Problem) -> None:
 
 @BY_NAME
 def test_the_kernel_compiles(problem: Problem) -> None:
-    found = compiler.candidate(problem, CUDA)
+    found = compiler.default_selection(problem, CUDA)
     schedule, args = found.template.program(found.config, found.workload, CUDA, compiler.epilogue_of(problem, None))
     module = build(schedule, args, CUDA, name=found.workload.name)
     for name, used in module.program.resources.items():
@@ -101,8 +101,8 @@ def test_a_layer_with_an_epilogue_may_have_a_record_of_its_own() -> None:
         given, kernel, stride, padding, dilation = (tuple(each) for each in (shape, *window))
         channels = given[1] * multiplier
         plain = Problem(CONV, given, channels, kernel, stride, padding, dilation, given[1], dtype, layout)
-        assert compiler.candidate(plain, CUDA).why.startswith("a record of this layer on")
-        fused = compiler.candidate(plain._replace(bias=True, activation="relu"), CUDA)
+        assert compiler.default_selection(plain, CUDA).why.startswith("a record of this layer on")
+        fused = compiler.default_selection(plain._replace(bias=True, activation="relu"), CUDA)
         assert fused.why.startswith("a record of this layer with an epilogue on")
 
 
@@ -119,7 +119,7 @@ def test_a_large_image_has_more_blocks_of_pixels_than_y_counts(monkeypatch: pyte
 
 def refusing(monkeypatch: pytest.MonkeyPatch, refused: UserError, all_of_them: bool) -> None:
     """Have the compiler refuse the usual kernel of LARGE, or every kernel."""
-    usual, compiled = compiler.candidate(LARGE, CUDA).template, compiler.compiled
+    usual, compiled = compiler.default_selection(LARGE, CUDA).template, compiler.compiled
 
     def small_ones(found: compiler.Selection, *rest: Any) -> Any:
         if all_of_them or found.template is usual:
@@ -133,7 +133,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, refused: UserError, all_of_them: b
 @pytest.mark.parametrize("said", ["blockIdx.y has the extent 70,000", "the tile has\n 20 rows"])
 def test_a_layer_whose_usual_kernel_does_not_compile(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     refusing(monkeypatch, UserError(said), all_of_them=False)
-    usual = compiler.candidate(LARGE, CUDA).template.name
+    usual = compiler.default_selection(LARGE, CUDA).template.name
     why = f"our default kernel ({usual}) does not compile: {' '.join(said.split())}"
     choice, executable = kernel_choice.choose(LARGE, device("cuda"), "", None, 0)
     assert (choice.why, choice.template != usual) == (why, True)

@@ -116,7 +116,7 @@ def test_an_epilogue_of_a_program_reads_a_tensor_where_results_are(order: str, t
 def test_a_search_begins_with_a_shipped_record() -> None:
     layer = {"kernel": (31, 31), "stride": (1, 1), "padding": (15,) * 4, "dilation": (1, 1)}
     of = Problem(CONV, (32, 128, 56, 56), 128, *layer.values(), 128, "float16", "NHWC", bias=True, activation="relu")
-    found = compiler.candidate(of, CUDA)
+    found = compiler.default_selection(of, CUDA)
     assert found.template.name == "topi/depthwise.direct"
     assert found.why.startswith("a record of this layer with an epilogue")
     task = found.template.task(found.workload, CUDA)

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.covering import each_value
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, cheapest, named
+from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, default_strategy, named
 
 CONV2D = named("topi/conv2d")
 DEPTHWISE = named("topi/depthwise")
@@ -21,7 +21,7 @@ LLVM = Target("llvm")
 
 def built(family: Any, of: Any) -> Any:
     """The program that a call runs without records."""
-    template = cheapest([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
+    template = default_strategy([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
     schedule, args = template.program(template.default_config(of, LLVM), of, LLVM, Epilogue())
     return tw.build(schedule, args, LLVM)
 
@@ -82,7 +82,7 @@ def test_channels_last_with_several_filters_each(multiplier: int, stride: int, d
 )  # fmt: skip
 def test_vectors_of_near_groups(channels: int, filters: int, groups: int, near: bool) -> None:
     of = Conv2d.of((1, channels, 7, 9), filters, 3, padding=1, groups=groups, layout="NHWC")
-    template = cheapest([each for each in CONV2D.strategies if each.covers(of, LLVM)], of, LLVM)
+    template = default_strategy([each for each in CONV2D.strategies if each.covers(of, LLVM)], of, LLVM)
     lanes = template.default_config(of, LLVM)["tile_c"].size[-1]
     own = filters // groups
     assert lanes > own if near else lanes <= max(own, 16)
@@ -108,7 +108,7 @@ def test_programs_of_long_windows_are_short(options: dict[str, Any]) -> None:
     given = {name: value for name, value in options.items() if name != "groups"}
     family = DEPTHWISE if groups == 16 else CONV2D
     of = Depthwise.of(shape, **given) if groups == 16 else Conv2d.of(shape, 16, groups=groups, **given)
-    template = cheapest([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
+    template = default_strategy([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
     schedule, args = template.program(template.default_config(of, LLVM), of, LLVM, Epilogue())
     assert str(tw.lower(schedule, args, simple_mode=True)).count("\n") < 300
 

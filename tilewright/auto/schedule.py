@@ -30,7 +30,7 @@ def auto_schedule(
     runner: LocalRunner | Runner | None = None,
     precision: str = "fp32",
 ) -> ScheduleHandle:
-    """Return a schedule of tensors for a target, made by rules and the model of the machine.
+    """Return a schedule of tensors for a target, made by rules and the machine model.
 
     Parameters
     ----------

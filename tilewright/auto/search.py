@@ -1,4 +1,4 @@
-"""The search of a program: candidates measured in small batches, which correct the model of the machine."""
+"""The search of a program: candidates measured in small batches, which correct the machine model."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ Tuner = Annotated[
     str,
     _option(
         _SEARCH, "--tuner", metavar="NAME",
-        what="How to search: by a model of the machine that learns (auto), by a learned model alone (xgb: xgboost, or "
+        what="How to search: by a machine model that learns (auto), by a learned model alone (xgb: xgboost, or "
         "a small one if that is not installed), by a genetic algorithm (ga), at random (random), or all in order "
         "(gridsearch).",
     ),
@@ -125,7 +125,7 @@ LeastGain = Annotated[
     _option(
         _SEARCH, "--least-gain", metavar="PART", show_default="0: never",
         what="End when no candidate is expected to be faster than the best by this fraction, such as 0.01. Needs the "
-        "tuner auto, and a device that the model of the machine covers.",
+        "tuner auto, and a device that the machine model covers.",
     ),
 ]  # fmt: skip
 Timeout = Annotated[

@@ -59,7 +59,7 @@ def export(options: ExportOptions) -> int:
         found = functional.selection_on(problem, on, rival, function)
     else:
         target = Target(options.target)
-        found = functional.candidate(problem, target)
+        found = functional.default_selection(problem, target)
     built = functional.module_of(problem, found, target, identifier(path), function)
     header = options.output.with_suffix(".h")
     for each in dict.fromkeys((options.output, header)):

@@ -1,7 +1,8 @@
 """The GPU boards whose peaks are known, one row per name that the driver reports.
 
 Numbers of multiprocessors, boost clocks, memory bandwidths and sizes of L2 caches are from NVIDIA's data sheets. None
-was measured, except on the H200. The rates of one multiprocessor per cycle are in `core/architectures.py`.
+was measured, except on the H200. The rates of one multiprocessor per cycle are in `core/architectures.py`, and the
+measured rates of a board are `tune/model/machine.py::Rates`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From a problem to our kernel: the strategies that compute it, the default candidate, and its machine code.
+"""From a problem to our kernel: the strategies that compute it, the default kernel, and its machine code.
 
-The candidate is a tuned record of the workload, else a suitable record of its nearest neighbour, else the default
-configuration of the best strategy. `kernel_choice.py` compares it with other kernels.
+The default kernel is a tuned record of the workload. Without one, it is a suitable record of the nearest workload, or
+the default configuration of the best strategy. `kernel_choice.py` compares it with other kernels.
 """
 
 from __future__ import annotations
@@ -87,7 +87,10 @@ def _choice_in_words(choice: Choice) -> str:
 
 
 def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: KernelNotes | None = None) -> Executable:
-    """The kernel of a candidate. Compiler warnings go into `notes`, because the schedule is not the user's."""
+    """Return the machine code of a selection.
+
+    Compiler warnings go into `notes`, because the schedule is not the user's.
+    """
     with keeping_remarks() as remarks:
         schedule, args = found.template.program(found.config, found.workload, target, epilogue)
         program = build(schedule, args, target, name=found.workload.name).program
@@ -182,14 +185,14 @@ def selection_of(problem: Problem, target: Target, choice: Decision) -> Selectio
     return None
 
 
-def candidate(problem: Problem, target: Target) -> Selection:
-    """The template and configuration to use without measuring."""
+def default_selection(problem: Problem, target: Target) -> Selection:
+    """Return the default kernel: the first choice, which is used without measuring."""
     for each in weight_orders(problem, target):
         able, workload = strategies_of(each, target)
         found = recorded(able, workload, target, bool(problem.bias or problem.residual or problem.activation))
         if found is not None:
             return found
-    template = templates.cheapest(able, workload, target)
+    template = templates.default_strategy(able, workload, target)
     config = template.default_config(workload, target)
     return Selection(template, workload, config, "default configuration (no tuned record for a similar layer)")
 

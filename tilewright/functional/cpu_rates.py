@@ -1,7 +1,8 @@
-"""Times of convolutions on CPUs by rates: FLOP/s, bytes/s and the overhead of a call, of our kernels and PyTorch's.
+"""Rates of CPUs, which predict the times of convolutions by our kernels and by PyTorch's.
 
-`records/cpu_rates.json` has them for each instruction set, type and kind of layer, as `python -m benchmarks.fit_rates`
-fits them to measured layers. Rates that `tilewright doctor --calibrate` measures on this machine take precedence.
+The rates are FLOP/s, bytes/s and the overhead of a call. `records/cpu_rates.json` has them for each instruction set,
+type and kind of layer, as `python -m benchmarks.fit_rates` fits them to measured layers. Rates that `tilewright doctor
+--calibrate` measures on this machine take precedence.
 """
 
 from __future__ import annotations

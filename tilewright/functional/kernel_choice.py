@@ -1,7 +1,7 @@
 """Choose the kernel for a problem, and compile it: ours or the rival's, measured here or not.
 
 A library's own kernel is the choice if it was measured to be faster. Ours is the configuration that a search finds, or
-the one of `compiler.py::candidate`, or a similar one if that spills or does not compile.
+the one of `compiler.py::default_selection`, or a similar one if that spills or does not compile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..runtime.program import target_on
 from ..topi.templates import Epilogue
 from ..tune.model.machine import Machine
 from . import rivals
-from .compiler import SUITS, KernelNotes, Selection, candidate, compiled, described, epilogue_of, strategies_of
+from .compiler import SUITS, KernelNotes, Selection, compiled, default_selection, described, epilogue_of, strategies_of
 from .executable import Executable
 from .plans import THEIRS, Activation, Decision
 from .problem import Problem
@@ -54,7 +54,7 @@ def choose(
         faster = rivals.is_faster(problem, on)
         if faster:
             return Decision(THEIRS, why=faster), None
-    usual = candidate(problem, target)
+    usual = default_selection(problem, target)
     try:
         made = without_spills(usual, lambda: _others(problem, usual, target), target, epilogue)
         if close:
@@ -113,7 +113,7 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
 def _otherwise(
     problem: Problem, usual: Selection, target: Target, epilogue: Epilogue, rival: str, refused: UserError
 ) -> tuple[Decision, Executable | None]:
-    """Choose for a problem after its default candidate was `refused` by the compiler: the rival, or another
+    """Choose for a problem after its default kernel was `refused` by the compiler: the rival, or another
     strategy."""
     why = f"our default kernel ({usual.template.name}) does not compile: {' '.join(refused.message.split())}"
     if rival:

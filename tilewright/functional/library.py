@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.target import Target
 from ..driver import build
 from ..runtime.program import target_on
-from .compiler import Selection, candidate, epilogue_of, selection_of
+from .compiler import Selection, default_selection, epilogue_of, selection_of
 from .plans import Activation, plan_for
 from .problem import Problem
 
@@ -19,7 +19,7 @@ def selection_on(problem: Problem, on: Device, rival: str, activation: Activatio
     """Return our kernel for a problem on a device of this machine, as calls choose it: tuned, recorded or default."""
     target = target_on(on)
     choice = plan_for(problem, on, rival, activation).choice
-    return selection_of(problem, target, choice) or candidate(problem, target)
+    return selection_of(problem, target, choice) or default_selection(problem, target)
 
 
 def module_of(problem: Problem, found: Selection, target: Target, name: str, activation: Activation | None) -> Any:

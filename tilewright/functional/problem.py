@@ -18,8 +18,8 @@ GRADIENTS = (DATA_GRADIENT, WEIGHT_GRADIENT)
 BACKWARD = "backward"
 """All gradients of a layer at once; the kernel reads the gradient of the result as well."""
 TRANSPOSES = (TRANSPOSED, DATA_GRADIENT)
-"""Transposed convolutions: of users, and as the data gradients of convolutions. A library may have other kernels for
-these."""
+"""Transposed convolutions: of users, and as the data gradients of convolutions (`topi/templates/transposed.py` declares
+both). A library may have other kernels for data gradients."""
 POOLS = (MAX_POOL, AVG_POOL)
 _TERMS, _FILTERS = 16, 8
 """Terms of a sum, and filters, from which on tiles of matrix products take weights in the order OHWI."""

@@ -13,7 +13,16 @@ from ..tune.records.format import mean_cost
 from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
-from .compiler import KernelNotes, Selection, candidate, compiled, described, selection_of, strategies_of, weight_orders
+from .compiler import (
+    KernelNotes,
+    Selection,
+    compiled,
+    default_selection,
+    described,
+    selection_of,
+    strategies_of,
+    weight_orders,
+)
 from .plans import OURS, THEIRS, Decision
 
 if TYPE_CHECKING:
@@ -54,7 +63,7 @@ def tuned(
     `earlier` search first. Ctrl-C ends it with the best so far, in a decision that says so; `KeyboardInterrupt` is
     raised only if there is none.
     """
-    start = candidate(problem, target)
+    start = default_selection(problem, target)
     found = _searched(_begun(problem, start, target, earlier), target, budget)
     if found.best is None and found.interrupted:
         raise KeyboardInterrupt

@@ -14,6 +14,7 @@ from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
 from .steps import Step
+from .tensor_intrin import TensorIntrin
 from .value import Stage
 
 _MOST = 3
@@ -120,7 +121,7 @@ def _shown(value: Any) -> str:
         return f"[{', '.join(map(_shown, value))}]"
     if isinstance(value, IterVar):
         return value.name if value.thread is None else str(value.thread_tag)
-    if isinstance(value, (Stage, Tensor)):
+    if isinstance(value, (Stage, Tensor, TensorIntrin)):
         return value.name
     return f'"{value}"' if isinstance(value, str) else str(value)
 

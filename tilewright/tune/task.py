@@ -67,8 +67,8 @@ class Declared:
     """A template's declaration for a workload: its space, and the operations it counts itself (0: count them).
 
     `reference` gives random inputs and the correct outputs for them, in the order of the arguments, if the template
-    knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space if the model of the
-    machine does not cover the template, as with matrix instructions. `usual` is the start of the ranking. `default`
+    knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space if the machine
+    model does not cover the template, as with matrix instructions. `usual` is the start of the ranking. `default`
     returns the configuration that a call without measurements uses, which every search measures first; None if the
     template has none of its own.
     """

@@ -1,4 +1,4 @@
-"""The model of the machine: predictions for configurations, without a device or measurements."""
+"""The machine model: predictions for configurations, without a device or measurements."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute
 from ...topi.templates.fusion import declared
-from ...topi.templates.template import PackagedTemplate, cheapest, named
+from ...topi.templates.template import PackagedTemplate, default_strategy, named
 from ...topi.templates.workload import sum_dtype
 from ...tune.space.config import Config
 from ...tune.task import Workload, freeze
@@ -125,7 +125,7 @@ def _planned(
         return made
     chosen = _measured(able, workload, target, called)
     if chosen is None:
-        best = cheapest(able, workload, target)
+        best = default_strategy(able, workload, target)
         chosen = best, best.default_config(workload, target)
     return declared(*chosen, workload, target, inputs, None, str(made.dtype))
 
@@ -138,7 +138,7 @@ def _measured(
         return None
     args: Workload = freeze(workload.args)
     for place, found in _asked[0](target, [*((strategy.name, *args) for strategy in able), called]):
-        strategy = able[place] if place < len(able) else cheapest(able, workload, target)
+        strategy = able[place] if place < len(able) else default_strategy(able, workload, target)
         config = getattr(found, "config", found)
         space = strategy.strategy(target).space(workload)
         index = space.find(config) if isinstance(config, Config) else None

@@ -10,7 +10,7 @@ from ...tensor.reduction import max as reduce_max
 from ...tensor.reduction import min_value
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import integers, rank_of, result_type, same, tensor
-from ..nn.window import padding_of
+from ..nn.window import padding_sides
 
 
 def dilation2d_nchw(
@@ -25,7 +25,7 @@ def dilation2d_nchw(
     stride, dilations
         The distance of windows, and that of elements in a window: ints or pairs.
     padding
-        How many elements surround the images, which never are the largest: see `padding_of`.
+        How many elements surround the images, which never are the largest: see `padding_sides`.
     out_dtype
         The type of the result, by default that of `input`.
 
@@ -55,7 +55,7 @@ def _dilated(data: Any, filter: Any, window: tuple[Any, Any, Any], out_dtype: An
     same(sizes["C"], taps["C"], "the channels of input and filter", name)
     (sy, sx), (dy, dx) = integers(window[0], 2, "stride", name, 1), integers(window[2], 2, "dilations", name, 1)
     covered = [(taps["H"] - 1) * dy + 1, (taps["W"] - 1) * dx + 1]
-    before, after = padding_of(window[1], covered, name)
+    before, after = padding_sides(window[1], covered, name)
     kind = result_type(out_dtype, x, name)
     ry, rx = reduce_axis((0, taps["H"]), name="ry"), reduce_axis((0, taps["W"]), name="rx")
     lowest = o.const(float("-inf"), kind) if kind.is_float else min_value(str(kind))

@@ -1,6 +1,6 @@
 """Two-dimensional convolutions under their legacy names.
 
-For all of them: `stride`, `dilation`: an int or a pair; `padding`: see `padding_of`; `out_dtype`: the type to
+For all of them: `stride`, `dilation`: an int or a pair; `padding`: see `padding_sides`; `out_dtype`: the type to
 accumulate in, by default Input's. They raise UserError for shapes that do not fit each other.
 """
 

@@ -1,6 +1,6 @@
 """Two-dimensional convolutions of channels in blocks (NCHWc), for vectors of channels and for dot products of int8.
 
-For all of them: `stride`, `dilation`: an int or a pair; `padding`: see `padding_of`; `layout`, `out_layout`: such as
+For all of them: `stride`, `dilation`: an int or a pair; `padding`: see `padding_sides`; `layout`, `out_layout`: such as
 "NCHW16c", with the blocks of the tensors; `out_dtype`: the type to accumulate in. They raise UserError for shapes that
 do not fit each other.
 """

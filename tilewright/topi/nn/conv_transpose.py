@@ -12,7 +12,7 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import divisor, integer, integers, known, rank_of, result_type, same, tensor
 from .sliding import Sliding
-from .window import padding_of
+from .window import padding_sides
 
 
 def conv1d_transpose_ncw(
@@ -174,7 +174,7 @@ def transposed(
     stride, padding, more = window
     steps = integers(stride, rank, "strides", primitive, 1)
     extra = integers(more, rank, "output_padding", primitive, 0)
-    before, after = padding_of(padding, w.shape[2:], primitive)
+    before, after = padding_sides(padding, w.shape[2:], primitive)
     sizes = [
         (n - 1) * s + k - b - a + e
         for n, k, s, b, a, e in zip(x.shape[2:], w.shape[2:], steps, before, after, extra, strict=True)

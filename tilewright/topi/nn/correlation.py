@@ -12,7 +12,7 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import flag, integer, known, rank_of, same, tensor
 from .pad import pad
-from .window import padding_of
+from .window import padding_sides
 
 _NAME = "correlation_nchw"
 
@@ -63,7 +63,7 @@ def correlation_nchw(
         same(a.shape[d], b.shape[d], f"dimension {d} of data1 and data2", _NAME)
     pairs = _Pairs.of(kernel_size, max_displacement, stride1, stride2)
     multiplies = flag(is_multiply, "is_multiply", _NAME)
-    before, after = padding_of(padding, [pairs.size, pairs.size], _NAME)
+    before, after = padding_sides(padding, [pairs.size, pairs.size], _NAME)
     one, other = (pad(t, [0, 0, *before], [0, 0, *after]) for t in (a, b))
     places = [pairs.places(n + p + q) for n, p, q in zip(a.shape[2:], before, after, strict=True)]
     if any((count := known(n)) is not None and count < 1 for n in places):

@@ -11,7 +11,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import divisor, integer, known, rank_of, result_type, same, tensor, wide_float
-from .window import numbers, padding_of, positions
+from .window import numbers, padding_sides, positions
 
 _DOCUMENTED = """
 
@@ -91,7 +91,9 @@ def _deformed(
     channels, filters = x.shape[3 if last else 1], w.shape[3 if last else 0]
     height, width, rows, columns = (*(x.shape[d] for d in images), *(w.shape[d] for d in taps))
     step, spread = (numbers(v, 2, n, name) for v, n in ((window[0], "strides"), (window[2], "dilation")))
-    before, after = padding_of(window[1], [(k - 1) * d + 1 for k, d in zip((rows, columns), spread, strict=True)], name)
+    before, after = padding_sides(
+        window[1], [(k - 1) * d + 1 for k, d in zip((rows, columns), spread, strict=True)], name
+    )
     deformed, grouped = (integer(v, n, name, 1) for v, n in zip(parts, ("deformable_groups", "groups"), strict=True))
     divided = ((channels, "channels", deformed, "deformable_groups"), (channels, "channels", grouped, "groups"))
     for extent, what, count, of in (*divided, (filters, "filters", grouped, "groups")):

@@ -13,7 +13,7 @@ from ...tensor.tensor import Tensor, compute, extents
 from ..argument_checks import integers, known, rank_of, same, tensor
 from .sliding import Sliding
 from .sums import narrowed, sum_type
-from .window import padding_of
+from .window import padding_sides
 
 
 def depthwise_conv2d_backward_input_nhwc(
@@ -132,7 +132,7 @@ def _products(
 
 def _slide(stride: Any, padding: Any, kernel: Sequence[Any], primitive: str) -> Sliding:
     """The window of the convolution, without dilation."""
-    before, _ = padding_of(padding, kernel, primitive)
+    before, _ = padding_sides(padding, kernel, primitive)
     return Sliding(integers(stride, 2, "stride", primitive, 1), before, (1, 1))
 
 

@@ -10,12 +10,12 @@ from ...expr.nodes import Expr
 from ...expr.operators import as_expr, floordiv
 from ...tensor.tensor import Tensor
 from ..utils import get_const_int
-from .window import padding_of
+from .window import padding_sides
 
 
 def _pad(padding: Any, kernel: Any, count: int, primitive: str) -> tuple[int, ...]:
     given = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel,) * count
-    before, after = padding_of(padding, [as_expr(k) for k in given], primitive)
+    before, after = padding_sides(padding, [as_expr(k) for k in given], primitive)
     return (*before, *after)
 
 

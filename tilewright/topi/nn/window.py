@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.errors import UserError
-from ...core.padding import LEGACY_WORDS
-from ...core.padding import padding_of as zeros_of
+from ...core.padding import LEGACY_WORDS, padding_of
 from ...expr.nodes import Expr, IntImm
 from ...expr.operators import as_expr, floordiv
 from ...tensor.axis import reduce_axis
@@ -47,7 +46,7 @@ class SlidingWindow:
         self._dilation = dict(zip(letters, numbers(dilation, len(letters), "dilation", primitive), strict=True))
         covered = {d: (kernel[d] - 1) * self._dilation[d] + 1 for d in letters}
         before, after = (
-            dict(zip(letters, side, strict=True)) for side in padding_of(padding, list(covered.values()), primitive)
+            dict(zip(letters, side, strict=True)) for side in padding_sides(padding, list(covered.values()), primitive)
         )
         self.extents = {
             d: positions(sizes[d], covered[d], before[d], after[d], self._strides[d], primitive, d) for d in letters
@@ -80,14 +79,14 @@ def numbers(value: Any, count: int, argument: str, primitive: str, least: int = 
     return each
 
 
-def padding_of(padding: Any, kernel: Sequence[Any], primitive: str) -> tuple[Sequence[int], Sequence[int]]:
+def padding_sides(padding: Any, kernel: Sequence[Any], primitive: str) -> tuple[Sequence[int], Sequence[int]]:
     """Return the zeros before and after each dimension, for a kernel after dilation.
 
     `padding` is as `core.padding.padding_of` says, or a word of the legacy API: "VALID" for none; "SAME" for an output
     as large as the input at stride 1 (an odd row or column goes to the top left). Raises UserError for anything else.
     """
     covered = [_constant(k, primitive) for k in kernel] if isinstance(padding, str) and padding == "SAME" else kernel
-    each = zeros_of(primitive, padding, covered, (), LEGACY_WORDS)
+    each = padding_of(primitive, padding, covered, (), LEGACY_WORDS)
     return each[: len(kernel)], each[len(kernel) :]
 
 

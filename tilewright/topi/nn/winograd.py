@@ -19,7 +19,7 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import ComputeOp, Tensor, compute
 from ..argument_checks import element_type, flag, integer, known, rank_of, result_type, same, tensor
 from .pad import pad
-from .window import numbers, padding_of, positions
+from .window import numbers, padding_sides, positions
 
 _POINTS = [Fraction(n, d) for n, d in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2))]
 _LARGEST = len(_POINTS) + 1
@@ -200,7 +200,7 @@ def conv2d_winograd_nchw(
     strides, dilation
         1, the only ones that tiles can share.
     padding
-        See `padding_of`.
+        See `padding_sides`.
     out_dtype
         The type to accumulate in.
     pre_computed
@@ -243,7 +243,7 @@ def conv2d_winograd_nhwc(
     strides, dilation
         1, the only ones that tiles can share.
     padding
-        See `padding_of`.
+        See `padding_sides`.
     out_dtype
         The type to accumulate in.
     pre_computed
@@ -299,7 +299,7 @@ def _convolved(
         packed = _transformed_kernel(w, tile, size, kind, last)
         channels, filters = packed.shape[2:]
     same(x.shape[layout.index("C")], channels, "the channels of data and weight", name)
-    around = padding_of(padding, [o.const(size)] * 2, name)
+    around = padding_sides(padding, [o.const(size)] * 2, name)
     for letter, before, after in zip("HW", *around, strict=True):
         positions(x.shape[layout.index(letter)], o.const(size), before, after, 1, name, letter)
     return _tiles(x, packed, (tile, size), around, (filters, kind), layout)

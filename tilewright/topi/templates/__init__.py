@@ -14,7 +14,7 @@ from .pooling import Pooling as Pooling
 from .table import STRATEGIES as STRATEGIES
 from .template import ALL as ALL
 from .template import PackagedTemplate as PackagedTemplate
-from .template import cheapest as cheapest
+from .template import default_strategy as default_strategy
 from .template import named as named
 from .template import strategies_by_name as strategies_by_name
 from .template import strategy_named as strategy_named

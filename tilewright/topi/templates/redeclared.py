@@ -44,7 +44,7 @@ def default_config(op: ComputeOp, template: PackagedTemplate[Any], target: Targe
     """Return a strategy and the index of its default configuration for a recognised convolution."""
     layer = recognised(op)
     assert layer is not None
-    return template, template.first(layer.workload.args, target).index or 0
+    return template, template.default_config(layer.workload, target).index or 0
 
 
 def _declared(op: ComputeOp, options: Any) -> Tensor:

@@ -46,7 +46,7 @@ def unknown(of: Any, machine: Machine) -> float:
 
 @dataclass(frozen=True)
 class SharedModel:
-    """Rank configurations by `tune.model`, the model of the machine that covers ordinary loops."""
+    """Rank configurations by `tune.model`, the machine model that covers ordinary loops."""
 
     lead: float | None = 0.2
     """The default configuration comes first unless another should be faster by this fraction. The model errs by as much

@@ -239,7 +239,7 @@ def _is_modelled(target: Target | None) -> bool:
     return target is not None and target.is_gpu and target.has_warps
 
 
-def cheapest(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> PackagedTemplate[W]:
+def default_strategy(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> PackagedTemplate[W]:
     """Return the default strategy among some: the one of the least cost, or the last one if no cost is known."""
     able = [template for template in able if template.default_on(target)] or able
     costs = [template.strategy(target).cost(workload) for template in able]
@@ -249,7 +249,7 @@ def cheapest(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | 
 
 def default_first(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> list[PackagedTemplate[W]]:
     """Return strategies in their order, but the default one first."""
-    default = cheapest(able, workload, target)
+    default = default_strategy(able, workload, target)
     return [default, *(template for template in able if template is not default)]
 
 

@@ -1,4 +1,4 @@
-"""Transposed convolutions: a convolution's gradient, and the upsampling of decoders.
+"""Transposed convolutions: the data gradient of a convolution, and the upsampling of decoders.
 
 Each result sums over the inputs that a strided window could have made it from. Of the taps of the window only every
 `stride`-th meets an input, so the sum runs over these alone: result y takes the taps (y + top) % stride + stride * t.

@@ -1,1 +1,1 @@
-"""A model of the machine: the time of a configuration, predicted from its schedule, for thousands at once."""
+"""A machine model: the time of a configuration, predicted from its schedule, for thousands at once."""

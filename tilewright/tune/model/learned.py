@@ -1,4 +1,4 @@
-"""A Gaussian process of the errors of the model of the machine, learned from measurements.
+"""A Gaussian process of the errors of the machine model, learned from measurements.
 
 The model predicts the logarithm of a time from counts. Its error is learned as a smooth function of the same counts and
 of the knobs. Far from all measurements, the prediction is unchanged, and uncertain. Length scales and noise maximise

@@ -29,7 +29,10 @@ _MULTIPROCESSORS = "multiprocessors"
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of a device. Cycles and bytes per cycle are per multiprocessor."""
+    """The measured rates of a board, which its data sheet (`core/boards.py`) does not state.
+
+    Cycles and bytes per cycle are per multiprocessor.
+    """
 
     launch_seconds: float = 0.73e-6
     """Seconds of an empty kernel among others in a graph."""

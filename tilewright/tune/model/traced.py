@@ -205,7 +205,7 @@ def tables_of(space: Space) -> list[np.ndarray]:
             raise UserError(
                 f"knob {knob.name!r} has {len(knob):,} choices, too many to rank",
                 primitive="rank",
-                fix="divide it into several knobs of fewer choices, or search without the model of the machine",
+                fix="divide it into several knobs of fewer choices, or search without the machine model",
             )
         rows = [numbers_of(choice) for choice in knob.choices]
         known = [row for row in rows if row is not None]

@@ -25,8 +25,8 @@ from .extents import Form, KernelExtents, StageExtents, constant, form_of, moves
 from .footprint import address_steps, block_spans, differs_by_block, fresh_part, global_shape, sector_bytes
 from .guards import behind_branches, is_clipped, is_guarded, only_copies
 from .lanes import WarpLanes, address, sectors, unravelled, value_of, wavefronts
+from .loads_in_padding import never_loads
 from .operations import evaluations, operations
-from .padding import never_loads
 from .structure import Structure
 from .traced import Columns, Number
 from .unrolled import Unrolled

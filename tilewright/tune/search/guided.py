@@ -1,6 +1,6 @@
-"""Guided search: measure next the candidates that a model of the machine expects to be fastest, or that may yet be.
+"""Guided search: measure next the candidates that a machine model expects to be fastest, or that may yet be.
 
-It begins with the ranking of the space by the model of the machine, so that the first batch is already good. Results
+It begins with the ranking of the space by the machine model, so that the first batch is already good. Results
 correct the model (`model/learned.py`). Candidates are neighbours and crossings of an elite pool, which holds the best
 of different kinds, the best of the ranking, and some at random. From these it takes the candidates with the shortest
 expected time, less some of its uncertainty. After a few batches without gain, one batch explores elsewhere: away from
@@ -56,7 +56,7 @@ def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> S
 
 
 class GuidedSearch(Search):
-    """Proposes the candidates that the model of the machine, corrected by measurements, expects to be fastest.
+    """Proposes the candidates that the machine model, corrected by measurements, expects to be fastest.
 
     `caution` is how many standard deviations of its uncertainty a candidate is given credit for. The search ends by
     itself if even then no candidate is expected to be faster than the best by the part `least_gain`. `effort` is that

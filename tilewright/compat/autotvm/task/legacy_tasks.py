@@ -16,7 +16,7 @@ from ....expr.nodes import IntImm
 from ....tensor.tensor import Tensor
 from ....topi.templates.convolutions import Conv2d, Depthwise
 from ....topi.templates.matmul import BatchMatmul, Dense
-from ....topi.templates.template import PackagedTemplate, cheapest, named
+from ....topi.templates.template import PackagedTemplate, default_strategy, named
 from ....topi.templates.transposed import Transposed
 from ....topi.templates.workload import Convolution
 from ....tune.space.config import Config
@@ -74,7 +74,7 @@ class LegacyTemplate:
                 primitive="task.create",
                 fix=f"use one of another name, such as {workload.name!r}",
             )
-        return cheapest(able, workload, target), workload
+        return default_strategy(able, workload, target), workload
 
 
 def _sizes(tensor: Tensor) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The default search: candidates that a model of the machine ranks first, corrected by measurements."""
+"""The default search: candidates that a machine model ranks first, corrected by measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .tuner import Tuner, space_of
 
 
 class AutoTuner(Tuner):
-    """The search that begins with the candidates that a model of the machine ranks first, and corrects the model by
+    """The search that begins with the candidates that a machine model ranks first, and corrects the model by
     measurements.
 
     If the model does not cover the template or the target, as on a CPU, it is `XGBTuner`. The same `seed` gives the
