@@ -33,9 +33,9 @@ class Backend:
         self.own, self.reports, self.options = own, list[Any](), list[dict[str, Any]]()
 
     def __call__(self, gm: Any, inputs: Any) -> Any:
-        return dynamo.compile_graph(gm, inputs, self.rest, report=self.reports.append, **self.own)
+        return dynamo.compile_graph(gm, inputs, self.compiler, report=self.reports.append, **self.own)
 
-    def rest(self, gm: Any, inputs: Any, **options: Any) -> Any:
+    def compiler(self, gm: Any, inputs: Any, **options: Any) -> Any:
         self.options.append(options)
         return self.after(gm, inputs)
 

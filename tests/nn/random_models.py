@@ -298,7 +298,7 @@ class Trial:
             fixed = set([node for node in traced.graph.nodes if node.op == "placeholder"][:-1])
             made = fusion.fuse(traced, fixed.__contains__, channels_last=self.last)
             self.reports.append(made)
-            self.graphs[key] = made, None if made.prologue is None else dynamo.Parameters(made.prologue)
+            self.graphs[key] = made, None if made.prologue is None else dynamo.FoldedParameters(made.prologue)
         made, folded = self.graphs[key]
         return made.graph_module(*given, *([] if folded is None else folded.of(given)))
 

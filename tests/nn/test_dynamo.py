@@ -284,8 +284,8 @@ def test_weights_are_left_with_the_model() -> None:
     model, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7)
     kept: list[Any] = []
     with pytest.MonkeyPatch.context() as patched, torch.no_grad():
-        made = dynamo.Parameters
-        patched.setattr(dynamo, "Parameters", lambda prologue: kept.append(made(prologue)) or kept[0])
+        made = dynamo.FoldedParameters
+        patched.setattr(dynamo, "FoldedParameters", lambda prologue: kept.append(made(prologue)) or kept[0])
         _compiled(model, Backend())(x)
     memory = weakref.ref(model.first.weight.untyped_storage())
     torch._dynamo.reset()
@@ -297,8 +297,8 @@ def test_weights_are_left_with_the_model() -> None:
 
 def test_weights_are_folded_once_into_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    kept = dynamo.Parameters.of
-    monkeypatch.setattr(dynamo.Parameters, "of", lambda self, given: seen.append(kept(self, given)) or seen[-1])
+    kept = dynamo.FoldedParameters.of
+    monkeypatch.setattr(dynamo.FoldedParameters, "of", lambda self, given: seen.append(kept(self, given)) or seen[-1])
     model, x = _with_statistics(Block()), torch.randn(2, 8, 6, 7)
     with torch.no_grad():
         run = _compiled(model, Backend())
@@ -329,7 +329,7 @@ def test_a_recorded_graph_keeps_folded_weights(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_weights_that_change_after_a_run_in_inference_mode() -> None:
-    folded, weight = dynamo.Parameters(torch.fx.symbolic_trace(lambda weight: (weight * 2,))), torch.ones(3)
+    folded, weight = dynamo.FoldedParameters(torch.fx.symbolic_trace(lambda weight: (weight * 2,))), torch.ones(3)
     with torch.inference_mode():
         folded.of([weight])
     weight.mul_(2)

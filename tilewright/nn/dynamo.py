@@ -18,13 +18,14 @@ from ..core.errors import UserError, warn_caller
 from ..functional.plans import Tune, seconds_of
 from ..functional.torch_native import forbids_tf32, tf32_settings
 from ..functional.torch_operator import key_compiled_graphs
-from .folding import Parameters
+from .folding import FoldedParameters
 from .fusion import FusedGraph, fuse
 from .graph_choice import faster_graph
 from .traced_calls import replace_calls
 
 Compiled = Callable[..., Any]
-Rest = Callable[[GraphModule, Sequence[Any]], Compiled]
+GraphCompiler = Callable[..., Compiled]
+"""Inductor: it takes a graph, its inputs, and options of its own."""
 _OWN = ("tune", "report", "channels_last")
 """Options that are ours; Inductor gets all others."""
 
@@ -64,13 +65,13 @@ def dynamo_backend(
     patches = {**_patches_of(mode), **given}
     key_compiled_graphs()
 
-    def rest(made: GraphModule, arguments: Sequence[Any], **more: Any) -> Compiled:
+    def inductor(made: GraphModule, arguments: Sequence[Any], **more: Any) -> Compiled:
         from torch._inductor.compile_fx import compile_fx
 
         run: Compiled = compile_fx(made, arguments, config_patches={**patches, **more})
         return run
 
-    return compile_graph(gm, inputs, rest, timed=True, **own)
+    return compile_graph(gm, inputs, inductor, timed=True, **own)
 
 
 def _patches_of(mode: str | None) -> dict[str, Any]:
@@ -84,14 +85,14 @@ def _patches_of(mode: str | None) -> dict[str, Any]:
 def compile_graph(
     gm: GraphModule,
     inputs: Sequence[Any],
-    rest: Callable[..., Compiled],
+    compiler: GraphCompiler,
     *,
     tune: Tune = None,
     report: Callable[[Any], Any] | None = None,
     channels_last: bool | None = None,
     timed: bool = False,
 ) -> Compiled:
-    """Rewrite a graph and have it compiled by `rest`, which takes a graph, inputs, and options of Inductor's.
+    """Rewrite a graph and have it compiled.
 
     If `timed`, a graph on a CPU stays as it was unless the rewritten one is faster.
     """
@@ -103,23 +104,23 @@ def compile_graph(
         rows = replace_calls(gm, tune)
         _tell(report, FusedGraph(gm, None, rows, False, f"convolutions were replaced one by one: {why}"))
         changed = any(row.replaced for row in rows)
-        return rest(gm, inputs, **({"layout_optimization": False} if changed else {}))
+        return compiler(gm, inputs, **({"layout_optimization": False} if changed else {}))
     if timed and made.changed and not any(isinstance(a, torch.Tensor) and a.is_cuda for a in inputs):
-        run = faster_graph(made, partial(_compiled, gm, made, inputs, rest), partial(rest, gm, inputs), inputs)
+        run = faster_graph(made, partial(_compiled, gm, made, inputs, compiler), partial(compiler, gm, inputs), inputs)
     else:
-        run = _compiled(gm, made, inputs, rest) if made.changed else rest(gm, inputs)
+        run = _compiled(gm, made, inputs, compiler) if made.changed else compiler(gm, inputs)
     _tell(report, made)
     return run
 
 
-def _compiled(gm: GraphModule, made: FusedGraph, inputs: Sequence[Any], rest: Callable[..., Compiled]) -> Compiled:
+def _compiled(gm: GraphModule, made: FusedGraph, inputs: Sequence[Any], compiler: GraphCompiler) -> Compiled:
     """Compile the rewritten form of a graph; weights are folded when it runs."""
     new = made.graph_module
     _keep_metadata(gm, new)
     if made.prologue is None:
-        return _as_allowed(gm, made, rest(new, inputs, layout_optimization=False))
-    folded = Parameters(made.prologue)
-    run = rest(new, [*inputs, *_fake_results(made.prologue)], layout_optimization=False)
+        return _as_allowed(gm, made, compiler(new, inputs, layout_optimization=False))
+    folded = FoldedParameters(made.prologue)
+    run = compiler(new, [*inputs, *_fake_results(made.prologue)], layout_optimization=False)
     return _as_allowed(gm, made, lambda *arguments: run(*arguments, *folded.of(arguments)))
 
 

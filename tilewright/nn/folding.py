@@ -1,6 +1,6 @@
 """Fold batch norms and scales into the weights of convolutions, once, and again when a parameter has changed.
 
-The computation of the folded tensors is a graph of its own. `Parameters` runs it, and keeps the results while
+The computation of the folded tensors is a graph of its own. `FoldedParameters` runs it, and keeps the results while
 all tensors that they are computed from have the same identity, address and version.
 """
 
@@ -193,7 +193,7 @@ def _is_recorded() -> bool:
     return torch.cuda.is_available() and bool(torch.cuda.is_current_stream_capturing())
 
 
-class Parameters:
+class FoldedParameters:
     """The folded tensors of a graph, computed again when one of the tensors behind them has changed."""
 
     def __init__(self, prologue: GraphModule) -> None:

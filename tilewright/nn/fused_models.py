@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from ..functional.torch_native import NO_TF32, forbids_tf32, tf32_settings
 from ..functional.torch_tensors import _modes, autocasts, tracing, transforms
-from .folding import Parameters
+from .folding import FoldedParameters
 from .fusion import FusedGraph, fuse
 from .samples import Sample
 
@@ -35,9 +35,7 @@ class FusedModel:
     """The graph of a model for one sample."""
 
     def __init__(self, model: Any, sample: Sample) -> None:
-        # PyTorch imports these modules on first use, which takes a second.
-        from torch._functorch.aot_autograd import aot_export_joint_simple
-        from torch.export.graph_signature import InputKind, OutputKind
+        from torch._functorch.aot_autograd import aot_export_joint_simple  # PyTorch takes a second to import it
 
         whole = list(model.modules())
         parts = whole[1:]
@@ -46,24 +44,9 @@ class FusedModel:
             raise CannotFuse("it is a layer, is in training mode, or its layers have hooks")
         if autocasts():
             raise CannotFuse("it runs under autocast")
-        try:
-            program = torch.export.export(model, sample.positional, sample.named, strict=False)
-        except Exception as error:
-            raise CannotFuse(f"torch.export does not trace it: {_first_line(error)}") from error
-        signature = program.graph_signature
-        if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
-            raise CannotFuse("it writes to its buffers or inputs")
-        self._state: list[Any] = []
+        program = _exported(model, sample)
+        self._state = _state_of(model, program)
         """Of each input before the user's: the dictionary that holds it and its name there; or a constant."""
-        for spec in signature.input_specs:
-            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-                path, _, name = spec.target.rpartition(".")
-                owner = model.get_submodule(path)
-                self._state.append((owner._parameters if spec.kind is InputKind.PARAMETER else owner._buffers, name))
-            elif spec.kind is InputKind.CONSTANT_TENSOR:
-                self._state.append(({"": program.constants[spec.target]}, ""))
-            elif spec.kind is not InputKind.USER_INPUT:
-                raise CannotFuse(f"its program has an input of the kind {spec.kind.name}")
         flat, self._takes = pytree.tree_flatten((sample.positional, sample.named))
         self._like = [_facts(a) for a in flat]
         inputs = [*[owner[name] for owner, name in self._state], *flat]
@@ -77,7 +60,7 @@ class FusedModel:
         if not self.graph.changed:
             whys = [row.why for row in self.graph.rows]
             raise CannotFuse(f"no fused convolution is expected to be faster: {whys[0]}" if whys else "no convolution")
-        self._folded = None if self.graph.prologue is None else Parameters(self.graph.prologue)
+        self._folded = None if self.graph.prologue is None else FoldedParameters(self.graph.prologue)
         self._returns = program.call_spec.out_spec
         self._own = _own_attributes(model)
         held = [*hooks, *map(vars, parts), *[values for part in whole for values in _collections(part)]]
@@ -182,6 +165,36 @@ def _running(kind: Any) -> Any:
     forward.__signature__ = inspect.signature(kind.forward)  # type: ignore[attr-defined]
     methods = {"forward": forward, "__reduce_ex__": reduced, "__module__": kind.__module__}
     return type(kind.__name__, (kind,), methods)
+
+
+def _exported(model: Any, sample: Sample) -> Any:
+    """Return the program of a model for a sample; CannotFuse if it has none without side effects."""
+    from torch.export.graph_signature import OutputKind
+
+    try:
+        program = torch.export.export(model, sample.positional, sample.named, strict=False)
+    except Exception as error:
+        raise CannotFuse(f"torch.export does not trace it: {_first_line(error)}") from error
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in program.graph_signature.output_specs):
+        raise CannotFuse("it writes to its buffers or inputs")
+    return program
+
+
+def _state_of(model: Any, program: Any) -> list[tuple[dict[str, Any], str]]:
+    """Return, for each input before the user's, the dictionary that holds it and its name there; or a constant."""
+    from torch.export.graph_signature import InputKind
+
+    found: list[tuple[dict[str, Any], str]] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            path, _, name = spec.target.rpartition(".")
+            owner = model.get_submodule(path)
+            found.append((owner._parameters if spec.kind is InputKind.PARAMETER else owner._buffers, name))
+        elif spec.kind is InputKind.CONSTANT_TENSOR:
+            found.append(({"": program.constants[spec.target]}, ""))
+        elif spec.kind is not InputKind.USER_INPUT:
+            raise CannotFuse(f"its program has an input of the kind {spec.kind.name}")
+    return found
 
 
 def install(model: Any, graph: FusedModel) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -163,19 +163,7 @@ def fuse(
     static = static_nodes(gm.graph, is_parameter)
     if tune is None:
         compile_ahead(_problems(convolutions, static, last))
-    rows: list[FusedRow] = []
-    chosen: list[tuple[Chain, Problem]] = []
-    taken: set[Node] = set()
-    for conv in convolutions:
-        if conv in taken:  # a branch of another one
-            continue
-        chain = chain_of(conv, static, taken)
-        row = _decided(chain, last, tune)
-        if row.replaced or not is_linear(conv):
-            rows.append(row)
-        if row.replaced and row.problem is not None:
-            chosen.append((chain, row.problem))
-            taken.update(chain.nodes)
+    rows, chosen = _choose(convolutions, static, last, tune)
     if not chosen:
         convolution_as_linear(gm.graph)
         gm.recompile()
@@ -187,14 +175,8 @@ def fuse(
     if last:
         convolution_as_linear(gm.graph)
         arrange(gm.graph, static, orders)
-    wanted = [
-        argument
-        for node in gm.graph.nodes
-        if node.target in (CONVOLUTION, OURS_IN_GRAPH)
-        for argument in node.args[1:3]
-        if argument in static
-    ]
-    prologue = hoist(gm, wanted)
+    ours_and_theirs = [node for node in gm.graph.nodes if node.target in (CONVOLUTION, OURS_IN_GRAPH)]
+    prologue = hoist(gm, [each for node in ours_and_theirs for each in node.args[1:3] if each in static])
     gm.graph.eliminate_dead_code()
     gm.recompile()
     return FusedGraph(gm, prologue, rows, last)
@@ -231,17 +213,53 @@ def _problems(convolutions: list[Node], static: set[Node], last: bool) -> Iterat
                 yield _problem(chain, last)
 
 
-def _decided(found: Chain, last: bool, tune: Tune) -> FusedRow:
-    """Return the row of a chain: the decision between both kernels, as calls make it."""
-    name, parts = str(found.conv), tuple(found.parts)
-    try:
-        problem, on = _problem(found, last)
-        choice = plan_for(problem, on, torch_tensors.RIVAL, tune=tune).choice
-    except (NotOurs, UserError) as refused:
-        return FusedRow(name, None, parts, False, reason(refused))
-    if choice.how == OURS and on.kind == "cpu" and (why := _too_short(problem, choice)):
-        return FusedRow(name, problem, parts, False, why)
-    return FusedRow(name, problem, parts, choice.how == OURS, choice.why)
+def _choose(
+    convolutions: list[Node], static: set[Node], last: bool, tune: Tune
+) -> tuple[list[FusedRow], list[tuple[Chain, Problem]]]:
+    """Return the rows of a graph, and the chains that become ours with their problems."""
+    rows: list[FusedRow] = []
+    chosen: list[tuple[Chain, Problem]] = []
+    taken: set[Node] = set()
+    for conv in convolutions:
+        if conv in taken:  # a branch of another one
+            continue
+        chain = chain_of(conv, static, taken)
+        try:
+            problem, on = _problem(chain, last)
+            row = decided(conv, [problem], on, tune, tuple(chain.parts), in_graph=True)
+        except (NotOurs, UserError) as refused:
+            row = left(conv, reason(refused), tuple(chain.parts))
+        if row.replaced or not is_linear(conv):
+            rows.append(row)
+        if row.replaced:
+            chosen.append((chain, problem))
+            taken.update(chain.nodes)
+    return rows, chosen
+
+
+def left(conv: Node, why: str, parts: tuple[str, ...] = ("convolution",)) -> FusedRow:
+    """Return the row of a call that stays PyTorch's, for a reason."""
+    return FusedRow(str(conv), None, parts, False, why)
+
+
+def decided(
+    conv: Node,
+    problems: Sequence[Problem],
+    on: Device,
+    tune: Tune,
+    parts: tuple[str, ...] = ("convolution",),
+    in_graph: bool = False,
+) -> FusedRow:
+    """Return the row of a call: ours if our kernel of one of its problems is expected to be faster, as calls decide.
+
+    With `in_graph`, ours must also save more on a CPU than a call in a compiled graph costs. Raises UserError if there
+    is no plan.
+    """
+    choices = [plan_for(problem, on, torch_tensors.RIVAL, tune=tune).choice for problem in problems]
+    ours, why = any(choice.how == OURS for choice in choices), choices[0].why
+    if ours and in_graph and on.kind == "cpu" and (too_short := _too_short(problems[0], choices[0])):
+        ours, why = False, too_short
+    return FusedRow(str(conv), problems[0], parts, ours, why)
 
 
 def _too_short(problem: Problem, choice: Decision) -> str:

@@ -15,12 +15,12 @@ from ..core.errors import UserError
 from ..core.windows import extents
 from ..functional import torch_tensors
 from ..functional.call import OPERATORS, CallOptions
-from ..functional.plans import OURS, Tune, plan_for
+from ..functional.plans import Tune
 from ..functional.problem import Problem
 from ..functional.signature import Arrays, signature
 from ..functional.torch_arguments import numbers, padding
 from ..functional.torch_gradients import gradients_of_ours
-from .fusion import OURS_IN_GRAPH, FusedRow, NotOurs, compile_ahead, described, device_of, reason
+from .fusion import OURS_IN_GRAPH, FusedRow, NotOurs, compile_ahead, decided, described, device_of, left, reason
 
 _CONVOLUTIONS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
@@ -44,14 +44,10 @@ def replace_calls(gm: GraphModule, tune: Tune = None) -> list[FusedRow]:
     if tune is None:
         calls = [call for _, call in found if isinstance(call, _Call)]
         compile_ahead((problem, call.on) for call in calls for problem in call.problems)
-    rows = [_kept(node, call) if isinstance(call, str) else call.decided(tune) for node, call in found]
+    rows = [left(node, call) if isinstance(call, str) else call.decided(tune) for node, call in found]
     if any(row.replaced for row in rows):
         gm.recompile()
     return rows
-
-
-def _kept(node: Node, why: str) -> FusedRow:
-    return FusedRow(str(node), None, ("convolution",), False, why)
 
 
 def _arguments(node: Node) -> dict[str, Any]:
@@ -101,13 +97,12 @@ class _Call:
     def decided(self, tune: Tune) -> FusedRow:
         """Replace the call if our kernel of the forward call, or of a gradient, is expected to be faster."""
         try:
-            plans = [plan_for(each, self.on, torch_tensors.RIVAL, tune=tune) for each in self.problems]
+            row = decided(self.node, self.problems, self.on, tune)
         except UserError as refused:
-            return _kept(self.node, reason(refused))
-        ours = any(plan.choice.how == OURS for plan in plans)
-        if ours:
+            return left(self.node, reason(refused))
+        if row.replaced:
             self._put_in_place()
-        return FusedRow(str(self.node), self.problems[0], ("convolution",), ours, plans[0].choice.why)
+        return row
 
     def _put_in_place(self) -> None:
         """Replace the call by our operator's, in the type of its result: autocast does not see the call."""
