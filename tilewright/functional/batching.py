@@ -35,7 +35,7 @@ class Merged(NamedTuple):
 
 
 def folded(a: Array) -> Array:
-    """The batch of an array together with the dimension in front of it."""
+    """Merge the first two dimensions of an array: the one that `vmap` adds, and the batch."""
     return a.reshape((a.shape[0] * a.shape[1], *a.shape[2:]))
 
 

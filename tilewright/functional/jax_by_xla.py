@@ -1,4 +1,7 @@
-"""Compute a problem by XLA's own operators: if they are faster, on other devices than ours, and for some gradients."""
+"""Compute a problem by XLA's own operators.
+
+JAX calls use them if they are faster, on devices for which we have no kernels, and for some gradients.
+"""
 
 from __future__ import annotations
 

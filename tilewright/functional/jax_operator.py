@@ -42,7 +42,7 @@ def _axes(kind: Any) -> frozenset[Any]:
 
 
 def _varied(a: Any, axes: frozenset[Any]) -> Any:
-    """An array as one that may differ along these axes: its gradient is then the sum over them."""
+    """Mark an array as different along some axes of a mesh, so that JAX sums its gradient over them."""
     missing = tuple(sorted(axes - _varying(a)))
     if not missing:
         return a

@@ -1,7 +1,7 @@
 """The fast path of PyTorch's tensors: one look-up by shapes, strides and options, then the launch.
 
-It serves plain eager calls, with gradients and under autocast as well from their second time on. All others (tracing,
-compilation, transforms, modes) go through the operator registered with PyTorch.
+It serves plain eager calls. Calls with gradients, or under autocast, take it from the second call on. Calls that are
+traced, compiled, transformed or under a mode go through the operator that is registered with PyTorch.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class FirstRunOver:
-    """The kernel is compiled and has run once: a time limit that passes now passes while it is timed."""
+    """The kernel is compiled and has run once. If the time limit passes later, it passes during the timed runs."""
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ def create(
 class Candidate:
     """One configuration of a task as a function that returns its schedule. It can be pickled for another host.
 
-    A template that the package brings travels as its name, one of a script's by value.
+    A template of the package is pickled as its name, and a template of a script by value.
     """
 
     task: Task

@@ -297,7 +297,7 @@ def _grid(
     stores: Iterable[tuple[bool, bool]],
     kind: type[M],
 ) -> M:
-    """All tiles of some rows and columns, depths, splits and stages, and stores: arrays that broadcast to them."""
+    """Return all combinations of pairs, ways and stores as tiles. Their fields are arrays that broadcast together."""
     rows, columns = np.array(pairs, np.int64).reshape(-1, 2, 2).transpose(1, 2, 0)[..., None, None, None, None]
     depth, split, flying = np.meshgrid(*(np.array(each, np.int64) for each in ways), indexing="ij", sparse=True)
     depth, split, flying = (each[None, ..., None] for each in (depth, split, flying))

@@ -93,9 +93,9 @@ class ScheduleStrategy(Generic[W]):
     finishes_tiles: Callable[[W, Config], bool] = never
     """Returns whether a configuration computes an activation for all sums of a thread before it stores any result."""
     machine: Any = REFERENCE
-    """The machine that default and model count for, which `PackagedTemplate.strategy` sets for a target."""
+    """The machine of the default configuration and of the model. `PackagedTemplate.strategy` sets it for a target."""
     declare_for: Callable[..., Tensor] | None = None
-    """The same for a configuration, the argument after the weights, if the form depends on it."""
+    """Returns the sums as `declare` does, if they depend on the configuration, which comes after the weights."""
 
     @property
     def own_model(self) -> OwnModel[W] | None:

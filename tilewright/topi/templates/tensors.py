@@ -18,7 +18,7 @@ from ...tune.space.space import Space
 class Tensors:
     """A convolution's tensors; `extras` are the tensors that its epilogue adds. Without an epilogue, `sums` is `out`.
 
-    `finished` is what an activation makes of the sums, if a strategy has that done before results are stored. Without a
+    `finished` holds the sums after the activation, if a strategy applies it before results are stored. Without a
     `target`, the kernel is for the default GPU. If `inputs_are_placed`, the caller has scheduled their inputs.
     """
 

@@ -82,7 +82,7 @@ class Share(KnobTile):
         return whole and self.shared_bytes(of) <= GPU.memory(MemoryScope.SHARED).most // 2
 
     def plane(self, of: WeightGradient, of_input: bool) -> tuple[int, int]:
-        """Return how many elements planes begin apart in shared memory, and the elements of a copy.
+        """Return the distance between planes in shared memory, and the size of a copy, both in elements.
 
         Lanes that read the same place of neighbouring planes find it in different banks.
         """

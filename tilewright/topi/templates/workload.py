@@ -145,7 +145,7 @@ class Convolution(ABC):
 
     @property
     def shortest(self) -> dict[str, Any]:
-        """The options that are needed to say which workload it is, an int for sides that are equal."""
+        """The options that identify the workload. A single int stands for equal sides."""
         found = {
             name: value[0]
             if isinstance(value, tuple) and (name != "shape" or len(value) == 1) and len(set(value)) == 1

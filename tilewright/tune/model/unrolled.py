@@ -70,7 +70,10 @@ class Unrolled:
         return self.schedule.stages[loop.stage].note(loop.axis).kind is LoopKind.VECTORIZED
 
     def _decide(self, body: _Body) -> tuple[Number, Number]:
-        """Decide for all loops in a body and for its own; returns the unrolled steps, and whether loops remain."""
+        """Decide which loops of a body are unrolled, the innermost first.
+
+        Returns the number of steps after unrolling, and whether loops remain.
+        """
         steps, rolled = body.steps, body.rolled
         for inner in body.loops.values():
             more, remains = self._decide(inner)

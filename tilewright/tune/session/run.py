@@ -88,7 +88,7 @@ class Run:
         return [self.job(i) for i in (*batch, *more)]
 
     def _begin(self) -> None:
-        """Put the default configuration, and others to begin with, in front of the search's proposals."""
+        """Have the default configuration, or the configurations of `begin_with`, measured before any proposal."""
         first = [self.default] if self.first is None else self.first
         fresh = [i for i in first if i is not None and i not in self.search.tried]
         self.search.skip(fresh)
