@@ -48,6 +48,20 @@ def line(length: int, taps: int) -> Case:
     return [x, w], made, np.convolve
 
 
+def grouped(channels: int, per_group: int, size: int, k: int) -> Case:
+    """A convolution in groups, with a border."""
+    x, w = te.placeholder((1, channels, size, size), name="x"), te.placeholder((channels, per_group, k, k), name="w")
+    made = topi.nn.group_conv2d_nchw(x, w, 1, k // 2, 1, channels // per_group)
+
+    def right(x: Any, w: Any) -> Any:
+        wide = np.pad(x, ((0, 0), (0, 0), (k // 2, k // 2), (k // 2, k // 2)))
+        seen = np.lib.stride_tricks.sliding_window_view(wide, (k, k), (2, 3))
+        parts = np.split(np.arange(channels), channels // per_group)
+        return np.concatenate([np.einsum("nchwij,fcij->nfhw", seen[:, p], w[p]) for p in parts], 1)
+
+    return [x, w], made, right
+
+
 def largest(h: int, w: int, k: int) -> Case:
     """The largest element of each window, without a border."""
     x = te.placeholder((3, h, w), name="x")
@@ -64,9 +78,16 @@ CASES = {
     "dilated": lambda: depthwise(1, 2, 9, 10, 3, 1, 2, "float32", True),
     "odd": lambda: depthwise(1, 2, 7, 21, 3, 1, 1, "float32", False),
     "line": lambda: line(61, 5),
+    "groups": lambda: grouped(8, 4, 8, 3),
+    "large": lambda: depthwise(1, 2, 12, 12, 11, 1, 1, "float32", False),
     "max": lambda: largest(9, 16, 3),
 }
-TILES = {"rows": WindowTile(2, 4, 32), "columns": WindowTile(1, 7, 64), "one": WindowTile(1, 1, 32)}
+TILES = {
+    "rows": WindowTile(2, 4, 32),
+    "columns": WindowTile(1, 7, 64),
+    "one": WindowTile(1, 1, 32),
+    "rolled": WindowTile(2, 4, 32, 1),
+}
 
 
 @pytest.mark.cuda

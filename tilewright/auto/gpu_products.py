@@ -25,6 +25,10 @@ from .kernels import FusedKernel
 from .products import MatrixProduct
 from .ways import Way
 
+_IN_PLACE = 1.25
+"""The time of windows with terms that are read one by one, relative to the model, which is too low for some."""
+_IN_LANES = "vectors"
+"""The choice to store columns from lanes that hold neighbours."""
 _TIES, _EQUAL = 32, 1.002
 """The fastest tiles of a strategy that are compared, and the cycles up to which they take as long as the first."""
 _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
@@ -40,14 +44,16 @@ _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
 def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
     """Return the ways to compute a product on a target at a precision, the fastest by their models first."""
     machine, found = Machine.for_models(target), list[tuple[float, Way]]()
-    for each, copies in ((form, None), *copies_for(flow, form, op)):
+    copied = list(copies_for(flow, form, op))
+    for each, copies in ((form, None), *copied):
         of = each[1]
         before = 0.0 if copies is None else copies.cycles(machine)
+        factor = _IN_PLACE if copies is None and any(not other.turned for _, other in copied) else 1.0
         for name, strategy in _strategies(of, target, precision):
-            tiles = strategy.tiles(of, machine)
-            if not len(tiles) or (copies is not None and not _pays(copies, strategy)):
+            tiles = _tiles(strategy, each, machine)
+            if not tiles or (copies is not None and not _pays(copies, strategy)):
                 continue
-            cycles = float(strategy.predict(of, tiles[0], machine).cycles) + before
+            cycles = factor * float(strategy.predict(of, tiles[0], machine).cycles) + before
             depth, rows, columns = of.contraction.depth, of.contraction.rows.extent, of.contraction.columns.extent
             first = "" if copies is None else f"{copies.words}, then "
             why = (
@@ -69,16 +75,18 @@ def _way(
     target: Target,
 ) -> Way:  # fmt: skip
     of, machine = form[1], Machine.for_models(target)
-    space = strategy.space(of)
+    space, before = strategy.space(of), 0.0 if copies is None else copies.cycles(machine)
+    if isinstance(strategy, Mma) and len(form[0].columns) > 1:
+        space = space.where(lambda choices: choices["store"].val != _IN_LANES, ("store",), "columns in their order")
 
     def likely(count: int) -> list[int]:
-        tiles = strategy.tiles(of, machine)[:count]
+        tiles = _tiles(strategy, form, machine)[:count]
         return list(dict.fromkeys(nearest_index(space, tile.wanted()) for tile in tiles))
 
     def expected(choices: Mapping[str, Any]) -> Expectation:
         tile = strategy.tile if isinstance(strategy, Mma) else SimtTile
         found: Expectation = strategy.predict(of, tile.of(choices), machine)
-        return found
+        return found._replace(cycles=found.cycles + before)
 
     def steps(s: ScheduleHandle, config: Config) -> None:
         if copies is not None:
@@ -88,14 +96,20 @@ def _way(
                     s[stage].compute_inline()
         schedule_product(s, kernel, op, form, strategy, config, target)
 
-    default = nearest_index(space, _steadiest(strategy, of, machine).wanted())
+    default = nearest_index(space, _steadiest(strategy, form, machine).wanted())
     return Way(name, why, space, default, steps, expected, likely, () if copies is None else copies.placed)
 
 
-def _steadiest(strategy: Any, of: MatrixProduct, machine: Machine) -> Any:
+def _tiles(strategy: Any, form: Form, machine: Machine) -> list[Any]:
+    """The tiles of a strategy, the fastest first. Columns of several axes stay in their order within lanes."""
+    tiles = strategy.tiles(form[1], machine)
+    return [tile for tile in tiles if len(form[0].columns) == 1 or not getattr(tile, "vectors", False)]
+
+
+def _steadiest(strategy: Any, form: Form, machine: Machine) -> Any:
     """The fastest tile by the model; of tiles that take as long, the one with most slices in flight."""
-    tiles = strategy.tiles(of, machine)[:_TIES]
-    cycles = [float(strategy.predict(of, tile, machine).cycles) for tile in tiles]
+    tiles = _tiles(strategy, form, machine)[:_TIES]
+    cycles = [float(strategy.predict(form[1], tile, machine).cycles) for tile in tiles]
     return max((t for t, c in zip(tiles, cycles, strict=True) if c <= _EQUAL * cycles[0]), key=lambda t: int(t.stages))
 
 

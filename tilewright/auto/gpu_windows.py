@@ -15,12 +15,13 @@ from ..arith.linear_equations import coefficients
 from ..arith.simplify import simplify
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Var
-from ..expr.traverse import loads, uses_any, variables
-from ..schedule.handle import ScheduleHandle
+from ..expr.traverse import loads, uses_any
+from ..schedule.handle import ScheduleHandle, StageHandle
 from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..tune.model.machine import Machine
 from .dataflow import Dataflow, extent_of, is_element_wise, known, known_total, size, total
+from .gpu_elements import FEW_TERMS
 from .kernels import FusedKernel
 
 _VECTOR = 16
@@ -44,29 +45,43 @@ _START, _LATENT_WARPS = 2000, 3.5
 
 @dataclass(frozen=True)
 class WindowTile:
-    """Rows and columns of results that a thread computes, and the threads of a block."""
+    """Rows and columns of results that a thread computes, and the threads of a block.
+
+    The loops over the first `rolled` axes of the terms stay loops, within which the thread loads a part of the input.
+    """
 
     rows: int
     columns: int
     threads: int = 128
+    rolled: int = 0
 
 
 @dataclass(frozen=True)
 class Index:
-    """The index of one dimension: the distance between neighbouring results, the first offset, and the last one.
+    """The index of one dimension: the distance between neighbouring results, an offset, and the way of each term.
 
     `axis` is the place of the data axis from the end, -1 for the last; 0 for a dimension in which no tile extends.
+    `ways` has the distance from the first to the last value of each axis of the terms.
     """
 
     axis: int
     step: int
-    first: int
-    last: int
+    offset: int
+    ways: tuple[int, ...]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether neighbouring results read some of the same elements."""
+        return bool(self.axis) and sum(map(abs, self.ways)) >= self.step
+
+    def first(self, tile: WindowTile) -> int:
+        """The first element that a tile at 0 reads."""
+        return self.offset + sum(min(way, 0) for way in self.ways[tile.rolled :])
 
     def reach(self, tile: WindowTile) -> int:
         """The elements that a tile reads along the dimension."""
         results = {-1: tile.columns, -2: tile.rows}.get(self.axis, 1)
-        return (results - 1) * self.step + self.last - self.first + 1
+        return (results - 1) * self.step + sum(map(abs, self.ways[tile.rolled :])) + 1
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,10 @@ class Windows:
     def terms(self) -> int:
         return total(self.op.reduce_axis)
 
+    def rounds(self, tile: WindowTile) -> int:
+        """How often a thread loads a part of the input."""
+        return total(self.op.reduce_axis[: tile.rolled])
+
     def chunk(self, tile: WindowTile) -> int:
         """The elements that a thread loads at once: of whole, aligned vectors of each row."""
         last = self.indices[-1]
@@ -99,7 +118,7 @@ class Windows:
     def held(self, tile: WindowTile) -> int:
         """The elements of the input that a thread holds, in whole vectors."""
         *outer, last = (index.reach(tile) for index in self.indices)
-        chunk, first = self.chunk(tile), self.indices[-1].first - self.behind
+        chunk, first = self.chunk(tile), self.indices[-1].first(tile) - self.behind
         return prod(outer) * ((first + last - 1) // chunk - first // chunk + 1) * chunk
 
     def seen(self, tile: WindowTile) -> int:
@@ -131,9 +150,10 @@ class Windows:
         """The expected cycles of a tile; constants are fitted to 324 kernels of depthwise layers on an H100."""
         results, stored, word = tile.rows * tile.columns, _bytes_of(self.out), self.loaded.dtype.bytes
         chunk, width, step = self.chunk(tile), self.width(tile), self.indices[-1].step
-        loads = self.held(tile) / chunk if chunk > 1 else self.seen(tile)
+        seen = self.rounds(tile) * self.seen(tile)
+        loads = self.rounds(tile) * self.held(tile) / chunk if chunk > 1 else seen
         convert = _CONVERSION * (word < 4)
-        issued = _LOAD * loads + ((self.border is not None) + convert) * self.seen(tile)
+        issued = _LOAD * loads + ((self.border is not None) + convert) * seen
         issued += (_LOAD + convert) * self.terms + results * (self.terms + 2 * _CONVERSION * (stored < 4)) + _OVERHEAD
         lines = [max(1.0, tile.columns * each * 32 / _LINE) for each in (step * word, stored)]
         moved = loads * lines[0] + _STORE * results / width * lines[1]
@@ -180,8 +200,10 @@ def windows_of(flow: Dataflow, kernel: FusedKernel) -> Windows | None:
         return None
     tensor = found[0].source
     assert isinstance(tensor, Tensor)
-    indices = [_index(e, op) for e in found[0].indices]
-    if any(each is None for each in indices) or len({i.axis for i in indices if i and i.axis}) < min(2, len(op.axis)):
+    indices = [_index(e, op, e is found[0].indices[-1]) for e in found[0].indices]
+    if any(each is None for each in indices) or not any(each.overlaps for each in indices if each is not None):
+        return None
+    if len({each.axis for each in indices if each is not None and each.axis}) < min(2, len(op.axis)):
         return None
     border = tensor.op if tensor.op not in flow.stored and not isinstance(tensor.op, PlaceholderOp) else None
     if border is not None and not _is_border(flow, border, op):
@@ -190,31 +212,33 @@ def windows_of(flow: Dataflow, kernel: FusedKernel) -> Windows | None:
     return Windows(op, kernel.out, tensor, border, source, behind, tuple(i for i in indices if i is not None))  # type: ignore[arg-type]
 
 
-def _index(e: Expr, op: ComputeOp) -> Index | None:
+def _index(e: Expr, op: ComputeOp, is_last: bool) -> Index | None:
     """The index of a dimension; None if it is not linear in the axes along which tiles extend, and in the terms'."""
-    tiled = {axis.var: place for place, axis in ((-1, op.axis[-1]), *([(-2, op.axis[-2])] if len(op.axis) > 1 else []))}
-    mine, terms = [v for v in tiled if v in set(variables(e))], list(op.reduce_axis)
-    if not mine and not uses_any(e, {a.var for a in terms}):
-        return Index(0, 0, 0, 0)
-    found = _linear(e, [a.var for a in op.loop_axes])
+    tiled = {axis.var: place - len(op.axis[-2:]) for place, axis in enumerate(op.axis[-2:])}
+    mine, terms = [v for v in tiled if uses_any(e, {v})], [axis.var for axis in op.reduce_axis]
+    found = coefficients(e, [*tiled, *terms])
     if found is None or len(mine) > 1:
         return None
-    factors, first = found
-    last = first
-    for axis in terms:
-        far = factors.get(axis.var, 0) * (size(axis) - 1)
-        first, last = first + min(far, 0), last + max(far, 0)
-    step = factors[mine[0]] if mine else 0
-    return Index(tiled[mine[0]] if mine else 0, step, first, last) if step > 0 or not mine else None
-
-
-def _linear(e: Expr, every: Sequence[Var]) -> tuple[dict[Var, int], int] | None:
-    """The factor of each variable of an index, and the constant; None if it is not linear."""
-    found = coefficients(e, every)
-    if found is None or not isinstance(rest := simplify(found[1]), IntImm):
+    factors = {var: simplify(factor) for var, factor in found[0].items()}
+    known_factors = {var: factor.value for var, factor in factors.items() if isinstance(factor, IntImm)}
+    offset = simplify(found[1])
+    if len(known_factors) < len(factors) or (is_last and not isinstance(offset, IntImm)):
         return None
-    factors = {var: factor for var, factor in found[0].items() if isinstance(factor, IntImm)}
-    return ({v: f.value for v, f in factors.items()}, rest.value) if len(factors) == len(found[0]) else None
+    ways = tuple(known_factors.get(axis.var, 0) * (size(axis) - 1) for axis in op.reduce_axis)
+    step = known_factors[mine[0]] if mine else 0
+    start = offset.value if isinstance(offset, IntImm) else 0
+    return Index(tiled[mine[0]] if mine else 0, step, start, ways) if step > 0 or not mine else None
+
+
+def _from_last(e: Expr, every: Sequence[Var]) -> int | None:
+    """The distance of an index from the last of variables; None if it is not the variable and a constant."""
+    found = coefficients(e, every)
+    rest = simplify(found[1]) if found is not None else None
+    if found is None or not isinstance(rest, IntImm):
+        return None
+    factors = {var: simplify(factor) for var, factor in found[0].items()}
+    alone = all(isinstance(f, IntImm) and f.value == (var is every[-1]) for var, f in factors.items())
+    return rest.value if alone and every[-1] in factors else None
 
 
 def _is_border(flow: Dataflow, border: Operation, reader: ComputeOp) -> bool:
@@ -231,11 +255,9 @@ def _source(flow: Dataflow, tensor: Tensor, border: Operation | None) -> tuple[T
     if len(found) != 1 or not isinstance(found[0].source, Tensor):
         return None, 0
     source, every = found[0].source, [axis.var for axis in border.axis]
-    linear = _linear(found[0].indices[-1], every)
+    distance = _from_last(found[0].indices[-1], every)
     whole = isinstance(source.op, PlaceholderOp) and all(isinstance(extent, IntImm) for extent in source.shape)
-    if not whole or linear is None or linear[0] != {every[-1]: 1}:
-        return None, 0
-    return source, -linear[1]
+    return (source, -distance) if whole and distance is not None else (None, 0)
 
 
 def is_possible(windows: Windows, target: Target, tile: WindowTile) -> bool:
@@ -243,15 +265,18 @@ def is_possible(windows: Windows, target: Target, tile: WindowTile) -> bool:
     extents = [int(known(axis) or 1) for axis in windows.out.axis]
     fits = tile.columns < 2 * extents[-1] and tile.rows < 2 * (extents[-2] if len(extents) > 1 else 1)
     results = tile.rows * tile.columns
-    short = results * windows.terms <= _WRITTEN_OUT
+    short = results * windows.terms <= _WRITTEN_OUT * windows.rounds(tile)
+    aligned = not any(windows.indices[-1].ways[: tile.rolled])
     few = windows.words(tile) <= min(255, _REGISTERS // tile.threads) - _SPARE or results == 1
-    return fits and short and few and tile.threads <= target.max_threads_per_block
+    return fits and short and few and aligned and tile.threads <= target.max_threads_per_block
 
 
 def tiles(windows: Windows, target: Target) -> list[WindowTile]:
     """Return the possible tiles, the fastest by the model first."""
     machine = Machine.for_models(target)
-    every = (WindowTile(rows, columns) for rows in _ROWS for columns in _COLUMNS)
+    terms = windows.op.reduce_axis
+    rolled = range(len(terms) if windows.terms > FEW_TERMS or len(terms) > 2 else 1)
+    every = (WindowTile(rows, columns, rolled=each) for rows in _ROWS for columns in _COLUMNS for each in rolled)
     return sorted(
         (tile for tile in every if is_possible(windows, target, tile)), key=lambda t: windows.cycles(t, machine)
     )
@@ -282,19 +307,21 @@ def schedule_windows(s: ScheduleHandle, windows: Windows, kernel: FusedKernel, t
     if tile.columns > 1:
         _store(s, windows, out, inner[-1], tile)
     s[sums].compute_at(s[out], thread)
-    s[sums].reorder(*s[sums].op.reduce_axis, *s[sums].op.axis)
-    for axis in (*s[sums].op.reduce_axis, *s[sums].op.axis):
+    terms = s[sums].op.reduce_axis
+    s[sums].reorder(*terms, *s[sums].op.axis)
+    for axis in (*terms[tile.rolled :], *s[sums].op.axis):
         s[sums].unroll(axis)
+    place = (s[sums], terms[tile.rolled - 1]) if tile.rolled else (s[out], thread)
     reader = sums
     if windows.border is not None:
         reader = windows.border.output(0)
         s[reader].set_scope("local")
-        s[reader].compute_at(s[out], thread)
+        s[reader].compute_at(*place)
         for axis in s[reader].op.axis:
             s[reader].unroll(axis)
     chunk = windows.chunk(tile)
     if windows.source is not None and chunk > 1:
-        _load(s, windows.source, reader, (out, thread), chunk)
+        _load(s, windows.source, reader, place, chunk)
 
 
 def _store(s: ScheduleHandle, windows: Windows, out: Operation, own: IterVar, tile: WindowTile) -> None:
@@ -309,11 +336,11 @@ def _store(s: ScheduleHandle, windows: Windows, out: Operation, own: IterVar, ti
         s[out].vectorize(lanes)
 
 
-def _load(s: ScheduleHandle, source: Tensor, reader: Tensor, at: tuple[Operation, IterVar], chunk: int) -> None:
+def _load(s: ScheduleHandle, source: Tensor, reader: Tensor, at: tuple[StageHandle, IterVar], chunk: int) -> None:
     """Load a thread's part of a tensor in aligned vectors."""
     mine = s.cache_read(source, "local", [reader])
     *outer, lanes = s[mine].transform_layout(lambda *i: [*i[:-1], i[-1] // chunk, i[-1] % chunk])
-    s[mine].compute_at(s[at[0]], at[1])
+    s[mine].compute_at(*at)
     for axis in outer:
         s[mine].unroll(axis)
     s[mine].vectorize(lanes)

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.target import Target
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Load
-from ..expr.traverse import fold, loads, post_order
+from ..expr.traverse import fold, loads, post_order, variables
 from ..schedule.handle import ScheduleHandle
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp
@@ -43,7 +43,7 @@ def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation]
             reads = [(evaluated[r], _places(r, op)) for r in readers]
             repeats = sum(count * len(places) for count, places in reads) / max(own, 1)
             written = sum(_mentions(r, op) for r in readers)
-            if target.is_gpu and _only_moves(op) and all(map(_is_short, readers)):
+            if target.is_gpu and _only_moves(op) and all(_is_short(r) or _is_window(r, op) for r in readers):
                 repeats = min(repeats, 1)  # registers hold the elements that neighbours share
             if (repeats - 1) * weights[op] <= limit and (written == 1 or weights[op] * written <= _LARGE):
                 if op not in staying:
@@ -63,6 +63,13 @@ def _only_moves(op: Operation) -> bool:
 def _is_short(op: Operation) -> bool:
     """Whether a reader computes elements, or reductions of a few terms each."""
     return is_element_wise(op) or total(op.reduce_axis) <= _SHORT
+
+
+def _is_window(reader: Operation, op: Operation) -> bool:
+    """Whether each axis of a reader's terms moves over an operation together with an axis of its results."""
+    data, terms = {axis.var for axis in reader.axis}, {axis.var for axis in reader.reduce_axis}
+    shared = (set(variables(index)) for place in _places(reader, op) for index in place)
+    return terms <= {var for used in shared if used & data for var in used}
 
 
 def _of_scans(order: list[Operation]) -> set[Operation]:

@@ -157,8 +157,8 @@ def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
 
 def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     out, single = kernel.out, kernel.reductions[0] if len(kernel.reductions) == 1 else None
+    windows = _windows(flow, kernel, target)
     if gpu_elements.are_elements(kernel):
-        windows = _windows(flow, kernel, target)
         tile = gpu_elements.default_tile(flow, kernel, target)
         widest = gpu_elements.widest(kernel, target)
         values: dict[str, Sequence[Any]] = {"vector": [n for n in _POWERS if n <= widest], "across": _THREADS[:-1]}
@@ -173,7 +173,7 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     if plain and single is not None and (single is out or known_total(single.loop_axes) is not None):
         why = f"each element of {out.name} is one reduction, which threads share"
         way = _plain_reduction(why, single, kernel, target)
-        return [way, *_columns(flow, kernel, target)]
+        return [*windows, way, *_columns(flow, kernel, target)]
     default = gpu_rows.default_tile(flow, kernel, target)
     threads = [t for t in _THREADS if t <= target.max_threads_per_block]
     listed: dict[str, Sequence[Any]] = {"across": threads, "rows": (1, 2, 4)}
@@ -197,7 +197,7 @@ def _windows(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     )
     values = {
         "rows": list(dict.fromkeys(t.rows for t in found)), "columns": list(dict.fromkeys(t.columns for t in found)),
-        "threads": _THREADS[:4],
+        "threads": _THREADS[:4], "rolled": list(dict.fromkeys(t.rolled for t in found)),
     }  # fmt: skip
     way = with_values("windows", why, tile, values,
                       lambda s, t: gpu_windows.schedule_windows(s, windows, kernel, t),
