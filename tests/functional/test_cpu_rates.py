@@ -120,6 +120,15 @@ def test_a_first_call_times_both_kernels_only_if_the_estimate_leaves_it_open(
     rivals._by_rates.cache_clear()
 
 
+def test_dilated_taps_of_strided_gradients_are_tried_for_each_result() -> None:
+    plain = Problem("conv_transpose", (2, 16, 8, 8), 16, (3, 3), (2, 3), (0, 0, 0, 0), (1, 1), 16, "float32", "NCHW")
+    dilated = plain._replace(dilation=(2, 2))
+    padding = dilated.places[1] / plain.places[1]  # rows of results are whole vectors
+    for side, factor in ((cpu_rates.OURS, 6), (cpu_rates.THEIRS, 1)):
+        found, usual = (cpu_rates.work(each, side)[0] for each in (dilated, plain))
+        assert found / usual == pytest.approx(factor, rel=padding)
+
+
 def test_layers_that_take_long_are_not_timed_by_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     rivals._here.cache_clear()
     monkeypatch.setattr(rivals, "known_on_cpu", lambda *_: [])

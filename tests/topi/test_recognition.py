@@ -130,6 +130,70 @@ def test_on_an_emulated_gpu(name: str) -> None:
             check(tensor, inputs, CUDA, emulated)
 
 
+def drawn(rng: np.random.Generator) -> Program:
+    """A layer of random sizes, in a random order of dimensions, declared in one of several ways."""
+
+    def pick(*values: int) -> int:
+        return int(rng.choice(values))
+
+    groups, per, shared = pick(1, 2, 3), pick(1, 1, 2), pick(1, 1, 2, 3)
+    rank, batch, dtype = pick(1, 2, 2, 2), pick(1, 2, 3), str(rng.choice(["float32", "float64", "float16"]))
+    sizes, taps = [pick(5, 6, 8, 9) for _ in range(rank)], [pick(1, 2, 3, 4) for _ in range(rank)]
+    stride, dilation = [pick(1, 1, 2, 3) for _ in range(rank)], [pick(1, 1, 2) for _ in range(rank)]
+    before, after = ([pick(0, 1, 2, 3) for _ in range(rank)] for _ in range(2))
+    places = [
+        (n + p + q - (k - 1) * d - 1) // s + 1
+        for n, p, q, k, d, s in zip(sizes, before, after, taps, dilation, stride, strict=True)
+    ]
+    if min(places) < 1:
+        return drawn(rng)
+    last, filters = bool(rng.integers(2)), groups * shared
+    place = (lambda n, c, s: (n, *s, c)) if last else (lambda n, c, s: (n, c, *s))
+    of_weights = [(filters, per, *taps), (*taps, per, filters), (per, filters, *taps)][pick(0, 1, 2)]
+    X, W = placeholders(place(batch, groups * per, sizes), of_weights, dtype)
+    kind = "float64" if dtype == "float64" else "float32"
+    axes = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(taps)]
+    rc = te.reduce_axis((0, per), "rc")
+
+    def read(i: Any) -> Any:
+        space = i[1:-1] if last else i[2:]
+        inside = [te.all(a >= p, a < n + p) for a, p, n in zip(space, before, sizes, strict=True)]
+        seen = X(*place(i[0], i[-1] if last else i[1], [a - p for a, p in zip(space, before, strict=True)]))
+        return te.if_then_else(te.all(*inside), seen, te.const(0.0, dtype))
+
+    stored = bool(rng.integers(2))
+    padded = te.compute(
+        place(batch, groups * per, [n + p + q for n, p, q in zip(sizes, before, after, strict=True)]),
+        lambda *i: read(i),
+        "padded",
+    )
+
+    def element(*i: Any) -> Any:
+        f, space = i[-1] if last else i[1], i[1:-1] if last else i[2:]
+        at = [a * s + r * d for a, s, r, d in zip(space, stride, axes, dilation, strict=True)]
+        index = place(i[0], f // shared * per + rc, at)
+        weight = {0: (f, rc, *axes), 1: (*axes, rc, f), 2: (rc, f, *axes)}[
+            [(filters, per, *taps), (*taps, per, filters), (per, filters, *taps)].index(of_weights)
+        ]
+        seen = padded(*index) if stored else read(index)
+        return te.sum(seen.astype(kind) * W(*weight).astype(kind), axis=[rc, *axes])
+
+    sums = te.compute(place(batch, filters, places), element, "sums")
+    return te.compute(sums.shape, lambda *i: sums(*i).astype(dtype), "Y") if kind != dtype else sums, [X, W]
+
+
+@pytest.mark.slow
+@emulates
+@pytest.mark.parametrize("part", range(10))
+def test_random_layers(part: int) -> None:
+    for seed in range(10 * part, 10 * part + 10):
+        tensors, inputs = of_program(drawn(np.random.default_rng(seed)))
+        for name in ("dX", "dW"):
+            check(tensors[name], inputs, LLVM, tw.build)
+            with emulation():
+                check(tensors[name], inputs, CUDA, emulated)
+
+
 def test_steps_replay() -> None:
     tensors, inputs = of_program(PROGRAMS["groups, dilation"]())
     args = [inputs[0], inputs[2], tensors["dW"]]

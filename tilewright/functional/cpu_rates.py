@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..core import calibration
 from ..core.dtype import DType
 from ..core.errors import InternalError
-from .problem import CONV, POOLS, WEIGHT_GRADIENT, Problem
+from .problem import CONV, DATA_GRADIENT, POOLS, TRANSPOSED, WEIGHT_GRADIENT, Problem
 
 SHIPPED = Path(__file__).parent / "records" / "cpu_rates.json"
 CALIBRATION = "cpu_rates.json"
@@ -65,6 +65,8 @@ def work(problem: Problem, side: str) -> tuple[float, float]:
         elif 1 < problem.groups < problem.shape[1]:
             row = problem.filters // problem.groups
     wasted = -(-row // _LANES) * _LANES / row if side == OURS or problem.groups == 1 else 1.0
+    if side == OURS and problem.op in (TRANSPOSED, DATA_GRADIENT):  # of dilated taps, each result tries all
+        wasted *= prod(step for step, apart in zip(problem.stride, problem.dilation, strict=True) if apart > 1)
     return problem.flop * wasted, arrays * DType(problem.dtype).bytes
 
 
