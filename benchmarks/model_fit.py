@@ -1,6 +1,6 @@
 """Judge cost models by tables of measured configurations, and fit their quantities to them.
 
-    python -m benchmarks.model_fit DIR [--fit ROW] [--hold NAME ...]
+    python -m benchmarks.model_fit DIR [--board NAME] [--fit ROW] [--hold NAME ...]
 
 Prints for each table the rank correlation of predicted and measured time. Beside it stand the speed of the
 configuration that the model ranks first, and of the best of its first ten, as a part of the optimum of the table.
@@ -202,6 +202,7 @@ def main() -> None:
     """Read the tables, fit if asked, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--board", default="NVIDIA H200", help="the GPU of the tables (default: %(default)s)")
     parser.add_argument("--fit", metavar="ROW")
     parser.add_argument("--rates", action="store_true", help="fit some of the rates as well")
     parser.add_argument("--hold", nargs="*", default=[], metavar="NAME")
@@ -210,7 +211,7 @@ def main() -> None:
     given = parser.parse_args()
     target = Target.parse("cuda -arch=sm_90")
     tables = [read(path, target) for path in sorted(given.folder.glob("*.log*"))]
-    machine = Machine.of(target, "NVIDIA H200")
+    machine = Machine.of(target, given.board)
     show(tables, machine)
     if given.fit:
         kind = [table for table in tables if table.depends_on(given.fit, machine)]
