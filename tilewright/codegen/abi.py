@@ -56,7 +56,7 @@ class SizeFact:
 
 @dataclass(frozen=True)
 class ReadFact:
-    """An index that some arguments take out of its tensor, as text; for the error of such a call.
+    """An index that some arguments move out of its tensor, as text for the error of such a call.
 
     `names`: the axes that have values at the point in question, then the arguments that the index depends on.
     """

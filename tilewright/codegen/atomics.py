@@ -1,6 +1,6 @@
 """Atomic updates in CUDA and OpenCL C; updates without an instruction are compare-and-exchange loops.
 
-The templates take the address and the value; a helper's name stands for a call of it.
+A template is filled with the address and the value. The name of a helper function stands for a call of it.
 """
 
 from __future__ import annotations

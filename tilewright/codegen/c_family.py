@@ -255,7 +255,7 @@ class KernelWriter:
             self._line("}")
 
     def _branch(self, s: Stmt) -> None:
-        """A branch, which all threads take that wait at its barriers."""
+        """Write a branch; all threads that wait at its barriers take it."""
         before = self.waits
         self._stmt(s)
         if self.waits > before and self.dialect.branches_end_with_barriers:

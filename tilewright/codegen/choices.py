@@ -15,7 +15,7 @@ Choice = n.Select | n.IfThenElse
 
 
 def made_by_both(e: Choice) -> list[Choice]:
-    """Return the choices that are made in whichever branch of `e` is taken."""
+    """Return the choices that both branches of `e` make."""
     first = set(_certain(e.true_value))
     return [choice for choice in _certain(e.false_value) if choice in first] if first else []
 

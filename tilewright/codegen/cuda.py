@@ -56,7 +56,7 @@ def _intrinsics() -> dict[str, str]:
 
 
 def _extremes() -> dict[str, str]:
-    """Min and max that give NaN if an operand is NaN: an instruction of its own since sm_80."""
+    """Min and max that return NaN if an operand is NaN; sm_80 and later have an instruction for it."""
     made = {}
     for name, sign in (("min", "<"), ("max", ">")):
         made[f"{name}_float32"] = (

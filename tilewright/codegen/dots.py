@@ -41,7 +41,7 @@ class DotWriter(Protocol):
 class DotIndices:
     """The indices of operands and sums, in terms of a row, a column and a word of `k` terms.
 
-    `at` maps the variables of the statement to such positions: fresh variables, or constants if there is only one.
+    `at` maps the variables of the statement to positions: new variables, or constants if there is one position.
     """
 
     def __init__(self, stmt: Tensorized, columns: int = 1) -> None:

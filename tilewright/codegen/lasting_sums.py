@@ -44,7 +44,7 @@ class LowSums:
 
 
 def write_lasting_sums(writer: MatrixKernelWriter, s: For) -> bool:
-    """Write a loop with such partial sums around it; False if there are none to keep."""
+    """Write a loop, with declarations of such partial sums around it; return False if it has none."""
     parts = list(statements(s.body))
     products = [part for part in parts if _has_low_sums(part)]
     held: LowSums = writer.low_sums

@@ -17,7 +17,7 @@ from .kernel import Kernel, constant
 
 
 def check(kernel: Kernel, target: Target) -> Kernel:
-    """The kernel, with dynamic shared memory if it needs more than the target's default.
+    """Return the kernel, with dynamic shared memory if it needs more than the target's default.
 
     Raises UserError if a block has too many threads, a grid too many blocks, or the shared buffers do not fit.
     """

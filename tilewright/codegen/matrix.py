@@ -93,7 +93,7 @@ class MatrixWriter:
 
     @property
     def loads_ahead(self) -> bool:
-        """Whether there is room for the first fragments of the next product while the last ones of this are used.
+        """Whether registers have room for the first fragments of the next product beside the last ones of this product.
 
         Atoms of several products need these registers for their sums.
         """
@@ -139,9 +139,9 @@ class MatrixWriter:
             self._line(f"{self.writer.expr.helper('promote')}({self._sums()}, high[i][j]);")
 
     def _multiply_by_groups(self) -> None:
-        """Steps in groups, after each of which the one set of partial sums is added to the others.
+        """Write the steps in groups; after each group, its partial sums are added to the totals.
 
-        The loop over groups stays one: written out, they take a fourth more registers.
+        The loop over groups is not unrolled, which would need a quarter more registers.
         """
         together = min(self.atom.partial_terms // self.atom.k, self.steps)
         whole = self.steps // together

@@ -42,8 +42,8 @@ def _split_products() -> dict[str, str]:
     part count only if their sum is finite. An infinite operand times a low part may be NaN, or infinite with the wrong
     sign, although the product of the high parts has the right value.
 
-    Truncation makes sums smaller, by a `loss` that is known on average; they are made larger by as much. But not if
-    there are no low parts: products of such short operands have short sums, which are exact.
+    Truncation reduces sums by a `loss` that is known on average, so the code adds it back. Without low parts it does
+    not: the products of short operands have short sums, which are exact.
     """
     words = "const unsigned int*"
     made = {

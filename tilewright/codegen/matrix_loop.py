@@ -128,7 +128,7 @@ def _following(
     """The values of the loop's variable and names in the next iteration.
 
     Behind the last iteration, the indices of a ring wrap around to the indices of an earlier one. In a ring with a slot
-    for each iteration they would lead beyond it: there the last iteration follows itself.
+    per iteration they would be out of range, so the last iteration then returns its own values.
     """
 
     def at(iteration: Expr) -> dict[Var, Expr]:

@@ -36,8 +36,7 @@ def loads_at_risk(kernel: Kernel) -> frozenset[Buffer]:
 
 
 class _Sources:
-    """The arrays of which elements may be part of each value: expressions, variables, and the contents of private
-    memory."""
+    """The arrays whose elements each value may contain; values are expressions, variables and private memory."""
 
     def __init__(self, kernel: Kernel, arrays: _Arrays) -> None:
         self.arrays = arrays

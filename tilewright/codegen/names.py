@@ -58,10 +58,10 @@ class Names:
 
 
 def _shortened(name: str) -> str:
-    """A long name made of axes' names, with the axes and the order of splits kept.
+    """Shorten a name that consists of axes' names; the axes and the order of splits stay readable.
 
-    `ax0.ax1.fused.ax2.fused.outer.outer.inner` gives `ax0.ax1.ax2.ooi`; `rc.outer.inner.ry.outer.rx.outer` gives
-    `rc.oi.ry.o.rx.o`. The lowered program has the whole names.
+    `ax0.ax1.fused.ax2.fused.outer.outer.inner` becomes `ax0.ax1.ax2.ooi`, and `rc.outer.inner.ry.outer.rx.outer`
+    becomes `rc.oi.ry.o.rx.o`. The lowered program has the whole names.
     """
     if len(name) <= _LONG:
         return name

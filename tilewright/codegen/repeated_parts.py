@@ -15,10 +15,10 @@ each level reads the one below twice, the text doubles with each level, and so d
 
 
 def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
-    """Return the parts of a large expression that several others in it read: Horner's rule reads its argument.
+    """Return the parts of a large expression that occur in it several times, such as the argument of Horner's rule.
 
-    The compiler of the target finds them too, unless there are too many; its time grows with the written text. `sizes`
-    caches the written-out sizes of expressions.
+    The target's compiler finds common subexpressions itself, unless there are too many. Its time grows with the text.
+    `sizes` caches the written-out sizes of expressions.
     """
     written = written_size(e, sizes)
     if written < MOST_READ:

@@ -35,7 +35,7 @@ class ScopedTable(Generic[K, V]):
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Forget the entries made within at its end."""
+        """Remove the entries of the block when it ends."""
         before = len(self._entered)
         yield
         for key in self._entered[before:]:

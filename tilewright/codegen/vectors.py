@@ -84,7 +84,7 @@ def lane_offsets(index: n.Expr) -> tuple[n.Expr, tuple[int, ...]] | None:
 def covering_vectors(span: int, lanes: int) -> tuple[int, list[int]]:
     """The width of vectors that hold the lanes of one, and the position of each in a span of neighbouring elements.
 
-    The last one ends with the span. There are none if lanes are best fetched one by one.
+    The last vector ends with the span. The result is empty if it is better to load lanes one by one.
     """
     width = min(lanes, 1 << span.bit_length() - 1)
     starts = [*range(0, span - width, width), span - width]
@@ -129,7 +129,7 @@ def known_divisor(e: n.Expr) -> int:
 
 
 def _divisor_of_bits(e: n.Call) -> int:
-    """Such a number for an operation on bits: a power of two divides a number if its last bits are 0."""
+    """Return a known divisor of a bit operation: a power of two divides a number if its last bits are 0."""
     if e.name == "shift_left" and isinstance(e.args[1], n.IntImm):
         return known_divisor(e.args[0]) << e.args[1].value
     if e.name in ("bitwise_and", "bitwise_or", "bitwise_xor"):

@@ -37,8 +37,8 @@ def activation_name(name: str, activation: Any) -> str:
 def custom(name: str, activation: Any, dtype: str) -> tuple[Callable[[Any], Any] | None, str]:
     """Return the function of a user-defined activation, and the text that represents it in a problem.
 
-    `dtype` is that of the arrays. The text has constants of the type of the sums: two that are one float32 may be
-    different in float64.
+    `dtype` is the type of the arrays. Constants in the text have the type of the sums: two constants that are equal in
+    float32 may differ in float64.
     """
     if not callable(activation):
         function = function_of(activation or "")

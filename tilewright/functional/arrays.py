@@ -34,7 +34,7 @@ class Library:
     name : str
         Its module.
     give : callable
-        Makes an array of the library from one of ours, sharing memory.
+        Returns one of our arrays as an array of the library, which shares its memory.
     """
 
     name: str

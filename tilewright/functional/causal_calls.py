@@ -66,10 +66,10 @@ def recent(key: tuple[Any, ...], tensors: tuple[Any, ...]) -> Run | None:
 
 
 def remember(key: tuple[Any, ...], tensors: tuple[Any, ...], run: Run, version: int) -> None:
-    """Let the next call of that key be recognised by one check of PyTorch's own, in C++.
+    """Let one check of PyTorch's, in C++, recognise the next call of a key.
 
-    It compares type, dispatch keys, device, shape and strides, so that another tensor may have the identity of a weight
-    without harm. `key` says which of the tensors there are.
+    The check compares type, dispatch keys, device, shape and strides. So it does no harm if a new tensor has the
+    identity of an old weight. `key` tells which tensors are given.
     """
     if TensorGuards is not None:
         watched = [a for a in tensors if a is not None]
@@ -148,7 +148,7 @@ def _sums(x: Any, weights: Any) -> Any:
 
 
 def _together(x: Any, grad: Any, last: bool) -> int:
-    """The neighbours that a thread of a GPU loads at once: as many as rows begin at multiples of."""
+    """Return the neighbours that a thread of a GPU loads at once: each row begins at a multiple of this number."""
     if x.device.type == "cpu":
         return 1
     size = max(1, (4 if last else 16) // x.element_size())

@@ -36,7 +36,7 @@ class Comparison(NamedTuple):
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """The seconds of one run of ours, and of the other."""
+        """Return the seconds of one run of our function, and of the other one."""
         return self.chosen(self.ours), self.chosen(self.theirs)
 
     @property

@@ -203,7 +203,7 @@ def recorded(
     """Return the strategy that was fastest for the nearest layer in the records.
 
     The configuration of a near layer is not used if its tiles divide this one badly. A record of another architecture
-    is used only if the model of this one agrees. With `fused`, those of kernels with an epilogue come first.
+    is used only if the model of this one agrees. With `fused`, records of kernels with an epilogue come first.
     """
     known = [(template, shipped.recorded(template, workload, target, fused=True)) for template in able if fused]
     if not any(found for _, found in known):

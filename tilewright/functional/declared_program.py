@@ -53,9 +53,9 @@ class DeclaredProgram:
         return [*self.inputs, *self.outputs, *self.sizes]
 
     def shapes(self, given: Sequence[tuple[Any, str]], numbers: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return the shapes of the results for inputs of these shapes and types, which are checked, and these sizes.
+        """Check the shapes and types of inputs, and return the shapes of the results for some sizes.
 
-        Extents are numbers, or symbols of PyTorch's that compute like numbers.
+        Extents are numbers, or PyTorch's symbols, which compute like numbers.
         """
         known: Sizes = dict(zip(self.sizes, numbers, strict=True))
         for tensor, (shape, dtype) in zip(self.inputs, given, strict=True):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Executable(NamedTuple):
-    """A compiled call. It takes `arguments` pointers, the last of which is the result.
+    """A compiled call. Its arguments are pointers, and the last one is the result.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Executable(NamedTuple):
 
     @property
     def arguments(self) -> int:
-        """The number of arrays that it takes."""
+        """The number of arrays among its arguments."""
         return len(self.alignment)
 
     def described(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Executable(NamedTuple):
 
     @classmethod
     def read(cls, described: dict[str, Any], binary: bytes) -> Executable:
-        """The executable that `described` was made from."""
+        """Return the executable of a description, as `described` returns it."""
         launches = tuple(
             FixedLaunch(
                 one["kernel"], _three(one["grid"]), _three(one["block"]), one["shared"], tuple(one["arguments"])

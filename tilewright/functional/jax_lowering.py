@@ -55,9 +55,9 @@ def verdict(problem: Problem, on: Device) -> str:
 
 
 def _gpu() -> Device | None:
-    """The GPU that plans are made for: JAX's first one; others of its kind run the same machine code.
+    """Return JAX's first GPU, for which plans are made; other GPUs of its kind run the same machine code.
 
-    None if there is none: a program may be lowered for another machine.
+    Returns None without a GPU: a program may be lowered for another machine.
     """
     try:
         return cuda(jax.local_devices(backend="cuda")[0].local_hardware_id or 0)

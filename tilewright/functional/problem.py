@@ -179,7 +179,7 @@ class Problem(NamedTuple):
 
     @classmethod
     def read(cls, described: dict[str, Any]) -> Problem:
-        """The problem that `described` was made from."""
+        """Return the problem of a description, as `described` returns it."""
         fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in described.items()}
         return cls(**fields)
 

@@ -74,7 +74,7 @@ class MeasuredLayer:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as ours the other library is."""
+        """The speed of the other library relative to ours: above 1, it is faster."""
         return self.ours / self.theirs
 
 

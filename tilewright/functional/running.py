@@ -95,7 +95,7 @@ _spare: list[_Piece] = []
 def _piece(size: int) -> _Piece:
     """Return spare memory, or new memory if the spare memory is too small.
 
-    There are never more pieces than calls used at once, however many programs there are.
+    The number of pieces is the largest number of concurrent calls, and does not grow with the number of programs.
     """
     try:
         found = _spare.pop()

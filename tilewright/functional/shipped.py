@@ -43,9 +43,9 @@ class ShippedRecord:
 
 @cache
 def _records(fused: bool) -> dict[tuple[str, str], dict[Args, list[str]]]:
-    """Lines of the logs of kernels with an epilogue or without, by kind of target and template, then by workload.
+    """Return the lines of the logs, with or without an epilogue, by kind of target and template, then by workload.
 
-    A call reads one or two of them, so the others are not decoded: that would take longer than all else here.
+    A call reads one or two lines. Decoding all of them would dominate the time of the look-up.
     """
     found: dict[tuple[str, str], dict[Args, list[str]]] = {}
     for path in (path for path in sorted(RECORDS.glob("*.log")) if path.stem.endswith(_EPILOGUES) is fused):

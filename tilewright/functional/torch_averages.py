@@ -1,9 +1,9 @@
-"""Average pooling by PyTorch with right gradients: PyTorch computes wrong ones of two kinds of layers.
+"""Average pooling by PyTorch with correct gradients: PyTorch's own are wrong for two kinds of layers.
 
 - On CUDA, the gradient of a padded layer is wrong in channels-last memory (2.11, for one). Such images are copied into
   row-major memory, and the results back.
 - Code compiled by Inductor divides by the whole kernel if `ceil_mode` lets a window reach beyond the padding (2.13, for
-  one). The gradient of such a window is scaled before.
+  one). The gradient of such a window is scaled first.
 """
 
 from __future__ import annotations

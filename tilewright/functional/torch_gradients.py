@@ -157,7 +157,7 @@ class CalledLayer:
         return in_order(grad, channels_last_order(grad.dim(), self.rank) if self.turned else ())
 
     def data_gradient(self, grad: Any, x: Any, weight: Any) -> Any:
-        """Compute the gradient of the input: the transposed convolution, or of such a one the convolution."""
+        """Compute the gradient of the input by the transposed layer: a convolution if the layer is transposed."""
         if not self.spreads:
             return self._by_torch(grad, x, weight, (True, False))[0]
         return convolved(grad, self.flat(weight), None, None, *self.inverse(grad.shape))
@@ -307,9 +307,9 @@ def register(convolution: Operator, of_weight: Operator) -> None:
 
 
 def _skip_the_dispatcher(name: str, tensors: int, gradient: Operator, setup: Operator) -> None:
-    """Let programs of `torch.compile` reach an operator by one step of PyTorch's dispatcher, not by two.
+    """Let programs of `torch.compile` call an operator by one step of PyTorch's dispatcher instead of two.
 
-    Nothing sees the operators of such a program. Versions of PyTorch without these functions take both steps.
+    No tracing or mode sees the operators of such a program. PyTorch versions without these functions keep both steps.
     """
     generic: Any = getattr(torch._library, "autograd", None)
     if not hasattr(generic, "make_autograd_impl"):

@@ -166,7 +166,7 @@ def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any
 
 
 def executor(arrays: tuple[Any, ...], options: Any) -> Callable[..., Any]:
-    """Return the executor of an operator's calls on tensors like these, with these options.
+    """Return the executor for calls of an operator with such tensors and options.
 
     The result lies in memory as `_shaped` says, even if PyTorch's own kernel returns another order.
     """

@@ -228,5 +228,5 @@ def _schema(of: DeclaredProgram) -> str:
 
 
 def _name(text: str, number: int) -> str:
-    """A name of an argument: that of a tensor, made unique by its place."""
+    """Return a name for an argument: the tensor's name, made unique by its place."""
     return f"{text if text.isidentifier() else 'argument'}_{number}"

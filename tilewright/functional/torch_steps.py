@@ -1,7 +1,7 @@
 """Training on CPUs: layers that PyTorch computes and differentiates as a whole.
 
-Its autograd is written in C++, and computes several gradients at once. A backward pass of ours takes the host tens of
-microseconds more, so that our kernels must save more than that in both passes together.
+Its autograd is written in C++, and computes several gradients at once. Our backward pass costs tens of microseconds
+more on the host, so our kernels must save more than that in both passes together.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def compared(problem: Problem, on: Device, choice: Decision, program: Executable
 
 
 def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision | None) -> list[list[Selection]]:
-    """Return the configurations to begin with, a list for each strategy: its default, and the choice of before.
+    """Return the first configurations of each strategy as a list: its default, and the choice of an earlier search.
 
     The first strategy is that of `start`, the choice without measurements.
     """
@@ -112,9 +112,9 @@ def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision
 
 
 def _searched(begun: Sequence[Sequence[Selection]], target: Target, budget: float) -> SearchResult:
-    """Search strategies within a budget of seconds, each beginning with its configurations of `begun`.
+    """Search strategies within a budget of seconds; `begun` has the first configurations of each.
 
-    The best of these is returned as it was given: it may have a knob for the bias, which the search leaves out.
+    If one of these is the best, the same object is returned: it may have a knob for the bias, which the search omits.
     """
     entrants: list[Entrant] = []
     given: dict[tuple[int, int | None], Config] = {}

@@ -117,10 +117,10 @@ class Batch:
                 yield self.given.pop(index), outcome
 
     def _enough(self, client: Client, size: int) -> int:
-        """How many jobs to have at hand when asking for more: enough to be busy with until they are there.
+        """Return the number of unfinished jobs at which the next batch is requested.
 
-        The caller learns from results, so it is asked late: the more of the last batch it does not know, the worse
-        simulated searches ended. If candidates run on the caller's cores, the caller is asked after they have finished.
+        They keep the device busy until the batch arrives. More jobs would hurt: the caller learns from results, and
+        simulated searches ended worse if it had fewer. If candidates run on the caller's cores, no job may be left.
         """
         if self.feed is not None:
             return len(self.jobs)

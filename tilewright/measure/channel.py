@@ -73,7 +73,7 @@ class Channel:
         return self.socket.fileno()
 
     def send(self, message: Any, seconds: float | None = None) -> None:
-        """Send a message; raise OSError if the other end is gone, or takes nothing for that many seconds."""
+        """Send a message; raise OSError if the other end is gone, or reads nothing within the time limit."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         self.socket.settimeout(seconds)
         try:

@@ -154,8 +154,8 @@ def _divisible(size: int, on: Device) -> NDArray:
     """Memory of which arrays and guards are parts.
 
     OpenCL names a place within memory by a buffer of its own, a part of another one. NVIDIA's driver finds memory for a
-    buffer when it is first used. A part that is used before the whole gets memory of its own, beside which other things
-    lie than the guards. So the whole is used first.
+    buffer when it is first used. If a part is used before the whole, it gets separate memory, without
+    the guards beside it. So the whole is used first.
     """
     made = empty(size, "uint8", on)
     if on.kind == "opencl":

@@ -179,7 +179,7 @@ def _identity(descriptor: int) -> tuple[int, int] | None:
 
 
 def _environment() -> tuple[bytes, ...]:
-    """The variables as libraries see them: `os.putenv` changes these alone, and `os.environ` these as well."""
+    """Return the environment variables that libraries read; `os.putenv` and `os.environ` both change them."""
     first = ctypes.POINTER(ctypes.c_char_p).in_dll(_libc, "environ")
     found: list[bytes] = []
     while first and (one := first[len(found)]) is not None:

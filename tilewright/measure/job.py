@@ -39,11 +39,11 @@ class Feed(Protocol):
     """A source of batches other than the caller of `measure_all`."""
 
     def fileno(self) -> int:
-        """A descriptor that can be read from when there are more jobs."""
+        """Return a descriptor that becomes readable when jobs are waiting."""
 
     @property
     def pending(self) -> bool:
-        """Whether there are more jobs that the descriptor does not tell of."""
+        """Whether jobs are waiting that the descriptor does not announce."""
 
     def begins(self, job: Job) -> None:
         """Hear that a job is about to run; it does when this returns."""

@@ -1,7 +1,7 @@
 """A pool of forked workers that are replaced when they die or take too long.
 
-Workers are forked when there is work for them, so they see everything that the caller had defined by then. Only the
-number of a piece of work is sent to them. If work can be pickled, workers forked before serve as well.
+Workers are forked when there is work for them, so they see everything that the caller has defined so far. They receive
+only the number of a piece of work. Work that can be pickled also goes to workers that were forked earlier.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class WorkerPool:
         return min((work.deadline for work in self._busy.values()), default=None)
 
     def wait(self) -> None:
-        """Wait until there are results to collect, or until a worker has taken too long."""
+        """Wait for a result, or for the time limit of a worker."""
         wait(self.descriptors(), self.deadline)
 
     def advance(self) -> list[tuple[int, Any]]:

@@ -84,7 +84,7 @@ class SpawnedSession:
         return self.measure_all([jobs])
 
     def measure_all(self, batches: Iterable[Sequence[Job]], feed: Feed | None = None) -> Iterator[tuple[Job, Outcome]]:
-        """As `measure`, one batch after the other."""
+        """Measure batches one after the other, as `measure` does."""
         for batch in batches:
             for job in batch:
                 began = time.perf_counter()

@@ -115,8 +115,8 @@ def _note(p: Buffer | n.Var) -> str:
 
 
 def _required(function: Function, known: set[n.Var]) -> tuple[n.Expr, ...]:
-    """Checks that calls from Python make too: declared facts, sizes that are none, indices beyond 32 bits, reads
-    beyond."""
+    """Write the checks that calls from Python also make: declared facts, invalid sizes, indices beyond 32 bits, and
+    reads out of range."""
     found: dict[n.Expr, None] = {}
     extents = [extent for buffer in function.buffers for extent in buffer.shape]
     for size in sorted(known, key=lambda v: v.name):

@@ -19,7 +19,7 @@ from .probe import complaint
 
 @dataclass(frozen=True)
 class Processor:
-    """The processor that code is made for."""
+    """The processor that code is compiled for."""
 
     cpu: str
     features: str
@@ -81,7 +81,7 @@ _BUILT_ON = ("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", 
 
 
 def is_left(name: str, features: str) -> bool:
-    """Whether a processor that has a feature of x86 keeps it if these are changed, such as "+avx,-avx2"."""
+    """Whether an x86 processor keeps a feature after changes such as "+avx,-avx2"."""
     needed = _BUILT_ON[: _BUILT_ON.index("avx2")] if name == "fma" else _BUILT_ON
     return not any(f"-{each}" in features.split(",") for each in (name, *needed))
 

@@ -1,8 +1,8 @@
 """Math functions in float32 that run on all lanes at once: no branches, so LLVM vectorises loops over them too.
 
-Each states its largest error in units in the last place (ulp) of the exact result, as the tests find it over all
-magnitudes. NaN and infinities come out as in C. The coefficients are minimax fits over the reduced range, rounded to
-float32 one by one with the rest fitted anew.
+Each function states its largest error in units in the last place (ulp) of the exact result, as the tests find it over
+all magnitudes. NaN and infinities give the same results as in C. The coefficients are minimax fits over the reduced
+range, rounded to float32 one by one with the rest fitted anew.
 """
 
 from __future__ import annotations

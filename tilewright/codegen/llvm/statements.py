@@ -171,7 +171,7 @@ class BodyWriter:
         out.start(joined)
 
     def _masked(self, s: If) -> None:
-        """Vector accesses in some lanes only; nothing at all if there are none, because scalars are read there too."""
+        """Write vector accesses for active lanes only; a branch skips the statement if no lane is active."""
         out, outer = self.out, self.expr.mask
         with self.expr.scope():
             mask = self.expr.guard(s.condition)

@@ -74,7 +74,7 @@ def write_marked(writer: Any, s: For, keys: frozenset[str]) -> None:
 
 
 def write_dealt(writer: Any, s: For, barrier: bool = False) -> None:
-    """A parallel loop of which each task runs its part."""
+    """Write a parallel loop; each task runs its share of the iterations."""
     tasks, out = writer.tasks, writer.out
     with writer.expr.scope():
         first, extent = writer.expr.index(s.min), writer.expr.index(s.extent)

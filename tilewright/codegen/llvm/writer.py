@@ -53,7 +53,7 @@ class ModuleWriter:
         return self._texts.setdefault(line, name)
 
     def has_helper(self, name: str) -> bool:
-        """Whether a helper function of that name is there already."""
+        """Whether a helper function of this name is written already."""
         return name in self._helpers
 
     def helper(self, name: str, text: str) -> None:

@@ -75,12 +75,12 @@ _REASONS: dict[Limit, Callable[[ScheduleHandle, KernelUse, Target, Exceeded], Re
 
 
 def _bound(handle: ScheduleHandle, tag: ThreadTag) -> str:
-    """The step that bound the hardware index first."""
+    """Return the step that bound a hardware index first."""
     found = culprits(handle.steps, [Suspect(("bind",), tag=tag.value)])
     return str(found[0]) if found else ""
 
 
 def _made(handle: ScheduleHandle, stage: int) -> str:
-    """The step that made a stage."""
+    """Return the step that made a stage."""
     found = culprits(handle.steps, [Suspect(_MAKERS, (handle.value.stages[stage].name,))])
     return str(found[0]) if found else ""

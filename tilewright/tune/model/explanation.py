@@ -46,8 +46,8 @@ def explain(task: Task, config: Config, machine: Machine | None = None, compiled
     Returns
     -------
     str
-        For each kernel its predicted time, the time that each part of a multiprocessor would take alone, and the counts
-        behind these.
+        For each kernel: the predicted time, the time of each part of a multiprocessor on its own, and the counts that
+        these times come from.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """From counts to seconds: busy time of each part of a multiprocessor, exposed latency, and the tail.
 
 A kernel takes as long as its busiest part, and a little longer if others are nearly as busy. The result is a p-norm of
-the terms, with a large p. Blocks run in waves of as many as fit; a multiprocessor with one block more than the others
-makes all of them wait.
+the terms, with a large p. Blocks run in waves, each with as many blocks as fit. If one
+multiprocessor has a block more than the others, they all wait for it.
 """
 
 from __future__ import annotations

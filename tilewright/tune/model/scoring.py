@@ -61,7 +61,7 @@ class Scorer:
         return Scores(seconds, counts)
 
     def _expected(self, expected: Expected, points: np.ndarray) -> Scores:
-        """The scores of a template that has a model of its own; of its counts, there are only threads and blocks."""
+        """Return the scores of a template with its own model, which counts nothing but threads and blocks."""
         knobs = self.task.config_space.knobs
         found = [
             expected.of({knob.name: knob.choices[place] for knob, place in zip(knobs, point, strict=True)})

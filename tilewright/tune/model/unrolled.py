@@ -24,7 +24,7 @@ _YES, _NO = np.ones((), bool), np.zeros((), bool)
 
 @dataclass
 class _Body:
-    """The body of a loop: the loops in it, and the steps of stages outside these."""
+    """The body of a loop: its inner loops, and the steps of stages outside of them."""
 
     loop: Loop | None = None
     extent: Number = 1

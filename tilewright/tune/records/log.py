@@ -181,7 +181,7 @@ def _not_utf8(name: str, why: str) -> UserError:
 
 
 def _lines(file: IO[Any]) -> Iterator[bytes | str | None]:
-    """The lines of a file, of which one may never end."""
+    """Yield the lines of a file; a line may be endless."""
     while row := file.readline(_LONGEST_LINE):
         if len(row) < _LONGEST_LINE or row[-1:] in ("\n", b"\n"):
             yield row

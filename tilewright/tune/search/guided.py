@@ -1,10 +1,10 @@
 """Guided search: measure next the candidates that a machine model expects to be fastest, or that may yet be.
 
-It begins with the ranking of the space by the machine model, so that the first batch is already good. Results
-correct the model (`model/learned.py`). Candidates are neighbours and crossings of an elite pool, which holds the best
-of different kinds, the best of the ranking, and some at random. From these it takes the candidates with the shortest
-expected time, less some of its uncertainty. After a few batches without gain, one batch explores elsewhere: away from
-the elite pool.
+It begins with the ranking of the space by the machine model, so that the first batch is already good. Results correct
+the model (`model/learned.py`). Candidates are neighbours and crossings of an elite pool, which holds the best of
+different kinds, the best of the ranking, and some at random. It proposes the candidates with the shortest expected time
+after a share of the uncertainty is subtracted. After a few batches without gain, one batch explores elsewhere: away
+from the elite pool.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class GuidedSearch(Search):
     def is_covered(self) -> bool:
         """Whether the model predicts configurations of the task, and many of them share a structure.
 
-        If nearly each has a structure of its own, scoring them takes as long as building them.
+        If almost every configuration has its own structure, scoring is as slow as building.
         """
         if self.task.declared.expected is not None:
             return True
@@ -165,9 +165,9 @@ class GuidedSearch(Search):
         return found
 
     def _pool(self, elsewhere: bool) -> list[int]:
-        """Indices of candidates: around the elite (or away from it), of the ranking, and at random.
+        """Return candidates: around the elite (or away from it), from the ranking, and at random.
 
-        Of a small space, all of it.
+        A small space is returned as a whole.
         """
         if self.space.range_length <= WHOLE:
             return [i for i in self._all if i not in self.tried]
@@ -189,7 +189,7 @@ class GuidedSearch(Search):
         return list(self.space)
 
     def _elite(self) -> list[int]:
-        """The best that were measured, not too many of one kind."""
+        """Return the best measured configurations, with a limit per kind."""
         kinds = Counter[tuple[float, ...]]()
         found: list[int] = []
         for index in sorted(self._seconds, key=lambda i: (self._seconds[i], i)):

@@ -85,7 +85,7 @@ class Search(ABC):
         self.tried.update(indices)
 
     def release(self, indices: Sequence[int]) -> None:
-        """These were proposed, but will not be measured now: they may be proposed again."""
+        """Take back proposals that are not measured now: they may be proposed again."""
         self.tried.difference_update(indices)
         if self._listed is not None:
             self._listed += indices

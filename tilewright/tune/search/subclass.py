@@ -21,7 +21,7 @@ _ATTEMPTS = 1000
 
 
 class Searching(Protocol):
-    """The methods of such a tuner."""
+    """The methods of a tuner that proposes its own batches."""
 
     task: Task
 

@@ -91,7 +91,7 @@ class Results:
         return trial
 
     def _decide(self, index: int, trial: Trial) -> None:
-        """Take a trial into account for the best."""
+        """Let a trial compete for the best."""
         self.tally.take(trial)
         if self.total is not self.tally:
             self.total.take(trial)

@@ -203,7 +203,7 @@ class Run:
     # The start of a search
 
     def begin_with(self, indices: Sequence[int]) -> None:
-        """Measure these configurations first, the first of which is the default, in place of the task's own default."""
+        """Measure these configurations first. The first one replaces the task's default."""
         self.first = indices
 
     @cached_property

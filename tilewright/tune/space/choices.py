@@ -51,7 +51,7 @@ class Choice:
 
     @property
     def numbers(self) -> list[float]:
-        """The choice as numbers, as many for every choice of one knob."""
+        """The choice as numbers; all choices of a knob have equally many."""
         raise NotImplementedError
 
     @property

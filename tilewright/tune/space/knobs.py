@@ -30,7 +30,7 @@ _SHOWN = 100
 
 @dataclass(frozen=True)
 class KnobAxis:
-    """The place of a loop that a knob will make: `define_split` gives these, `define_reorder` takes them."""
+    """The place of a loop that a knob will create: `define_split` returns it, and `define_reorder` accepts it."""
 
     space: str | None
     """The knob's name; None once a configuration is applied."""
@@ -99,7 +99,7 @@ class SplitKnob(Knob):
 
 @dataclass(frozen=True, repr=False)
 class _Alike(Knob):
-    """A knob of one choice that takes all others for it."""
+    """A knob of one choice, which treats every other choice as that one."""
 
     def place_of(self, choice: Choice) -> int | None:
         return 0
@@ -217,7 +217,7 @@ def _check_options(name: str, num_outputs: Any, max_factor: Any, filter: Any) ->
 
 
 def _listed_splits(name: str, sizes: list[list[Any]], parts: int) -> tuple[SplitChoice, ...]:
-    """The choices that were listed, each of as many extents as there are parts."""
+    """The listed choices; each has one extent per part."""
     for each in sizes:
         if len(each) != parts:
             raise UserError(
@@ -333,7 +333,7 @@ def _interleaved(spatial: list[list[int]], reduce: list[list[int]], policy: str)
 
 
 def _merged(chains: list[list[int]]) -> Iterator[list[int]]:
-    """Merges of chains that keep each chain's order: the first of the longest rests goes next."""
+    """Merge chains, and keep the order within each: the head of the longest remaining chain comes next."""
     done = [0] * len(chains)
     order = []
     for _ in range(sum(map(len, chains))):

@@ -57,8 +57,9 @@ def choices_of(
 ) -> Sequence[Choice]:
     """The choices of a knob, listed if they are few.
 
-    `at` gives the parts (sizes, places, marks) of the choice at a place, `place` finds their place. `make` makes a
-    choice of parts, `parts` takes them out of it. Raise UserError if there are more than can be numbered.
+    `at` returns the parts (sizes, places, marks) of the choice with a number, and `place` is its inverse. `make` builds
+    a choice from its parts, and `parts` is its inverse. Raises UserError if there are more choices than an index can
+    count.
     """
     if count > _MOST:
         raise UserError(

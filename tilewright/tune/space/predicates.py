@@ -138,7 +138,7 @@ def names_read(test: Test, knobs: Sequence[Knob]) -> tuple[str, ...]:
 
 
 class KnobGroup:
-    """Knobs that predicates tie together (`at`: their places in the space), and those predicates."""
+    """Knobs that share predicates, with their places in the space (`at`) and the predicates."""
 
     def __init__(self, at: tuple[int, ...], knobs: Sequence[Knob], predicates: tuple[Predicate, ...]) -> None:
         self.at = at

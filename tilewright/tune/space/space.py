@@ -116,7 +116,7 @@ class Space(Indices):
 
     @cached_property
     def size(self) -> int:
-        """How many configurations there are; an estimate if predicates tie too many knobs together to count."""
+        """The number of configurations; an estimate if predicates tie too many knobs together to count them."""
         left = self.range_length
         for one in self._groups:
             total = prod(one.shape)
