@@ -17,13 +17,13 @@ from ...core.errors import UserError
 from ...tensor.tensor import Tensor, placeholder
 from .. import references
 from .epilogue import ACTIVATIONS
-from .images import Images, window
+from .images import PerChannel, window
 from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, shortened
 
 
 @dataclass(frozen=True)
-class Backward(Images):
+class Backward(PerChannel):
     """The gradients of a depthwise layer of lines with stride 1, by the input, by the weights and by the bias.
 
     The kernel takes the input, the weights, the bias if there is an activation, and the gradient of the result. It has
@@ -76,16 +76,6 @@ class Backward(Images):
     def stride(self) -> tuple[int, ...]:  # type: ignore[override]
         """Always 1."""
         return 1, 1
-
-    @property
-    def filters(self) -> int:  # type: ignore[override]
-        """Channels of the result: as many as of the input."""
-        return self.shape[1]
-
-    @property
-    def groups(self) -> int:  # type: ignore[override]
-        """One per channel."""
-        return self.shape[1]
 
     @property
     def weights_shape(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .. import nn, references
 from .declarations import same_shape, sums_of
-from .images import GroupedLayer, Images, storage_options, window, window_options
+from .images import GroupedLayer, PerChannel, storage_options, window, window_options
 from .layouts import IMAGES_LAST, as_images, from_layout, in_layout, in_memory, in_order, layout_of
 from .workload import INTEGERS, Convolution, border, check_fits, dtype_of, shape_of, shortened, sizes, sum_dtype
 
@@ -181,7 +181,7 @@ class Conv2d(GroupedLayer):
 
 
 @dataclass(frozen=True)
-class Depthwise(Images):
+class Depthwise(PerChannel):
     """The 2-D convolution of each channel with `multiplier` kernels of its own; data NCHW, weights CMHW."""
 
     name: ClassVar[str] = "depthwise"
@@ -222,13 +222,8 @@ class Depthwise(Images):
 
     @property
     def filters(self) -> int:  # type: ignore[override]
-        """How many channels the result has."""
+        """Channels of the result."""
         return self.shape[1] * self.multiplier
-
-    @property
-    def groups(self) -> int:  # type: ignore[override]
-        """How many groups of channels see kernels of their own: as many as there are channels."""
-        return self.shape[1]
 
     @property
     def weights_shape(self) -> tuple[int, ...]:

@@ -124,6 +124,20 @@ class Images(Convolution):
         return np.flip(parts, (2, 3)) if isinstance(parts, np.ndarray) else parts.flip(2, 3)
 
 
+class PerChannel(Images):
+    """Images with channels that are computed by themselves: as many groups as channels."""
+
+    @property
+    def filters(self) -> int:  # type: ignore[override]
+        """Channels of the result: as many as of the input."""
+        return self.shape[1]
+
+    @property
+    def groups(self) -> int:  # type: ignore[override]
+        """As many as channels of the input."""
+        return self.shape[1]
+
+
 @dataclass(frozen=True)
 class GroupedLayer(Images):
     """A convolution in groups, or a gradient of one: the fields of the layer, then further fields.

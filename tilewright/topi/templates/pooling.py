@@ -19,7 +19,7 @@ from ...tensor.tensor import Tensor, placeholder
 from .. import references
 from .declarations import image_tensor
 from .epilogue import Expression
-from .images import Images, window
+from .images import PerChannel, window
 from .layouts import in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, sum_dtype
 
@@ -34,7 +34,7 @@ _largest = comm_reducer(
 
 
 @dataclass(frozen=True)
-class Pooling(Images):
+class Pooling(PerChannel):
     """A window over images; `how`: "max", "average" of the whole window, or "average inside" of its elements in the
     image.
 
@@ -84,16 +84,6 @@ class Pooling(Images):
         found |= {"padding": self.padding, "dilation": self.dilation, "dtype": self.dtype, "layout": self.layout}
         found |= {"beyond": self.beyond} if self.beyond != (0, 0) else {}
         return {**found, "divisor": self.divisor} if self.divisor else found
-
-    @property
-    def filters(self) -> int:  # type: ignore[override]
-        """Channels of the result."""
-        return self.shape[1]
-
-    @property
-    def groups(self) -> int:  # type: ignore[override]
-        """The number of channels."""
-        return self.shape[1]
 
     @property
     def terms(self) -> int:
