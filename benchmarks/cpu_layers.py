@@ -94,7 +94,7 @@ def ours_alone(problem: Problem, *given: Any) -> Callable[[], Any]:
     addresses = [a.data_ptr() for a in arrays if a is not None]
 
     def run() -> Any:
-        made = torch.empty(problem.made_shape, dtype=arrays[0].dtype, memory_format=last)
+        made = torch.empty(problem.made_shape, dtype=getattr(torch, problem.made_dtype), memory_format=last)
         torch_launches.launch(program, [*addresses, made.data_ptr()], arrays[0])
         return made
 

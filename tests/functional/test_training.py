@@ -109,6 +109,24 @@ def test_sums_are_of_float32(dtype: Any, ours: str) -> None:
     close(w.grad, torch.full_like(w, 1024.0), 0)
 
 
+@pytest.mark.parametrize("name", ["Conv1d", "Conv2d", "ConvTranspose2d"])
+def test_parameters_get_unrounded_gradients_under_autocast(name: str, ours: str) -> None:
+    """From the first step on, they are the sums of products of 16 bits."""
+    layer = getattr(nn, name)(8, 8, 3, 2, 1, groups=8)
+    x = torch.randn(2, 8, *[9] * (1 if name == "Conv1d" else 2))
+    exact = getattr(torch.nn, name)(8, 8, 3, 2, 1, groups=8).double()
+    exact.weight.data = layer.weight.data.bfloat16().double()
+    for _ in range(2):
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = layer(x)
+        dy = torch.randn_like(y)
+        y.backward(dy)
+        (wanted,) = torch.autograd.grad(exact(x.bfloat16().double()), exact.weight, dy.double())
+        assert layer.weight.grad.dtype is torch.float32
+        close(layer.weight.grad.double(), wanted, 1e-5)
+
+
 @pytest.mark.parametrize("groups", [16, 2])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_dilated_windows_in_16_bits(dtype: Any, groups: int, kernels: str) -> None:

@@ -60,6 +60,8 @@ class CallOptions(NamedTuple):
     precision: Any = "fp32"
     biased: bool = False
     """Whether a weight gradient comes with that of the bias."""
+    wide: bool = False
+    """Whether a weight gradient has the type of its sums."""
 
 
 _WINDOW = ("stride", "padding", "dilation", "groups", "activation", "layout", "tune")

@@ -131,7 +131,7 @@ def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
             options["weights"] = problem.weights
         return templates.Conv2d.of(problem.shape, **options)
     if problem.op == WEIGHT_GRADIENT:
-        window |= {"groups": problem.groups, "bias": problem.bias}
+        window |= {"groups": problem.groups, "bias": problem.bias, "wide": problem.wide}
         return templates.WeightGradient.of(problem.shape, problem.filters, **window)
     if problem.op == BACKWARD:
         del window["stride"]

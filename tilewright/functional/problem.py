@@ -56,6 +56,8 @@ class Problem(NamedTuple):
         Rows at the bottom and columns at the right of the padding that an average with `count_border` does not count.
     divisor : int
         The number that an average divides by; 0 for the number of values that count.
+    wide : bool
+        Whether a weight gradient has the type of its sums, float32 for 16 bits, and is not rounded to `dtype`.
     """
 
     op: str
@@ -77,6 +79,7 @@ class Problem(NamedTuple):
     weights: str = "OIHW"
     beyond: Pair = (0, 0)
     divisor: int = 0
+    wide: bool = False
 
     @property
     def has_weights(self) -> bool:
@@ -123,6 +126,11 @@ class Problem(NamedTuple):
         if self.op != WEIGHT_GRADIENT:
             return self.out_shape
         return (prod(self.weights_shape) + self.filters,) if self.bias else self.weights_shape
+
+    @property
+    def made_dtype(self) -> str:
+        """The type of that array."""
+        return "float32" if self.wide and self.dtype != "float64" else self.dtype
 
     @property
     def depthwise(self) -> bool:
@@ -206,6 +214,7 @@ class Problem(NamedTuple):
         parts += [self.precision] if self.precision != "fp32" else []
         parts += [self.weights] if self.weights != "OIHW" else []
         parts += [f"divided by {self.divisor}"] if self.divisor else []
+        parts += ["not rounded"] if self.wide else []
         return "  ".join([*parts, self.dtype, self.layout if rank == 2 else self.layout.replace("H", "")])
 
 

@@ -197,7 +197,7 @@ class _Reader:
         made = Problem(
             operator.op, shape, filters, kernel, stride, whole, dilation, groups, self.arrays.x.dtype,
             "NHWC" if last else "NCHW", self.arrays.bias is not None or given.biased, self.arrays.residual is not None,
-            self.activation, more, precision=self._precision(),
+            self.activation, more, precision=self._precision(), wide=given.wide,
         )  # fmt: skip
         if operator.op == AVG_POOL:
             made = made._replace(**self._divisor(reach))

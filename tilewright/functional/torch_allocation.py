@@ -27,7 +27,7 @@ _current_gpu: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", No
 def allocator(checked: Signature, x: Any) -> Callable[[], Any]:
     """Return the allocator of a call's result: like `x` if it has the shape of `x`, else as the signature says."""
     model = _model(checked, x)
-    return strided_allocator(x, tuple(model.shape), tuple(model.stride()), x.dtype)
+    return strided_allocator(x, tuple(model.shape), tuple(model.stride()), model.dtype)
 
 
 def strided_allocator(x: Any, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Callable[[], Any]:
@@ -46,14 +46,18 @@ def strided_allocator(x: Any, sizes: tuple[int, ...], strides: tuple[int, ...], 
 def _model(checked: Signature, x: Any) -> Any:
     """A tensor without memory, of the shape and the strides of the result."""
     if tuple(x.shape) == checked.shape and lies_in(x, checked.order):
-        return torch.empty_like(x, device="meta")
+        return torch.empty_like(x, dtype=_type(checked), device="meta")
     return empty_in_order(x, checked, device="meta")
 
 
 def empty_in_order(x: Any, checked: Signature, **options: Any) -> Any:
-    """A new tensor of the type of `x`, and of the shape and the order in memory of a result."""
-    made = x.new_empty([checked.shape[d] for d in checked.order] or checked.shape, **options)
+    """A new tensor of the type, the shape and the order in memory of a result."""
+    made = x.new_empty([checked.shape[d] for d in checked.order] or checked.shape, dtype=_type(checked), **options)
     return in_shape(made, checked.order) if checked.order else made
+
+
+def _type(checked: Signature) -> Any:
+    return getattr(torch, checked.problem.made_dtype)
 
 
 def in_shape(a: Any, order: tuple[int, ...]) -> Any:

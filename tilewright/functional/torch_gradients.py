@@ -96,14 +96,15 @@ def _before_activation(tensors: tuple[Any, ...], layer: CalledLayer, grad: Any) 
     return activation_gradient(options.activation)(grad, before)
 
 
-def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool) -> list[Problem]:
-    """Return the requested gradients of a layer that our operators compute."""
+def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool, wide: bool = False) -> list[Problem]:
+    """Return the requested gradients of a layer that our operators compute, `wide` ones by weights of float32."""
     transposed = problem.op in TRANSPOSES
     fits = not transposed or all(m < s for m, s in zip(problem.output_padding, problem.stride, strict=True))
     if not fits or not (problem.depthwise or problem.weights_shape[1] < _LARGE):
         return []
     wanted = of_weight, of_x and (transposed or problem.groups != 1)
-    return [each for each, asked in zip(problem.gradients, wanted, strict=True) if asked]
+    by_weight, by_x = problem.gradients
+    return [each for each, asked in zip((by_weight._replace(wide=wide), by_x), wanted, strict=True) if asked]
 
 
 class CalledLayer:
@@ -183,10 +184,10 @@ class CalledLayer:
         images = (grad, x) if self.transposed else (x, grad)
         return weight_gradient(*images, *self.weight_options(False)).reshape(weight.shape)
 
-    def weight_options(self, biased: bool) -> WeightGradientOptions:
+    def weight_options(self, biased: bool, wide: bool = False) -> WeightGradientOptions:
         return WeightGradientOptions(
             f"weight_gradient{self.rank}d", list(self.taps), self.stride, self.options.padding, self.dilation,
-            self.groups, self.options.layout, self.options.precision, biased,
+            self.groups, self.options.layout, self.options.precision, biased, wide,
         )  # fmt: skip
 
     def adds_up_bias(self, x: Any) -> bool:

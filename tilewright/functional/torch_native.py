@@ -251,7 +251,8 @@ def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> C
     def compute(x: Any, grad: Any, bias: Any, residual: Any) -> Any:
         x, grad = as_image(x, rank, last), as_image(grad, rank, last)
         made = core(x, grad, None).reshape(filters, per_group, *taps[-rank:])
-        return torch.cat([made.reshape(-1), grad.sum((0, 2, 3))]) if problem.bias else made
+        made = torch.cat([made.reshape(-1), grad.sum((0, 2, 3))]) if problem.bias else made
+        return made.float() if problem.wide and made.element_size() == 2 else made
 
     return compute
 

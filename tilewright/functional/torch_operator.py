@@ -51,7 +51,8 @@ _CONVOLUTION = (
 )
 _WEIGHT_GRADIENT = (
     "weight_gradient(Tensor x, Tensor grad, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, "
-    "SymInt[] dilation, SymInt groups, str layout, str precision='fp32', bool biased=False) -> Tensor"
+    "SymInt[] dilation, SymInt groups, str layout, str precision='fp32', bool biased=False, "
+    "bool wide=False) -> Tensor"
 )
 _POOL = (
     "pool(Tensor x, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "

@@ -33,6 +33,7 @@ class WeightGradientOptions(NamedTuple):
     layout: str
     precision: str = "fp32"
     biased: bool = False
+    wide: bool = False
 
 
 class PoolOptions(NamedTuple):

@@ -14,7 +14,6 @@ from torch.compiler import is_dynamo_compiling
 from . import torch_backward
 from .signature import GRADIENT
 from .torch_allocation import part_of
-from .torch_casts import cast_of
 from .torch_eager import is_plain
 from .torch_expressions import reads_sums
 from .torch_gradients import CalledLayer, is_one_pass
@@ -102,17 +101,14 @@ def _by_weight(layer: CalledLayer, grad: Any, x: Any, weight: Any, together: boo
     """Return the gradients by the weight and, if they come `together`, by the bias, in a type; else None for it."""
     if not layer.small:
         return lambda grad, x, weight: (layer.weight_gradient(grad, x, weight), None)
-    images = (grad, x) if layer.transposed else (x, grad)
-    compute: Any = layer.executor(images, layer.weight_options(together))  # type: ignore[misc]  # there
-    made = compute(*images)
-    widened, transposed, of_bias = cast_of(made, kind), layer.transposed, (made.numel() - weight.numel(),)
-    shape, count, is_shaped = tuple(weight.shape), weight.numel(), made.shape == weight.shape
+    images, transposed = ((grad, x) if layer.transposed else (x, grad)), layer.transposed
+    wide = kind is torch.float32 and x.dtype is not torch.float32
+    compute: Any = layer.executor(images, layer.weight_options(together, wide))  # type: ignore[misc]  # there
+    shape, count, filters = tuple(weight.shape), weight.numel(), (layer.flat(weight).shape[0],)
     strides = torch.empty(shape, device="meta").stride()
 
     def run(grad: Any, x: Any, weight: Any) -> tuple[Any, Any]:
-        made = widened(compute(grad, x) if transposed else compute(x, grad))
-        if together:
-            return part_of(made, shape, strides, 0), part_of(made, of_bias, (1,), count)
-        return made if is_shaped else made.view(shape), None
+        made = compute(grad, x) if transposed else compute(x, grad)
+        return part_of(made, shape, strides, 0), part_of(made, filters, (1,), count) if together else None
 
     return run

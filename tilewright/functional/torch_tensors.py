@@ -161,12 +161,9 @@ def _unknown(call: OperatorCall, key: Any) -> Any:
     everything, version = call.arrays, _calls.version
     special = any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
     if special or autocasts() or (_grad_enabled() and _needs_gradient(*everything)):
-        run = None if special else _dispatch[2](call)
-        if run is not None:  # from the first call on: checkpoints compare the tensors that two forward passes save
-            made = run(*everything)
-        else:
-            made = operator(call)
-            run = None if special else _dispatch[1](call)
+        # From the first call on: checkpoints compare the tensors that two forward passes save.
+        run = None if special else _dispatch[2](call) or _shortest(call)
+        made = operator(call) if run is None else run(*everything)
         if run is not None:
             with suppress(TypeError):
                 _calls.keep(key, run, version)
@@ -175,6 +172,14 @@ def _unknown(call: OperatorCall, key: Any) -> Any:
     with suppress(TypeError):  # an option in a list: the call works, without being remembered
         _calls.keep(key, run, version)
     return run(*everything)
+
+
+def _shortest(call: OperatorCall) -> Run | None:
+    """Return the executor of calls with gradients; None if there is none, or the operator raises an error."""
+    with suppress(TypeError, ValueError, RuntimeError, AttributeError, UserError):
+        run: Run | None = _dispatch[1](call)
+        return run
+    return None
 
 
 def _is_special(a: Any) -> bool:

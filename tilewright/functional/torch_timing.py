@@ -71,7 +71,7 @@ def _in_process(
         x, weight, bias, residual = tensors(problem, on)
         program = program_of(CallPlan(problem, on, Decision(OURS), executable, "measured"))
         last = problem.layout == "NHWC" and problem.op != WEIGHT_GRADIENT
-        made = torch.empty(problem.made_shape, dtype=x.dtype, device=x.device)
+        made = torch.empty(problem.made_shape, dtype=getattr(torch, problem.made_dtype), device=x.device)
         made = made.to(memory_format=torch.channels_last) if last else made
         given = [a.data_ptr() for a in (x, weight, bias, residual, made) if a is not None]
 

@@ -172,7 +172,9 @@ def _measure(done: Acceleration, layer: ModelLayer, timed: Timed) -> None:
         done.rows.append(row.kept(refused.message))
         return
     if done.training:
-        for gradient in gradients_of_ours(problem, layer.module.weight.requires_grad, layer.needs_gradient):
+        weight = layer.module.weight
+        wide = weight.dtype is torch.float32 and problem.dtype != "float32"  # under autocast
+        for gradient in gradients_of_ours(problem, weight.requires_grad, layer.needs_gradient, wide):
             with suppress(UserError):
                 name = "weight gradient" if gradient.op == WEIGHT_GRADIENT else "data gradient"
                 parts[name] = _timed(done, gradient, on, timed)

@@ -29,12 +29,14 @@ class WeightGradient(GroupedLayer):
     result.
 
     Both have the layer's layout. The gradient of the weights lies in PyTorch's order: filters, channels of a group,
-    rows, columns. With `bias`, the result is one row of numbers: the gradients of the weights, then of the bias.
+    rows, columns. With `bias`, the result is one row of numbers: the gradients of the weights, then of the bias. If it
+    is `wide`, it has the type of the sums: parameters of float32 get unrounded gradients from tensors of 16 bits.
     """
 
     name: ClassVar[str] = "weight_gradient"
 
     bias: bool = False
+    wide: bool = False
 
     @classmethod
     def of(
@@ -49,14 +51,20 @@ class WeightGradient(GroupedLayer):
         dtype: str = "float32",
         layout: str = "NCHW",
         bias: bool = False,
+        wide: bool = False,
     ) -> WeightGradient:
         """The workload of a layer with the options of `Conv2d.of`; `shape` is that of the layer's input."""
         made = cls.made(shape, filters, (kernel, stride, padding, dilation), groups, dtype, layout)
-        return replace(made, bias=bool(bias))
+        return replace(made, bias=bool(bias), wide=bool(wide))
 
     @property
     def options(self) -> dict[str, Any]:
-        return {**super().options, **({"bias": True} if self.bias else {})}
+        flags = {"bias": self.bias, "wide": self.wide}
+        return {**super().options, **{name: True for name, given in flags.items() if given}}
+
+    @property
+    def result(self) -> str:
+        return sum_dtype(self.dtype) if self.wide else super().result
 
     @property
     def gradient_shape(self) -> tuple[int, ...]:
