@@ -111,15 +111,17 @@ def test_layers_that_it_leaves_to_others(everywhere: list[int]) -> None:
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, weight_gradient = [], torch_gradients.weight_gradient
+    biased, options = [], torch_gradients.CalledLayer.weight_options
     monkeypatch.setattr(rivals, "is_faster", lambda *_: "a test says so")
     monkeypatch.setattr(rivals, "is_close", lambda *_: False)
     monkeypatch.setattr(torch_gradients.CalledLayer, "adds_up_bias", lambda layer, x: layer.small)
-    monkeypatch.setattr(torch_gradients, "weight_gradient", lambda *a: calls.append(a) or weight_gradient(*a))
+    monkeypatch.setattr(
+        torch_gradients.CalledLayer, "weight_options", lambda layer, *a: biased.append(a[0]) or options(layer, *a)
+    )
     x, w, bias = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in ((2, 6, 9, 8), (12, 1, 3, 3), (12,)))
     if layout == "NHWC":
         x = x.detach().permute(0, 2, 3, 1).contiguous().requires_grad_()
-    for _ in range(3):  # the later ones are known
+    for _ in range(3):  # the later ones do not decide again
         y = tw.conv2d(x, w, bias, 1, 1, 1, 6, layout=layout)
         above = torch.randn_like(y)
         found = torch.autograd.grad(y, (x, w, bias), above)
@@ -127,7 +129,7 @@ def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: py
         right = torch.autograd.grad(F.conv2d(seen, w, bias, 1, 1, 1, 6), (x, w, bias), grad)
         for a, b in zip(found, right, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-    assert len(calls) == 1
+    assert biased == [True]
     assert found[1].is_contiguous()
 
 

@@ -49,10 +49,11 @@ _CONVOLUTION = (
     "SymInt[] dilation, SymInt groups, str activation, str layout, SymInt[] output_padding, "
     "str precision='fp32') -> Tensor"
 )
+_FLAGS = "bool biased=False, bool wide=False"
 _WEIGHT_GRADIENT = (
     "weight_gradient(Tensor x, Tensor grad, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, "
-    "SymInt[] dilation, SymInt groups, str layout, str precision='fp32', bool biased=False, "
-    "bool wide=False) -> Tensor"
+    "SymInt[] dilation, SymInt groups, str layout, str precision='fp32', "
+    f"{_FLAGS}) -> Tensor"
 )
 _POOL = (
     "pool(Tensor x, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
