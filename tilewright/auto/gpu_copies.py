@@ -29,7 +29,7 @@ _THREADS = 256
 
 
 @dataclass(frozen=True)
-class Copies:
+class PreparedFactors:
     """The kernels before a product: the tensors that they copy, and stages that they place.
 
     `turned` is set for a transposed right factor of a plain product: only warpgroups read it faster.
@@ -49,13 +49,13 @@ class Copies:
         return copying + len(self.sources) * rates.launch_seconds * rates.clock_hertz
 
 
-def copies_for(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, Copies]]:
+def copies_for(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
     """Yield the products of copied factors, with the copies."""
     if form[1].element:
         yield from _turned(form, op) if len(form[0].depth) == 1 else _with_terms_last(flow, form, op)
 
 
-def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, Copies]]:
+def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
     """Yield the product of a transposed copy of the right factor, if its rows lie along the columns."""
     axes, of = form
     made = of.contraction
@@ -68,7 +68,7 @@ def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, Copies]]:
         columns = replace(made.columns, along_depth=True, together=together)
         changed = axes, replace(of, contraction=replace(made, columns=columns))
         words = f"a transposed copy of {source.name}"
-        yield changed, Copies(words, (source,), partial(_transpose, source=source, reader=op), (), True)
+        yield changed, PreparedFactors(words, (source,), partial(_transpose, source=source, reader=op), (), True)
 
 
 def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
@@ -100,7 +100,7 @@ class _Factor(NamedTuple):
     border_dimension: int
 
 
-def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, Copies]]:
+def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
     """Yield products of copies in which an axis of the terms, such as the channels of a convolution, is the last."""
     axes, of = form
     made = of.contraction
@@ -122,7 +122,7 @@ def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tupl
         apply = partial(_copy_all, op=op, factors=factors)
         yield (
             (axes._replace(depth=depth), replace(of, contraction=contraction)),
-            Copies(words, tuple(each.source for each in copied), apply, placed),
+            PreparedFactors(words, tuple(each.source for each in copied), apply, placed),
         )
 
 

@@ -20,7 +20,7 @@ from ..tune.model.machine import Machine
 from ..tune.space.config import Config
 from ..tune.task import Expectation
 from .dataflow import Dataflow
-from .gpu_copies import Copies, Form, copies_for
+from .gpu_copies import Form, PreparedFactors, copies_for
 from .kernels import FusedKernel
 from .products import MatrixProduct
 from .ways import Way
@@ -65,13 +65,13 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
     return [way for _, way in sorted(found, key=lambda each: each[0])]
 
 
-def _pays(copies: Copies, strategy: Any) -> bool:
+def _pays(copies: PreparedFactors, strategy: Any) -> bool:
     """Whether a strategy may be faster with copied factors."""
     return isinstance(strategy, Mma) and (strategy.tile.warpgroups or not copies.turned)
 
 
 def _way(
-    name: str, why: str, form: Form, copies: Copies | None, kernel: FusedKernel, op: ComputeOp, strategy: Any,
+    name: str, why: str, form: Form, copies: PreparedFactors | None, kernel: FusedKernel, op: ComputeOp, strategy: Any,
     target: Target,
 ) -> Way:  # fmt: skip
     of, machine = form[1], Machine.for_models(target)
