@@ -100,6 +100,8 @@ def _factors(e: Expr) -> tuple[list[Load], list[Expr]] | None:
     if isinstance(e, n.Mul):
         left, right = _factors(e.a), _factors(e.b)
         return None if left is None or right is None else (left[0] + right[0], left[1] + right[1])
+    if isinstance(e, n.FloatImm) and e.value == 1:
+        return [], []
     if not isinstance(e, Load) or not isinstance(e.source, Tensor):
         return None
     op = e.source.op

@@ -168,7 +168,7 @@ def _layer(form: Bilinear, roles: tuple[int, ...], dtype: str) -> RecognisedLaye
     if sorted_tables is None or channels is None:
         return None
     slides, pairs, _ = sorted_tables
-    for batch in (*(p for p in pairs if p.size == p.places), _ONE_ROW):
+    for batch in (*(p for p in pairs if (p.size, p.stride, p.before) == (p.places, 1, 0)), _ONE_ROW):
         space = sorted([*slides, *(p for p in pairs if p is not batch)], key=lambda s: s.dims[0] or 0)
         if 1 <= len(space) <= 2:
             rows, columns = [_ONE_ROW] * (2 - len(space)) + space
@@ -194,8 +194,7 @@ def _sorted(
             channels.append(table)
         else:
             return None
-    plain = all(s.taps > 1 and s.before >= 0 for s in slides) and all(p.before == 0 for p in pairs)
-    return (slides, pairs, channels) if slides and plain else None
+    return (slides, pairs, channels) if slides else None
 
 
 def _slide(form: Bilinear, roles: tuple[int, ...], table: IndexTable) -> _SpatialWindow | None:

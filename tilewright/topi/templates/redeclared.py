@@ -13,11 +13,12 @@ from .epilogue import finish
 from .recognition import recognised
 from .template import ALL, GENERAL, PackagedTemplate
 from .tensors import Tensors
-from .weight_gradient import WeightGradient
 
 _NAME = "convolution"
 _FINISHED = "convolution,epilogue"
 """The tag of results that convert sums."""
+_COPY_TERMS = 16
+"""Terms of a sum from which on a strategy that needs a copy of the result is faster than general rules."""
 _PRODUCTS = "products"
 """The name of a contraction, which sums select elements of; results read it at once."""
 
@@ -30,8 +31,8 @@ def strategies_for(op: Operation, target: Target) -> list[PackagedTemplate[Any]]
     layer = recognised(op) if isinstance(op, ComputeOp) else None
     if layer is None or not layer.is_gradient:
         return []
-    if layer.reorders(op.shape) and not isinstance(layer.workload, WeightGradient):
-        return []  # large results would be copied into their order
+    if layer.reorders(op.shape) and layer.workload.terms < _COPY_TERMS:
+        return []  # the result would be copied into its order, which takes longer than such short sums
     kind = type(layer.workload)
     general = next(t for t in ALL if t.kind is kind and t.strategy_name == GENERAL)
     try:
