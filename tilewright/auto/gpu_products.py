@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from ..core.atoms import atom_named
@@ -50,7 +51,7 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
         before = 0.0 if copies is None else copies.cycles(machine)
         factor = _IN_PLACE if copies is None and any(not other.turned for _, other in copied) else 1.0
         for name, strategy in _strategies(of, target, precision):
-            tiles = _tiles(strategy, each, machine)
+            tiles = _tiles(strategy, each, machine, 1)
             if not tiles or (copies is not None and not _pays(copies, strategy)):
                 continue
             cycles = factor * float(strategy.predict(of, tiles[0], machine).cycles) + before
@@ -80,7 +81,7 @@ def _way(
         space = space.where(lambda choices: choices["store"].val != _IN_LANES, ("store",), "columns in their order")
 
     def likely(count: int) -> list[int]:
-        tiles = _tiles(strategy, form, machine)[:count]
+        tiles = _tiles(strategy, form, machine, count)
         return list(dict.fromkeys(nearest_index(space, tile.wanted()) for tile in tiles))
 
     def expected(choices: Mapping[str, Any]) -> Expectation:
@@ -100,15 +101,16 @@ def _way(
     return Way(name, why, space, default, steps, expected, likely, () if copies is None else copies.placed)
 
 
-def _tiles(strategy: Any, form: Form, machine: Machine) -> list[Any]:
-    """The tiles of a strategy, the fastest first. Columns of several axes stay in their order within lanes."""
+def _tiles(strategy: Any, form: Form, machine: Machine, count: int) -> list[Any]:
+    """The fastest tiles of a strategy. Columns of several axes stay in their order within lanes."""
     tiles = strategy.tiles(form[1], machine)
-    return [tile for tile in tiles if len(form[0].columns) == 1 or not getattr(tile, "vectors", False)]
+    ordered = (tile for tile in tiles if len(form[0].columns) == 1 or not getattr(tile, "vectors", False))
+    return list(islice(ordered, count))
 
 
 def _steadiest(strategy: Any, form: Form, machine: Machine) -> Any:
     """The fastest tile by the model; of tiles that take as long, the one with most slices in flight."""
-    tiles = _tiles(strategy, form, machine)[:_TIES]
+    tiles = _tiles(strategy, form, machine, _TIES)
     cycles = [float(strategy.predict(form[1], tile, machine).cycles) for tile in tiles]
     return max((t for t, c in zip(tiles, cycles, strict=True) if c <= _EQUAL * cycles[0]), key=lambda t: int(t.stages))
 
