@@ -249,8 +249,11 @@ class Child:
         """Have the model timed; return its last row, and print all other lines."""
         if self.process is None:
             return None
-        if self.ready:
-            self.lines += self.process.communicate("go\n")[0].splitlines(keepends=True)
+        if self.ready and self.process.stdin and self.process.stdout:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+            self.lines.append(self.process.stdout.readline())
+            self.process.kill()  # its own end takes seconds
         rows = [line for line in self.lines if line.startswith("{")]
         print(*[line for line in self.lines if line.startswith(("--", "  ", "ours", "kept"))], sep="", end="")
         return json.loads(rows[-1]) if rows else None

@@ -71,6 +71,15 @@ def test_products_of_matrices_are_the_librarys_without_a_record() -> None:
     assert not verdict(KNOWN._replace(groups=16, kernel=(5, 5)), [])  # four channels of a group
 
 
+def test_groups_between_two_kinds_of_kernels_are_the_librarys_without_a_record() -> None:
+    """Of 16 or 32 channels, ours have matrix instructions; of 24, they have none."""
+    groups = {size: KNOWN._replace(shape=(8, 8 * size, 28, 28), filters=8 * size, groups=8) for size in (16, 24, 32)}
+    known = [MeasuredLayer(groups[size], "a GPU", 1e-6, 2e-6) for size in (16, 32)]
+    assert not any(verdict(groups[size], known) for size in (16, 32))
+    assert "a sum over 216 products is a matrix product" in verdict(groups[24], known)
+    assert not verdict(groups[24], [MeasuredLayer(groups[24], "a GPU", 1e-6, 2e-6)])
+
+
 def test_layers_with_weights_in_another_order_say_nothing_of_matrix_products() -> None:
     dense = KNOWN._replace(groups=1, weights="OHWI")
     faster = MeasuredLayer(dense, "a GPU", 1e-6, 2e-6)

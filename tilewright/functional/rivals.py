@@ -272,7 +272,9 @@ def _kind(of: Problem) -> tuple[Any, ...]:
     # Tiles of matrix products load weights of one order as they lie; gathering weights of the other order takes far
     # longer.
     order = of.weights if dense and of.kernel != (1, 1) else ""
-    return of.op, of.layout, of.precision, dense, order
+    # Kernels with matrix instructions take groups of up to 16 channels, or of 32 and more.
+    between = of.op == CONV and not dense and 16 < of.shape[1] // of.groups < 32
+    return of.op, of.layout, of.precision, dense, order, between
 
 
 @lru_cache(maxsize=4096)
