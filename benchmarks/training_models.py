@@ -1,10 +1,11 @@
 """Training steps of whole models on a GPU, with PyTorch's convolutions and with ours.
 
-    python -m benchmarks.training_models [--only TEXT] [--compile] [--steps N]
+    python -m benchmarks.training_models [--only TEXT] [--compile | --graph] [--steps N]
 
 A step is forward, loss, backward and optimizer, under autocast to bfloat16. Ours has `tilewright.nn` in place of
 depthwise and grouped convolutions, with the same parameters. Both sides take turns, a few steps each; medians count.
-With `--compile`, both go through `torch.compile`. Losses after the first steps are compared.
+With `--compile`, both go through `torch.compile`. With `--graph`, whole steps are recorded in CUDA graphs: eager steps
+of these models wait for the host, and its times vary. Losses after the first steps are compared.
 """
 
 from __future__ import annotations
@@ -97,9 +98,9 @@ def replaced(model: nn.Module) -> nn.Module:
     return made
 
 
-def stepping(model: nn.Module, x: Any, compiled: bool) -> Callable[[], Any]:
-    """Return one training step, which returns the loss."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+def stepping(model: nn.Module, x: Any, compiled: bool, capturable: bool = False) -> Callable[[], Any]:
+    """Return one training step, which returns the loss; `capturable` ones may be recorded in a CUDA graph."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=capturable)
     run = torch.compile(model) if compiled else model
 
     def step() -> Any:
@@ -113,12 +114,31 @@ def stepping(model: nn.Module, x: Any, compiled: bool) -> Callable[[], Any]:
     return step
 
 
-def measure(name: str, compiled: bool, steps: int) -> list[str]:
+def recorded(model: nn.Module, step: Callable[[], Any]) -> Callable[[], Any]:
+    """Return the replay of a step in a CUDA graph.
+
+    The replay keeps the step, since the graph reads its optimizer's memory.
+    """
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    model.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        loss = step()
+    return lambda: (graph.replay(), loss, step)[1]
+
+
+def measure(name: str, mode: str, steps: int) -> list[str]:
     """Time both sides in turns; one row of the table."""
     torch.manual_seed(0)
     model, x = MODELS[name]()
-    sides = [stepping(model.train(), x, compiled), stepping(replaced(model).train(), x, compiled)]
+    models, given = (model.train(), replaced(model).train()), (mode == "compiled", mode == "graph")
+    sides = [stepping(each, x, *given) for each in models]
     losses = [[float(step()) for _ in range(WARM)] for step in sides]
+    if mode == "graph":
+        sides = [recorded(each, step) for each, step in zip(models, sides, strict=True)]
     time.sleep(REST)
     apart = max(abs(a - b) / abs(a) for a, b in zip(*losses, strict=True))
     times: list[list[float]] = [[], []]
@@ -132,7 +152,7 @@ def measure(name: str, compiled: bool, steps: int) -> list[str]:
             into.append((time.perf_counter() - began) / steps * 1e3)
     theirs, ours = map(statistics.median, times)
     spread = max((max(each) - min(each)) / statistics.median(each) for each in times)
-    return [name, "compiled" if compiled else "eager", f"{theirs:.2f}", f"{ours:.2f}", f"{theirs / ours:.2f}",
+    return [name, mode, f"{theirs:.2f}", f"{ours:.2f}", f"{theirs / ours:.2f}",
             f"{spread:.0%}", f"{apart:.1e}"]  # fmt: skip
 
 
@@ -140,16 +160,18 @@ def main() -> None:
     """Measure the models and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="models with this text in their name")
-    parser.add_argument("--compile", action="store_true", help="both sides through torch.compile")
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--compile", action="store_true", help="both sides through torch.compile")
+    modes.add_argument("--graph", action="store_true", help="whole steps of both sides as CUDA graphs")
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
     given = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("error: PyTorch sees no GPU")
     torch.backends.cudnn.benchmark = True
-    rows = []
+    rows, mode = [], "compiled" if given.compile else "graph" if given.graph else "eager"
     for name in MODELS:
         if given.only in name:
-            rows.append(measure(name, given.compile, given.steps))
+            rows.append(measure(name, mode, given.steps))
             print(*rows[-1], sep="  ", flush=True)
             torch.cuda.empty_cache()
     heads = ["model", "mode", "PyTorch ms", "ours ms", "times as fast", "spread", "losses differ"]
