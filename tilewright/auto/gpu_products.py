@@ -20,13 +20,13 @@ from ..topi.templates.tensors import Tensors
 from ..tune.model.machine import Machine
 from ..tune.space.config import Config
 from ..tune.task import Expectation
-from .dataflow import Dataflow
+from .dataflow import Dataflow, size
 from .gpu_copies import Form, PreparedFactors, copies_for
 from .kernels import FusedKernel
 from .products import MatrixProduct
 from .ways import Way
 
-_IN_PLACE = 1.25
+_IN_PLACE = 2.0
 """The time of windows with terms that are read one by one, relative to the model, which is too low for some."""
 _IN_LANES = "vectors"
 """The choice to store columns from lanes that hold neighbours."""
@@ -45,11 +45,12 @@ _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
 def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
     """Return the ways to compute a product on a target at a precision, the fastest by their models first."""
     machine, found = Machine.for_models(target), list[tuple[float, Way]]()
+    is_window = sum(size(axis) > 1 for axis in form[0].depth) > 1
     copied = list(copies_for(flow, form, op))
     for each, copies in ((form, None), *copied):
         of = each[1]
         before = 0.0 if copies is None else copies.cycles(machine)
-        factor = _IN_PLACE if copies is None and any(not other.turned for _, other in copied) else 1.0
+        factor = _IN_PLACE if copies is None and copied and is_window else 1.0
         for name, strategy in _strategies(of, target, precision):
             tiles = _tiles(strategy, each, machine, 1)
             if not tiles or (copies is not None and not _pays(copies, strategy)):

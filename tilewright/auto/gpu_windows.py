@@ -37,8 +37,10 @@ _SCHEDULERS, _LINE = 4, 128
 """Warps that start an instruction in a cycle, and bytes of a line of the cache."""
 _LOAD, _CONVERSION, _OVERHEAD = 1.8, 0.57, 100
 """Instructions of a load, of a conversion from 16 bits, and of a thread beside its loads and terms."""
-_STORE, _GAPS = 4.7, 1.2
-"""The time of a line that is stored, relative to one that is loaded; the traffic of stores that leave gaps."""
+_STORE, _LINES, _GAPS = 4.7, 0.7, 1.2
+"""The time of a stored line, relative to a loaded one; its growth with the lines of a store; the traffic of gaps."""
+_SCALAR, _OVERLAP = 1.2, 0.1
+"""The time of memory if threads load single elements; the part of the shorter of work and memory that is not hidden."""
 _START, _LATENT_WARPS = 2000, 3.5
 """Cycles of a kernel beside its work; the resident warps for which waiting takes as long as work."""
 
@@ -147,7 +149,7 @@ class Windows:
         return -(-prod(outer) * -(-rows // tile.rows) * -(-columns // tile.columns) // tile.threads)
 
     def cycles(self, tile: WindowTile, machine: Machine) -> float:
-        """The expected cycles of a tile; constants are fitted to 324 kernels of depthwise layers on an H100."""
+        """The expected cycles of a tile; constants are fitted to 330 kernels of depthwise layers on H100s and H200s."""
         results, stored, word = tile.rows * tile.columns, _bytes_of(self.out), self.loaded.dtype.bytes
         chunk, width, step = self.chunk(tile), self.width(tile), self.indices[-1].step
         seen = self.rounds(tile) * self.seen(tile)
@@ -156,7 +158,7 @@ class Windows:
         issued = _LOAD * loads + ((self.border is not None) + convert) * seen
         issued += (_LOAD + convert) * self.terms + results * (self.terms + 2 * _CONVERSION * (stored < 4)) + _OVERHEAD
         lines = [max(1.0, tile.columns * each * 32 / _LINE) for each in (step * word, stored)]
-        moved = loads * lines[0] + _STORE * results / width * lines[1]
+        moved = loads * lines[0] + _STORE * results / width * float(lines[1] ** _LINES)
         resident = _REGISTERS // int((_WORD * self.words(tile) + _BESIDE) * tile.threads) * tile.threads / 32
         waiting = 1 + _LATENT_WARPS / max(min(resident, 64), tile.threads / 32)
         busy = (
@@ -169,8 +171,8 @@ class Windows:
         gaps = _GAPS * min(1.0, 32 / (width * stored) - 0.5) if width < tile.columns else 0.0
         memory = _size(self.loaded) + total(self.out.axis) * stored * (1 + gaps)
         rate = machine.rates.memory_bytes_per_cycle * machine.multiprocessors
-        fetching = memory / rate if memory > machine.rates.l2_capacity_bytes else 0.0
-        return max(busy, fetching) + 0.1 * min(busy, fetching) + _START + 1.5 * issued
+        fetching = memory * (_SCALAR if chunk == 1 else 1.0) / rate if memory > machine.rates.l2_capacity_bytes else 0.0
+        return max(busy, fetching) + _OVERLAP * min(busy, fetching) + _START + 1.5 * issued
 
 
 def _bytes_of(out: Operation) -> int:
