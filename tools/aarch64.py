@@ -26,9 +26,16 @@ TESTS = (
     "tests/core",
     "tests/expr",
     "tests/codegen/llvm",
-    "tests/functional/test_numpy_calls.py",
-    "tests/functional/test_signature.py",
+    "tests/codegen/test_host.py",
+    "tests/codegen/test_hostile_names.py",
+    "tests/functional/test_batches.py",
+    "tests/functional/test_comparison.py",
     "tests/functional/test_named_arguments.py",
+    "tests/functional/test_numpy_calls.py",
+    "tests/functional/test_odd_calls.py",
+    "tests/functional/test_quiet_calls.py",
+    "tests/functional/test_signature.py",
+    "tests/functional/test_store.py",
 )
 COMPARE_TIMES = ("tests/codegen/llvm/test_example.py",)
 """Tests of speed, which an emulated processor cannot show."""
