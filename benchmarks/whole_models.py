@@ -313,7 +313,9 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=0, help="processes at a time that compile first")
     parser.add_argument("--report", action="store_true", help="print each graph's convolutions")
     parser.add_argument("--profile", action="store_true", help="print the slowest kernels")
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin or compile no model after this time; a timing takes a second")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="begin or compile no model after this time; a timing takes a second"
+    )
     parser.add_argument("--together", action="store_true", help="compile models at the same time, in processes")
     parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--first", default="", help=argparse.SUPPRESS)
