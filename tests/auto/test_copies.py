@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te, topi
-from tilewright.auto.program import AutomaticProgram
+from tilewright.auto.program import AutomaticProgram, unfit
 from tilewright.core.target import Target
 
 TARGET = Target("cuda -arch=sm_90")
@@ -61,3 +61,12 @@ def test_the_printed_program_makes_the_same_schedule() -> None:
     exec(s.as_python(), names)
     again = names["schedule"](args[-1])
     assert str(tw.lower(again, args, simple_mode=True)) == str(tw.lower(s, args, simple_mode=True))
+
+
+def test_the_first_way_fits() -> None:
+    x, w = te.placeholder((64, 128, 28, 28), "float16", "x"), te.placeholder((128, 128, 3, 3), "float16", "w")
+    sums = topi.nn.conv2d_nchw(x, w, 1, 1, 1, "float32")
+    out = te.compute(sums.shape, lambda *i: sums[i].astype("float16"), name="out")
+    program = AutomaticProgram([out.op], TARGET)
+    assert program.ways[-1][0].name == "warpgroup instructions of a copy"
+    assert unfit(program.schedule([ways[0] for ways in program.ways]), TARGET) == ""

@@ -53,7 +53,7 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
         factor = _IN_PLACE if copies is None and copied and is_window else 1.0
         for name, strategy in _strategies(of, target, precision):
             tiles = _tiles(strategy, each, machine, 1)
-            if not tiles or (copies is not None and not _pays(copies, strategy)):
+            if not tiles or not _pays(each, copies, strategy):
                 continue
             cycles = factor * float(strategy.predict(of, tiles[0], machine).cycles) + before
             depth, rows, columns = of.contraction.depth, of.contraction.rows.extent, of.contraction.columns.extent
@@ -67,9 +67,11 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
     return [way for _, way in sorted(found, key=lambda each: each[0])]
 
 
-def _pays(copies: PreparedFactors, strategy: Any) -> bool:
-    """Whether a strategy may be faster with copied factors."""
-    return isinstance(strategy, Mma) and (strategy.tile.warpgroups or not copies.turned)
+def _pays(form: Form, copies: PreparedFactors | None, strategy: Any) -> bool:
+    """Whether a strategy fits the order of columns, and may be faster with copied factors if there are any."""
+    if isinstance(strategy, Mma) and strategy.tile is wgmma_tiles.TurnedWgmmaTile and len(form[0].columns) > 1:
+        return False
+    return copies is None or (isinstance(strategy, Mma) and (strategy.tile.warpgroups or not copies.turned))
 
 
 def _way(
