@@ -34,12 +34,17 @@ def are_vectors(kernel: FusedKernel) -> bool:
 
 
 def default_tile(flow: Dataflow, kernel: FusedKernel) -> VectorTile:
-    """The tile that rules choose: four vectors at once, or one if its values need the registers."""
+    """The tile that rules choose: four vectors at once, or one if its values need the registers.
+
+    Half a vector is better than a whole one that sticks out at the end of each row.
+    """
     bits = max(t.dtype.bits for t in kernel.out.outputs)
     lanes = LANES * 32 // bits
     last = known(kernel.out.axis[-1]) or lanes
     heavy = any(weight(flow.bodies[op]) > _HEAVY for op in (kernel.out, *kernel.members))
-    return VectorTile(lanes if heavy or last < 4 * lanes else 4 * lanes)
+    if not heavy and last >= 4 * lanes:
+        return VectorTile(4 * lanes)
+    return VectorTile(lanes // 2 if last % lanes and last % (lanes // 2) == 0 else lanes)
 
 
 def schedule_vectors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: VectorTile) -> None:

@@ -22,7 +22,7 @@ _FEW_LANES = 8
 class RowVectors:
     """The neighbours of a row that are computed together, and the partial results of a reduction; 0: by its length."""
 
-    lanes: int = LANES
+    lanes: int = 2 * LANES
     parts: int = 0
 
 
@@ -36,18 +36,31 @@ def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fused
         row, place = _windows(s, kernel, inner, tile), None
     else:
         row, place = row_loops(s, kernel)
-    if along and place is not None and not is_reduction(out) and (known_total(inner) or 0) >= tile.lanes:
-        s[out].vectorize(s[out].split(place, factor=tile.lanes)[1])
+    if along and place is not None and not is_reduction(out):
+        _vectorize(s, out, place, known_total(inner), tile)
     for op in kernel.members:
         s[op].compute_at(s[out], row)
         if is_reduction(op):
             partial = _in_vectors(s, op, tile.parts) if along and not free_axes(kernel, op) else None
             if partial is not None:
                 s[partial].compute_at(s[out], row)
-        elif op.axis and (known(op.axis[-1]) or 0) >= tile.lanes:
-            s[op].vectorize(s[op].split(op.axis[-1], factor=tile.lanes)[1])
+        elif op.axis:
+            _vectorize(s, op, op.axis[-1], known(op.axis[-1]), tile)
     if kernel.row_count > 1 and sum(flow.work(op) for op in (out, *kernel.members)) >= _PARALLEL_FROM:
         s[out].parallel(row)
+
+
+def _width(length: int | None, tile: RowVectors) -> int:
+    """The elements of a vector in a loop of some length; 0 for a short one."""
+    width = tile.lanes
+    while width > (length or 0) and width:
+        width //= 2
+    return width if width >= _FEW_LANES else 0
+
+
+def _vectorize(s: ScheduleHandle, op: Operation, loop: IterVar, length: int | None, tile: RowVectors) -> None:
+    if width := _width(length, tile):
+        s[op].vectorize(s[op].split(loop, factor=width)[1])
 
 
 def _slides(kernel: FusedKernel, inner: Sequence[IterVar]) -> bool:
@@ -67,7 +80,8 @@ def _windows(s: ScheduleHandle, kernel: FusedKernel, inner: Sequence[IterVar], t
     rows = [axis for axis in out.axis if axis not in inner]
     s[out].reorder(*rows, *inner)
     row = s[out].fuse(*rows)
-    block, lanes = s[out].split(inner[-1], factor=min(tile.lanes, known(inner[-1]) or tile.lanes))
+    columns = known(inner[-1]) or LANES
+    block, lanes = s[out].split(inner[-1], factor=columns if columns <= LANES else _width(columns, tile))
     s[out].vectorize(lanes)
     s[total].compute_at(s[out], block)
     *data, last = s[total].op.axis

@@ -97,7 +97,7 @@ def _rows_on_processors(flow: Dataflow, kernel: FusedKernel) -> Way:
         "rows",
         f"the stages of a row of {kernel.out.name} run one after another, while it is in the cache",
         RowVectors(),
-        {"lanes": (8, 32, 64), "parts": _PARTS},
+        {"lanes": (8, 16, 64), "parts": _PARTS},
         lambda s, t: schedule_rows_on_processors(s, flow, kernel, t),
     )
 

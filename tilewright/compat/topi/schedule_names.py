@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
+from ...auto import auto_schedule
 from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...topi.schedules import injective, products, reduce, rows
+from ...topi.schedules.stages import given_outputs
 
 Maker = Callable[[Any, Target, str], ScheduleHandle]
 
@@ -25,6 +28,21 @@ class Family:
     has_layout: bool = False
 
 
+def _automatic_on_processors(on_gpus: Maker) -> Maker:
+    """Let `auto_schedule` make the schedules for processors."""
+
+    @wraps(on_gpus)
+    def make(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
+        if target.is_gpu:
+            return on_gpus(outs, target, primitive)
+        return auto_schedule(given_outputs(outs, primitive), target)
+
+    return make
+
+
+_ELEMENTS, _REDUCTIONS, _ROWS = map(
+    _automatic_on_processors, (injective.schedule_injective, reduce.schedule_reduce, rows.schedule_rows)
+)
 _CONVOLUTIONS = """schedule_conv schedule_conv1d_ncw schedule_conv1d_nwc schedule_conv1d_transpose_ncw
 schedule_conv2d_nchw schedule_conv2d_nhwc schedule_conv2d_hwcn schedule_conv2d_NCHWc schedule_conv2d_transpose_nchw
 schedule_conv2d_winograd_nchw schedule_conv3d_ncdhw schedule_conv3d_ndhwc schedule_conv3d_transpose_ncdhw
@@ -39,24 +57,24 @@ schedule_group_conv2d_NCHWc_int8"""
 
 FAMILIES = (
     Family(
-        injective.schedule_injective,
+        _ELEMENTS,
         "Schedule element-wise, broadcasting and reordering operators, all of them inline but the outputs.",
         "schedule_injective schedule_elemwise schedule_broadcast schedule_concatenate",
     ),
     Family(
-        reduce.schedule_reduce,
+        _REDUCTIONS,
         "Schedule reductions, and element-wise operators after them.",
         "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique schedule_searchsorted "
         "schedule_dft schedule_stft schedule_batch_norm",
     ),
     Family(
-        reduce.schedule_reduce,
+        _REDUCTIONS,
         "Schedule pooling; `layout` is accepted for old scripts, without effect.",
         "schedule_pool schedule_adaptive_pool",
         has_layout=True,
     ),
     Family(
-        rows.schedule_rows,
+        _ROWS,
         "Schedule softmax and normalisation: a block, or a processor, computes a row.",
         "schedule_softmax schedule_fast_softmax schedule_norm schedule_l2_normalize",
     ),
@@ -74,7 +92,7 @@ FAMILIES = (
         _CONVOLUTIONS,
     ),
     Family(
-        injective.schedule_injective,
+        _ELEMENTS,
         "Schedule operators given by statements, which were declared for this target and run as they stand.",
         "schedule_sort schedule_argsort schedule_topk schedule_extern schedule_scatter "
         "schedule_scatter_add schedule_scatter_nd schedule_embed_grad",

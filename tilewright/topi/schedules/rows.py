@@ -13,10 +13,8 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-from .injective import one_element_each
 from .reduce import PLAIN_THREADS, partial_sums, reduction_of, schedule_each
 from .stages import (
-    LANES,
     bytes_of,
     computed,
     count,
@@ -30,11 +28,10 @@ from .stages import (
 
 _SHORT_ROW = 1024
 """Terms up to which a warp computes a row alone."""
-_PARALLEL_FROM = 1 << 12
 
 
 def schedule_rows(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
-    """The schedule of an operation on rows; of several outputs, or of no rows, that of reductions."""
+    """The schedule of an operation on rows for a GPU; of several outputs, or of no rows, that of reductions."""
     found = given_outputs(outs, primitive)
     s, operations = started(found, primitive)
     row = operations[0].attrs.get("row")
@@ -42,9 +39,7 @@ def schedule_rows(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
         schedule_each(s, operations, target)
         return s
     (out,) = operations
-    if not target.is_gpu:
-        _on_processors(s, out, row)
-    elif out.axis and list(row) == list(range(len(out.axis) - len(row), len(out.axis))):
+    if out.axis and list(row) == list(range(len(out.axis) - len(row), len(out.axis))):
         _block_per_row(s, out, row, target)
     else:
         _thread_per_row(s, out, row, target)
@@ -150,37 +145,3 @@ def _reduce(s: ScheduleHandle, op: ComputeOp, out: Operation, rows: IterVar, acr
     s[partial].compute_at(s[out], rows)
     s[partial].set_scope("shared")
     s[partial].bind(s[partial].op.axis[0], thread_axis("threadIdx.x"))
-
-
-def _on_processors(s: ScheduleHandle, out: Operation, row: Sequence[int]) -> None:
-    """Rows to processors; the terms of each in as many partial sums as a vector has elements."""
-    work = count(out.axis)
-    if len(row) == len(out.axis):
-        for op in reductions(s):
-            _in_vectors(s, op)
-        one_element_each(s, out, Target("llvm"))
-        return
-    contiguous = len(out.axis) - 1 in row
-    rows, place = _loops(s, out, row)
-    if contiguous and (count([place]) or 0) >= LANES:
-        _, vector = s[out].split(place, factor=LANES)
-        s[out].vectorize(vector)
-    for op in reductions(s):
-        s[op].compute_at(s[out], rows)
-        if contiguous:
-            partial = _in_vectors(s, op)
-            if partial is not None:
-                s[partial].compute_at(s[out], rows)
-    if work is None or work >= _PARALLEL_FROM:
-        s[out].parallel(rows)
-
-
-def _in_vectors(s: ScheduleHandle, op: ComputeOp) -> Operation | None:
-    """Let a reduction add vectors of terms; returns the stage of the partial sums, or None for short ones."""
-    terms = count(op.reduce_axis[-1:])
-    if terms is None or terms < 4 * LANES:
-        return None
-    partial = partial_sums(s, op, LANES)
-    s[partial].reorder(*s[partial].op.reduce_axis, s[partial].op.axis[0])
-    s[partial].vectorize(s[partial].op.axis[0])
-    return partial
