@@ -81,7 +81,7 @@ def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu:
         return _weight_gradient(problem, rank, last, on_gpu)
     act = ACTIVATIONS.get(problem.activation)
     backward = ACTIVATION_GRADIENTS.get(problem.activation.removesuffix(GRADIENT)) if act is None else None
-    viewed = (problem.layout == "NHWC" and (last or dims < 4)) or problem.op == DATA_GRADIENT
+    viewed = (problem.layout == "NHWC" or problem.op == DATA_GRADIENT) and (last or dims < 4)
     core = _core(problem, one_row=rank == 1 and not viewed)
     core = _in_precision(problem, core) if on_gpu else core
     shape = problem.weights_shape if viewed or name == "depthwise_conv2d" else None
@@ -322,8 +322,9 @@ def _data_gradient(problem: Problem) -> Core:
     crop = [-side for side in sides(before, after)]
 
     def run(grad: Any, w: Any, bias: Any, residual: Any = None) -> Any:
-        # PyTorch takes the size and the memory order of the input from a tensor, which it does not read.
-        like = grad.new_empty(1).expand(shape)
+        # PyTorch takes the size and the memory order of the input from a tensor, which it does not read. On CPUs it
+        # makes a contiguous copy of it, unless it is contiguous.
+        like = grad.new_empty(shape) if grad.device.type == "cpu" else grad.new_empty(1).expand(shape)
         if problem.layout == "NHWC":
             like = grad.new_empty(shape).to(memory_format=torch.channels_last)
         made = _aten.convolution_backward(
