@@ -225,6 +225,12 @@ def sums(shape: tuple[int, ...], over: tuple[int, ...], term: Callable[..., Any]
     return te.compute(shape, lambda *i: te.sum(term(*i, *axes), axis=axes), "Y").op
 
 
+def starting_at(value: float) -> Any:
+    total = te.comm_reducer(lambda a, b: a + b, lambda dtype: te.const(value, dtype), "total")
+    r = te.reduce_axis((0, 3), "r")
+    return te.compute((4, 7), lambda c, t: total(A[c, t + r] * K[c, r], axis=r), "Y").op
+
+
 A, K = te.placeholder((4, 9), name="A"), te.placeholder((4, 3), name="K")
 OTHERS = {
     "a product of matrices": sums((4, 4), (9,), lambda i, j, r: A[i, r] * A[j, r]),
@@ -236,6 +242,11 @@ OTHERS = {
     "terms that count twice": sums((4, 7), (3, 2), lambda c, t, r, _: A[c, t + r] * K[c, r]),
     "a window that does not slide evenly": sums((4, 5), (3,), lambda c, t, r: A[c, t + t // 2 + r] * K[c, r]),
     "places modulo a length": sums((4, 9), (3,), lambda c, t, r: A[c, (t + r) % 9] * K[c, r]),
+    "places in another order of bits": sums((4, 6), (3,), lambda c, t, r: A[c, (t ^ 1) + r] * K[c, r]),
+    "places of a shorter type": sums((4, 7), (3,), lambda c, t, r: A[c, (t * 128).astype("int8") + r] * K[c, r]),
+    "places of a float": sums((4, 7), (3,), lambda c, t, r: A[c, (t * 0.5).astype("int32") + r] * K[c, r]),
+    "places that a variable moves": sums((4, 7), (3,), lambda c, t, r: A[c, t + r + te.var("m")] * K[c, r]),
+    "a sum that starts at 1": starting_at(1.0),
     "channels of another order": sums((4, 7), (3,), lambda c, t, r: A[3 - c, t + r] * K[c, r]),
 }
 

@@ -17,7 +17,9 @@ import numpy as np
 
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Load, Var
-from ...expr.traverse import conjuncts, fold, loads, substitute, variables
+from ...expr.numerics import convert
+from ...expr.operators import is_const
+from ...expr.traverse import conjuncts, fold, loads, post_order, substitute, variables
 from ...loops.interpret.values import BINARY
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
@@ -25,6 +27,7 @@ from ...tensor.tensor import ComputeOp, Tensor
 
 _MOST_ROWS = 1 << 22
 _LOGIC: Mapping[type, Any] = {n.And: np.logical_and, n.Or: np.logical_or}
+_ENUMERABLE = (IntImm, n.Not, n.Select, n.IfThenElse, n.Cast, *_LOGIC, *BINARY)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ def bilinear(op: ComputeOp) -> Bilinear | None:
     shapes = tuple(tuple(e.value if isinstance(e, IntImm) else 0 for e in t.shape) for t in (op.output(0), *factors))
     indices = (tuple(axis.var for axis in op.axis), first.indices, second.indices)
     known = {var: extent for var, extent in extents.items() if extent is not None}
+    if not _is_enumerable(known, *first.indices, *second.indices, *conditions):
+        return None
     tables = _tables(known, shapes, indices, [c for c in conditions if c is not n.TRUE])
     return None if tables is None or any(0 in shape for shape in shapes) else Bilinear(factors, shapes, tables)
 
@@ -85,7 +90,11 @@ def _extent(axis: IterVar) -> int | None:
 
 def _is_sum(body: Reduce) -> bool:
     c = body.combiner
-    return len(c.result) == 1 and c.result[0] in (n.Add(c.lhs[0], c.rhs[0]), n.Add(c.rhs[0], c.lhs[0]))
+    return (
+        len(c.result) == 1
+        and is_const(c.identity[0], 0)
+        and c.result[0] in (n.Add(c.lhs[0], c.rhs[0]), n.Add(c.rhs[0], c.lhs[0]))
+    )
 
 
 def _factors(e: Expr) -> tuple[list[Load], list[Expr]] | None:
@@ -165,18 +174,30 @@ def _connected(loops: Iterable[Var], parts: Iterable[list[Var]]) -> list[list[Va
     return list({id(each): each for each in group.values()}.values())
 
 
+def _is_enumerable(loops: Mapping[Var, int], *roots: Expr) -> bool:
+    """Whether `_values` knows the values of expressions: integers and conditions of loops."""
+    for at in post_order(*roots):
+        known = at.name == "likely" if isinstance(at, n.Call) else isinstance(at, _ENUMERABLE) or at in loops
+        if not known or at.dtype.is_float:
+            return False
+    return True
+
+
 def _values(e: Expr, known: dict[Any, Any]) -> Any:
     """The values of an expression of integers for arrays of values of its variables."""
 
     def combine(at: Any, below: list[Any]) -> Any:
         if isinstance(at, IntImm):
-            return np.int32(at.value)
+            return at.dtype.numpy.type(at.value)
         if isinstance(at, n.Not):
             return np.logical_not(below[0])
         if isinstance(at, (n.Select, n.IfThenElse)):
             return np.where(*below)
-        if isinstance(at, (n.Cast, n.Call)):  # a conversion of an integer, or `likely`
+        if isinstance(at, n.Cast):
+            return convert(below[0], at.dtype)
+        if isinstance(at, n.Call):  # `likely`
             return below[0]
         return (_LOGIC.get(type(at)) or BINARY[type(at)])(*below)
 
-    return fold(e, dict(known), combine)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a choice may guard such values
+        return fold(e, dict(known), combine)
