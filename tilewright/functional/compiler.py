@@ -167,7 +167,7 @@ def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTempla
 
 
 def weight_orders(problem: Problem, target: Target) -> tuple[Problem, ...]:
-    """Return a problem in all orders of weights that are the same in memory, the one with more strategies first."""
+    """Return a problem in all orders of weights that are the same in memory; the last is the order of the default."""
     if problem.kernel == (1, 1) and target.kind == "cuda":
         return tuple(dict.fromkeys((problem.with_filters_last, problem)))
     return (problem,)
@@ -192,6 +192,7 @@ def default_selection(problem: Problem, target: Target) -> Selection:
         found = recorded(able, workload, target, bool(problem.bias or problem.residual or problem.activation))
         if found is not None:
             return found
+    able, workload = strategies_of(weight_orders(problem, target)[-1], target)
     template = templates.default_strategy(able, workload, target)
     config = template.default_config(workload, target)
     return Selection(template, workload, config, "default configuration (no tuned record for a similar layer)")
