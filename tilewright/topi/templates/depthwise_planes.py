@@ -29,7 +29,7 @@ from .declarations import sums_of
 from .direct import direct_beside
 from .needs import Needs
 from .plane_blocks import NUMBERS, PlaneBlock, cost, cost_of_direct, first, is_compared, numbers, possible, rank_blocks
-from .schedule_helpers import bind_all, in_rounds, in_vectors
+from .schedule_helpers import bind_all, in_rounds
 from .strategy import OwnModel, ScheduleStrategy
 from .tensors import FIRST, HELD, Tensors, bias_knob, read_once, when
 from .thread_tiles import ACCESS, BYTES
@@ -147,7 +147,10 @@ def _deal_out(
     s: ScheduleHandle, tensor: Tensor, axes: Sequence[IterVar], threads: int, width: int
 ) -> tuple[IterVar, IterVar]:
     """Have neighbouring threads move neighbouring vectors; returns the loops over threads and rounds."""
-    rounds, thread = in_rounds(s, tensor, in_vectors(s, tensor, width, axes), [(_THREAD, threads)])
+    flat, lanes = s[tensor].split(s[tensor].fuse(*axes), factor=width)
+    if width > 1:
+        s[tensor].vectorize(lanes)
+    rounds, thread = in_rounds(s, tensor, flat, [(_THREAD, threads)])
     return thread, rounds
 
 

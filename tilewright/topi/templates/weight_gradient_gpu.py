@@ -28,7 +28,7 @@ from ...tune.space.space import Space
 from .declarations import border_for, or_zero, padded_view, within
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
-from .schedule_helpers import THREAD_TAGS, bind_all, in_kept_rounds, in_vectors
+from .schedule_helpers import THREAD_TAGS, bind_all, in_kept_rounds
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .thread_tiles import ACCESS, BYTES
@@ -276,8 +276,11 @@ def _copy_together(
         each, width = share.plane(of, of_input)
         if each % (2 * width) == width:
             s[held].storage_align(held.op.axis[1], 2 * width, width)
+    flat, lanes = s[held].split(s[held].fuse(*held.op.axis), factor=width)
+    if width > 1:
+        s[held].vectorize(lanes)
     counts = share.jobs, share.warps, share.lanes(of)
-    in_kept_rounds(s, held, in_vectors(s, held, width), list(zip(THREAD_TAGS, counts, strict=True)))
+    in_kept_rounds(s, held, flat, list(zip(THREAD_TAGS, counts, strict=True)))
     if share.copies > 1:
         s[held].pipeline(share.copies)
 
