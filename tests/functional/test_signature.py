@@ -134,7 +134,7 @@ FITS = {
     "transpose it: PyTorch's order is (filters, channels, ...), and this looks like TensorFlow's": {
         "w": (3, 3, 1, 4), "groups": 4,
     },
-    "give a weight of shape (filters, 4, rows, columns)": {"w": (8, 3, 3, 3), "groups": 1},
+    "give a weight of shape (filters, 4, rows, columns)": {"w": (8, 8, 4, 4), "groups": 1},
     "give a weight of shape (filters, 2, rows, columns), with filters a multiple of 2": {"w": (7, 2, 3, 3)},
     "give a weight of shape (filters, 2, length), with filters a multiple of 2": {
         "name": "conv1d", "x": (2, 4, 9), "w": (8, 3, 3), "groups": 2,

@@ -279,7 +279,8 @@ class _Reader:
                 return f"pass groups={channels // second}, which this weight fits, or a weight of shape {want}"
             if groups == 1 and second != channels == first:
                 return "exchange its first two dimensions: PyTorch's order is (filters, channels, ...)"
-        if shape[-2] * groups == channels or (shape[-2], shape[-1]) == (channels, 1):
+        theirs = shape[-2] * groups == channels and first <= shape[-1]  # rows are fewer than filters
+        if theirs or (shape[-2], shape[-1]) == (channels, 1):
             return "transpose it: PyTorch's order is (filters, channels, ...), and this looks like TensorFlow's"
         return f"give a weight of shape {want}"
 
