@@ -141,9 +141,9 @@ SCANS: dict[str, tuple[int, int]] = {"one column": (4, 1), "one step": (1, 3), "
 """Steps and columns."""
 
 
-ELSEWHERE = {"env_threads", "tensorize", "as_product", "storage_swizzle", "prefetch", "rolling_buffer"}
+ELSEWHERE = {"env_threads", "tensorize", "as_product", "storage_swizzle", "prefetch", "rolling_buffer", "redeclare"}
 """Primitives that need more than a corner has: scans, shapes of matrix instructions, sums of products, rows of 16 bytes
-in shared memory, loops that read ahead or again. They have tests of their own."""
+in shared memory, loops that read ahead or again, convolutions. They have tests of their own."""
 
 
 def test_every_primitive_is_here() -> None:

@@ -180,6 +180,14 @@ def test_predicates_that_rule_out_everything_say_so():
         space.draw(np.random.default_rng(0), 1)
 
 
+def test_a_large_space_of_few_configurations_is_not_empty():
+    places = list(range(600))
+    space = Space([value_knob("a", places), value_knob("b", places)]).where(lambda c: c["a"].val == c["b"].val == 7)
+    assert space.is_index_valid(7 + 7 * 600)
+    assert space.size > 0  # an estimate: few draws at random are allowed
+    assert RandomSearch(space).has_next()
+
+
 def test_a_space_may_hold_more_than_64_bits_can_count():
     space = Space([value_knob(f"v{i}", range(100)) for i in range(11)])
     assert space.size == space.range_length == 10**22

@@ -214,12 +214,12 @@ class KnobGroup:
 
     @cached_property
     def fraction(self) -> float:
-        """The part of the combinations that is allowed; an estimate if they are too many to tabulate."""
+        """The part of the combinations that is allowed; an estimate, never 0, if they are too many to tabulate."""
         if self.tabulated:
             return len(self.allowed) / prod(self.shape)
         rng = np.random.default_rng(0)
         drawn = rng.integers(self.shape, size=(16 * _SAMPLES, len(self.shape)))
-        return float(self.test(drawn).mean())
+        return float(max(self.test(drawn).mean(), 1 / len(drawn)))  # 0 would end a search at once
 
     def test(self, places: np.ndarray) -> np.ndarray:
         """For each row of places of the group's knobs, whether it is allowed."""
