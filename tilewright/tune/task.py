@@ -194,8 +194,7 @@ class Task:
     def default(self) -> int | None:
         """The index of the default configuration, which a call without measurements uses; None if there is none."""
         found = self.declared.default() if self.declared.default is not None else None
-        index = self.config_space.find(found) if found is not None else None
-        return index if index is not None and self.config_space.is_index_valid(index) else None
+        return self.config_space.find(found) if found is not None else None
 
     @property
     def flop(self) -> float:

@@ -11,13 +11,14 @@ from ...core.target import Target
 from ...driver import refined_bounds
 from ...loops.build import build_function
 from ...measure.lowered import packed
+from ...measure.outcome import Refused
 from ...refine.usage import KernelUse, kernel_uses
 from ...schedule.culprits import naming_steps, step_at_fault
 from ..space.config import Config
 from ..task import Task
 from . import features
 from .accesses import statements
-from .refuse import Refusal, refuse
+from .refuse import refuse
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Inspection:
     `lowered` is the candidate for `Job.lowered`, if requested.
     """
 
-    refusal: Refusal | None = None
+    refusal: Refused | None = None
     features: features.Features = field(default_factory=dict)
     uses: tuple[KernelUse, ...] = ()
     seconds: float = 0.0
@@ -61,7 +62,11 @@ def inspect_candidate(
                 lowered = packed(handle, args, target, bounds, nest)
         return Inspection(refusal, found, tuple(uses), time.perf_counter() - began, lowered)
     except UserError as error:
-        return Inspection(Refusal(error.message, step_at_fault(error, scheduled)), seconds=time.perf_counter() - began)
+        return Inspection(
+            Refused(reason=error.message, step=step_at_fault(error, scheduled)), seconds=time.perf_counter() - began
+        )
     except (Exception, SystemExit) as error:
         internal = " (a bug of Tilewright's)" if isinstance(error, TVMError) else ""
-        return Inspection(Refusal(f"{type(error).__name__}{internal}: {error}"), seconds=time.perf_counter() - began)
+        return Inspection(
+            Refused(reason=f"{type(error).__name__}{internal}: {error}"), seconds=time.perf_counter() - began
+        )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...core.errors import Suspect
 from ...core.hardware import MemoryScope, ThreadTag
 from ...core.limits import Exceeded, Limit, exceeded
 from ...core.target import Target
-from ...measure.outcome import shorten
+from ...measure.outcome import Refused
 from ...refine.usage import KernelUse
 from ...schedule.culprits import culprits
 from ...schedule.handle import ScheduleHandle
@@ -17,19 +16,7 @@ from ...schedule.handle import ScheduleHandle
 _MAKERS = ("cache_read", "cache_write", "rfactor")  # the primitives that add one stage each
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why a candidate is not compiled, and the schedule step at fault with its place in the template."""
-
-    reason: str
-    step: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", shorten(self.reason))
-        object.__setattr__(self, "step", shorten(self.step))
-
-
-def refuse(handle: ScheduleHandle, uses: list[KernelUse], target: Target) -> Refusal | None:
+def refuse(handle: ScheduleHandle, uses: list[KernelUse], target: Target) -> Refused | None:
     """The first limit of `target` that a kernel breaks; None if all hold."""
     if not target.is_gpu:
         return None
@@ -40,33 +27,34 @@ def refuse(handle: ScheduleHandle, uses: list[KernelUse], target: Target) -> Ref
     return None
 
 
-def _threads(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
+def _threads(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refused:
     own = {tag: n for tag, n in use.extents.items() if tag.is_thread and n > 1}
     shown = " × ".join(f"{tag.value} {n}" for tag, n in sorted(own.items(), key=lambda item: item[0].value))
     reason = f"{broken.needed:,} threads per block ({shown}), but {target} allows {broken.allowed:,}"
-    return Refusal(reason, _bound(handle, max(own, key=lambda tag: own[tag])))
+    return Refused(reason=reason, step=_bound(handle, max(own, key=lambda tag: own[tag])))
 
 
-def _extent(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
+def _extent(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refused:
     tag = broken.tag or ThreadTag.THREAD_X
-    return Refusal(
-        f"{tag.value} has extent {broken.needed:,}, but {target} allows {broken.allowed:,}", _bound(handle, tag)
-    )
+    reason = f"{tag.value} has extent {broken.needed:,}, but {target} allows {broken.allowed:,}"
+    return Refused(reason=reason, step=_bound(handle, tag))
 
 
-def _shared(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
+def _shared(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refused:
     largest = use.stored(MemoryScope.SHARED)[0]
     reason = f"{broken.needed:,} bytes of shared memory, but {target} has {broken.allowed:,} per block"
-    return Refusal(f"{reason} ({largest.name} alone takes {largest.bytes:,})", _made(handle, largest.stage))
+    alone = f"{largest.name} alone takes {largest.bytes:,}"
+    return Refused(reason=f"{reason} ({alone})", step=_made(handle, largest.stage))
 
 
-def _local(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
+def _local(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refused:
     largest = use.stored(MemoryScope.LOCAL)[0]
     reason = f"{broken.needed:,} words of local arrays per thread, and {target} holds {broken.allowed:,} at most"
-    return Refusal(f"{reason} ({largest.name} alone takes {largest.bytes // 4:,})", _made(handle, largest.stage))
+    alone = f"{largest.name} alone takes {largest.bytes // 4:,}"
+    return Refused(reason=f"{reason} ({alone})", step=_made(handle, largest.stage))
 
 
-_REASONS: dict[Limit, Callable[[ScheduleHandle, KernelUse, Target, Exceeded], Refusal]] = {
+_REASONS: dict[Limit, Callable[[ScheduleHandle, KernelUse, Target, Exceeded], Refused]] = {
     Limit.THREADS: _threads,
     Limit.EXTENT: _extent,
     Limit.SHARED: _shared,

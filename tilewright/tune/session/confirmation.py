@@ -7,46 +7,22 @@ configuration is always a contender: a search cannot end slower than it began.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from ...measure.job import Job
 from ...measure.outcome import Measured, Outcome
-from .trials import Tally, Trial
+from .run import Run
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 7
 _NOISY = 1.1
 """Another round follows if a time of the last one is longer by this factor than the fastest of its contender."""
 
 
-class JobMeasurer(Protocol):
-    """An object that measures jobs."""
-
-    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]: ...
-
-
-class FinishedRun(Protocol):
-    """The parts of a run of tuning that a confirmation reads and calls."""
-
-    @property
-    def tally(self) -> Tally: ...
-    @property
-    def good(self) -> Mapping[int, Trial]: ...
-    @property
-    def default(self) -> int | None: ...
-    @property
-    def measurer(self) -> JobMeasurer: ...
-    def job(self, index: int) -> Job: ...
-    def take_confirmed(self, index: int, outcome: Outcome) -> None: ...
-    def choose_best(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class Contender:
     """A configuration of a run."""
 
-    run: FinishedRun
+    run: Run
     index: int
 
     @property
@@ -55,7 +31,7 @@ class Contender:
         return self.run.good[self.index].rank
 
 
-def confirm(runs: Sequence[FinishedRun], count: int) -> None:
+def confirm(runs: Sequence[Run], count: int) -> None:
     """Confirm the best `count` configurations of the runs, which compute the same by different strategies.
 
     Contenders are also the default configuration of the first run, which is the strategy that a call without
@@ -65,7 +41,7 @@ def confirm(runs: Sequence[FinishedRun], count: int) -> None:
     if count < 2 or all(run.tally.done == run.tally.resumed for run in runs):
         return
     contenders = _contenders(runs, count)
-    confirmed: set[FinishedRun] = set()
+    confirmed: set[Run] = set()
     while len(contenders) > 1:
         for contender, outcome in _measured_in_turns(contenders).items():
             contender.run.take_confirmed(contender.index, outcome)
@@ -75,7 +51,7 @@ def confirm(runs: Sequence[FinishedRun], count: int) -> None:
         contenders = _overlooked(runs, confirmed)
 
 
-def _contenders(runs: Sequence[FinishedRun], count: int) -> list[Contender]:
+def _contenders(runs: Sequence[Run], count: int) -> list[Contender]:
     every = [Contender(run, index) for run in runs for index in run.good]
     best = sorted(every, key=lambda one: one.rank, reverse=True)[:count]
     defaults = [Contender(run, run.default) for run in runs if run.default is not None and run.default in run.good]
@@ -84,7 +60,7 @@ def _contenders(runs: Sequence[FinishedRun], count: int) -> list[Contender]:
     return list(dict.fromkeys([*best, *first]))
 
 
-def _overlooked(runs: Sequence[FinishedRun], confirmed: set[FinishedRun]) -> list[Contender]:
+def _overlooked(runs: Sequence[Run], confirmed: set[Run]) -> list[Contender]:
     """The best of each unconfirmed run whose single measurement beats the confirmed winner, and that winner.
 
     Readers of a log compare strategies by their best records, so a lucky one must not stand against a confirmed one.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ...core.system import FORKS
 from ...core.target import Target
+from ...measure.outcome import Refused
 from ..analysis.candidate import Inspection, inspect_candidate
-from ..analysis.refuse import Refusal
 from ..task import Task
 
 if TYPE_CHECKING:
@@ -80,4 +80,4 @@ class Prefilter:
 
 def _of_dead(found: Died) -> Inspection:
     why = f"making its loops takes longer than {found.seconds:.0f} s" if found.overdue else f"its template {found.how}"
-    return Inspection(Refusal(why), seconds=found.seconds)
+    return Inspection(Refused(reason=why), seconds=found.seconds)

@@ -8,6 +8,7 @@ The loop that asks for jobs and measures them is `campaign.py::Campaign.go`, for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -114,8 +115,7 @@ class Run:
                 if found.refusal is None:
                     possible[index] = found
                 else:
-                    reason, step = found.refusal.reason, found.refusal.step
-                    self._refuse(index, Refused(reason=reason, step=step, build_seconds=found.seconds))
+                    self._refuse(index, replace(found.refusal, build_seconds=found.seconds))
             refused_in_a_row = 0 if possible else refused_in_a_row + len(proposed)
             if refused_in_a_row >= _HOPELESS:
                 logger.warning("%d configurations in a row were refused: the search ends here", refused_in_a_row)
