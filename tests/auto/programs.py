@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tilewright as tw
 from tilewright import te
 
 Program = tuple[list[Any], Callable[..., Any]]
@@ -261,3 +262,15 @@ PROGRAMS: Sequence[Callable[[], Program]] = (
     matrix_product, distances, convolution, grouped_convolution, grouped_filters_last, depthwise, box_blur, argmax,
     attention, gather, two_outputs, running_sum, pooling,
 )  # fmt: skip
+
+
+def assert_right_on_gpu(
+    s: te.Schedule, inputs: Sequence[Any], out: Any, reference: Callable[..., Any], on: Any
+) -> None:
+    """Run a schedule on random inputs; its result is that of a function of NumPy's arrays in float64."""
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal([int(e) for e in t.shape]).astype(str(t.dtype)) for t in inputs]
+    expected = reference(*(x.astype("float64") for x in given))
+    held = [tw.nd.array(x, tw.cuda()) for x in (*given, np.full(expected.shape, np.nan, str(out.dtype)))]
+    tw.build(s, [*inputs, out], on)(*held)
+    np.testing.assert_allclose(held[-1].numpy(), expected, rtol=1e-4, atol=1e-4)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tilewright as tw
+from tests.auto.programs import assert_right_on_gpu
 from tilewright import te, topi
 from tilewright.auto.gpu_columns import ColumnTile, columns_of, default_tile, is_possible, schedule_columns
 from tilewright.auto.program import AutomaticProgram
@@ -66,12 +66,7 @@ def test_columns(case: str, tile: str) -> None:
     assert is_possible(sums, chosen)
     s = program.begun()
     schedule_columns(s, program.kernels[0], sums, chosen)
-    rng = np.random.default_rng(0)
-    given = [rng.standard_normal([int(e) for e in t.shape]).astype(str(t.dtype)) for t in inputs]
-    expected = reference(*(x.astype("float64") for x in given))
-    held = [tw.nd.array(x, tw.cuda()) for x in (*given, np.full(expected.shape, np.nan, str(out.dtype)))]
-    tw.build(s, [*inputs, out], target)(*held)
-    np.testing.assert_allclose(held[-1].numpy(), expected, rtol=1e-4, atol=1e-4)
+    assert_right_on_gpu(s, inputs, out, reference, target)
 
 
 def test_which_kernels_sum_columns() -> None:

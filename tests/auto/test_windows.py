@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tilewright as tw
+from tests.auto.programs import assert_right_on_gpu
 from tilewright import te, topi
 from tilewright.auto.gpu_windows import WindowTile, is_possible, schedule_windows, windows_of
 from tilewright.auto.program import AutomaticProgram
@@ -107,9 +107,4 @@ def test_windows(case: str, tile: str) -> None:
             pytest.skip("the result has fewer rows")
         s = program.begun(program.ways[0][:1])
         schedule_windows(s, windows, kernel, TILES[tile])
-    rng = np.random.default_rng(0)
-    given = [rng.standard_normal([int(e) for e in t.shape]).astype(str(t.dtype)) for t in inputs]
-    expected = reference(*(x.astype("float64") for x in given))
-    held = [tw.nd.array(x, tw.cuda()) for x in (*given, np.full(expected.shape, np.nan, str(out.dtype)))]
-    tw.build(s, [*inputs, out], target)(*held)
-    np.testing.assert_allclose(held[-1].numpy(), expected, rtol=1e-4, atol=1e-4)
+    assert_right_on_gpu(s, inputs, out, reference, target)

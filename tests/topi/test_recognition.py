@@ -234,7 +234,7 @@ def starting_at(value: float) -> Any:
 A, K = te.placeholder((4, 9), name="A"), te.placeholder((4, 3), name="K")
 OTHERS = {
     "a product of matrices": sums((4, 4), (9,), lambda i, j, r: A[i, r] * A[j, r]),
-    "a factor that is no element": sums((4, 7), (3,), lambda c, t, r: A[c, t + r] * K[c, r] * 2.0),
+    "a constant factor": sums((4, 7), (3,), lambda c, t, r: A[c, t + r] * K[c, r] * 2.0),
     "a condition on places and channels": sums(
         (4, 7), (3,), lambda c, t, r: te.if_then_else(t + r > c, A[c, t + r], 0.0) * K[c, r]
     ),

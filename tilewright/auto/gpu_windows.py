@@ -91,7 +91,7 @@ class Windows:
     """A reduction over windows of `tensor`.
 
     `border` computes the tensor by copying elements of an input, with `behind` more before each row. Vectors of
-    `source` can be loaded from memory; None if there is no such tensor.
+    `source` can be loaded from memory; it is None if vectors of no tensor can.
     """
 
     op: ComputeOp
@@ -202,16 +202,17 @@ def windows_of(flow: Dataflow, kernel: FusedKernel) -> Windows | None:
         return None
     tensor = found[0].source
     assert isinstance(tensor, Tensor)
-    indices = [_index(e, op, e is found[0].indices[-1]) for e in found[0].indices]
-    if any(each is None for each in indices) or not any(each.overlaps for each in indices if each is not None):
+    every = [_index(e, op, e is found[0].indices[-1]) for e in found[0].indices]
+    indices = tuple(each for each in every if each is not None)
+    if len(indices) < len(every) or not any(each.overlaps for each in indices):
         return None
-    if len({each.axis for each in indices if each is not None and each.axis}) < min(2, len(op.axis)):
+    if len({each.axis for each in indices if each.axis}) < min(2, len(op.axis)):
         return None
     border = tensor.op if tensor.op not in flow.stored and not isinstance(tensor.op, PlaceholderOp) else None
-    if border is not None and not _is_border(flow, border, op):
+    if border is not None and not (isinstance(border, ComputeOp) and _is_border(flow, border, op)):
         return None
     source, behind = _source(flow, tensor, border)
-    return Windows(op, kernel.out, tensor, border, source, behind, tuple(i for i in indices if i is not None))  # type: ignore[arg-type]
+    return Windows(op, kernel.out, tensor, border, source, behind, indices)
 
 
 def _index(e: Expr, op: ComputeOp, is_last: bool) -> Index | None:

@@ -62,7 +62,7 @@ def _by_compiler(job: Job, progress: _Progress) -> tuple[CompiledProgram, CheckS
         handle, tensors = job.instantiate()
         spec = spec_of(handle, tensors)
     with warnings.catch_warnings(), naming_steps(steps_of(handle) if made is None else made.steps):
-        warnings.simplefilter("ignore", UserWarning)  # how a schedule could be better is no news in a search
+        warnings.simplefilter("ignore", UserWarning)  # advice about a schedule helps nobody in a search
         progress.stage = "lower"
         if made is None:
             made = LoweredCandidate(nest_for(handle, tensors, job.target), job.target, spec, ())

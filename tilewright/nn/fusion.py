@@ -252,8 +252,8 @@ def decided(
 ) -> FusedRow:
     """Return the row of a call: ours if our kernel of one of its problems is expected to be faster, as calls decide.
 
-    With `in_graph`, ours must also save more on a CPU than a call in a compiled graph costs. Raises UserError if there
-    is no plan.
+    With `in_graph`, ours must also save more on a CPU than a call in a compiled graph costs. Raises UserError if a
+    problem has no plan.
     """
     choices = [plan_for(problem, on, torch_tensors.RIVAL, tune=tune).choice for problem in problems]
     ours, why = any(choice.how == OURS for choice in choices), choices[0].why

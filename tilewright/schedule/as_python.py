@@ -19,7 +19,7 @@ from ..expr.printer import ExprPrinter
 from ..expr.traverse import variables
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
-from .steps import Step
+from .steps import Step, flattened
 from .tensor_intrin import TensorIntrin
 from .value import Schedule, Stage
 
@@ -130,8 +130,8 @@ class _Program:
         self.head: list[str] = []
         self.body: list[str] = []
         self.parameters: list[str] = []
-        self.threads = Counter(id(thing) for step in steps for thing in _parts(step.given) if _is_thread(thing))
-        expressions = [part for step in steps for part in _parts(step.given) if isinstance(part, Expr)]
+        self.threads = Counter(id(thing) for step in steps for thing in flattened(step.given) if _is_thread(thing))
+        expressions = [part for step in steps for part in flattened(step.given) if isinstance(part, Expr)]
         self.in_expressions = {id(var) for var in variables(*expressions)}
         self.roles = {id(step.given[1]): _role(step.given[2]) for step in steps if step.primitive == "bind"}
         roots = [axis for stage in begun.stages.values() for axis in stage.roots]
@@ -271,7 +271,7 @@ class _Program:
             return self._tensor(thing)
         if id(thing) in self.names.of:
             return self.names.of[id(thing)]
-        threads = (t for step in self.steps for t in _parts(step.given) if _is_thread(t))
+        threads = (t for step in self.steps for t in flattened(step.given) if _is_thread(t))
         axes = (axis for stage in reversed(self.stages.values()) for axis in stage.all_axes)
         axis = next((axis for axis in (*threads, *axes) if axis.var is thing), None)
         return self._size(thing) if axis is None else self._axis(axis)
@@ -319,7 +319,7 @@ class _Program:
 
     def _write(self, step: Step) -> None:
         """Append the line of a step, after lines that declare its axes."""
-        self.stages.update({part.id: part for part in _parts(step.given) if isinstance(part, Stage)})
+        self.stages.update({part.id: part for part in flattened(step.given) if isinstance(part, Stage)})
         arguments = list(self._arguments(step))
         owner = self.schedule if step.primitive in _OF_SCHEDULE else self._handle(step.given[0].id)
         made = _listed(step.made)
@@ -379,15 +379,6 @@ def _role(thread: IterVar) -> str:
     """The letter for loops that are bound to a thread axis: b, v or t; none for blocks of clusters and others."""
     tag = "v" if thread.thread is ThreadTag.VTHREAD else thread.thread_tag[:1]
     return tag if tag in _WORDS else ""
-
-
-def _parts(given: Iterable[Any]) -> Iterator[Any]:
-    """The arguments of a step, with the elements of lists."""
-    for part in given:
-        if isinstance(part, (list, tuple)):
-            yield from _parts(part)
-        else:
-            yield part
 
 
 def _is_without_effect(step: Step) -> bool:

@@ -13,7 +13,7 @@ from ..core.errors import Suspect, UserError
 from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
-from .steps import Step
+from .steps import Step, flattened
 from .tensor_intrin import TensorIntrin
 from .value import Stage
 
@@ -57,9 +57,9 @@ def marks_of(steps: Iterable[Step | StepMark]) -> tuple[StepMark, ...]:
 
 
 def _mark(step: Step) -> StepMark:
-    axes = [value for value in _flat(step.given) if isinstance(value, IterVar)]
+    axes = [value for value in flattened(step.given) if isinstance(value, IterVar)]
     threads = tuple(str(axis.thread_tag) for axis in axes if axis.thread is not None)
-    made = {tensor.op.name: None for tensor in _flat((step.made,)) if isinstance(tensor, Tensor)}
+    made = {tensor.op.name: None for tensor in flattened((step.made,)) if isinstance(tensor, Tensor)}
     stages = tuple(made) or tuple(stage.name for stage in step.given[:1] if isinstance(stage, Stage))
     loops = (
         given
@@ -124,11 +124,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, (Stage, Tensor, TensorIntrin)):
         return value.name
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from _flat(value)
-        else:
-            yield value

@@ -7,6 +7,7 @@ n-th thread axis that the schedule used.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -203,3 +204,12 @@ def _threads(stage: Stage) -> list[IterVar]:
 
 References = StepReferences
 """The name in pickles of version 0.2.0."""
+
+
+def flattened(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values, and in place of a list or a tuple its elements: the arguments or the results of a step."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from flattened(value)
+        else:
+            yield value

@@ -33,7 +33,7 @@ def redeclare(schedule: Schedule, stage: Stage, name: str, options: Any = None) 
     has_loops(stage, "redeclare")
     if not isinstance(stage.op, ComputeOp) or stage.relations or stage.notes or stage.op is not stage.origin:
         raise UserError(
-            f"stage {stage.name!r} has been scheduled already, or is no te.compute",
+            f"stage {stage.name!r} has been scheduled already, or is not declared by te.compute",
             primitive="redeclare",
             fix="call redeclare first, on a stage as it was declared",
         )
