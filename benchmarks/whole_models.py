@@ -6,8 +6,9 @@
 Each side runs in a CUDA graph, in turns with the others. Weights are random with a seed, and batch norms have the
 statistics of one batch, so that activations stay finite. Results are compared with the model in float32. With
 `--warm N`, N processes at a time compile first, into empty caches, and print their times; this process then starts from
-the caches. With `--together`, models compile at the same time, each in a process. They are timed one after another when
-all are ready, or when the time is up. The last lines are the table; before it, one line of JSON per model.
+the caches. With `--together`, models compile at the same time, each in a process, on all visible GPUs. They are timed
+one after another when all are ready, or when the time is up. The last lines are the table; before it, one line of JSON
+per model. `OUT` may name a folder for these lines.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from statistics import geometric_mean, median
-from threading import Semaphore
+from threading import Lock, Semaphore
 from typing import Any, NamedTuple
 
 import torch
@@ -96,7 +97,8 @@ def built(case: Case, device: str) -> tuple[Any, list[Any]]:
 @contextmanager
 def alone() -> Iterator[None]:
     """Wait until no other process of this benchmark is here: timings need a quiet GPU."""
-    with open(f"{tempfile.gettempdir()}/tilewright-whole-models.lock", "w", encoding="utf-8") as file:
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    with open(f"{tempfile.gettempdir()}/tilewright-whole-models-{gpu}.lock", "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -219,10 +221,12 @@ def compiled_first(cases: list[Case], sides: list[str], workers: int) -> dict[st
 class Child:
     """A process that compiles one model, waits until the GPU is quiet, and times the model."""
 
-    def __init__(self, case: Case, command: list[str], slots: Semaphore, env: dict[str, str]) -> None:
+    def __init__(
+        self, case: Case, command: list[str], slots: Semaphore, env: dict[str, str], keep: Callable[[Any], None]
+    ) -> None:
         self.lines: list[str] = []
         self.ready = False
-        self._command, self._slots, self._env = [*command, case.name], slots, env
+        self._command, self._slots, self._env, self._keep = [*command, case.name], slots, env, keep
         self.process: subprocess.Popen[str] | None = None
         self.stopped = False
 
@@ -238,6 +242,8 @@ class Child:
                 if self.ready:
                     return
                 self.lines.append(line)
+                if line.startswith("{"):
+                    self._keep(json.loads(line))
 
     def stop(self) -> None:
         """End the process unless it is ready."""
@@ -259,15 +265,25 @@ class Child:
         return json.loads(rows[-1]) if rows else None
 
 
-def measured_together(cases: list[Case], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Compile each model in a process of its own, as many at a time as there are cores, and time one after another."""
+def measured_together(
+    cases: list[Case], given: argparse.Namespace, keep: Callable[[Any], None]
+) -> Iterator[dict[str, Any]]:
+    """Compile each model in a process of its own, as many at a time as there are cores, and time one after another.
+
+    `keep` gets the rows of models that are not ready yet.
+    """
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    gpus = gpus if gpus != [""] else [str(place) for place in range(torch.cuda.device_count())]
     cores = len(os.sched_getaffinity(0))
     workers = max(1, min(len(cases), cores))
     env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(max(1, cores // workers)), "OUT": ""}
     flags = [f"--{name}" for name in ("further", "profile", "report") if getattr(given, name)]
     command = [sys.executable, "-m", "benchmarks.whole_models", *flags, "--wait", "--sides", *given.sides, "--only"]
     slots = Semaphore(workers)
-    children = [Child(case, command, slots, env) for case in cases]
+    children = [
+        Child(case, command, slots, {**env, "CUDA_VISIBLE_DEVICES": gpus[place % len(gpus)]}, keep)
+        for place, case in enumerate(cases)
+    ]
     with ThreadPoolExecutor(len(children)) as pool:
         wait([pool.submit(child.compile) for child in children], timeout=given.seconds)
         for child in children:
@@ -340,14 +356,21 @@ def main() -> None:
             print(f"first process: {seconds:6.1f} s  {name}", flush=True)
         print(f"{time.perf_counter() - began:.0f} s", flush=True)
     by_name: dict[str, Any] = {}
-    for found in measured_together(cases, given) if given.together else measured(cases, given):
-        by_name[found["row"]] = found
-        rows = list(by_name.values())
+    lock = Lock()
+
+    def keep(found: dict[str, Any]) -> None:
+        out = os.environ.get("OUT")
+        with lock:
+            by_name[found["row"]] = found
+            if out:
+                with open(f"{out}/whole_models{'_further' * given.further}.jsonl", "w", encoding="utf-8") as file:
+                    file.writelines(f"{json.dumps(each)}\n" for each in by_name.values())
+
+    for found in measured_together(cases, given, keep) if given.together else measured(cases, given):
+        keep(found)
         print(json.dumps(found), flush=True)
-        if out := os.environ.get("OUT"):
-            with open(f"{out}/whole_models{'_further' * given.further}.jsonl", "w", encoding="utf-8") as file:
-                file.writelines(f"{json.dumps(each)}\n" for each in rows)
-    if not by_name:
+    rows = list(by_name.values())
+    if not rows:
         sys.exit("error: no model was measured")
     heads = ["model", *SIDES, "compile ÷ backend", "must", "spread", "error"]
     print("\n".join(table([Column(heads[0], right=False), *map(Column, heads[1:])], [row_of(each) for each in rows])))
