@@ -14,6 +14,7 @@ import pytest
 
 import tilewright as tw
 from tests.auto.programs import (
+    PROGRAMS,
     box_blur,
     column_sums,
     group_norm,
@@ -92,6 +93,17 @@ def test_plain_reductions_have_candidates(declare: Any) -> None:
 @pytest.mark.parametrize("declare", [group_norm, total])
 def test_models_of_searches_cover_results_without_dimensions_and_divided_axes(declare: Any) -> None:
     assert len(set(candidates(declare()[0], "cuda -arch=sm_90")[1])) > 1
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_90"])
+def test_operations_of_every_program_are_counted(target: str) -> None:
+    """Also of reductions of several values, and of scans: a search divides its trials by them."""
+    for declare in PROGRAMS:
+        args = declare()[0]
+        program = AutomaticProgram([t.op for t in args if not isinstance(t.op, PlaceholderOp)], Target(target))
+        assert AutomaticTemplate(program, program.alternatives()[0], args).task().flop > 0
+    product = AutomaticProgram([matrix_product(16, 24, 32)[0][-1].op], Target(target))
+    assert product.flop == 16 * 24 * (2 * 32 + 1)
 
 
 SAME = """

@@ -19,11 +19,12 @@ from ..tensor.axis import thread_axis
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..tune.analysis.refuse import refuse
+from ..tune.flops import count_flop
 from ..tune.model.machine import Machine
 from ..tune.space.choices import Choice
 from ..tune.space.config import Config
 from ..tune.task import Declared, Expected, Task
-from .dataflow import Dataflow
+from .dataflow import Dataflow, weight
 from .inline import inline_cheap
 from .kernels import FusedKernel, RowLimits, kernels
 from .rules import ways_of
@@ -54,6 +55,15 @@ class AutomaticProgram:
         fewest = Machine.for_models(self.target).multiprocessors // 2 if self.target.is_gpu else 1
         self.kernels = kernels(self.flow, RowLimits(fewest, _ROW_WORK, _ROW_ELEMENTS, self.target.is_gpu))
         self.ways = [ways_of(self.flow, kernel, self.target, self.precision) for kernel in self.kernels]
+
+    @cached_property
+    def flop(self) -> float:
+        """The floating-point operations of one run; instructions if a stage is a scan or computes several values."""
+        try:
+            return count_flop(create_schedule(list(self.outputs)).value)
+        except UserError:
+            each = ((self.flow.work(op), weight(self.flow.bodies.get(op, ()))) for op in self.flow.stored)
+            return sum(work * max(instructions, 1.0) for work, instructions in each)
 
     def begun(self, ways: Sequence[Way] = ()) -> ScheduleHandle:
         """A schedule in which cheap stages are inlined, except the ones that the ways place."""
@@ -151,7 +161,7 @@ class AutomaticTemplate:
         """Return the joined space of all kernels."""
         names = prefixes(self.ways)
         space = joined({prefix: way.space for prefix, way in zip(names, self.ways, strict=True) if way.space.knobs})
-        return Declared(space, expected=self._expected(), default=self._default)
+        return Declared(space, flop=self.program.flop, expected=self._expected(), default=self._default)
 
     def _default(self) -> Config:
         pairs = zip(prefixes(self.ways), self.ways, strict=True)

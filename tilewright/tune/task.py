@@ -23,6 +23,9 @@ from .flops import count_flop
 from .space.config import Config
 from .space.space import Space
 
+_DRAWN = 64
+"""Points of a space that are drawn to find one configuration."""
+
 Program = tuple[ScheduleHandle, list[Any]]
 """A schedule and its arguments, in the order of the entry point's parameters."""
 
@@ -202,8 +205,8 @@ class Task:
         if self._flop is None:
             counted = self.declared.flop
             if not counted:
-                # All configurations compute the same: any one will do.
-                (some,) = self.config_space.draw(np.random.default_rng(0), 1).tolist()
+                # All configurations compute the same: any one will do. A sparse space draws fewer points than asked.
+                some, *_ = self.config_space.draw(np.random.default_rng(0), _DRAWN).tolist()
                 config = self.config_space.get(self.config_space.index(some))
                 counted = count_flop(self.instantiate(config)[0].value)
             self._flop = counted
