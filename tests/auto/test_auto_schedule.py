@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.auto.programs import PROGRAMS, Program, layer_norm, softmax
-from tilewright import te
+from tilewright import te, topi
 from tilewright.auto.program import AutomaticProgram
 from tilewright.core.target import Target
 from tilewright.tensor.tensor import PlaceholderOp
@@ -156,3 +156,10 @@ def test_a_normalisation_before_a_product_is_one_kernel() -> None:
         ("normal", ["squares"]),
         ("out", []),
     ]
+
+
+def test_a_padded_convolution_in_groups_is_computed_in_tiles_on_a_processor() -> None:
+    """The padding is stored before: channels of a group read it again and again."""
+    x, w = te.placeholder((1, 64, 28, 28), name="x"), te.placeholder((64, 16, 3, 3), name="w")
+    out = topi.nn.group_conv2d_nchw(x, w, 1, 1, 1, 4)
+    assert "tiles of sums in registers" in tw.auto_schedule([out], "llvm").as_python()

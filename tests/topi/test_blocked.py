@@ -80,7 +80,7 @@ def test_neighbours_in_memory_are_loaded_as_they_lie() -> None:
     A, B = te.placeholder((60, 64), name="A"), te.placeholder((64, 96), name="B")
     text = lowered(topi.matmul(A, B), "schedule_matmul", A, B)
     assert "global" not in text.partition("T.func_attr")[2].replace("is_global", "")
-    X, W = te.placeholder((1, 16, 8, 32), name="X"), te.placeholder((8, 16, 3, 3), name="W")
+    X, W = te.placeholder((1, 16, 32, 32), name="X"), te.placeholder((8, 16, 3, 3), name="W")
     text = lowered(nn.conv2d_nchw(X, W, 1, 1, 1), "schedule_conv2d_nchw", X, W)
     assert text.count("T.parallel(") == 2  # the padding, and the blocks
     assert text.count("T.Broadcast(W_1[") == 8

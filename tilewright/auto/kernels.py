@@ -12,6 +12,7 @@ from math import prod
 
 from ..tensor.axis import IterVar
 from ..tensor.tensor import ComputeOp, Operation
+from ..topi.schedules.blocked import fits_blocks
 from .dataflow import Dataflow, is_element_wise, is_reduction, known, size, total, whole_index
 
 Row = tuple[IterVar, int]
@@ -111,7 +112,7 @@ def _members(
         free = isinstance(op, ComputeOp) and op.call is None and op not in flow.outputs and op not in owner
         if not free or not readers or not all(r in inside for r in readers):
             continue
-        product = is_reduction(readers[0]) and flow.is_product(readers[0])
+        product = _reads_again(flow, readers[0], limits)
         if len(readers) == 1 and is_element_wise(op) and product and not _ends_rows(flow, op):
             kernel.operands.append(op)
             inside.add(op)
@@ -125,6 +126,13 @@ def _members(
             kernel.members, kernel.places = trial.members, trial.places
             inside.add(op)
             yield op
+
+
+def _reads_again(flow: Dataflow, op: Operation, limits: RowLimits) -> bool:
+    """Whether a reduction reads its operands again and again: a product, or rows of sums on a processor."""
+    if not isinstance(op, ComputeOp) or not is_reduction(op):
+        return False
+    return flow.is_product(op) or (not limits.across and fits_blocks(op))
 
 
 def _ends_rows(flow: Dataflow, op: Operation) -> bool:

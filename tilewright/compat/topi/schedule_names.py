@@ -40,8 +40,9 @@ def _automatic_on_processors(on_gpus: Maker) -> Maker:
     return make
 
 
-_ELEMENTS, _REDUCTIONS, _ROWS = map(
-    _automatic_on_processors, (injective.schedule_injective, reduce.schedule_reduce, rows.schedule_rows)
+_ELEMENTS, _REDUCTIONS, _ROWS, _PRODUCTS = map(
+    _automatic_on_processors,
+    (injective.schedule_injective, reduce.schedule_reduce, rows.schedule_rows, products.schedule_products),
 )
 _CONVOLUTIONS = """schedule_conv schedule_conv1d_ncw schedule_conv1d_nwc schedule_conv1d_transpose_ncw
 schedule_conv2d_nchw schedule_conv2d_nhwc schedule_conv2d_hwcn schedule_conv2d_NCHWc schedule_conv2d_transpose_nchw
@@ -79,7 +80,7 @@ FAMILIES = (
         "schedule_softmax schedule_fast_softmax schedule_norm schedule_l2_normalize",
     ),
     Family(
-        products.schedule_products,
+        _PRODUCTS,
         "Schedule matrix products, batches of them, and element-wise operators after them.",
         "schedule_dense schedule_matmul schedule_batch_matmul schedule_einsum schedule_dense_small_batch "
         "schedule_dense_large_batch schedule_dense_nopack schedule_dense_pack schedule_dense_int8 "
@@ -87,7 +88,7 @@ FAMILIES = (
         "schedule_dense_tensorcore schedule_batch_matmul_tensorcore",
     ),
     Family(
-        products.schedule_products,
+        _PRODUCTS,
         "Schedule convolutions of every kind, and element-wise operators after them.",
         _CONVOLUTIONS,
     ),
