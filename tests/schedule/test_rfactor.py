@@ -233,3 +233,46 @@ def test_the_axes_of_the_partial_result_are_those_of_the_reduction() -> None:
     assert part.var is outer.var
     loops = [axis.name for axis in s[partial].leaf_iter_vars]
     assert loops == ["k1.inner", "i", "k1.outer", "k2"]  # in the order that the loops had
+
+
+ODD: dict[str, tuple[Any, Any, str]] = {
+    "starts at 1": (lambda x, y: x + y, lambda t: te.const(1, t), "starts at 1, which would count several times"),
+    "subtracts": (lambda x, y: x - y, lambda t: te.const(0, t), "not commutative: 2 and 3 give -1"),
+    "halves": (lambda x, y: (x + y) * 0.5, lambda t: te.const(0, t), "not associative: of 2, 3, 5"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_reducer_whose_parts_are_not_the_whole(name: str) -> None:
+    """Parts are refused; a single loop computes as declared, also by an automatic schedule."""
+    combine, start, message = ODD[name]
+    odd = te.comm_reducer(combine, start, name="odd")
+    rows = Rows(columns=64, reduction=odd)
+    with refused("rfactor", "'B' would be computed in parts", message, fix="fidentity" if "starts" in name else "give"):
+        rows.s.rfactor(rows.B, rows.k)
+    bound = Rows(columns=64, reduction=odd)
+    bound.s[bound.B].bind(bound.k, te.thread_axis("threadIdx.x"))
+    with refused("bind", message):
+        tw.lower(bound.s, [bound.A, bound.B])
+    expected = np.full(6, start("float32").value, "float64")
+    for column in rows.values.astype("float64").T:
+        expected = combine(expected, column)
+    rows.s = tw.auto_schedule([rows.B], "cuda -arch=sm_90")
+    np.testing.assert_allclose(rows.result(), expected, rtol=1e-4)
+
+
+def test_reducers_whose_start_counts_once() -> None:
+    """The largest of values and 0; and a pair whose first values are -infinity, the difference of which is NaN."""
+
+    def joined(x: Any, y: Any) -> tuple[Any, Any]:
+        most = te.max(x[0], y[0])
+        return most, x[1] * te.exp(x[0] - most) + y[1] * te.exp(y[0] - most)
+
+    pair = te.comm_reducer(joined, lambda a, b: (te.const(float("-inf"), a), te.const(0, b)))
+    A, k = te.placeholder((4, 64), name="A"), te.reduce_axis((0, 64), "k")
+    B, _ = te.compute((4,), lambda i: pair((A[i, k], te.const(1.0)), axis=k), name="B")
+    te.create_schedule(B.op).rfactor(B, k)
+    positive = te.comm_reducer(lambda x, y: te.max(x, y), lambda t: te.const(0, t))
+    rows = Rows(reduction=positive)
+    rows.s.rfactor(rows.B, rows.k)
+    np.testing.assert_allclose(rows.result(), np.maximum(rows.values.max(1), 0))

@@ -23,6 +23,7 @@ from ..expr.nodes import Expr, Load, Var
 from ..expr.operators import all_of, const, equal, if_then_else
 from ..expr.traverse import variables
 from ..tensor.axis import AxisKind
+from ..tensor.partial_results import check_parts
 from .nodes import Allocate, AllReduce, Buffer, If, Stmt, Store, seq
 from .stage_nest import StageNest
 
@@ -35,6 +36,7 @@ class ThreadReductionNest(StageNest):
     def statement(self) -> Stmt:
         self._check_order()
         self._check_one_result()
+        check_parts(self._reduction(), self.stage.name, "bind")
         return self._around(0, self.bound)
 
     @cached_property

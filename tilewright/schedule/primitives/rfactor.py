@@ -12,6 +12,7 @@ from ...expr.nodes import Expr
 from ...expr.operators import add, as_expr, cast, if_then_else, likely, logical_and
 from ...expr.traverse import substitute
 from ...tensor.axis import AxisKind, IterVar, Range
+from ...tensor.partial_results import check_parts
 from ...tensor.reduction import Reduce, ends_of
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import has_loops, leaf, names, not_mixed, of_fixed_range, of_stage, whole_number
@@ -31,8 +32,9 @@ def rfactor(
     The new stage has the data axes of `stage`, with the factored loop at position `factor_axis`. Its reduction axes are
     the remaining reduction loops of `stage`, beginning with loops that were never split or fused. It inherits the
     annotations of these loops, including a thread binding of the factored loop. `stage` starts over with its own data
-    axes and one reduction axis. Returns the partial result(s). Raises UserError if `stage` is not a reduction, if
-    `axis` is not one of its reduction loops, and if `factor_axis` is not a dimension of the partial result.
+    axes and one reduction axis. Returns the partial result(s). Raises UserError if `stage` is not a reduction, if its
+    reducer does not combine parts to the whole, if `axis` is not one of its reduction loops, and if `factor_axis` is
+    not a dimension of the partial result.
     """
     has_loops(stage, "rfactor")
     body = stage.op.values[0] if stage.op.values else None
@@ -42,6 +44,7 @@ def rfactor(
             primitive="rfactor",
             fix="factor a stage whose value is te.sum(..., axis=k) or another reduction",
         )
+    check_parts(body, stage.name, "rfactor")
     loop = leaf(stage, axis, "rfactor")
     if loop.kind is not AxisKind.REDUCE:
         reductions = names(a for a in stage.leaves if a.kind is AxisKind.REDUCE)
