@@ -22,7 +22,7 @@ REPLACED, SLOWER, CLOSE, LEFT = "replaced", "slower", "too close to call", "not 
 
 
 def model() -> tuple[Any, Any]:
-    """Return a network of depthwise, grouped and dense layers whose gains differ, and its input."""
+    """Return a network of depthwise, grouped and dense layers, and its input."""
     import torch
     from torch import nn
 
