@@ -81,6 +81,13 @@ def test_torchscript_is_refused_with_a_way_out(name: str) -> None:
         torch.jit.script(torch.nn.Sequential(layer))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["conv2d", "avg_pool2d", "causal_conv1d_fn"])
+def test_torchscript_names_a_function_that_it_does_not_compile(name: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"tilewright.{name} does not compile to TorchScript; .*torch.jit.trace"):
+        torch.jit.script(getattr(tw, name))
+
+
 LOAD = """
 import sys, torch
 path, x = sys.argv[1], torch.ones(1, 6, 8, 8)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import UserError
+from .torchscript import unscriptable
 
 if TYPE_CHECKING:
     from .annotations import ArrayT
@@ -30,6 +31,7 @@ def _operators(name: str) -> Any:
         ) from None
 
 
+@unscriptable
 def causal_conv1d_fn(
     x: ArrayT,
     weight: Any,
@@ -82,6 +84,7 @@ def causal_conv1d_fn(
     )
 
 
+@unscriptable
 def causal_conv1d_update(
     x: ArrayT,
     conv_state: Any,

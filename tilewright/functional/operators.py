@@ -17,6 +17,7 @@ import numpy as np
 from . import numpy_arrays
 from .call import OperatorCall, operator_call
 from .named_arguments import Named, named_input
+from .torchscript import unscriptable
 
 if TYPE_CHECKING:
     from .annotations import Activation, ArrayT, Extent, ImageLayout, Padding, Precision, SignalLayout, Tune
@@ -80,6 +81,7 @@ def _alone(call: OperatorCall) -> Any:
 _calls: dict[type, PublicCall] = {np.ndarray: numpy_arrays.call}
 
 
+@unscriptable
 def conv1d(
     x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
@@ -143,6 +145,7 @@ def conv1d(
     return _calls.get(type(x), _of_any)("conv1d", x, weight, bias, residual, out, options)
 
 
+@unscriptable
 def conv2d(
     x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
@@ -211,6 +214,7 @@ def conv2d(
     return _calls.get(type(x), _of_any)("conv2d", x, weight, bias, residual, out, options)
 
 
+@unscriptable
 def depthwise_conv2d(
     x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
@@ -245,6 +249,7 @@ def depthwise_conv2d(
     return _calls.get(type(x), _of_any)("depthwise_conv2d", x, weight, bias, residual, out, options)
 
 
+@unscriptable
 def conv_transpose1d(
     x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
@@ -280,6 +285,7 @@ def conv_transpose1d(
     return _calls.get(type(x), _of_any)("conv_transpose1d", x, weight, bias, residual, out, options)
 
 
+@unscriptable
 def conv_transpose2d(
     x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     weight: Any = None,
@@ -315,6 +321,7 @@ def conv_transpose2d(
     return _calls.get(type(x), _of_any)("conv_transpose2d", x, weight, bias, residual, out, options)
 
 
+@unscriptable
 def max_pool2d(
     x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     kernel_size: Extent | None = None,
@@ -352,6 +359,7 @@ def max_pool2d(
     return _calls.get(type(x), _of_any)("max_pool2d", x, None, None, None, out, options)
 
 
+@unscriptable
 def avg_pool2d(
     x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
     kernel_size: Extent | None = None,

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from ..core.errors import UserError
 from ..functional import operators
 from ..functional.activations import activation_name
+from ..functional.torchscript import WAY_OUT
 
 Base = Any
 
@@ -35,8 +36,7 @@ class Unscriptable:
         raise UserError(
             f"tilewright.nn.{type(self).__name__} does not compile to TorchScript",
             primitive="torch.jit.script",
-            fix="trace the model, torch.jit.trace(model, x), or export it, torch.export.export(model, (x,)); or call "
-            "undo() of the report of accelerate first",
+            fix=f"{WAY_OUT}; or call undo() of the report of accelerate first",
         )
 
 
