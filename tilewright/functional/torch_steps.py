@@ -33,11 +33,16 @@ _HOST_SECONDS, _LEAST_SHARE, _SHARE_BESIDE = 80e-6, 0.1, 0.4
 The last share holds if PyTorch computes a data gradient beside them: alone, it may take as long as both gradients.
 """
 
+_MOST_KEPT = 1 << 20
+"""The most bytes of an input that PyTorch may keep although the weight is frozen; our backward pass keeps none."""
+
 
 def by_pytorch_alone(call: OperatorCall) -> Callable[..., Any] | None:
     """Return an executor of calls like this one by functions that PyTorch differentiates; None if ours is faster."""
     x, weight = call.x, call.weight
-    if x.device.type != "cpu" or weight is None or not weight.requires_grad or call.out is not None or autocasts():
+    if x.device.type != "cpu" or weight is None or call.out is not None or autocasts():
+        return None
+    if not torch.is_grad_enabled() or not (weight.requires_grad or (x.requires_grad and x.nbytes <= _MOST_KEPT)):
         return None
     if call.options.tune is not None or callable(call.options.activation) or mistake(call) is not None:
         return None
