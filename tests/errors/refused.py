@@ -32,6 +32,7 @@ def refused(primitive: str, *says: str, fix: str | None = "", step: str = "") ->
     shown = str(error)
     assert isinstance(error, UserError), shown
     assert error.primitive == primitive, shown
+    assert error.__suppress_context__ or error.__context__ is None, f"the traceback begins with {error.__context__!r}"
     SEEN.add((primitive, re.sub(r"'[^']*'|`[^`]*`|\d+|\[.*?\]", "·", error.message)))
     if primitive:
         assert shown.startswith(f"{primitive}: "), shown

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
 from tests.errors.refused import refused
 from tilewright import autotvm, te
 
@@ -117,6 +118,7 @@ KNOBS: list[tuple[Attempt, str, str, str]] = [
 ]
 
 
+ZEROS = te.compute((4,), lambda i: te.const(0.0), name="ZEROS")
 EMPTY = str(Path(__file__).parents[1] / "tune" / "__init__.py")
 """A log without a line."""
 
@@ -303,6 +305,7 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.apply_history_best(""), "load_from_file", "'' is not a file path", "conv.log"),
     (lambda: autotvm.record.pick_best(EMPTY, None), "record", "None is not a file path", "conv.log"),  # type: ignore[arg-type]
     (lambda: autotvm.record.pick_best(EMPTY, "/proc"), "record", "cannot write /proc: Is a directory", "a file"),
+    (lambda: tilewright.auto_schedule([ZEROS], "llvm", log=3), "auto_schedule", "3 is not a file path", "conv.log"),
     (lambda: autotvm.record.load_from_file(3), "load_from_file", "3 is not a file path", "conv.log"),  # type: ignore[arg-type]
     (
         lambda: autotvm.tuner.RandomTuner(task()).load_history("a.log"),

@@ -69,3 +69,20 @@ def test_numpys_true_is_true() -> None:
     found = tw.max_pool2d(np.ones((1, 2, 5, 5), "float32"), 2, ceil_mode=np.True_)
     assert found.shape == (1, 2, 3, 3)
     assert tw.max_pool2d(np.ones((1, 2, 5, 5), "float32"), 2, ceil_mode=0).shape == (1, 2, 2, 2)
+
+
+@pytest.mark.parametrize("activation", [3, ("relu",), b"relu"])
+def test_activations_that_are_neither_names_nor_functions(activation: Any) -> None:
+    with pytest.raises(UserError, match=r"conv2d: activation is .*, which is not known"):
+        tw.conv2d(X, W, groups=2, activation=activation)
+
+
+def test_the_explanation_of_a_call_without_arrays() -> None:
+    with pytest.raises(UserError, match="x is None, which is not an array"):
+        tw.explain_call(tw.conv2d)
+
+
+def test_a_transposed_result_of_no_size() -> None:
+    x, w = np.ones((1, 2, 1), "float32"), np.ones((2, 1, 3), "float32")
+    with pytest.raises(UserError, match=r"the result would have the size -1(?s:.*)fix: give a smaller padding"):
+        tw.conv_transpose1d(x, w, padding=2)

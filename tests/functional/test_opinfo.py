@@ -258,8 +258,9 @@ def test_calls_that_pytorch_refuses_are_refused() -> None:
                 call(getattr(torch.nn.functional, operator), sample, {"weight": None, **sample.arrays})
             try:
                 call(ours(sample), sample, {"weight": None, **sample.arrays})
-            except UserError:
-                continue
+            except UserError as error:
+                if error.__context__ is not None and not error.__suppress_context__:
+                    faults.append(f"{sample}: the traceback begins with {error.__context__!r}")
             except Exception as error:
                 faults.append(f"{sample}: {type(error).__name__}: {error}")
             else:

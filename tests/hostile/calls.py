@@ -151,8 +151,9 @@ class Call:
                     repr(made)
                 if self.rng.random() < 0.3:  # what was done must not break what comes after
                     tw.lower(world.s, world.args)
-            except (UserError, Mine, DeviceError):
-                return ""
+            except (UserError, Mine, DeviceError) as error:
+                before = error.__context__ if isinstance(error, UserError) and not error.__suppress_context__ else None
+                return "" if before is None or isinstance(before, Mine) else _report(before)
             except AssertionError as error:  # which is what these are for
                 return "" if self.name.startswith("testing.") else _report(error)
             except BaseException as error:  # whatever a call raises is its outcome

@@ -16,7 +16,7 @@ from ..tensor.tensor import Tensor
 from ..tune.records.best import best_of
 from ..tune.records.format import Pair
 from ..tune.records.history import applies
-from ..tune.records.log import RecordLog, load_from_file
+from ..tune.records.log import RecordLog, load_from_file, path_of
 from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.measurers import open_session
@@ -76,7 +76,7 @@ def _recorded(program: AutomaticProgram, args: Sequence[Tensor], known: Sequence
 
 
 def _lines(log: Any) -> list[Pair]:
-    return list(load_from_file(log, [])) if log is not None and Path(log).is_file() else []
+    return list(load_from_file(log, [])) if log is not None and path_of(log, "auto_schedule").is_file() else []
 
 
 @cache

@@ -41,7 +41,7 @@ def custom(name: str, activation: Any, dtype: str) -> tuple[Callable[[Any], Any]
     float32 may differ in float64.
     """
     if not callable(activation):
-        function = function_of(activation or "")
+        function = function_of(activation) if isinstance(activation, str) else None
         return function, activation if function is not None else activation_name(name, activation)
     homes = (getattr(activation, "__module__", None), type(activation).__module__)
     if isinstance(activation, BuiltinFunctionType) or any(str(h).partition(".")[0] in _FRAMEWORKS for h in homes):

@@ -16,7 +16,7 @@ from . import numpy_arrays
 from . import operators as public
 from .activations import custom
 from .arrays import described as described_array
-from .arrays import shared
+from .arrays import library_of, shared
 from .call import ARRAYS, PUBLIC, CallOptions, OperatorCall
 from .named_arguments import named_input
 from .plans import THEIRS, CallPlan, plan_for
@@ -113,6 +113,7 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
         tensors.check_types(call)
         checked, function = tensors.signed(call)
         return checked, tensors.place(call.name, call.x), tensors.RIVAL, function
+    library_of(call.x)  # an error, if it is no array
     arrays = [None if a is None else described_array(shared(a)) for a in call.arrays]
     assert arrays[0] is not None
     function, text = custom(call.name, call.options.activation, arrays[0].dtype)

@@ -131,6 +131,8 @@ class _Reader:
         problem = self._problem(shape)
         places = problem.places
         if any(place < 1 for place in places):
+            if problem.op in TRANSPOSES:
+                raise self.wrong(f"the result would have the size {_by(places[-rank:])}", "give a smaller padding")
             raise self.wrong(
                 f"a window of {_by(problem.covered)} is larger than the padded input, "
                 f"{_by(padded(shape[2:], problem.padding))}",

@@ -76,7 +76,7 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
     if transforms() or _included(_PRE_DISPATCH):  # the tensors that these wrap or record look like any other
         return operator(operator_call(name, *arrays, options))
     key: Any = []  # not a tensor: never remembered
-    version = _recent.version
+    version, run = _recent.version, None
     try:
         grad = _grad_enabled() and _needs_gradient(*arrays)
         cast = autocasts() and autocast_type(x.device.type)
@@ -84,12 +84,16 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
         key = (name, options, grad, frozen, cast, *[None if a is None else facts(a) for a in arrays])
         run = _calls[key]
     except (KeyError, TypeError, AttributeError, RuntimeError):  # the last, of tensors without shape or strides
+        pass
+    if run is None:  # outside of the handler, so that an error comes without that KeyError
         return _unknown(operator_call(name, *arrays, options), key)
+    made = None
     try:
         made = run(*arrays)
     except RuntimeError:  # the address of a tensor that `vmap` and its kin wrap
         if not any(a is not None and _wrapped(a) for a in arrays):
             raise
+    if made is None:
         return operator(operator_call(name, *arrays, options))
     if w is not None and residual is None and out is None:
         cast = autocasts() and torch.get_autocast_dtype(x.device.type)
