@@ -17,6 +17,7 @@ from tests.functional.drawn_layers import Group, draw_group, padding_by_name
 from tilewright.core.errors import UserError
 
 jax = pytest.importorskip("jax")
+pytest.importorskip("jax.export")
 jax.config.update("jax_default_matmul_precision", "highest")  # XLA may round operands on GPUs
 with suppress(RuntimeError):  # JAX has begun
     jax.config.update("jax_num_cpu_devices", 2)
@@ -180,7 +181,9 @@ def test_value_and_gradients_of_random_layers(number: int) -> None:
 def test_poolings(call: Any, wanted: Any) -> None:
     x, _ = arrays()
     near(jax.jit(call)(x), wanted(x))
-    near(jax.vmap(jax.grad(lambda a: (call(a) ** 2).sum()))(x), jax.grad(lambda a: (wanted(a) ** 2).sum())(x))
+    gradient = jax.vmap(jax.grad(lambda a: (call(a) ** 2).sum()))
+    for function in (gradient, jax.jit(gradient)):
+        near(function(x), jax.grad(lambda a: (wanted(a) ** 2).sum())(x))
 
 
 # Transformations
@@ -259,6 +262,13 @@ def test_a_batch_of_none_one_image_and_an_ensemble() -> None:
     near(call(x[0], w), by_jax(x, w)[0])
     both = jax.numpy.stack([w, -w])
     near(jax.vmap(call, (None, 0))(x, both), jax.numpy.stack([by_jax(x, w), -by_jax(x, w)]))
+
+
+def test_sizes_that_are_symbols() -> None:
+    x, w = arrays()
+    (n,) = jax.export.symbolic_shape("n")
+    with pytest.raises(UserError, match="sizes that are numbers"):
+        jax.eval_shape(partial(tw.conv2d, groups=8), jax.ShapeDtypeStruct((n, *x.shape[1:]), x.dtype), w)
 
 
 def test_calls_without_jit_and_of_no_examples() -> None:

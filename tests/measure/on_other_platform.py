@@ -8,19 +8,40 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import ctypes
 import importlib
 import multiprocessing
 import os
 import pkgutil
+import platform
+import select
+import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "_posixshmem")
-FUNCTIONS = (
-    "fork", "forkpty", "register_at_fork", "sched_getaffinity", "sched_setaffinity", "getuid", "geteuid", "getgid",
-    "killpg", "setsid", "getpgid", "wait4", "waitid", "mkfifo", "memfd_create", "pidfd_open", "getpriority",
-)  # fmt: skip
+ABSENT = {
+    os: (
+        "fork forkpty register_at_fork sched_getaffinity sched_setaffinity getuid geteuid getgid killpg setsid getpgid "
+        "wait4 waitid mkfifo memfd_create pidfd_open getpriority uname getloadavg nice sysconf pread pwrite setpgid "
+        "getpgrp set_blocking posix_fadvise posix_spawn O_CLOEXEC O_NONBLOCK O_DIRECTORY O_NOFOLLOW O_PATH"
+    ),
+    signal: "SIGHUP SIGQUIT SIGALRM SIGBUS SIGSTOP pthread_sigmask setitimer getitimer alarm sigwait",
+    socket: "MSG_DONTWAIT socketpair",
+    select: "poll epoll",
+}
+"""Names that Windows lacks; macOS has some of them."""
+
+
+class _Library(ctypes.CDLL):
+    """As on Windows: the process has no name as a library, and the C library is called ucrtbase."""
+
+    def __init__(self, name: str | None, *args: Any, **kwargs: Any) -> None:
+        if name is None:
+            raise TypeError("LoadLibrary() argument 1 must be str, not None")
+        super().__init__("libc.so.6" if name == "ucrtbase" else name, *args, **kwargs)
 
 
 class _Absent:
@@ -30,13 +51,18 @@ class _Absent:
 
 
 def take_away() -> None:
-    """Take the facilities of Linux away from this process."""
+    """Take the facilities of Linux away from this process, once its libraries have theirs."""
+    for name in ("numpy", "ml_dtypes", "llvmlite.binding"):
+        importlib.import_module(name)
+    platform.uname()
     for name in MODULES:
         sys.modules.pop(name, None)
     sys.meta_path.insert(0, _Absent())  # type: ignore[arg-type]
-    for name in FUNCTIONS:
-        if hasattr(os, name):
-            delattr(os, name)
+    for module, names in ABSENT.items():
+        for name in names.split():
+            if hasattr(module, name):
+                delattr(module, name)
+    ctypes.CDLL = _Library  # type: ignore[misc]
     opened = builtins.open
 
     def open_outside(file: Any, *args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.measure.programs import Candidate, compile_candidate
+from tilewright.core.errors import UserError
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured
 from tilewright.measure.spawned import SpawnedSession
@@ -37,6 +38,13 @@ def test_calls_modules_and_a_search_without_the_facilities_of_linux(tmp_path: Pa
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) >= 10  # trials, and confirmations of the best
+
+
+def test_a_worker_that_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    session = SpawnedSession("llvm", LocalBuilder(build_func=compile_candidate))
+    with session, pytest.raises(UserError, match="the worker ends before it has opened a device"):
+        list(session.measure([Candidate("", 0).job("llvm")]))
 
 
 def test_a_bad_candidate_costs_itself_only() -> None:

@@ -14,6 +14,7 @@ from types import ModuleType, TracebackType
 
 from ..compat import legacy
 from ..core.errors import AbsentDeviceError, UserError
+from ..core.system import WITHOUT_WAITING
 
 _HOUSE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STARTED_AS = sys.argv[0]
@@ -51,11 +52,12 @@ def _source(script: Path) -> bytes:
     """The text of a script, from a file or a pipe."""
     source = bytearray()
     try:
-        with open(os.open(script, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+        with open(os.open(script, os.O_RDONLY | WITHOUT_WAITING), "rb", buffering=0) as file:
             part = file.read(_PART)  # of a pipe: empty if nobody writes to it, None if nothing is written yet
             if not part and part is not None and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise _no_script(f"{script} is a pipe that nobody writes to")
-            os.set_blocking(file.fileno(), True)
+            if WITHOUT_WAITING:
+                os.set_blocking(file.fileno(), True)
             while (part is None or part) and len(source) <= _MOST_BYTES:
                 source += part or b""
                 part = file.read(_PART)

@@ -1,10 +1,11 @@
-"""Facilities of the operating system that some platforms lack: forks, file locks, users, the processors of a process.
+"""Facilities of the operating system that some platforms lack: forks, file locks, users, flags of files, processors.
 
 Linux has all of them. On macOS and Windows, nothing forks: measuring starts its workers afresh.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import sys
@@ -14,6 +15,11 @@ from importlib import import_module
 
 FORKS = sys.platform == "linux" and hasattr(os, "fork")
 """Whether measuring forks its builders. On macOS, a fork of a process that has used its system libraries may crash."""
+
+WITHOUT_WAITING: int = getattr(os, "O_NONBLOCK", 0)
+"""The flag of `os.open` to open a pipe without waiting for the process at its other end; 0 on Windows."""
+AS_BYTES: int = getattr(os, "O_BINARY", 0)
+"""The flag of `os.open` to write bytes as they are, which only Windows needs."""
 
 _FAMILIES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 """Other names of families of processors."""
@@ -27,6 +33,14 @@ def processors() -> int:
 def user() -> int | None:
     """The number of the user of this process; None if the platform has no such numbers."""
     return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def process_library() -> ctypes.CDLL:
+    """The C functions that this process has loaded; on Windows, of the C run-time library only."""
+    try:
+        return ctypes.CDLL(None)
+    except TypeError:
+        return ctypes.CDLL("ucrtbase")
 
 
 def at_fork(

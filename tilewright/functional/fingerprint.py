@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import sys
 from contextlib import suppress
 from functools import cache
@@ -118,7 +119,7 @@ def _cpu() -> str:
                 if line.startswith("flags"):  # x86 only: all cores have the same features there
                     break
     except OSError:
-        return os.uname().machine
+        return platform.machine()
     return hashlib.sha256("".join(sorted(listed)).encode()).hexdigest()[:16]
 
 

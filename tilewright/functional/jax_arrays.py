@@ -66,6 +66,12 @@ def _described(name: str, what: str, array: Any) -> Described | None:
             primitive=name,
             fix=f"leave {what} out" if isinstance(array, bool) else f"convert it: jax.numpy.asarray({what})",
         )
+    if not all(isinstance(n, int) for n in array.shape):
+        raise UserError(
+            f"{what} has the shape {tuple(array.shape)}, and machine code is for sizes that are numbers",
+            primitive=name,
+            fix="lower the program with the sizes of its arrays",
+        )
     return Described(tuple(array.shape), str(array.dtype), ("cpu", 0))
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
 
 from ..core.precision import REDUCED
@@ -117,7 +118,7 @@ def _windows(problem: Problem, x: Any, start: float, combine: Any, sides: Any = 
 
     rows, columns = sides or _sides(problem)
     return lax.reduce_window(
-        x, jax.numpy.asarray(start, x.dtype), combine, placed(problem.kernel, 1), placed(problem.stride, 1),
+        x, np.asarray(start, x.dtype), combine, placed(problem.kernel, 1), placed(problem.stride, 1),
         placed((rows, columns), (0, 0)), window_dilation=placed(problem.dilation, 1),
     )  # fmt: skip
 

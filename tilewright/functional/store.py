@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ..core.cache_folder import DIRECTORY_VARIABLE as DIRECTORY_VARIABLE
 from ..core.cache_folder import cache_folder, distrust, private_folder, remedy
 from ..core.errors import UserError, warn_caller
+from ..core.system import WITHOUT_WAITING
 
 SIZE_VARIABLE = "TILEWRIGHT_CACHE_BYTES"
 USUAL_BYTES = 256 << 20
@@ -127,7 +128,7 @@ class KernelStore:
     def _read(self, path: str) -> StoredKernel | None:
         """Return the entry in a file; None if it is missing or damaged, or another user may have written it."""
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            with open(os.open(path, os.O_RDONLY | WITHOUT_WAITING), "rb") as file:
                 why = distrust(found := os.fstat(file.fileno()))
                 if not why:
                     return StoredKernel.unpacked(file.read()) if stat.S_ISREG(found.st_mode) else None

@@ -16,11 +16,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.system import process_library
+
 POISON = 0xFF
 """In every byte of outputs before they are written: NaN for floats, -1 or the largest value for integers."""
 _RARE = 1000
 _STRETCH = 1 << 16
-_memcmp = ctypes.CDLL(None).memcmp
+_memcmp = process_library().memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 

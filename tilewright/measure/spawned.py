@@ -20,8 +20,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import Any
 
@@ -160,18 +162,28 @@ class _Worker:
             environment = {**os.environ, "PYTHONPATH": package_path()}
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
             assert self.process.stdin is not None
-            self.process.stdin.write(key)
-            self.process.stdin.close()
-            self.connection: Connection = listener.accept()
-        found = self._receive(_START_SECONDS)
+            Thread(target=self._knock, args=(listener.address,), daemon=True).start()
+            found = None
+            with suppress(EOFError, OSError, AuthenticationError):
+                self.process.stdin.write(key)
+                self.process.stdin.close()
+                self.connection: Connection = listener.accept()
+                found = self._receive(_START_SECONDS)
         if not isinstance(found, DeviceAttributes):
-            self.end()
+            self.process.kill()
+            self.process.wait()
             raise UserError(
                 found or "the worker ends before it has opened a device",
                 primitive="measure",
                 fix="run `tilewright doctor`, which tries each target and says why one does not work",
             )
         self.attributes = found
+
+    def _knock(self, address: Any) -> None:
+        """Once the process has ended, end a wait for its connection."""
+        self.process.wait()
+        with suppress(OSError):
+            Client(address).close()
 
     def attempt(self, work: Job | Built, path: str, seconds: float, runner: LocalRunner) -> Outcome:
         """Return the outcome of a candidate; the worker is of no use after a time-out or a crash."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..codegen.llvm.binding import OF_THREADS, PACKED
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
-from ..core.system import family_of
+from ..core.system import family_of, process_library
 from .driver import DeviceError, Launcher, scalar_type
 from .llvm_link import link
 from .thread_pool import POOL
@@ -53,7 +53,7 @@ def load_program(program: CompiledProgram) -> dict[str, Launcher]:
 
 def _missing(program: CompiledProgram, own: Mapping[str, int]) -> UserError | None:
     """The error if code was not linked for want of a C function; None for other causes."""
-    process = ctypes.CDLL(None)
+    process = process_library()
     called = [name for name in re.findall(r"^declare .*?@(\w+)\(", program.source, re.MULTILINE) if name not in own]
     lost = [name for name in called if not hasattr(process, name)]
     if not lost:

@@ -15,7 +15,7 @@ def temporary_cache() -> str:
     """A folder that goes with this process; folders of killed processes are removed now."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path("/proc", owner).exists():
+        if owner.isdigit() and Path("/proc/self").exists() and not Path("/proc", owner).exists():
             shutil.rmtree(left, ignore_errors=True)
     made, me = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"), os.getpid()
 

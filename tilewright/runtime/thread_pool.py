@@ -36,8 +36,10 @@ _BY_TEAM = "tilewright_parallel_for_by_team"
 _NAMES = ("tilewright_worker", "tilewright_end_pool", "tilewright_pool", "tilewright_team", _BY_TEAM)
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 """By machine: the number of the futex system call, and the instruction that makes spinning cheap."""
-_HAS_THREADS = sys.platform == "linux"
+_HAS_THREADS = sys.platform == "linux" and hasattr(signal, "pthread_sigmask")
 """Whether the pool can start threads: they sleep by a call of Linux's. Elsewhere a parallel loop runs on one thread."""
+_CALLS = ("i64 @syscall(i64, ...)", "i32 @sched_yield()")
+"""Functions that only threads call, and that Windows lacks."""
 _SLEEPING_AT = 260
 _WORKERS_AT = 512
 _WOKEN_AT = 688
@@ -78,6 +80,8 @@ class _Code:
         with open(os.path.join(os.path.dirname(__file__), "thread_pool.ll"), encoding="utf-8") as file:
             text = file.read()
         text = text.replace("i64 FUTEX", f"i64 {futex}").replace("PAUSE", pause)
+        for call in _CALLS if not _HAS_THREADS else ():
+            text = text.replace(f"declare {call}", f"define internal {call} {{ ret {call[:3]} 0 }}")
         for name, cycles in (("SPIN", SPIN_CYCLES), ("CHUNK", CHUNK_CYCLES), ("DEAL", DEAL_CYCLES)):
             text = text.replace(f"i64 {name}_CYCLES", f"i64 {cycles}")
         text = text.replace("TICKETS_AT", str(_POOL_BYTES)).replace("COSTS_AT", str(_COSTS_AT))

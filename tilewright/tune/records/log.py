@@ -17,7 +17,7 @@ from typing import IO, Any
 from ...core.errors import UserError
 from ...core.log import logger
 from ...core.paths import file_path
-from ...core.system import locked
+from ...core.system import AS_BYTES, locked
 from ...measure.outcome import MeasureResult, shorten
 from .format import MeasureInput, Pair, decode, encode
 
@@ -50,7 +50,7 @@ class RecordLog:
     def _open(self) -> int:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | AS_BYTES, 0o666)
         except OSError as error:
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror}",
@@ -112,7 +112,7 @@ class RecordLog:
 
     def _ends_within_a_line(self) -> bool:
         size = os.fstat(self._file).st_size
-        return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        return size > 0 and os.lseek(self._file, size - 1, os.SEEK_SET) >= 0 and os.read(self._file, 1) != b"\n"
 
     def __del__(self) -> None:
         if getattr(self, "_file", -1) >= 0:
