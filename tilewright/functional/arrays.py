@@ -1,6 +1,6 @@
 """Calls on arrays of any library that supports DLPack.
 
-NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `torch_tensors`); this module serves every other
+NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `torch_calls`); this module serves every other
 library. It reads arrays through DLPack, computes in their memory, and returns the result the same way.
 """
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from . import numpy_arrays
-from .call import OperatorCall, operator_call
+from .call import operator_call
 from .named_arguments import Named, named_input
 from .torchscript import unscriptable
 
@@ -32,17 +32,14 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
         return numpy_arrays.call_on_subclass(name, x, weight, bias, residual, out, options)
     if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
         # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
-        from . import torch_tensors
+        from . import torch_calls, torch_tensors
 
-        torch_tensors.dispatch_by(_registered, _shortest, _alone)
         for kind in torch_tensors.TENSORS:
-            _calls[kind] = torch_tensors.call
-        if not torch_tensors.is_tensor(x):  # such as one of `torch.fx`, which stands for a tensor
-            call = operator_call(name, x, weight, bias, residual, out, options)
-            return torch_tensors.overridden(globals()[name], call)
+            _calls[kind] = torch_calls.call
         if type(x) in torch_tensors.TENSORS:
-            return torch_tensors.call(name, x, weight, bias, residual, out, options)
-        return torch_tensors.operator(operator_call(name, x, weight, bias, residual, out, options))
+            return torch_calls.call(name, x, weight, bias, residual, out, options)
+        call = operator_call(name, x, weight, bias, residual, out, options)
+        return torch_calls.call_on_subclass(globals()[name], call)
     if any(base.__module__.partition(".")[0] in numpy_arrays.JAX for base in type(x).__mro__):
         from . import jax_arrays
 
@@ -55,27 +52,6 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
         return cupy_arrays.call(name, x, weight, bias, residual, out, options)
     any_arrays = import_module(f"{__package__}.arrays")  # not needed for the arrays of NumPy and PyTorch
     return any_arrays.compute(operator_call(name, x, weight, bias, residual, out, options))
-
-
-def _registered(call: OperatorCall) -> Any:
-    """Call the operator that is registered with PyTorch; registering takes 20 ms, and plain calls do not need it."""
-    from . import torch_operator
-
-    return torch_operator.dispatch(call)
-
-
-def _shortest(call: OperatorCall) -> Any:
-    """Find the executor of calls with gradients that are like this one; None if they need the operator."""
-    from . import torch_training
-
-    return torch_training.shortest(call)
-
-
-def _alone(call: OperatorCall) -> Any:
-    """Find PyTorch's own executor of calls that are like this one; None if ours is faster."""
-    from . import torch_steps
-
-    return torch_steps.by_pytorch_alone(call)
 
 
 _calls: dict[type, PublicCall] = {np.ndarray: numpy_arrays.call}

@@ -24,7 +24,7 @@ from .plans import Tune
 from .pooling import is_left_out
 from .prepared_calls import PreparedCalls
 from .problem import TRANSPOSES
-from .signature import Arrays, Described, check_no_indices, signature
+from .signature import Arrays, Described, Signature, check_no_indices, signature
 from .torch_allocation import empty_in_order, lies_in
 from .torch_arguments import (
     activation_text,
@@ -40,7 +40,7 @@ from .torch_gradients import convolved
 from .torch_gradients import register as register_gradients
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions, call_options
 from .torch_pools import pooled
-from .torch_tensors import NAMES, channels_last, facts, in_order, prepared, tracing
+from .torch_tensors import NAMES, channels_last, facts, in_order, prepared, signed, tracing
 
 _KEY = "torch.ops.tilewright"
 _library = Library("tilewright", "DEF")
@@ -167,15 +167,18 @@ def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any
     return compute
 
 
-def executor(arrays: tuple[Any, ...], options: Any) -> Callable[..., Any]:
-    """Return the executor for calls of an operator with such tensors and options.
+def executor(arrays: tuple[Any, ...], options: Any, checked: Signature | None = None) -> Callable[..., Any]:
+    """Return the executor for calls of an operator with such tensors and options, which may be checked already.
 
     The result lies in memory as `_shaped` says, even if PyTorch's own kernel returns another order.
     """
     rest = (None,) * (5 - len(arrays))
+    text = getattr(options, "activation", "")
+    call = OperatorCall._make((options.name, *arrays, *rest, call_options(options, text or None, _asked.tune)))
     with torch.no_grad(), untraced():
-        checked, run = _prepared((*arrays, *rest), options)
-    order, lies = checked.order, False
+        signature, function = signed(call) if checked is None else (checked, None)
+        run = prepared(call, signature, function)
+    order, lies = signature.order, False
 
     def ordered(*arrays: Any) -> Any:
         nonlocal lies
@@ -186,12 +189,6 @@ def executor(arrays: tuple[Any, ...], options: Any) -> Callable[..., Any]:
         return made if lies else in_order(made, order)
 
     return ordered
-
-
-def _prepared(arrays: tuple[Any, ...], options: Any) -> Any:
-    text = getattr(options, "activation", "")
-    call = call_options(options, text or None, _asked.tune)
-    return prepared(OperatorCall._make((options.name, *arrays, call)))
 
 
 def _shapes(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:

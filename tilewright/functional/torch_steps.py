@@ -14,13 +14,12 @@ from typing import Any
 import torch
 
 from . import rivals, torch_native
-from .call import ARRAYS, OPERATORS, OperatorCall
+from .call import ARRAYS, OperatorCall
 from .plans import OURS, plan_for
 from .problem import CONV, Problem
-from .torch_arguments import mistake
-from .torch_eager import is_plain
+from .signature import Signature
 from .torch_gradients import gradients_of_ours
-from .torch_tensors import RIVAL, autocasts, channels_last, in_order, place, signed
+from .torch_tensors import RIVAL, autocasts, channels_last, in_order, place
 from .torch_threads import by_pytorch, lost
 from .torch_timing import in_turns
 from .torch_training import shortest
@@ -37,22 +36,22 @@ _MOST_KEPT = 1 << 20
 """The most bytes of an input that PyTorch may keep although the weight is frozen; our backward pass keeps none."""
 
 
-def by_pytorch_alone(call: OperatorCall) -> Callable[..., Any] | None:
-    """Return an executor of calls like this one by functions that PyTorch differentiates; None if ours is faster."""
+def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., Any] | None:
+    """Return an executor of direct calls like this one by functions that PyTorch differentiates.
+
+    None if ours is faster, or if PyTorch does not compute such calls alone.
+    """
     x, weight = call.x, call.weight
-    if x.device.type != "cpu" or weight is None or call.out is not None or autocasts():
+    if x.device.type != "cpu" or autocasts():
         return None
-    if not torch.is_grad_enabled() or not (weight.requires_grad or (x.requires_grad and x.nbytes <= _MOST_KEPT)):
+    if not weight.requires_grad and not (x.requires_grad and x.nbytes <= _MOST_KEPT):
         return None
-    if call.options.tune is not None or callable(call.options.activation) or mistake(call) is not None:
-        return None
-    rank = OPERATORS[call.name].rank
-    plain = all(a.is_contiguous() or (rank == 2 and channels_last(a, rank)) for a in (x, weight))
-    if OPERATORS[call.name].op != CONV or not plain or not is_plain(call.arrays):
+    rank = call.operator.rank
+    in_memory_order = all(a.is_contiguous() or (rank == 2 and channels_last(a, rank)) for a in (x, weight))
+    if call.operator.op != CONV or not in_memory_order:
         return None
     if not weight.is_contiguous() and (weight.dtype == torch.float64 or 1 in weight.shape):
         return None  # PyTorch's gradients refuse some of these orders
-    checked, _ = signed(call)
     problem = checked.problem
     # In 16 bits, PyTorch rounds the sums before it adds a residual, and once more.
     if x.element_size() == 2 and (problem.residual or not torch_native.is_right_in_16_bits(problem)):
@@ -66,7 +65,7 @@ def by_pytorch_alone(call: OperatorCall) -> Callable[..., Any] | None:
         ours = [each for each in directions if plan_for(each, on, RIVAL).choice.how == OURS]
     every = [without, *(each for each, asked in zip(problem.gradients, wanted, strict=True) if asked)]
     compute = torch_native.computed(problem, call.name, call.options.layout, x.dim(), on_gpu=False)
-    if ours and _are_faster(ours, every, call, compute):
+    if ours and _are_faster(ours, every, call, checked, compute):
         return None
 
     def alone(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
@@ -76,25 +75,25 @@ def by_pytorch_alone(call: OperatorCall) -> Callable[..., Any] | None:
     return alone
 
 
-def _are_faster(ours: list[Problem], every: list[Problem], call: OperatorCall, alone: Any) -> bool:
+def _are_faster(ours: list[Problem], every: list[Problem], call: OperatorCall, checked: Signature, alone: Any) -> bool:
     """Whether kernels of ours make a training step faster: by rates, or by timing both if that takes little."""
     saved, seconds = rivals.saved_by(ours, every)
     if seconds > _MOST_SECONDS or lost():
         alone_for_x = len(ours) < len(every) and call.x.requires_grad
         return saved > _HOST_SECONDS + (_SHARE_BESIDE if alone_for_x else _LEAST_SHARE) * seconds
     with ThreadPoolExecutor(1) as apart:  # hooks for saved tensors and modes of this thread do not see the steps
-        mine, theirs = apart.submit(_timed, call, alone).result()
+        mine, theirs = apart.submit(_timed, call, checked, alone).result()
     return mine < theirs
 
 
-def _timed(call: OperatorCall, alone: Any) -> list[float]:
+def _timed(call: OperatorCall, checked: Signature, alone: Any) -> list[float]:
     """The seconds of steps by our operators and by PyTorch alone."""
     own = torch.Generator()  # a call that times steps leaves the random numbers of its caller alone
     own.manual_seed(0)
-    given = [
+    given = tuple(
         None if a is None else torch.empty_like(a.detach()).normal_(generator=own).requires_grad_(a.requires_grad)
         for a in call.arrays[:4]
-    ]
+    )
     wanted = [a for a in given if a is not None and a.requires_grad]
     above = torch.empty_like(alone(*given).detach()).normal_(generator=own)
 
@@ -102,7 +101,6 @@ def _timed(call: OperatorCall, alone: Any) -> list[float]:
         return torch.autograd.grad(run(*given), wanted, above)
 
     named: dict[str, Any] = dict(zip(ARRAYS, given, strict=False))
-    if (ours := shortest(call._replace(**named))) is None:
-        return [1.0, 0.0]
+    ours = shortest(call._replace(**named), given, checked)
     both: list[Any] = [partial(step, lambda *a: ours(*a, None)), partial(step, alone)]
     return in_turns(both, False, chosen=min)

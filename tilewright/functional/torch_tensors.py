@@ -1,29 +1,21 @@
-"""The fast path of PyTorch's tensors: one look-up by shapes, strides and options, then the launch.
-
-It serves plain eager calls. Calls with gradients, or under autocast, take it from the second call on. Calls that are
-traced, compiled, transformed or under a mode go through the operator that is registered with PyTorch.
-"""
+"""PyTorch's tensors: their properties, the signature of a call on them, and its executor, without gradients."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
-from torch.compiler import is_dynamo_compiling
 
 from ..core.errors import UserError
 from ..core.text import kind_of
 from ..runtime.device import Device, cpu, cuda
 from . import torch_native
 from .activations import custom
-from .call import ARRAYS, OperatorCall, operator_call
+from .call import ARRAYS, OperatorCall
 from .outputs import check_apart, check_places
 from .plans import THEIRS, Activation, plan_for
-from .prepared_calls import PreparedCalls
 from .problem import WEIGHT_GRADIENT
 from .running import CpuProgram, Program
 from .signature import Arrays, Described, Signature, channels_last_order, signature
@@ -34,72 +26,16 @@ from .torch_threads import by_pytorch, lost, program_of
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
-_calls = PreparedCalls()
-_recent = PreparedCalls()
-"""By weight and bias: PyTorch's check of the tensors of a call, and the call's executor."""
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 """PyTorch's check of tensors; None in versions without it, which look up every call."""
-_dispatch: list[Callable[..., Any]] = []
-"""The call of the registered operator, and the search of the shortest path for calls with gradients."""
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
-_grad_enabled = torch.is_grad_enabled
 _modes = torch._C._len_torch_dispatch_stack
 """The number of modes that see every operator: of users, of fake tensors, and of `make_fx`, which records operators."""
 autocasts = torch._C._is_any_autocast_enabled
-_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 transforms = torch._C._are_functorch_transforms_active
 _included, _PRE_DISPATCH = torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
 tracing = torch._C._get_tracing_state
 """The graph that `torch.jit.trace` is recording; None if it is not. A launch by address would not be recorded."""
-
-
-def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
-    """Compute an operator on tensors; `options` are in the order of `call.py`."""
-    if is_dynamo_compiling() or tracing() is not None or forward_ad._current_level >= 0 or _modes():
-        return operator(operator_call(name, x, w, bias, residual, out, options))
-    if residual is None and out is None:
-        try:
-            cast = autocasts() and torch.get_autocast_dtype(x.device.type)
-            check, run = _recent[name, options, id(w), id(bias), _grad_enabled(), cast]
-            # The check ends the process if a tensor is nested.
-            known = not x.is_nested and (check(x, w) if bias is None else check(x, w, bias))
-        except (KeyError, TypeError, RuntimeError):  # the last, of devices without autocast
-            known = False
-        if known:
-            return run(x, w, bias, None, None)
-    return _known(name, x, w, bias, residual, out, options)
-
-
-def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
-    """Look up a call by shapes, strides, types and options, if it is not like the last one of its weight."""
-    arrays = x, w, bias, residual, out
-    if transforms() or _included(_PRE_DISPATCH):  # the tensors that these wrap or record look like any other
-        return operator(operator_call(name, *arrays, options))
-    key: Any = []  # not a tensor: never remembered
-    version, run = _recent.version, None
-    try:
-        grad = _grad_enabled() and _needs_gradient(*arrays)
-        cast = autocasts() and autocast_type(x.device.type)
-        frozen = grad and w is not None and not w.requires_grad
-        key = (name, options, grad, frozen, cast, *[None if a is None else facts(a) for a in arrays])
-        run = _calls[key]
-    except (KeyError, TypeError, AttributeError, RuntimeError):  # the last, of tensors without shape or strides
-        pass
-    if run is None:  # outside of the handler, so that an error comes without that KeyError
-        return _unknown(operator_call(name, *arrays, options), key)
-    made = None
-    try:
-        made = run(*arrays)
-    except RuntimeError:  # the address of a tensor that `vmap` and its kin wrap
-        if not any(a is not None and _wrapped(a) for a in arrays):
-            raise
-    if made is None:
-        return operator(operator_call(name, *arrays, options))
-    if w is not None and residual is None and out is None:
-        cast = autocasts() and torch.get_autocast_dtype(x.device.type)
-        if check := same_tensors(x, w, bias):
-            _recent.keep((name, options, id(w), id(bias), _grad_enabled(), cast), (check, run), version)
-    return made
 
 
 def same_tensors(*arrays: Any) -> Callable[..., bool] | None:
@@ -125,70 +61,6 @@ def facts(a: Any) -> tuple[Any, ...]:
 def autocast_type(device: str) -> Any:
     """The type of `torch.autocast` on a kind of device; None without."""
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-
-
-def _needs_gradient(*arrays: Any) -> bool:
-    return any(a is not None and a.requires_grad for a in arrays)
-
-
-def operator(call: OperatorCall) -> Any:
-    """Make a call through PyTorch's dispatcher."""
-    return _dispatch[0](call)
-
-
-def is_tensor(x: Any) -> bool:
-    """Whether something of PyTorch's is a tensor."""
-    return isinstance(x, torch.Tensor)
-
-
-def overridden(function: Callable[..., Any], call: OperatorCall) -> Any:
-    """Let tensor-like objects handle the call of a public function, by PyTorch's protocol `__torch_function__`."""
-    if not hasattr(type(call.x), "__torch_function__"):
-        check_types(call)
-    values = {**call.options._asdict(), **dict(zip(ARRAYS, call.arrays, strict=True))}
-    parameters = inspect.signature(function).parameters.values()
-    named = {p.name: values[p.name] for p in parameters if values.get(p.name, p.default) is not p.default}
-    return torch.overrides.handle_torch_function(function, call.arrays, **named)
-
-
-def dispatch_by(dispatch: Callable[..., Any], shortest: Callable[..., Any], alone: Callable[..., Any]) -> None:
-    """Let `dispatch` call the registered operator, and `shortest` find the executor of calls with gradients.
-
-    `alone` finds the executor of calls that PyTorch computes and differentiates as a whole.
-    """
-    _dispatch[:] = [dispatch, shortest, alone]
-
-
-def _unknown(call: OperatorCall, key: Any) -> Any:
-    """Handle the first call of its kind."""
-    check_types(call)
-    everything, version = call.arrays, _calls.version
-    special = any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
-    if special or autocasts() or (_grad_enabled() and _needs_gradient(*everything)):
-        # From the first call on: checkpoints compare the tensors that two forward passes save.
-        run = None if special else _dispatch[2](call) or _shortest(call)
-        made = operator(call) if run is None else run(*everything)
-        if run is not None:
-            with suppress(TypeError):
-                _calls.keep(key, run, version)
-        return made
-    _, run = prepared(call)
-    with suppress(TypeError):  # an option in a list: the call works, without being remembered
-        _calls.keep(key, run, version)
-    return run(*everything)
-
-
-def _shortest(call: OperatorCall) -> Run | None:
-    """Return the executor of calls with gradients; None if there is none, or the operator raises an error."""
-    with suppress(TypeError, ValueError, RuntimeError, AttributeError, UserError):
-        run: Run | None = _dispatch[1](call)
-        return run
-    return None
-
-
-def _is_special(a: Any) -> bool:
-    """Whether a tensor is anything but strided memory that holds its values."""
-    return a.is_meta or a.is_neg() or a._is_zerotensor() or type(a) not in (torch.Tensor, torch.nn.Parameter)
 
 
 def check_types(call: OperatorCall) -> None:
@@ -239,13 +111,8 @@ def place(name: str, x: Any) -> Device:
     raise UserError(f"x is on {x.device}", primitive=name, fix="move it to a CUDA device or to the CPU")
 
 
-def prepared(call: OperatorCall) -> tuple[Signature, Run]:
-    """The signature, and the executor of all calls with these shapes, strides, types and options, without gradients."""
-    checked, function = signed(call)
-    return checked, _run_of(call, checked, function)
-
-
-def _run_of(call: OperatorCall, checked: Signature, function: Activation | None) -> Run:
+def prepared(call: OperatorCall, checked: Signature, function: Activation | None = None) -> Run:
+    """Return the executor of all calls with these shapes, strides, types and options, without gradients."""
     problem = checked.problem
     on = place(call.name, call.x)
     fresh = allocator(checked, call.x)

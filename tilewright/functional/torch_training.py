@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from .call import OperatorCall
-from .torch_arguments import as_autocast
+from .signature import Signature
 from .torch_casts import casts_of
-from .torch_eager import is_plain
 from .torch_gradients import CalledLayer, anywhere, gradients, save
 from .torch_operator import convolution_options, executor
 from .torch_passes import known_gradients
@@ -56,19 +55,10 @@ _record: Run = super(torch.autograd.Function, _Convolution).apply
 """Its `apply` in C++; PyTorch's in Python looks for transforms first, which these calls have none of."""
 
 
-def shortest(call: OperatorCall) -> Run | None:
-    """Return the executor of calls like this one, which needs gradients or is under autocast; None if none is shorter.
-
-    A call that writes into `out`, searches, pools, or has an activation of the user's own goes through the operator.
-    """
-    options = call.options
-    if call.weight is None or call.out is not None or options.tune is not None or callable(options.activation):
-        return None
-    if not is_plain(call.arrays):
-        return None
-    arrays = as_autocast(call.arrays[:4])
+def shortest(call: OperatorCall, arrays: tuple[Any, ...], checked: Signature) -> Run:
+    """Return the executor of calls like this one; `arrays` are its tensors in the types that autocast wants."""
     given = convolution_options(call, arrays)
-    run, kind = executor(arrays, given), autocast_type(call.x.device.type) if autocasts() else None
+    run, kind = executor(arrays, given, checked), autocast_type(call.x.device.type) if autocasts() else None
     layer = CalledLayer.of(given, *arrays[:2])
     layer.executor = executor
     of_x, *of_others, of_residual = [a is not b for a, b in zip(arrays, call.arrays, strict=False)]
