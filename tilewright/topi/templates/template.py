@@ -151,7 +151,9 @@ class PackagedTemplate(Generic[W]):
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
         """Return the schedule of a configuration, and its tensors: data, weights, result."""
-        return self.program(config, self.workload(args), target)
+        workload = self.workload(args)
+        self._check(workload, target)
+        return self.program(config, workload, target)
 
     def program(self, config: Config, workload: W, target: Target | None, epilogue: Epilogue = NO_EPILOGUE) -> Program:
         """Return the schedule of a configuration and the arguments of its kernel.
@@ -161,7 +163,7 @@ class PackagedTemplate(Generic[W]):
         config : Config
             Of the space of this strategy for the workload.
         workload : Convolution
-            The computation.
+            A computation that this strategy covers.
         target : Target, optional
             The target of the schedule; by default a GPU.
         epilogue : Epilogue
@@ -173,7 +175,6 @@ class PackagedTemplate(Generic[W]):
         args : list of Tensor
             Data, weights if there are any, bias and residual if the epilogue adds them, then the result.
         """
-        self._check(workload, target)
         data, given = workload.placeholders()
         weights = workload.kernels_in(given)
         extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.result)
