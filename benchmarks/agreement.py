@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tilewright import autotvm
 from tilewright.target import Target
-from tilewright.topi.templates import Conv1d, named
+from tilewright.topi.templates import Conv1dVector, named
 
 CONV1D = named("topi/conv1d")
 
@@ -36,7 +36,7 @@ def disagreement(size: int, kernel: int, trials: int, log: Path) -> str:
     shown = dict(re.findall(r"^  (\w+) {2,}(\S.*)$", command("log", "best", str(log)), re.M))
     target = Target("llvm")
     with autotvm.apply_history_best(str(log)) as context, target:
-        used = context.query(target, CONV1D.task(Conv1d.of(size, kernel), target).workload)
+        used = context.query(target, CONV1D.task(Conv1dVector.of(size, kernel), target).workload)
     if told is None or int(told[1]) != used.index:
         return f"tune says {told and told[1]}, apply_history_best {used.index}"
     wanted = {name: str(choice) for name, choice in used.items()}

@@ -32,7 +32,7 @@ from tilewright.driver import build
 from tilewright.functional import shipped
 from tilewright.functional.problem import Problem
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import ALL, Conv2d, default_strategy, named
+from tilewright.topi.templates import ALL, Conv2dLayer, default_strategy, named
 from tilewright.tune.records.format import MeasureInput, encode
 
 CONV2D = named("topi/conv2d")
@@ -73,19 +73,19 @@ Job = tuple[str, str, str, int]
 """The row, the mode, the template's name, and the configuration's index."""
 
 
-def workload_of(name: str, mode: str) -> Conv2d:
+def workload_of(name: str, mode: str) -> Conv2dLayer:
     """The workload of a row in a mode."""
     dtype, _, layout = mode.partition("/")
     dtype = "float32" if dtype in ("ieee", "fp32", "tf32") else dtype
     stored = {"": {}, "NHWC": {"layout": layout, "weights": "OHWI"}, "HWCN": {"layout": layout}}[layout]
-    return Conv2d.of(**ROWS[name], dtype=dtype, **stored)
+    return Conv2dLayer.of(**ROWS[name], dtype=dtype, **stored)
 
 
 def _named(name: str) -> Any:
     return next(t for t in ALL if t.name == name)
 
 
-def first_of(of: Conv2d, mode: str) -> Any:
+def first_of(of: Conv2dLayer, mode: str) -> Any:
     """The strategy that a call takes without a record, in the precision of a mode."""
     able = [t for t in CONV2D.strategies if t.covers(of, TARGET) and not (mode == "ieee" and t is CONV2D_MMA)]
     rounding = [t for t in ROUNDING if mode.startswith("tf32") and t.covers(of, TARGET)]
@@ -111,7 +111,7 @@ def _listed(wanted: tuple[str, str, int]) -> list[Job]:
     return list(jobs_of(*wanted))
 
 
-def _jobs_of(name: str, mode: str, of: Conv2d, template: Any, trials: int) -> Iterator[Job]:
+def _jobs_of(name: str, mode: str, of: Conv2dLayer, template: Any, trials: int) -> Iterator[Job]:
     found = {template.default_config(of, TARGET).index: None}
     known = shipped.configuration(template, of, TARGET)
     if known is not None and not known.away:

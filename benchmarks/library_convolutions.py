@@ -17,28 +17,28 @@ import numpy as np
 import tilewright as tw
 from tilewright import te, topi
 from tilewright.report.table import Column, table
-from tilewright.topi.templates import Conv2d, Depthwise, named
+from tilewright.topi.templates import Conv2dLayer, Depthwise, named
 
 CONV2D = named("topi/conv2d")
 DEPTHWISE = named("topi/depthwise")
 
 RUNS, ROUNDS = 20, 9
 LAYERS: list[Any] = [
-    Conv2d.of((1, 64, 56, 56), 64, 3, 1, 1),
-    Conv2d.of((1, 512, 7, 7), 512, 3, 1, 1),
-    Conv2d.of((1, 3, 224, 224), 64, 7, 2, 3),
-    Conv2d.of((8, 128, 28, 28), 128, 3, 1, 1),
-    Conv2d.of((8, 128, 28, 28), 128, 3, 1, 1, dtype="float16"),
-    Conv2d.of((8, 256, 14, 14), 1024, 1, 1, 0),
-    Conv2d.of((64, 128, 14, 14), 128, 3, 1, 1, layout="HWCN"),
-    Conv2d.of((1, 64, 56, 56), 64, 3, 1, 1, layout="NHWC", weights="HWIO"),
-    Conv2d.of((8, 256, 14, 14), 1024, 1, 1, 0, layout="NHWC", weights="HWIO"),
-    Conv2d.of((8, 128, 28, 28), 128, 3, 1, 1, layout="NHWC", weights="HWIO", dtype="float16"),
-    Conv2d.of((1, 3, 224, 224), 64, 7, 2, 3, layout="NHWC", weights="HWIO"),
-    Conv2d.of((8, 128, 56, 56), 128, 3, 1, 1, groups=32),
-    Conv2d.of((8, 256, 28, 28), 256, 3, 1, 1, groups=4),
-    Conv2d.of((8, 128, 56, 56), 128, 3, 1, 1, groups=32, layout="NHWC", weights="HWIO"),
-    Conv2d.of((8, 256, 28, 28), 256, 3, 1, 1, groups=4, layout="NHWC", weights="HWIO"),
+    Conv2dLayer.of((1, 64, 56, 56), 64, 3, 1, 1),
+    Conv2dLayer.of((1, 512, 7, 7), 512, 3, 1, 1),
+    Conv2dLayer.of((1, 3, 224, 224), 64, 7, 2, 3),
+    Conv2dLayer.of((8, 128, 28, 28), 128, 3, 1, 1),
+    Conv2dLayer.of((8, 128, 28, 28), 128, 3, 1, 1, dtype="float16"),
+    Conv2dLayer.of((8, 256, 14, 14), 1024, 1, 1, 0),
+    Conv2dLayer.of((64, 128, 14, 14), 128, 3, 1, 1, layout="HWCN"),
+    Conv2dLayer.of((1, 64, 56, 56), 64, 3, 1, 1, layout="NHWC", weights="HWIO"),
+    Conv2dLayer.of((8, 256, 14, 14), 1024, 1, 1, 0, layout="NHWC", weights="HWIO"),
+    Conv2dLayer.of((8, 128, 28, 28), 128, 3, 1, 1, layout="NHWC", weights="HWIO", dtype="float16"),
+    Conv2dLayer.of((1, 3, 224, 224), 64, 7, 2, 3, layout="NHWC", weights="HWIO"),
+    Conv2dLayer.of((8, 128, 56, 56), 128, 3, 1, 1, groups=32),
+    Conv2dLayer.of((8, 256, 28, 28), 256, 3, 1, 1, groups=4),
+    Conv2dLayer.of((8, 128, 56, 56), 128, 3, 1, 1, groups=32, layout="NHWC", weights="HWIO"),
+    Conv2dLayer.of((8, 256, 28, 28), 256, 3, 1, 1, groups=4, layout="NHWC", weights="HWIO"),
     Depthwise.of((1, 96, 112, 112), 3, 2, 1),
     Depthwise.of((32, 384, 14, 14), 3, 1, 1),
 ]

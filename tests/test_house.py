@@ -16,12 +16,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tilewright"
 MOST_LINES = 450
 HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "xgboost", "tempfile", "urllib")
-TWINS = {
-    "Conv1d": ("nn/modules.py", "topi/templates/convolutions.py"),
-    "Conv2d": ("nn/modules.py", "topi/templates/convolutions.py"),
-    "InstantiationError": ("measure/outcome.py", "tune/space/choices.py"),
-}  # fmt: skip
-"""Public classes that share a name. The modules of `nn` have PyTorch's names; errors the legacy API's."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 
@@ -76,13 +70,13 @@ def test_modules_say_what_they_are_for() -> None:
 
 
 def test_a_class_name_stands_for_one_thing() -> None:
-    """Outside of `compat/`. Rename a new class; a line of `TWINS` goes when its classes have names of their own."""
+    """Outside of `compat/`, which has the legacy API's names."""
     found: dict[str, list[str]] = {}
     for file in files():
         path = file.path.relative_to(PACKAGE)
         for name in file.classes if path.parts[0] != "compat" else ():
             found.setdefault(name, []).append(path.as_posix())
-    assert {name: tuple(paths) for name, paths in found.items() if len(paths) > 1} == TWINS
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 def test_no_star_imports() -> None:

@@ -10,7 +10,7 @@ from tests.emulator.device import TARGET, EmulatedCuda
 from tests.emulator.marks import emulates
 from tests.topi.test_direct import exact
 from tilewright.codegen.abi import CompiledProgram, KernelAbi
-from tilewright.topi.templates import Conv2d
+from tilewright.topi.templates import Conv2dLayer
 
 FORMS = [
     *((0, copy, *form) for copy in (1, 2, 4, 8) for form in ((0, 2), (1, 2), (1, 1), (1, 0))),
@@ -54,7 +54,7 @@ def test_it_is_right_on_the_emulated_device(form: tuple[int, ...]) -> None:
     assert made.is_possible
     layout = "NHWC" if made.last else "NCHW"
     shape = (made.images, made.channels, made.height, made.width)
-    of = Conv2d.of(shape, groups=made.channels // made.cg, dtype="float16", layout=layout)
+    of = Conv2dLayer.of(shape, groups=made.channels // made.cg, dtype="float16", layout=layout)
     data, weights = of.inputs(np.random.default_rng(0))
     right = exact(of, data, weights)
     out = np.full(right.shape, np.nan, "float16")

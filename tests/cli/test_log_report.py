@@ -18,7 +18,7 @@ from tilewright.core.architectures import NVIDIA
 from tilewright.core.boards import BOARDS
 from tilewright.core.target import Target
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import Conv1d, named
+from tilewright.topi.templates import Conv1dVector, named
 from tilewright.tune.records.format import MeasureInput
 from tilewright.tune.session.insight import insights
 
@@ -100,7 +100,7 @@ def test_a_log_without_records(tmp_path, text):
 
 
 def test_winners_are_compiled_while_there_is_time(tmp_path):
-    task = CONV1D.task(Conv1d.of(4096, 8), Target("cuda"))
+    task = CONV1D.task(Conv1dVector.of(4096, 8), Target("cuda"))
     inp = MeasureInput(task.target, task, task.config_space.get(3))
     path = tmp_path / "one.log"
     path.write_text(encode(inp, MeasureResult((1e-6,), 0, 0.1, 1.0)) + "\n")

@@ -22,7 +22,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.codegen.nvrtc import architectures, version
 from tilewright.core.target import Target
 from tilewright.ladder.trial import CheckedProblem
-from tilewright.topi.templates import Conv2d, Depthwise, named
+from tilewright.topi.templates import Conv2dLayer, Depthwise, named
 
 # The most kilobytes of shared memory of a block, and registers of a thread: CUDA C++ Programming Guide, "Technical
 # Specifications per Compute Capability".
@@ -93,10 +93,10 @@ def test_the_default_configurations_of_a_row_compile(row: str, arch: str, mode: 
     ("arch", "template", "of"),
     [
         ("sm_61", "topi/depthwise.direct", Depthwise.of((1, 4, 9, 11), dtype="bfloat16")),
-        ("sm_70", "topi/conv2d.gemm", Conv2d.of((1, 8, 7, 7), filters=16, dtype="float16", layout="NHWC")),
+        ("sm_70", "topi/conv2d.gemm", Conv2dLayer.of((1, 8, 7, 7), filters=16, dtype="float16", layout="NHWC")),
         ("sm_75", "topi/depthwise.planes", Depthwise.of((2, 8, 8, 13), kernel=5, dtype="bfloat16")),
-        ("sm_86", "topi/conv2d.mma", Conv2d.of((1, 16, 6, 9), filters=16, dtype="bfloat16", layout="NHWC")),
-        ("sm_120", "topi/conv2d.direct", Conv2d.of((1, 8, 9, 9), groups=2)),
+        ("sm_86", "topi/conv2d.mma", Conv2dLayer.of((1, 16, 6, 9), filters=16, dtype="bfloat16", layout="NHWC")),
+        ("sm_120", "topi/conv2d.direct", Conv2dLayer.of((1, 8, 9, 9), groups=2)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -115,7 +115,7 @@ def test_a_default_configuration_computes_the_layer(arch: str, template: str, of
 
 def test_no_architecture_before_80_copies_asynchronously() -> None:
     """Neither `cp.async` nor conversions of bfloat16 stand in its source outside of `__CUDA_ARCH__ >= 800`."""
-    of = Conv2d.of((1, 64, 14, 14), dtype="bfloat16", layout="NHWC")
+    of = Conv2dLayer.of((1, 64, 14, 14), dtype="bfloat16", layout="NHWC")
     for arch in ("sm_61", "sm_75"):
         target = Target(f"cuda -arch={arch}")
         for template in FAMILIES["conv2d"].able(of, target):

@@ -10,7 +10,7 @@ from benchmarks.matmul import Tiling, product
 from tests.passes.test_place_awaits import sums
 from tilewright import te
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv2d, named
+from tilewright.topi.templates import Conv2dLayer, named
 
 CONV2D_MMA = named("topi/conv2d.mma")
 CONV2D_TF32 = named("topi/conv2d.tf32")
@@ -100,7 +100,7 @@ def test_the_steps_of_an_iteration_share_its_copies() -> None:
 
 def test_borders_are_tested_copy_by_copy_on_addresses_that_are_shared() -> None:
     """The rows of a tile are neighbouring pixels: where each is in its image matters to its guard alone."""
-    of = Conv2d.of((4, 32, 14, 14), 64, layout="NHWC", dtype="float16", weights="OHWI")
+    of = Conv2dLayer.of((4, 32, 14, 14), 64, layout="NHWC", dtype="float16", weights="OHWI")
     strategy = CONV2D_MMA.strategy(CUDA)
     wanted = {"rows": [2, 32], "columns": [1, 64], "depth": 32, "split": 1, "stages": 3, "store": "fragments"}
     text = source(*CONV2D_MMA.program(strategy.nearest(of, wanted), of, CUDA))
@@ -117,7 +117,7 @@ def test_borders_are_tested_copy_by_copy_on_addresses_that_are_shared() -> None:
 
 def test_a_ring_is_filled_asynchronously_in_the_memory_of_a_larger_tile() -> None:
     """That of the results, which a block stores through shared memory."""
-    of = Conv2d.of((4, 32, 14, 14), 64, layout="NHWC", weights="OHWI")
+    of = Conv2dLayer.of((4, 32, 14, 14), 64, layout="NHWC", weights="OHWI")
     strategy = CONV2D_TF32.strategy(CUDA)
     wanted = {"rows": [2, 32], "columns": [1, 64], "depth": 16, "split": 1, "stages": 3, "store": "shared"}
     text = source(*CONV2D_TF32.program(strategy.nearest(of, wanted), of, CUDA))
@@ -127,7 +127,7 @@ def test_a_ring_is_filled_asynchronously_in_the_memory_of_a_larger_tile() -> Non
 
 def test_copies_that_are_awaited_at_once_and_test_borders_come_first() -> None:
     """Nothing else in such an iteration is worth more than the time that they have."""
-    of = Conv2d.of((4, 32, 14, 14), 64, layout="NHWC", dtype="float16", weights="OHWI")
+    of = Conv2dLayer.of((4, 32, 14, 14), 64, layout="NHWC", dtype="float16", weights="OHWI")
     strategy = CONV2D_MMA.strategy(CUDA)
     wanted = {"rows": [2, 32], "columns": [1, 64], "depth": 32, "split": 1, "stages": 2, "store": "fragments"}
     text = source(*CONV2D_MMA.program(strategy.nearest(of, wanted), of, CUDA))

@@ -27,7 +27,7 @@ from tilewright.expr.traverse import post_order
 from tilewright.loops.nodes import Allocate, Program
 from tilewright.loops.printer import show_program
 from tilewright.runtime.array import array, empty
-from tilewright.topi.templates import Conv1d, Conv2d, Dense, Depthwise, named
+from tilewright.topi.templates import Conv1dVector, Conv2dLayer, Dense, Depthwise, named
 from tilewright.tune.analysis.candidate import Inspection, inspect_candidate
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.space.config import Config
@@ -273,13 +273,13 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Target:
 
 
 H200 = Target("cuda -arch=sm_90")
-LAYER = Conv2d.of((64, 128, 28, 28), 128, padding=1)
-HALF = Conv2d.of((64, 128, 28, 28), 128, padding=1, dtype="float16", layout="NHWC")
+LAYER = Conv2dLayer.of((64, 128, 28, 28), 128, padding=1)
+HALF = Conv2dLayer.of((64, 128, 28, 28), 128, padding=1, dtype="float16", layout="NHWC")
 FAMILIES = (
-    (CONV1D, Conv1d.of(16384, 32)),
+    (CONV1D, Conv1dVector.of(16384, 32)),
     (CONV2D, LAYER),
     (CONV2D, HALF),
-    (CONV2D, Conv2d.of((16, 256, 28, 28), 256, padding=1, groups=32)),
+    (CONV2D, Conv2dLayer.of((16, 256, 28, 28), 256, padding=1, groups=32)),
     (DEPTHWISE, Depthwise.of((8, 96, 56, 56), 7)),
     (DENSE, Dense.of((4096, 4096), 4096)),
 )

@@ -19,7 +19,7 @@ from tilewright.ladder.rivals import numpy_row
 from tilewright.ladder.rung import Rung, RungProgram
 from tilewright.ladder.trial import CheckedProblem
 from tilewright.runtime.device import opencl
-from tilewright.topi.templates.convolutions import Conv2d
+from tilewright.topi.templates.convolutions import Conv2dLayer
 
 SMALL = Conv1dLadder(M=40, N=5)
 
@@ -96,14 +96,14 @@ def test_the_check_finds_one_wrong_result_and_lets_rounding_pass(ladder: Conv1dL
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
 def test_sums_in_another_type_than_the_results_are_judged_in_their_own(dtype: str) -> None:
-    trial = CheckedProblem.of(Conv2d.of((1, 64, 5, 5), filters=4, dtype=dtype))
+    trial = CheckedProblem.of(Conv2dLayer.of((1, 64, 5, 5), filters=4, dtype=dtype))
     kind = DType(trial.problem.result).numpy
     assert trial.check(trial.answer.astype(kind))[1] == ""
     assert trial.check(trial.unwritten())[1] != ""
     wrong = trial.answer.copy()
     wrong[0, 1, 2, 3] *= 1 + 2**-6  # two steps of bfloat16
     assert "wrong: " in trial.check(wrong.astype(kind))[1]
-    rounded = CheckedProblem.of(Conv2d.of((1, 64, 5, 5), filters=4), rounding=2**-10)
+    rounded = CheckedProblem.of(Conv2dLayer.of((1, 64, 5, 5), filters=4), rounding=2**-10)
     operands = [values + values * 2.0**-12 for values in (rounded.data, rounded.weight)]
     assert rounded.check(rounded.problem.numpy(*operands))[1] == ""
 

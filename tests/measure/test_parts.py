@@ -26,7 +26,7 @@ from tilewright.runtime.cpu_driver import CpuDriver
 from tilewright.runtime.device import device
 from tilewright.runtime.driver import DeviceError
 from tilewright.topi.templates import named
-from tilewright.topi.templates.convolutions import Conv2d
+from tilewright.topi.templates.convolutions import Conv2dLayer
 
 CONV2D_MMA = named("topi/conv2d.mma")
 CONV2D_TF32 = named("topi/conv2d.tf32")
@@ -366,7 +366,7 @@ class TestWorkloads:
         assert 2**-10 < stored < 1 / 30  # one of 900 terms is a thirtieth of the magnitude of their sum
 
     def test_operands_that_the_instruction_shortens_may_be_further_off(self) -> None:
-        of = Conv2d.of((1, 16, 8, 8), filters=16)
+        of = Conv2dLayer.of((1, 16, 8, 8), filters=16)
 
         def schedule(template: Any) -> Any:
             return template.instantiate(template.default_config(of, SM_90), of.args, SM_90)[0].value

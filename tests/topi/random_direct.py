@@ -23,7 +23,7 @@ from tests.topi.test_direct import check, problem
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.interpret import interpret
-from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, named
+from tilewright.topi.templates import Conv2dLayer, Depthwise, Epilogue, named
 from tilewright.topi.templates.direct import finishes_tiles
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.space.config import Config
@@ -122,7 +122,7 @@ def _layer(kind: str, rng: np.random.Generator) -> Any:
         return None
     if "rows" not in kind and rng.random() < 0.3:
         groups, seen, made = pick(1, 2, 3), pick(2, 4, 8), pick(1, 2, 3)
-        return Conv2d.of((pick(1, 2), groups * seen, height, width), groups * made, groups=groups, **window)
+        return Conv2dLayer.of((pick(1, 2), groups * seen, height, width), groups * made, groups=groups, **window)
     channels = pick(2, 4, 5, 8, 8, 12) if layout == "NHWC" else pick(1, 2, 3, 5)
     return Depthwise.of((pick(1, 2), channels, height, width), multiplier=pick(1, 1, 1, 2, 3), **window)
 

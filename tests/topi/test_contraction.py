@@ -17,7 +17,7 @@ from tilewright.driver import build, lower
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import ALL, BatchMatmul, Conv2d, Dense, Epilogue, named
+from tilewright.topi.templates import ALL, BatchMatmul, Conv2dLayer, Dense, Epilogue, named
 from tilewright.topi.templates import matmul as products
 from tilewright.topi.templates.contraction_simt import rank_tiles
 from tilewright.topi.templates.implicit_gemm import contraction_of
@@ -27,20 +27,20 @@ from tilewright.tune.model.machine import REFERENCE, Machine
 CONV2D_GEMM = named("topi/conv2d.gemm")
 
 CONVOLUTIONS = (
-    Conv2d.of((2, 8, 7, 7), 16),
-    Conv2d.of((1, 12, 7, 7), 20, stride=2),
-    Conv2d.of((3, 64, 5, 6), 16, groups=2, kernel=2, padding=(0, 1, 2, 3), dilation=2),
-    Conv2d.of((2, 32, 5, 6), 9, kernel=1, padding=0),
-    Conv2d.of((1, 3, 20, 20), 16, kernel=7, stride=2, dtype="float64"),
-    Conv2d.of((2, 16, 6, 7), 24, layout="NHWC"),
-    Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16", weights="OHWI"),
-    Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
-    Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
-    Conv2d.of((2, 24, 40), 16, kernel=5, layout="NCW"),
-    Conv2d.of((8, 16, 4, 5), 24, layout="HWCN"),
-    Conv2d.of((3, 64, 5, 4), 20, groups=2, stride=2, layout="HWCN", dtype="float16"),
-    Conv2d.of((2, 16, 6, 7), 24, layout="NHWC", weights="HWIO"),
-    Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=1, padding=0, layout="NHWC", weights="HWIO"),
+    Conv2dLayer.of((2, 8, 7, 7), 16),
+    Conv2dLayer.of((1, 12, 7, 7), 20, stride=2),
+    Conv2dLayer.of((3, 64, 5, 6), 16, groups=2, kernel=2, padding=(0, 1, 2, 3), dilation=2),
+    Conv2dLayer.of((2, 32, 5, 6), 9, kernel=1, padding=0),
+    Conv2dLayer.of((1, 3, 20, 20), 16, kernel=7, stride=2, dtype="float64"),
+    Conv2dLayer.of((2, 16, 6, 7), 24, layout="NHWC"),
+    Conv2dLayer.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16", weights="OHWI"),
+    Conv2dLayer.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
+    Conv2dLayer.of((1, 64, 7, 7), 40, dtype="float16"),
+    Conv2dLayer.of((2, 24, 40), 16, kernel=5, layout="NCW"),
+    Conv2dLayer.of((8, 16, 4, 5), 24, layout="HWCN"),
+    Conv2dLayer.of((3, 64, 5, 4), 20, groups=2, stride=2, layout="HWCN", dtype="float16"),
+    Conv2dLayer.of((2, 16, 6, 7), 24, layout="NHWC", weights="HWIO"),
+    Conv2dLayer.of((1, 64, 4, 5), 32, groups=2, kernel=1, padding=0, layout="NHWC", weights="HWIO"),
 )
 PRODUCTS = (
     Dense.of((7, 33), 19),
@@ -50,7 +50,7 @@ PRODUCTS = (
     BatchMatmul.of((2, 33, 16), dtype="float64"),
 )
 EPILOGUES = (Epilogue(), Epilogue(bias=True, activation="relu"), Epilogue(True, True, "silu"))
-NAMES = {Conv2d: "topi/conv2d.gemm", Dense: "topi/dense", BatchMatmul: "topi/batch_matmul"}
+NAMES = {Conv2dLayer: "topi/conv2d.gemm", Dense: "topi/dense", BatchMatmul: "topi/batch_matmul"}
 EPSILON = {"float64": 1e-13, "float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}
 
 
@@ -78,7 +78,7 @@ def problem(workload, epilogue, seed=2):
     """Arrays, and the right result in float64."""
     rng = np.random.default_rng(seed)
     data, weights = workload.inputs(rng)
-    if isinstance(workload, Conv2d):
+    if isinstance(workload, Conv2dLayer):
         right = exact(workload, data, np.einsum(f"{workload.weights}->OIHW", weights.astype("float64")))
     else:
         right = np.einsum("...ik,...jk->...ij", data.astype("float64"), weights.astype("float64"))
@@ -152,8 +152,8 @@ def test_cuda_compiles(workload):
 
 def test_few_tiles_share_the_depth():
     """Where there are fewer tiles than multiprocessors, the first configuration divides the depth among blocks."""
-    assert rank_tiles(contraction_of(Conv2d.of((1, 512, 7, 7))))[0].split > 1
-    assert rank_tiles(contraction_of(Conv2d.of((64, 128, 28, 28))))[0].split == 1
+    assert rank_tiles(contraction_of(Conv2dLayer.of((1, 512, 7, 7))))[0].split > 1
+    assert rank_tiles(contraction_of(Conv2dLayer.of((64, 128, 28, 28))))[0].split == 1
 
 
 def test_partial_sums_are_added_in_one_order():
@@ -193,15 +193,15 @@ def test_the_torch_rows():
 
 
 def test_an_order_of_weights():
-    turned = Conv2d.of((1, 32, 4, 4), layout="NHWC", weights="OHWI")
+    turned = Conv2dLayer.of((1, 32, 4, 4), layout="NHWC", weights="OHWI")
     assert turned.weights_shape == (32, 3, 3, 32)
-    assert Conv2d.of(*turned.args) == turned
-    assert Conv2d.of((1, 32, 4, 4), layout="NHWC").args[-1] == "NHWC"
-    assert Conv2d.of((1, 8, 4, 4), layout="HWCN").weights == "HWIO"
+    assert Conv2dLayer.of(*turned.args) == turned
+    assert Conv2dLayer.of((1, 32, 4, 4), layout="NHWC").args[-1] == "NHWC"
+    assert Conv2dLayer.of((1, 8, 4, 4), layout="HWCN").weights == "HWIO"
     with pytest.raises(UserError, match="weights OIHW with the layout HWCN are not covered"):
-        Conv2d.of((1, 8, 4, 4), layout="HWCN", weights="OIHW")
+        Conv2dLayer.of((1, 8, 4, 4), layout="HWCN", weights="OIHW")
     with pytest.raises(UserError, match="weights OHWI with the layout NCHW are not covered"):
-        Conv2d.of((1, 32, 4, 4), weights="OHWI")
+        Conv2dLayer.of((1, 32, 4, 4), weights="OHWI")
     data, weights = turned.inputs(np.random.default_rng(0))
     np.testing.assert_allclose(
         turned.numpy(data.astype("f8"), weights.astype("f8")), exact(turned, data, weights.transpose(0, 3, 1, 2))
@@ -222,7 +222,7 @@ def test_shapes_that_are_no_products():
 
 def test_what_is_expected_depends_on_the_board() -> None:
     """The same layer on boards of 40 and of 132 multiprocessors: fewer blocks share the work of the small one."""
-    of = Conv2d.of((1, 512, 7, 7))
+    of = Conv2dLayer.of((1, 512, 7, 7))
     gpus = [Machine.for_models(Target(f"cuda -arch={arch}")) for arch in ("sm_75", "sm_80", "sm_90")]
     assert [gpu.multiprocessors for gpu in gpus] == [40, 108, 132]
     assert (

@@ -19,14 +19,14 @@ from tilewright.functional import shipped
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import ACTIVATIONS, ALL, Conv2d, Depthwise, Epilogue, named
+from tilewright.topi.templates import ACTIVATIONS, ALL, Conv2dLayer, Depthwise, Epilogue, named
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.records.log import load_from_file
 
 CONV2D = named("topi/conv2d")
 DEPTHWISE = named("topi/depthwise")
 
-FAMILIES = {Conv2d: CONV2D, Depthwise: DEPTHWISE}
+FAMILIES = {Conv2dLayer: CONV2D, Depthwise: DEPTHWISE}
 WORKLOADS = (
     Depthwise.of((2, 4, 17, 24), 5, dtype="float16"),
     Depthwise.of((1, 8, 9, 11), 3, dtype="bfloat16", layout="NHWC"),
@@ -38,11 +38,11 @@ WORKLOADS = (
     Depthwise.of((1, 1, 5, 36), (1, 31)),
     Depthwise.of((2, 6, 14, 14), 3, stride=2),  # whole planes in shared memory, too
     Depthwise.of((1, 32, 6, 9), 9, dtype="float16", layout="NHWC"),  # too many weights for registers
-    Conv2d.of((2, 8, 6, 12), 8, groups=2, dtype="float16"),
-    Conv2d.of((1, 6, 9, 10), 12, groups=3, padding=(0, 1, 2, 3), dilation=2, layout="NHWC", dtype="bfloat16"),
-    Conv2d.of((1, 5, 8, 8), 7, stride=2, layout="NHWC", dtype="float16"),
-    Conv2d.of((1, 8, 9, 7), 12, groups=2, layout="NHWC", weights="HWIO"),
-    Conv2d.of((1, 3, 16), 5, kernel=3, layout="NCW"),
+    Conv2dLayer.of((2, 8, 6, 12), 8, groups=2, dtype="float16"),
+    Conv2dLayer.of((1, 6, 9, 10), 12, groups=3, padding=(0, 1, 2, 3), dilation=2, layout="NHWC", dtype="bfloat16"),
+    Conv2dLayer.of((1, 5, 8, 8), 7, stride=2, layout="NHWC", dtype="float16"),
+    Conv2dLayer.of((1, 8, 9, 7), 12, groups=2, layout="NHWC", weights="HWIO"),
+    Conv2dLayer.of((1, 3, 16), 5, kernel=3, layout="NCW"),
 )
 EPILOGUES = (Epilogue(), Epilogue(bias=True, activation="relu"), Epilogue(True, True, "silu"))
 
@@ -211,14 +211,14 @@ def test_an_expression_of_ones_own():
     np.testing.assert_allclose(out.numpy(), right * right - 1, rtol=1e-5, atol=1e-5)
 
 
-FUSED = (Depthwise.of((1, 3, 6, 8), 3, multiplier=2), Conv2d.of((1, 4, 6, 5), 6, groups=2, layout="NHWC"))
+FUSED = (Depthwise.of((1, 3, 6, 8), 3, multiplier=2), Conv2dLayer.of((1, 4, 6, 5), 6, groups=2, layout="NHWC"))
 
 
 @pytest.mark.parametrize("workload", cases(FUSED))
 @pytest.mark.parametrize("target", ["llvm", "cuda"])
 def test_a_convolution_within_a_program(workload, target):
     """Its input and its epilogue are the program's; weights have PyTorch's shape."""
-    kind = {Conv2d: tw.autotvm.templates.conv2d, Depthwise: tw.autotvm.templates.depthwise}[type(workload)]
+    kind = {Conv2dLayer: tw.autotvm.templates.conv2d, Depthwise: tw.autotvm.templates.depthwise}[type(workload)]
     inputs, right, allowed = problem(workload, Epilogue(bias=True))
     data, weights, bias = inputs
     weights = weights.reshape(workload.filters, -1, *workload.kernel)
@@ -270,7 +270,7 @@ def test_sums_over_many_channels_have_a_first_configuration():
     """The model ranks no tile of them: each writes out more products than code should."""
     cuda = Target("cuda")
     task = named("topi/conv2d.direct").task(
-        Conv2d.of((2, 128, 9, 9), 64, padding=1, dtype="float16", layout="NHWC"), cuda
+        Conv2dLayer.of((2, 128, 9, 9), 64, padding=1, dtype="float16", layout="NHWC"), cuda
     )
     first = named("topi/conv2d.direct").default_config(named("topi/conv2d.direct").workload(task.args), cuda)
     assert task.template.name == "topi/conv2d.direct"
@@ -284,7 +284,7 @@ def test_sums_over_many_channels_have_a_first_configuration():
 )
 def test_vectors_on_a_cpu_are_of_filters_of_one_group(groups: int, filters: int, lanes: int):
     """Filters of a vector that see the same channels share one load; 17 filters have no such vector."""
-    workload = Conv2d.of((1, 16, 4, 5), filters, padding=1, groups=groups, layout="NHWC")
+    workload = Conv2dLayer.of((1, 16, 4, 5), filters, padding=1, groups=groups, layout="NHWC")
     llvm = Target("llvm")
     config = named("topi/conv2d.direct").default_config(workload, llvm)
     assert config["tile_c"].size[-1] == lanes
@@ -298,13 +298,13 @@ def test_vectors_on_a_cpu_are_of_filters_of_one_group(groups: int, filters: int,
 @pytest.mark.parametrize(
     "workload",
     [
-        Conv2d.of((2, 5, 9, 7), 16, 3, 2, 1),
-        Conv2d.of((1, 40, 5, 6), 24, 3, 1, (1, 0, 2, 1), groups=2),  # more weights than images
-        Conv2d.of((1, 12, 6, 5), 48, 1, 2, 0, dtype="float16"),
+        Conv2dLayer.of((2, 5, 9, 7), 16, 3, 2, 1),
+        Conv2dLayer.of((1, 40, 5, 6), 24, 3, 1, (1, 0, 2, 1), groups=2),  # more weights than images
+        Conv2dLayer.of((1, 12, 6, 5), 48, 1, 2, 0, dtype="float16"),
     ],
     ids="stride more-weights half".split(),
 )
-def test_filters_of_nchw_are_turned_on_a_cpu(workload: Conv2d):
+def test_filters_of_nchw_are_turned_on_a_cpu(workload: Conv2dLayer):
     """Vectors are of filters in NCHW, too, whatever the stride; with an epilogue or none."""
     llvm = Target("llvm")
     template, config = CONV2D.choose(workload, llvm)
@@ -359,8 +359,8 @@ SLIDING = (
     Depthwise.of((1, 4, 11, 6), (5, 3), stride=2, padding=(2, 1, 1, 0), dtype="float16", layout="NHWC"),
     Depthwise.of((1, 2, 10, 4), 3, stride=3, dilation=2, layout="NHWC"),
     Depthwise.of((1, 32, 8, 4), 9, dtype="float16", layout="NHWC"),  # too many weights for registers
-    Conv2d.of((1, 8, 7, 5), 16, groups=2, dtype="float16", layout="NHWC"),
-    Conv2d.of((1, 12, 6, 4), 6, groups=3, kernel=(3, 2), padding=(2, 0, 1, 1), dilation=(2, 1), layout="NHWC"),
+    Conv2dLayer.of((1, 8, 7, 5), 16, groups=2, dtype="float16", layout="NHWC"),
+    Conv2dLayer.of((1, 12, 6, 4), 6, groups=3, kernel=(3, 2), padding=(2, 0, 1, 1), dilation=(2, 1), layout="NHWC"),
 )
 
 

@@ -13,7 +13,7 @@ from tests.emulator.marks import emulates
 from tests.topi.random_direct import CUDA, KINDS, by_the_emulator, by_the_interpreter, drawn, narrowed, template_of
 from tilewright.core.errors import UserError
 from tilewright.driver import build, lower_for
-from tilewright.topi.templates import Conv2d, Depthwise
+from tilewright.topi.templates import Conv2dLayer, Depthwise
 from tilewright.topi.templates.thread_tiles import STEPS, Tile, Window
 
 
@@ -88,9 +88,9 @@ SPACES = {
     "rows, NCHW": ("rows", Depthwise.of((1, 3, 7, 12), (2, 5), 1, (1, 0, 0, 3), dilation=2, dtype="float16")),
     "rows, a line": ("rows", Depthwise.of((1, 4, 21), 7, padding=(6, 0), layout="NWC", dtype="float64")),
     "finished tiles": ("finished", Depthwise.of((1, 3, 5, 10), 3, (1, 2), multiplier=2)),
-    "finished tiles of groups": ("finished", Conv2d.of((1, 8, 6, 9), 12, groups=4)),
+    "finished tiles of groups": ("finished", Conv2dLayer.of((1, 8, 6, 9), 12, groups=4)),
     "words, NHWC": ("words", Depthwise.of((1, 16, 6, 5), 3, 2, dtype="bfloat16", layout="NHWC")),
-    "words, groups": ("words", Conv2d.of((1, 16, 6, 5), 8, groups=2, dtype="float16", layout="NHWC")),
+    "words, groups": ("words", Conv2dLayer.of((1, 16, 6, 5), 8, groups=2, dtype="float16", layout="NHWC")),
     "rows and words": ("rows+words", Depthwise.of((1, 4, 9, 16), 3, dtype="float16")),
     "rows and loads": ("rows+loads", Depthwise.of((1, 4, 9, 16), 3, dtype="bfloat16")),
 }
@@ -109,7 +109,7 @@ def test_what_the_space_admits_can_be_built(kind: str, of: Any) -> None:
 LAST = Depthwise.of((1, 16, 12, 12), 3, dtype="float16", layout="NHWC")
 FIRST = Depthwise.of((1, 16, 12, 16), 3, dtype="float16")
 GROUPS = {
-    layout: Conv2d.of((1, 16, 12, 16), 16, groups=4, dtype="float16", layout=layout) for layout in ("NCHW", "NHWC")
+    layout: Conv2dLayer.of((1, 16, 12, 16), 16, groups=4, dtype="float16", layout=layout) for layout in ("NCHW", "NHWC")
 }
 ROWS, WORDS = "rows of results written out one by one", "words of several elements"
 

@@ -18,7 +18,7 @@ from tilewright import autotvm, te
 from tilewright.functional import compiler
 from tilewright.functional.problem import CONV, Problem
 from tilewright.functional.tuning import automatic
-from tilewright.topi.templates import Conv2d, Depthwise, Epilogue
+from tilewright.topi.templates import Conv2dLayer, Depthwise, Epilogue
 from tilewright.topi.templates.layouts import in_layout
 from tilewright.tune.records.format import decode
 from tilewright.tune.space.config import Config
@@ -29,7 +29,7 @@ LAYERS = (
     LAST,
     FIRST,
     Depthwise.of((1, 4, 9, 12), 3, dtype="bfloat16"),
-    Conv2d.of((1, 8, 9, 10), 8, groups=2, layout="NHWC"),
+    Conv2dLayer.of((1, 8, 9, 10), 8, groups=2, layout="NHWC"),
 )
 TILE = {"tile_c": [4, 2], "tile_y": [2, 2], "tile_x": [2, 2], "chunk": 2, "window": "row"}
 

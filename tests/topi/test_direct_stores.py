@@ -16,7 +16,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import Conv2d, Depthwise, Epilogue
+from tilewright.topi.templates import Conv2dLayer, Depthwise, Epilogue
 from tilewright.topi.templates.direct import finishes_tiles
 
 PARTED = {"tile_c": [4, 1], "tile_y": [3, 2], "tile_x": [2, 4], "chunk": 2, "window": "all"}
@@ -108,7 +108,7 @@ FINISHED: dict[str, tuple[Any, dict[str, Any], Epilogue]] = {
     "without a bias": (LAYER, PARTED, Epilogue(activation="silu")),
     "columns one by one": (Depthwise.of((1, 4, 9, 11), 3), {**PARTED, "chunk": 1}, RELU),
     "several filters": (Depthwise.of((1, 4, 9, 10), 3, multiplier=2), {**PARTED, "tile_f": [2]}, RELU),
-    "groups": (Conv2d.of((1, 8, 9, 10), 12, groups=4), {**PARTED, "tile_f": [3]}, RELU),
+    "groups": (Conv2dLayer.of((1, 8, 9, 10), 12, groups=4), {**PARTED, "tile_f": [3]}, RELU),
     "a line": (Depthwise.of((2, 4, 22), 5, layout="NCW"), {"tile_c": [4, 1], "tile_y": [1, 1], "tile_x": [4, 4]}, RELU),
 }
 

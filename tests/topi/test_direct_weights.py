@@ -11,13 +11,13 @@ from tests.emulator.marks import emulates
 from tests.topi.test_direct import check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.topi.templates import Conv2d, Epilogue, direct, named
+from tilewright.topi.templates import Conv2dLayer, Epilogue, direct, named
 from tilewright.topi.templates.thread_tiles import Weights
 
 CONV2D_DIRECT = named("topi/conv2d.direct")
 
 CUDA = Target("cuda -arch=sm_90")
-LARGE = Conv2d.of((31, 32, 32, 5), 96, (31, 7), padding=(45, 9, 45, 9), dilation=3, dtype="float16")
+LARGE = Conv2dLayer.of((31, 32, 32, 5), 96, (31, 7), padding=(45, 9, 45, 9), dilation=3, dtype="float16")
 
 
 def test_weights_that_no_block_has_room_for_stay_in_memory() -> None:
@@ -32,7 +32,7 @@ def test_weights_that_no_block_has_room_for_stay_in_memory() -> None:
 @emulates
 @pytest.mark.parametrize("window", ["row", "all"])
 def test_they_are_right_there(window: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    of = Conv2d.of((2, 8, 6, 9), 16, 3, padding=1, groups=2)
+    of = Conv2dLayer.of((2, 8, 6, 9), 16, 3, padding=1, groups=2)
     config = CONV2D_DIRECT.gpu.nearest(of, {"tile_f": [4], "tile_y": [2, 2], "tile_x": [3, 2], "window": window})
     assert config["tile_f"].size[-1] == 4
     epilogue = Epilogue(bias=True, activation="relu")

@@ -12,7 +12,7 @@ from tilewright.core.target import Target
 from tilewright.driver import finished, lower_for
 from tilewright.loops.nodes import Launch
 from tilewright.loops.walk import statements
-from tilewright.topi.templates import Conv1d, Conv2d, Depthwise, named
+from tilewright.topi.templates import Conv1dVector, Conv2dLayer, Depthwise, named
 from tilewright.topi.templates.direct_tiles import usual
 from tilewright.tune.model.machine import REFERENCE, Machine
 
@@ -45,7 +45,7 @@ def test_a_small_gpu_gets_larger_tiles() -> None:
 
 
 def test_a_line_is_spread_over_the_multiprocessors_that_there_are() -> None:
-    line = Conv1d.of(40_000, kernel=9)
+    line = Conv1dVector.of(40_000, kernel=9)
     threads = {
         arch: CONV1D.strategy(Target(f"cuda -arch={arch}")).usual(line)["tile"][1] for arch in ("sm_75", "sm_90")
     }
@@ -69,7 +69,7 @@ def test_defaults_on_made_up_boards_keep_the_limits(monkeypatch: pytest.MonkeyPa
 
 def test_defaults_follow_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer that fills few multiprocessors gets more blocks on a board that has more of them."""
-    layer, blocks = Conv2d.of((1, 256, 14, 14)), []
+    layer, blocks = Conv2dLayer.of((1, 256, 14, 14)), []
     for name in ("few multiprocessors", "many multiprocessors"):
         monkeypatch.setitem(BOARDS, name, Board("sm_80", *MADE_UP[name]))
         strategy = GEMM.strategy(Target(f'cuda -arch=sm_80 -model="{name}"'))

@@ -16,32 +16,36 @@ from tests.topi.test_groups_mma import CUDA, EPILOGUE, cases, check, problem
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
-from tilewright.topi.templates import Conv2d, named
+from tilewright.topi.templates import Conv2dLayer, named
 from tilewright.topi.templates.grouped_rows import RowPairBlock, blocks
 
 CONV2D = named("topi/conv2d")
 CONV2D_ROWS = named("topi/conv2d.grouped_rows")
 
 LAYERS = (
-    Conv2d.of((2, 16, 8, 12), groups=2, dtype="float16"),
-    Conv2d.of((1, 16, 9, 17), groups=4, dtype="bfloat16", layout="NHWC"),
-    Conv2d.of((1, 48, 7, 11), kernel=(3, 5), groups=24, padding=(1, 2, 3, 4), dtype="bfloat16"),  # loads of one column
-    Conv2d.of((1, 16, 13, 18), groups=2, stride=2, dtype="float16"),
-    Conv2d.of((1, 16, 12, 9), groups=2, dilation=2, padding=2, dtype="float16", layout="NHWC"),
-    Conv2d.of((2, 32, 1, 40), kernel=(1, 4), groups=8, padding=(0, 3, 0, 0), dtype="float16"),  # one row of a pair
-    Conv2d.of((1, 16, 14, 16), groups=4, kernel=(5, 3), padding=2, stride=(3, 1), dilation=(3, 2), dtype="float16"),
-    Conv2d.of((1, 32, 10, 18), groups=8, stride=2, layout="NHWC", dtype="float16"),
+    Conv2dLayer.of((2, 16, 8, 12), groups=2, dtype="float16"),
+    Conv2dLayer.of((1, 16, 9, 17), groups=4, dtype="bfloat16", layout="NHWC"),
+    Conv2dLayer.of(
+        (1, 48, 7, 11), kernel=(3, 5), groups=24, padding=(1, 2, 3, 4), dtype="bfloat16"
+    ),  # loads of one column
+    Conv2dLayer.of((1, 16, 13, 18), groups=2, stride=2, dtype="float16"),
+    Conv2dLayer.of((1, 16, 12, 9), groups=2, dilation=2, padding=2, dtype="float16", layout="NHWC"),
+    Conv2dLayer.of((2, 32, 1, 40), kernel=(1, 4), groups=8, padding=(0, 3, 0, 0), dtype="float16"),  # one row of a pair
+    Conv2dLayer.of(
+        (1, 16, 14, 16), groups=4, kernel=(5, 3), padding=2, stride=(3, 1), dilation=(3, 2), dtype="float16"
+    ),
+    Conv2dLayer.of((1, 32, 10, 18), groups=8, stride=2, layout="NHWC", dtype="float16"),
 )
 OTHERS = {
-    "float32": Conv2d.of((2, 32, 16, 16), groups=4),
-    "large groups": Conv2d.of((2, 32, 16, 16), groups=2, dtype="float16"),
-    "more filters": Conv2d.of((2, 32, 16, 16), 64, groups=4, dtype="float16"),
-    "narrow image": Conv2d.of((2, 32, 16, 7), groups=4, dtype="float16"),
+    "float32": Conv2dLayer.of((2, 32, 16, 16), groups=4),
+    "large groups": Conv2dLayer.of((2, 32, 16, 16), groups=2, dtype="float16"),
+    "more filters": Conv2dLayer.of((2, 32, 16, 16), 64, groups=4, dtype="float16"),
+    "narrow image": Conv2dLayer.of((2, 32, 16, 7), groups=4, dtype="float16"),
 }
 """What it leaves to others."""
 
 
-def some(of: Conv2d, count: int, seed: int = 0) -> list[dict[str, Any]]:
+def some(of: Conv2dLayer, count: int, seed: int = 0) -> list[dict[str, Any]]:
     """What the model likes best, and choices at random."""
     order = list(CONV2D_ROWS.gpu.rank(of))
     return [order[0], *Random(seed).sample(order[1:], count - 1)]
@@ -72,7 +76,7 @@ def test_planes_pass_through_shared_memory(of: Any) -> None:
 
 
 def test_planes_that_passed_through_shared_memory_are_stored_in_vectors() -> None:
-    of = Conv2d.of((2, 32, 28, 28), groups=4, dtype="float16")
+    of = Conv2dLayer.of((2, 32, 28, 28), groups=4, dtype="float16")
     wanted = next(each for each in CONV2D_ROWS.gpu.rank(of) if each["store"] == "shared" and each["vector"] == 2)
     source = build(*CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, wanted), of, CUDA), CUDA).program.source
     assert "*(uint2*)(result" in source  # of the 28 columns of a row
@@ -81,7 +85,7 @@ def test_planes_that_passed_through_shared_memory_are_stored_in_vectors() -> Non
 
 def test_a_block_holds_its_tile_of_the_image_and_no_more() -> None:
     """Also where results that pass through shared memory are of several images and packs of channels."""
-    of = Conv2d.of((2, 32, 56, 56), groups=8, dtype="float16")
+    of = Conv2dLayer.of((2, 32, 56, 56), groups=8, dtype="float16")
     staged = [block for block in blocks(of) if block.staged]
     assert not [block for block in staged if block.products % 2]  # the last round would have threads to spare
     for block in (max(staged, key=lambda block: block.warps), *Random(2).sample(staged, 2)):
@@ -111,7 +115,7 @@ def test_on_a_gpu(of: Any) -> None:
 
 
 def test_columns_are_loaded_as_vectors_and_turned_without_conversions() -> None:
-    of = Conv2d.of((2, 32, 28, 28), groups=4, dtype="float16")
+    of = Conv2dLayer.of((2, 32, 28, 28), groups=4, dtype="float16")
     choices = {**CONV2D_ROWS.gpu.usual(of), "turn": 4}
     program = CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, choices), of, CUDA)
     source = build(*program, CUDA).program.source
@@ -121,7 +125,7 @@ def test_columns_are_loaded_as_vectors_and_turned_without_conversions() -> None:
 
 
 def test_a_lane_stores_neighbours() -> None:
-    of = Conv2d.of((2, 32, 16, 32), groups=4, dtype="float16")
+    of = Conv2dLayer.of((2, 32, 16, 32), groups=4, dtype="float16")
     for vector, kind in ((2, "unsigned int"), (4, "uint2"), (8, "uint4")):
         order = CONV2D_ROWS.gpu.rank(of)
         wanted = next(each for each in order if each["vector"] == vector and each["store"] == "fragments")
@@ -148,7 +152,7 @@ def test_a_call_without_measurements_takes_it_for_batches_of_groups_of_eight() -
     """Of few channels in a group, most of a matrix instruction is zeros; direct kernels are faster there."""
     for layout in ("NCHW", "NHWC"):
         for shape, groups, takes in (((64, 192, 40, 40), 24, True), ((1, 768, 40, 40), 384, False)):
-            of = Conv2d.of(shape, groups=groups, dtype="float16", layout=layout)
+            of = Conv2dLayer.of(shape, groups=groups, dtype="float16", layout=layout)
             assert CONV2D_ROWS.covers(of, CUDA)
             assert (CONV2D.choose(of, CUDA)[0] is CONV2D_ROWS) == takes
 

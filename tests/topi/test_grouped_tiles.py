@@ -21,7 +21,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build, finished, lower_for
 from tilewright.loops.nodes import Allocate
 from tilewright.loops.walk import statements
-from tilewright.topi.templates import Conv2d, contraction_simt, named
+from tilewright.topi.templates import Conv2dLayer, contraction_simt, named
 
 CONV2D = named("topi/conv2d")
 CONV2D_GEMM = named("topi/conv2d.gemm")
@@ -35,15 +35,15 @@ LAYOUTS = (("NCHW", "OIHW"), ("NHWC", "OIHW"), ("NHWC", "OHWI"), ("NHWC", "HWIO"
 MATRIX = (CONV2D_MMA, CONV2D_TF32, CONV2D_WGMMA, CONV2D_WGMMA_TF32)
 
 
-def layer(filters: int, channels: int, dtype: str, layout: str, weights: str = "OIHW", images: int = 8) -> Conv2d:
+def layer(filters: int, channels: int, dtype: str, layout: str, weights: str = "OIHW", images: int = 8) -> Conv2dLayer:
     """Two groups of so many filters and channels."""
     options: dict[str, Any] = {"groups": 2, "dtype": dtype, "layout": layout}
     if weights != "OIHW":
         options["weights"] = weights
-    return Conv2d.of((images, 2 * channels, 5, 11), 2 * filters, 3, **options)
+    return Conv2dLayer.of((images, 2 * channels, 5, 11), 2 * filters, 3, **options)
 
 
-def sampled(template: Any, of: Conv2d, count: int) -> Iterator[Any]:
+def sampled(template: Any, of: Conv2dLayer, count: int) -> Iterator[Any]:
     """The first configuration, and random ones of the space."""
     yield template.default_config(of, CUDA)
     space = template.strategy(CUDA).space(of)
@@ -51,7 +51,7 @@ def sampled(template: Any, of: Conv2d, count: int) -> Iterator[Any]:
     yield from (space.get(index) for index in drawn)
 
 
-def generated(template: Any, config: Any, of: Conv2d) -> str:
+def generated(template: Any, config: Any, of: Conv2dLayer) -> str:
     """The CUDA source of a configuration."""
     schedule, args = template.program(config, of, CUDA)
     functions = lower_for(CUDA, schedule, args).functions
@@ -93,7 +93,7 @@ EMULATED = (
 
 @emulates
 @pytest.mark.parametrize(("number", "template", "of", "wanted"), [(n, *case) for n, case in enumerate(EMULATED)])
-def test_the_source_computes_it(number: int, template: Any, of: Conv2d, wanted: dict[str, Any]) -> None:
+def test_the_source_computes_it(number: int, template: Any, of: Conv2dLayer, wanted: dict[str, Any]) -> None:
     strategy = template.strategy(CUDA)
     wanted = {"split": 1, "stages": 2, **wanted}
     made = [strategy.nearest(of, {**wanted, "store": store}) for store in ("fragments", "shared", "vectors")]
@@ -114,7 +114,7 @@ def test_the_source_computes_it(number: int, template: Any, of: Conv2d, wanted: 
 )
 def test_first_choices_of_ordinary_arithmetic_fit_shared_memory(target: str, dtype: str, layout: str) -> None:
     """Each would need more than the target has, for slices of both groups that the last tile of a group touches."""
-    of = Conv2d.of((64, 128, 5, 11), 2 * 328, 3, groups=2, dtype=dtype, layout=layout)
+    of = Conv2dLayer.of((64, 128, 5, 11), 2 * 328, 3, groups=2, dtype=dtype, layout=layout)
     template, config = CONV2D.choose(of, Target(target))
     assert template is CONV2D_GEMM
     assert config["split"].val == 1
@@ -151,7 +151,7 @@ def test_tiles_of_one_group_of_ordinary_arithmetic_compute_it(
         check(arrays[-1].numpy(), right, EPSILON["float32"])
 
 
-def _program(of: Conv2d, wanted: dict[str, Any]) -> Any:
+def _program(of: Conv2dLayer, wanted: dict[str, Any]) -> Any:
     """The program of the configuration nearest to tiles without a split of the depth."""
     config = CONV2D_GEMM.strategy(CUDA).nearest(of, {**wanted, "depth": 8, "split": 1, "stages": 2})
     assert [config[name].size[1:] for name in ("rows", "columns")] == list(wanted.values())

@@ -13,7 +13,7 @@ from tests.topi.test_direct import exact
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
-from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, named
+from tilewright.topi.templates import Conv2dLayer, Depthwise, Epilogue, named
 
 CONV2D_GROUPED = named("topi/conv2d.grouped")
 DEPTHWISE_MMA = named("topi/depthwise.mma")
@@ -23,12 +23,14 @@ EPSILON = {"float16": 1e-3, "bfloat16": 6e-3}
 """Relative errors in the L2 norm, of results rounded to 16 bits."""
 EPILOGUE = Epilogue(bias=True, activation="relu")
 GROUPED = (
-    Conv2d.of((2, 32, 8, 12), groups=4, dtype="float16"),
-    Conv2d.of((1, 16, 9, 17), groups=4, dtype="bfloat16", layout="NHWC"),
-    Conv2d.of((1, 48, 7, 11), kernel=(3, 5), groups=24, padding=(1, 2, 3, 4), dtype="bfloat16"),  # two channels each
-    Conv2d.of((2, 32, 13, 19), groups=2, stride=2, dtype="float16"),  # groups as large as a matrix
-    Conv2d.of((1, 16, 12, 9), groups=2, dilation=2, padding=2, dtype="float16", layout="NHWC"),
-    Conv2d.of((2, 32, 1, 40), kernel=(1, 4), groups=8, padding=(0, 3, 0, 0), dtype="float16"),  # causal
+    Conv2dLayer.of((2, 32, 8, 12), groups=4, dtype="float16"),
+    Conv2dLayer.of((1, 16, 9, 17), groups=4, dtype="bfloat16", layout="NHWC"),
+    Conv2dLayer.of(
+        (1, 48, 7, 11), kernel=(3, 5), groups=24, padding=(1, 2, 3, 4), dtype="bfloat16"
+    ),  # two channels each
+    Conv2dLayer.of((2, 32, 13, 19), groups=2, stride=2, dtype="float16"),  # groups as large as a matrix
+    Conv2dLayer.of((1, 16, 12, 9), groups=2, dilation=2, padding=2, dtype="float16", layout="NHWC"),
+    Conv2dLayer.of((2, 32, 1, 40), kernel=(1, 4), groups=8, padding=(0, 3, 0, 0), dtype="float16"),  # causal
 )
 DEPTHWISE = (
     Depthwise.of((2, 4, 9, 16), 7, dtype="float16"),  # half of a tile
@@ -39,12 +41,12 @@ DEPTHWISE = (
     Depthwise.of((1, 2, 17, 30), (3, 9), padding=(0, 0, 0, 0), dtype="float16"),
 )
 OTHERS = {
-    "float32": Conv2d.of((2, 32, 16, 16), groups=4),
-    "depthwise": Conv2d.of((2, 32, 16, 16), groups=32, dtype="float16"),
-    "rest": Conv2d.of((2, 24, 16, 16), groups=3, dtype="float16"),
-    "more filters": Conv2d.of((2, 32, 16, 16), 64, groups=4, dtype="float16"),
-    "narrow image": Conv2d.of((2, 32, 16, 7), groups=4, dtype="float16"),
-    "dense": Conv2d.of((2, 32, 16, 16), dtype="float16"),
+    "float32": Conv2dLayer.of((2, 32, 16, 16), groups=4),
+    "depthwise": Conv2dLayer.of((2, 32, 16, 16), groups=32, dtype="float16"),
+    "rest": Conv2dLayer.of((2, 24, 16, 16), groups=3, dtype="float16"),
+    "more filters": Conv2dLayer.of((2, 32, 16, 16), 64, groups=4, dtype="float16"),
+    "narrow image": Conv2dLayer.of((2, 32, 16, 7), groups=4, dtype="float16"),
+    "dense": Conv2dLayer.of((2, 32, 16, 16), dtype="float16"),
     "depthwise float32": Depthwise.of((2, 4, 16, 16), 7),
     "stride": Depthwise.of((2, 4, 16, 16), 7, dtype="float16", stride=2),
     "channels last": Depthwise.of((2, 4, 16, 16), 7, dtype="float16", layout="NHWC"),

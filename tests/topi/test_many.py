@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.core.atoms import Atom
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv2d, Dense, contraction_simt, many, mma_tiles, named, wgmma_tiles
+from tilewright.topi.templates import Conv2dLayer, Dense, contraction_simt, many, mma_tiles, named, wgmma_tiles
 from tilewright.topi.templates.contraction import Contraction
 from tilewright.tune.model.machine import Machine
 from tilewright.tune.space.predicates import Predicate
@@ -25,17 +25,17 @@ DENSE = named("topi/dense")
 
 H200, OLDER = Machine.for_models(Target("cuda -arch=sm_90a")), Machine.for_models(Target("cuda -arch=sm_86"))
 LAYERS = [
-    Conv2d.of((1, 513, 14, 14), filters=256, dtype="float16", layout="NHWC"),
-    Conv2d.of((8, 64, 31, 30), filters=64, kernel=1, dtype="float16", layout="NHWC"),
-    Conv2d.of((1, 256, 14, 14), filters=1024, kernel=1, dtype="float32"),
-    Conv2d.of((64, 128, 28, 28), filters=128, stride=2, dtype="float32"),
+    Conv2dLayer.of((1, 513, 14, 14), filters=256, dtype="float16", layout="NHWC"),
+    Conv2dLayer.of((8, 64, 31, 30), filters=64, kernel=1, dtype="float16", layout="NHWC"),
+    Conv2dLayer.of((1, 256, 14, 14), filters=1024, kernel=1, dtype="float32"),
+    Conv2dLayer.of((64, 128, 28, 28), filters=128, stride=2, dtype="float32"),
 ]
 COUNTED = 60
 
 
 @pytest.mark.parametrize("machine", [H200, OLDER])
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
-def test_single_tiles_of_matrix_instructions_cost_the_same(layer: Conv2d, machine: Machine) -> None:
+def test_single_tiles_of_matrix_instructions_cost_the_same(layer: Conv2dLayer, machine: Machine) -> None:
     for template in (CONV2D_MMA, CONV2D_TF32):
         owner: Any = template.gpu.model.rank.__self__.tiles.__self__
         if layer.element not in owner.atoms:
@@ -52,7 +52,7 @@ def _same_costs(of: Contraction, atom: Atom, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS[:2], ids=str)
-def test_single_tiles_of_warpgroups_cost_the_same(layer: Conv2d) -> None:
+def test_single_tiles_of_warpgroups_cost_the_same(layer: Conv2dLayer) -> None:
     owner: Any = CONV2D_WGMMA.gpu.model.rank.__self__.tiles.__self__
     of, atom = owner.contraction_of(layer), owner.atom(layer)
     tiles = mma_tiles.candidates(of, atom, H200, wgmma_tiles.WgmmaTile)
@@ -71,7 +71,7 @@ def test_single_tiles_on_ordinary_arithmetic_cost_the_same(layer: Any, machine: 
 
 
 @pytest.mark.parametrize("layer", LAYERS[1:], ids=str)
-def test_spaces_ask_about_all_configurations_at_once(layer: Conv2d) -> None:
+def test_spaces_ask_about_all_configurations_at_once(layer: Conv2dLayer) -> None:
     for template in (CONV2D_MMA, CONV2D_GEMM, CONV2D_WGMMA):
         if not template.covers(layer, Target("cuda -arch=sm_90a")):
             continue

@@ -20,7 +20,7 @@ from tilewright.expr.nodes import Var
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import BatchMatmul, Conv2d, Dense, Epilogue, named
+from tilewright.topi.templates import BatchMatmul, Conv2dLayer, Dense, Epilogue, named
 from tilewright.topi.templates.implicit_gemm import contraction_of
 from tilewright.topi.templates.mma_tiles import MmaTile
 from tilewright.tune.analysis.candidate import inspect_candidate
@@ -34,18 +34,18 @@ DENSE_MMA = named("topi/dense.mma")
 
 CUDA = Target("cuda -arch=sm_90")
 WORKLOADS = (
-    Conv2d.of((2, 8, 7, 7), 16),
-    Conv2d.of((1, 12, 7, 7), 20, stride=2),
-    Conv2d.of((1, 64, 5, 6), 32, groups=2, padding=(0, 1, 2, 3), dilation=2),
-    Conv2d.of((2, 32, 5, 6), 17, kernel=1, padding=0),
-    Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16", weights="OHWI"),
-    Conv2d.of((1, 32, 5, 6), 16, kernel=1, padding=0, layout="NHWC", dtype="float16", weights="OHWI"),
-    Conv2d.of((2, 16, 6, 7), 24, layout="NHWC", dtype="float16", weights="HWIO"),
-    Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
-    Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
-    Conv2d.of((8, 16, 4, 5), 24, layout="HWCN"),
-    Conv2d.of((16, 32, 4, 3), 16, layout="HWCN", dtype="float16"),
-    Conv2d.of((3, 64, 5, 4), 32, groups=2, stride=2, layout="HWCN", dtype="bfloat16"),
+    Conv2dLayer.of((2, 8, 7, 7), 16),
+    Conv2dLayer.of((1, 12, 7, 7), 20, stride=2),
+    Conv2dLayer.of((1, 64, 5, 6), 32, groups=2, padding=(0, 1, 2, 3), dilation=2),
+    Conv2dLayer.of((2, 32, 5, 6), 17, kernel=1, padding=0),
+    Conv2dLayer.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16", weights="OHWI"),
+    Conv2dLayer.of((1, 32, 5, 6), 16, kernel=1, padding=0, layout="NHWC", dtype="float16", weights="OHWI"),
+    Conv2dLayer.of((2, 16, 6, 7), 24, layout="NHWC", dtype="float16", weights="HWIO"),
+    Conv2dLayer.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
+    Conv2dLayer.of((1, 64, 7, 7), 40, dtype="float16"),
+    Conv2dLayer.of((8, 16, 4, 5), 24, layout="HWCN"),
+    Conv2dLayer.of((16, 32, 4, 3), 16, layout="HWCN", dtype="float16"),
+    Conv2dLayer.of((3, 64, 5, 4), 32, groups=2, stride=2, layout="HWCN", dtype="bfloat16"),
 )
 EPSILON = {"float32": 5e-7, "float16": 1e-3, "bfloat16": 6e-3}
 """Relative errors in the L2 norm: of 3xTF32, and of results rounded to 16 bits."""
@@ -100,9 +100,9 @@ def test_on_cuda(workload, template):
 
 
 STATIONARY = (
-    (Conv2d.of((3, 32, 15, 15), 24, kernel=1, padding=0, layout="NHWC", dtype="float16", weights="OHWI"), 32, 2),
-    (Conv2d.of((2, 16, 20, 15), 16, layout="NHWC", dtype="float16", weights="OHWI"), 32, 3),
-    (Conv2d.of((40, 16, 1, 20), 24, kernel=1, padding=0, layout="NHWC"), 16, 1),
+    (Conv2dLayer.of((3, 32, 15, 15), 24, kernel=1, padding=0, layout="NHWC", dtype="float16", weights="OHWI"), 32, 2),
+    (Conv2dLayer.of((2, 16, 20, 15), 16, layout="NHWC", dtype="float16", weights="OHWI"), 32, 3),
+    (Conv2dLayer.of((40, 16, 1, 20), 24, kernel=1, padding=0, layout="NHWC"), 16, 1),
 )
 """Layers, and the depth and the number of slices in flight while the filters stay in shared memory."""
 
@@ -147,7 +147,7 @@ def test_filters_that_stay_on_cuda(workload, depth, stages):
 )
 def test_tiles_that_end_within_an_image(shape, rows, tiles):
     """Positions of a tile are a range, though images, rows and columns of results in shared memory are not."""
-    workload = Conv2d.of(shape, 128, kernel=1, padding=0, layout="NHWC", dtype="float16")
+    workload = Conv2dLayer.of(shape, 128, kernel=1, padding=0, layout="NHWC", dtype="float16")
     wanted = {"rows": rows, "columns": [4, 32], "depth": 16, "split": 1, "stages": 2, "store": "shared", "tiles": tiles}
     config = CONV2D_MMA.strategy(CUDA).nearest(workload, wanted)
     assert MmaTile.of(config).tiles == tiles
@@ -155,10 +155,16 @@ def test_tiles_that_end_within_an_image(shape, rows, tiles):
 
 
 IN_VECTORS = (
-    (Conv2d.of((1, 32, 7, 5), 96, layout="NHWC", dtype="float16", weights="OHWI"), [2, 16], [1, 64], 16, 1),
-    (Conv2d.of((3, 16, 15, 15), 32, kernel=1, padding=0, layout="NHWC", dtype="bfloat16"), [1, 32], [1, 32], 16, 2),
-    (Conv2d.of((1, 16, 7, 5), 48, layout="NHWC", weights="OHWI"), [2, 16], [1, 32], 16, 1),
-    (Conv2d.of((1, 32, 5, 6), 32, layout="NHWC", weights="OHWI", dtype="int8"), [2, 16], [2, 16], 32, 1),
+    (Conv2dLayer.of((1, 32, 7, 5), 96, layout="NHWC", dtype="float16", weights="OHWI"), [2, 16], [1, 64], 16, 1),
+    (
+        Conv2dLayer.of((3, 16, 15, 15), 32, kernel=1, padding=0, layout="NHWC", dtype="bfloat16"),
+        [1, 32],
+        [1, 32],
+        16,
+        2,
+    ),
+    (Conv2dLayer.of((1, 16, 7, 5), 48, layout="NHWC", weights="OHWI"), [2, 16], [1, 32], 16, 1),
+    (Conv2dLayer.of((1, 32, 5, 6), 32, layout="NHWC", weights="OHWI", dtype="int8"), [2, 16], [2, 16], 32, 1),
     (Dense.of((20, 64), 64, dtype="float16"), [2, 16], [1, 32], 64, 1),
 )
 """Layers, the rows and columns of their tiles, the depth, and the tiles of a block, for results in vectors."""
@@ -206,18 +212,18 @@ def test_results_in_vectors_on_cuda(workload, rows, columns, depth, tiles):
 def test_results_that_are_not_stored_in_vectors(channels_last, filters, split):
     """Where the depth is divided, where a vector is there in part, and where columns are copied as neighbours."""
     layout = {"layout": "NHWC", "weights": "OHWI"} if channels_last else {}
-    of = contraction_of(Conv2d.of((2, 64, 8, 8), filters, kernel=1, padding=0, dtype="float16", **layout))
+    of = contraction_of(Conv2dLayer.of((2, 64, 8, 8), filters, kernel=1, padding=0, dtype="float16", **layout))
     tile = MmaTile((2, 16), (1, 32), 16, split, 2, vectors=True)
     assert not tile.is_possible(of, ATOMS["float16"])
     assert replace(tile, vectors=False).is_possible(of, ATOMS["float16"])
 
 
 INTEGER = (
-    Conv2d.of((1, 32, 5, 6), 16, layout="NHWC", weights="OHWI", dtype="int8"),
+    Conv2dLayer.of((1, 32, 5, 6), 16, layout="NHWC", weights="OHWI", dtype="int8"),
     Dense.of((17, 64), 24, dtype="uint8"),
     BatchMatmul.of((2, 16, 32), 8, dtype="int8"),
 )
-BY_KIND = {Conv2d: CONV2D_MMA, Dense: DENSE_MMA, BatchMatmul: BATCH_MATMUL_MMA}
+BY_KIND = {Conv2dLayer: CONV2D_MMA, Dense: DENSE_MMA, BatchMatmul: BATCH_MATMUL_MMA}
 
 
 @pytest.mark.parametrize("workload", cases((*INTEGER, Dense.of((20, 40), 17), BatchMatmul.of((3, 16, 24), 9))))
@@ -258,7 +264,7 @@ def test_integers_on_other_hardware():
 
 def test_no_fragment_is_loaded_from_beyond_a_ring():
     """A depth of as many slices as are in flight: the last iteration loads its own first fragments again."""
-    workload = Conv2d.of((1, 256, 4, 8), 64, kernel=1, padding=0)
+    workload = Conv2dLayer.of((1, 256, 4, 8), 64, kernel=1, padding=0)
     wanted = {"rows": [4, 16], "columns": [1, 32], "depth": 64, "split": 1, "stages": 4, "store": "fragments"}
     config = CONV2D_TF32.strategy(CUDA).nearest(workload, wanted)
     source = build(*CONV2D_TF32.program(config, workload, CUDA), CUDA).program.source
@@ -268,7 +274,7 @@ def test_no_fragment_is_loaded_from_beyond_a_ring():
 @pytest.mark.cuda
 def test_infinities_nan_and_small_numbers():
     """Three products of parts give what float32 gives, also where an operand is infinite, no number, or subnormal."""
-    workload = Conv2d.of((1, 32, 6, 6), 16, kernel=1, padding=0)
+    workload = Conv2dLayer.of((1, 32, 6, 6), 16, kernel=1, padding=0)
     data, weights = workload.inputs(np.random.default_rng(3))
     weights = np.abs(weights) + np.float32(0.5)
     data[0, 3, 0, 0], data[0, 4, 1, 1], data[0, 5, 2, 2] = np.inf, -np.inf, np.nan
@@ -288,13 +294,13 @@ def test_infinities_nan_and_small_numbers():
 
 
 def test_which_hardware_and_which_types_it_is_for():
-    half, single = Conv2d.of((1, 32, 8, 8), dtype="float16"), Conv2d.of((1, 32, 8, 8))
+    half, single = Conv2dLayer.of((1, 32, 8, 8), dtype="float16"), Conv2dLayer.of((1, 32, 8, 8))
     assert CONV2D.choose(half, CUDA)[0] is CONV2D_MMA
     assert CONV2D_TF32.covers(single, CUDA)
     assert not CONV2D_TF32.covers(half, CUDA)
     for target in (Target("cuda -arch=sm_70"), Target("opencl -device=gpu"), Target("llvm")):
         assert not CONV2D_MMA.covers(half, target)
-    assert not CONV2D_MMA.covers(Conv2d.of((1, 32, 8, 8), dtype="float64"), CUDA)
+    assert not CONV2D_MMA.covers(Conv2dLayer.of((1, 32, 8, 8), dtype="float64"), CUDA)
     with pytest.raises(UserError, match=r"'topi/conv2d\.tf32' does not cover"):
         CONV2D_TF32.program(CONV2D_MMA.default_config(half, CUDA), half, CUDA, Epilogue())
 

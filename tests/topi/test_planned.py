@@ -17,7 +17,7 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi import templates, testing
-from tilewright.topi.templates import Conv2d, named
+from tilewright.topi.templates import Conv2dLayer, named
 from tilewright.topi.templates.fusion import declared, schedule
 
 CONV2D_GEMM = named("topi/conv2d.gemm")
@@ -109,7 +109,7 @@ def test_the_first_configuration_of_a_template_is_taken() -> None:
     with tw.target.Target("cuda -arch=sm_90") as target:
         out = topi.cuda.conv2d_nchw(A, W, 1, 1, 1)
         template, config = templates.named(out.op.attrs["template"]), out.op.attrs["config"]
-        assert template.default_config(Conv2d.of((1, 64, 56, 56), 64, 3, 1, 1), target).index == config
+        assert template.default_config(Conv2dLayer.of((1, 64, 56, 56), 64, 3, 1, 1), target).index == config
         positive = topi.nn.relu(out)
         source = tw.build(topi.cuda.schedule_conv2d_nchw([positive]), [A, W, positive], target).program.source
     assert "mma.sync" in source
@@ -153,7 +153,7 @@ def test_a_thread_of_the_general_schedule_keeps_its_sums_only() -> None:
 @pytest.mark.parametrize("weights", ["OIHW", "HWIO"])
 def test_windows_are_part_of_programs(weights: str) -> None:
     """Each order of filters, with what follows in the same kernel."""
-    of = Conv2d.of((1, 16, 6, 9), 8, layout="NHWC", dtype="float16", weights=weights)
+    of = Conv2dLayer.of((1, 16, 6, 9), 8, layout="NHWC", dtype="float16", weights=weights)
     target = tw.target.Target("cuda -arch=sm_90")
     A, W = of.placeholders()
     wanted = {"rows": [2, 1], "columns": [1, 16], "filters": [1, 8], "tiles": 1, "stages": 1, "store": "fragments"}

@@ -12,7 +12,7 @@ from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import Conv2d, named
+from tilewright.topi.templates import Conv2dLayer, named
 from tilewright.topi.templates.mma_tiles import MmaTile
 
 CONV2D_MMA = named("topi/conv2d.mma")
@@ -21,11 +21,11 @@ CONV2D_TF32 = named("topi/conv2d.tf32")
 CUDA = Target("cuda -arch=sm_90")
 UNFOLDED, LAST = "unfolded", "channels last"
 LAYERS = (
-    (Conv2d.of((2, 8, 7, 7), 16), UNFOLDED, 2),
-    (Conv2d.of((1, 3, 9, 8), 24, kernel=(3, 2), stride=2, padding=(1, 0, 2, 1), dtype="float16"), UNFOLDED, 1),
-    (Conv2d.of((2, 8, 7, 7), 16), LAST, 2),
-    (Conv2d.of((2, 16, 6, 5), 24, dilation=2, dtype="float16"), LAST, 1),
-    (Conv2d.of((2, 32, 5, 6), 17, kernel=1, padding=0), LAST, 1),
+    (Conv2dLayer.of((2, 8, 7, 7), 16), UNFOLDED, 2),
+    (Conv2dLayer.of((1, 3, 9, 8), 24, kernel=(3, 2), stride=2, padding=(1, 0, 2, 1), dtype="float16"), UNFOLDED, 1),
+    (Conv2dLayer.of((2, 8, 7, 7), 16), LAST, 2),
+    (Conv2dLayer.of((2, 16, 6, 5), 24, dilation=2, dtype="float16"), LAST, 1),
+    (Conv2dLayer.of((2, 32, 5, 6), 17, kernel=1, padding=0), LAST, 1),
 )
 """Layers, how their data is laid out, and how many blocks share the depth of a tile."""
 EPSILON = {"float32": 5e-7, "float16": 1e-3}
@@ -74,7 +74,7 @@ def test_which_layers_have_a_choice():
     """Layers in NCHW: windows of little data are unfolded, and whole vectors of channels come last."""
 
     def choices(template, *shape, **options):
-        space = template.strategy(CUDA).space(Conv2d.of(*shape, **options))
+        space = template.strategy(CUDA).space(Conv2dLayer.of(*shape, **options))
         return next(([c.val for c in knob.choices] for knob in space.knobs if knob.name == "data"), [])
 
     both = ["direct", UNFOLDED, LAST]
@@ -87,6 +87,6 @@ def test_which_layers_have_a_choice():
 
 
 def test_older_records_read_data_as_it_lies():
-    layer = Conv2d.of((1, 64, 14, 14))
+    layer = Conv2dLayer.of((1, 64, 14, 14))
     wanted = {"rows": [2, 16], "columns": [2, 32], "depth": 16, "split": 2, "stages": 2, "store": "fragments"}
     assert MmaTile.of(CONV2D_MMA.strategy(CUDA).nearest(layer, wanted)).data == "direct"

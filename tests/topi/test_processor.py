@@ -11,7 +11,7 @@ import tilewright as tvm
 from tilewright.core.target import Target
 from tilewright.topi.templates import (
     ALL,
-    Conv2d,
+    Conv2dLayer,
     Depthwise,
     Epilogue,
     Pooling,
@@ -40,9 +40,9 @@ LAYERS: list[tuple[Any, Any]] = [
     (DEPTHWISE, Depthwise.of((1, 256, 96, 96), kernel=3, padding=1, layout="NHWC")),
     (DEPTHWISE, Depthwise.of((1, 40, 9, 5), kernel=3, layout="NHWC", dtype="float64")),
     (DEPTHWISE, Depthwise.of((1, 48, 1, 3), kernel=(1, 3), padding=(0, 1), layout="NHWC", dtype="float16")),
-    (CONV2D, Conv2d.of((1, 64, 14, 14), filters=64, kernel=3, padding=1, layout="NHWC")),
-    (CONV2D, Conv2d.of((1, 64, 14, 14), filters=64, kernel=3, padding=1)),
-    (CONV2D, Conv2d.of((1, 64, 14, 14), filters=64, kernel=3, padding=1, groups=4, layout="NHWC")),
+    (CONV2D, Conv2dLayer.of((1, 64, 14, 14), filters=64, kernel=3, padding=1, layout="NHWC")),
+    (CONV2D, Conv2dLayer.of((1, 64, 14, 14), filters=64, kernel=3, padding=1)),
+    (CONV2D, Conv2dLayer.of((1, 64, 14, 14), filters=64, kernel=3, padding=1, groups=4, layout="NHWC")),
 ]
 
 
@@ -112,7 +112,7 @@ def test_vectors_leave_no_filter_over(filters: int, groups: int, dtype: str) -> 
     options: dict[str, Any] = {"kernel": 3, "padding": 1, "dtype": dtype, "layout": "NHWC"}
     alone = groups == filters
     shape = (2, filters if groups > 1 else 16, 9, 9)
-    layer = Depthwise.of(shape, **options) if alone else Conv2d.of(shape, filters, groups=groups, **options)
+    layer = Depthwise.of(shape, **options) if alone else Conv2dLayer.of(shape, filters, groups=groups, **options)
     for name in ("haswell", "znver4"):
         target = Target(f"llvm -mcpu={name}")
         _, config = (DEPTHWISE if alone else CONV2D).choose(layer, target)

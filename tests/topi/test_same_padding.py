@@ -13,7 +13,7 @@ import tilewright as tw
 from tilewright import autotvm, te, topi
 from tilewright.cli.tune import OPERATORS, workload_of
 from tilewright.core.errors import UserError
-from tilewright.topi.templates import Conv1d, Conv2d, Depthwise
+from tilewright.topi.templates import Conv1dVector, Conv2dLayer, Depthwise
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional
@@ -56,12 +56,12 @@ def tuned(operator: str, **sizes: Any) -> Any:
 
 def task_workload(operator: str, **sizes: Any) -> Any:
     task = getattr(autotvm.templates, operator).task("llvm", **sizes)
-    kind = {"conv1d": Conv1d, "conv2d": Conv2d, "depthwise": Depthwise}[operator]
+    kind = {"conv1d": Conv1dVector, "conv2d": Conv2dLayer, "depthwise": Depthwise}[operator]
     return kind(*task.args) if operator == "conv1d" else kind(*task.args, "NCHW")
 
 
 def template(operator: str, **sizes: Any) -> Any:
-    return {"conv1d": Conv1d, "conv2d": Conv2d, "depthwise": Depthwise}[operator].of(**sizes)
+    return {"conv1d": Conv1dVector, "conv2d": Conv2dLayer, "depthwise": Depthwise}[operator].of(**sizes)
 
 
 @pytest.mark.parametrize("door", [tuned, task_workload, template])

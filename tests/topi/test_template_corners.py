@@ -12,7 +12,7 @@ from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.runtime.program import resolve_target
-from tilewright.topi.templates import Conv2d, Depthwise, Pooling, Transposed, named
+from tilewright.topi.templates import Conv2dLayer, Depthwise, Pooling, Transposed, named
 
 CONV2D_DIRECT, CONV2D_MMA, CONV2D_WINDOW = (named(f"topi/conv2d.{name}") for name in ("direct", "mma", "window"))
 CONV2D_WGMMA, CONV2D_WGMMA_TF32 = named("topi/conv2d.wgmma"), named("topi/conv2d.wgmma_tf32")
@@ -27,13 +27,13 @@ FIRST = [
     (DEPTHWISE_DIRECT, Depthwise.of((1, 16, 1, 400), (1, 3), 1, (0, 600, 0, 0), 300, layout="NHWC")),
     (DEPTHWISE_DIRECT, Depthwise.of((1, 8, 60000, 1), (3, 1), layout="NHWC", padding=(1, 0, 1, 0))),
     (DEPTHWISE_DIRECT, Depthwise.of((64, 480, 1, 5), (1, 5), stride=(1, 3), padding=0)),
-    (CONV2D_DIRECT, Conv2d.of((1, 64, 1, 400), 64, groups=16, layout="NHWC", **LONG)),
-    (CONV2D_DIRECT, Conv2d.of((16, 32, 14, 56), 48, 31, stride=(1, 3), padding=30, dilation=2)),
-    (CONV2D_WINDOW, Conv2d.of((8, 16, 112, 112), 16, (2, 1), stride=2, padding=0, dilation=(3, 1),
+    (CONV2D_DIRECT, Conv2dLayer.of((1, 64, 1, 400), 64, groups=16, layout="NHWC", **LONG)),
+    (CONV2D_DIRECT, Conv2dLayer.of((16, 32, 14, 56), 48, 31, stride=(1, 3), padding=30, dilation=2)),
+    (CONV2D_WINDOW, Conv2dLayer.of((8, 16, 112, 112), 16, (2, 1), stride=2, padding=0, dilation=(3, 1),
                                         dtype="float16", layout="NHWC", weights="OHWI")),
-    (CONV2D_WINDOW, Conv2d.of((300, 128, 256, 256), 128, dtype="float16", layout="NHWC")),
-    (CONV2D_WGMMA_TF32, Conv2d.of((1, 24, 16, 1), 8, (1, 7), (1, 2), (2, 8, 2, 8), layout="NHWC")),
-    (CONV2D_MMA, Conv2d.of((1, 32, 4096, 4096), 32, dtype="float16")),
+    (CONV2D_WINDOW, Conv2dLayer.of((300, 128, 256, 256), 128, dtype="float16", layout="NHWC")),
+    (CONV2D_WGMMA_TF32, Conv2dLayer.of((1, 24, 16, 1), 8, (1, 7), (1, 2), (2, 8, 2, 8), layout="NHWC")),
+    (CONV2D_MMA, Conv2dLayer.of((1, 32, 4096, 4096), 32, dtype="float16")),
 ]  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_the_first_configuration_builds(template, workload) -> None:
 def test_a_call_finds_a_strategy_for_windows_that_fit_no_thread(dtype: str) -> None:
     for workload in (
         Depthwise.of((1, 64, 1, 1024), (1, 1024), padding=(0, 1023, 0, 0), dtype=dtype),
-        Conv2d.of((1, 64, 1, 1024), 64, (1, 512), groups=16, padding=(0, 511, 0, 0), dtype=dtype),
+        Conv2dLayer.of((1, 64, 1, 1024), 64, (1, 512), groups=16, padding=(0, 511, 0, 0), dtype=dtype),
     ):
         general = named("topi/depthwise") if isinstance(workload, Depthwise) else named("topi/conv2d")
         template, config = general.choose(workload, CUDA)
@@ -63,7 +63,7 @@ def test_a_call_finds_a_strategy_for_windows_that_fit_no_thread(dtype: str) -> N
     [
         Depthwise.of((2, 4, 1, 320), layout="NHWC", **LONG),
         Depthwise.of((1, 3, 2, 40), (1, 2), layout="NHWC", padding=(0, 280, 0, 0), dilation=280, multiplier=2),
-        Conv2d.of((1, 8, 1, 310), 8, groups=4, layout="NHWC", dtype="float16", **LONG),
+        Conv2dLayer.of((1, 8, 1, 310), 8, groups=4, layout="NHWC", dtype="float16", **LONG),
     ],
     ids=name_of,
 )
@@ -82,7 +82,7 @@ def test_windows_that_fit_no_thread_are_right(workload) -> None:
 @pytest.mark.parametrize("template", [CONV2D_WGMMA, CONV2D_WGMMA_TF32], ids=name_of)
 def test_few_filters_by_warpgroups(template, filters: int) -> None:
     """Less than the smallest tile are one tile, which must have whole instructions."""
-    workload = Conv2d.of(
+    workload = Conv2dLayer.of(
         (2, 64, 7, 9), filters, layout="NHWC", dtype="float32" if "tf32" in template.name else "float16"
     )
     assert template.covers(workload, CUDA) == (filters % 8 == 0 or filters > 16)
@@ -127,6 +127,6 @@ def test_an_epilogue_reads_a_reduction_of_its_own_first(strategy: str) -> None:
     with emulation():
         out = tw.nd.array(np.full(shape, 77, "float32"), tw.cuda())
         emulated(s, [x, w, parts, y])(*(tw.nd.array(values, tw.cuda()) for values in given), out)
-        sums = Conv2d.of((1, 8, 6, 7), layout=layout).numpy(given[0], given[1])
+        sums = Conv2dLayer.of((1, 8, 6, 7), layout=layout).numpy(given[0], given[1])
         shift = given[2].sum(axis=1)
         np.testing.assert_array_equal(out.numpy(), sums + (shift if layout == "NHWC" else shift[:, None, None]))

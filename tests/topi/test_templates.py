@@ -21,7 +21,7 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi import templates
-from tilewright.topi.templates import Conv1d, Conv2d, Depthwise, named
+from tilewright.topi.templates import Conv1dVector, Conv2dLayer, Depthwise, named
 from tilewright.topi.templates.strategy import ScheduleStrategy
 from tilewright.tune.analysis.candidate import inspect_candidate
 
@@ -30,20 +30,20 @@ CONV2D = named("topi/conv2d")
 DEPTHWISE = named("topi/depthwise")
 DIRECT = named("topi/depthwise.direct")
 
-TEMPLATES = {Conv1d: CONV1D, Conv2d: CONV2D, Depthwise: DEPTHWISE}
+TEMPLATES = {Conv1dVector: CONV1D, Conv2dLayer: CONV2D, Depthwise: DEPTHWISE}
 AWKWARD = (
-    Conv1d.of(1, 1),
-    Conv1d.of(7, 12),  # a kernel longer than the input
-    Conv1d.of(1009, 31),  # primes
-    Conv1d.of(257, 5, stride=3, padding=(1, 2)),
-    Conv1d.of(64, 32, padding="same", dtype="float64"),
-    Conv1d.of(40, 9, stride=2, padding=15),  # more zeros than the kernel is long
-    Conv2d.of((1, 8, 7, 7), 16),
-    Conv2d.of((2, 3, 17, 19), 5, kernel=(3, 5), stride=(2, 1), padding=1),
-    Conv2d.of((3, 6, 9, 10), 10, groups=2, padding=(0, 1, 2, 3), dilation=2),
-    Conv2d.of((2, 4, 5, 37), 3, kernel=1, padding="valid", dtype="float64"),
-    Conv2d.of((1, 4, 6, 6), 4, groups=4, kernel=2, padding="full"),
-    Conv2d.of((1, 1, 1, 1), 1, kernel=1),
+    Conv1dVector.of(1, 1),
+    Conv1dVector.of(7, 12),  # a kernel longer than the input
+    Conv1dVector.of(1009, 31),  # primes
+    Conv1dVector.of(257, 5, stride=3, padding=(1, 2)),
+    Conv1dVector.of(64, 32, padding="same", dtype="float64"),
+    Conv1dVector.of(40, 9, stride=2, padding=15),  # more zeros than the kernel is long
+    Conv2dLayer.of((1, 8, 7, 7), 16),
+    Conv2dLayer.of((2, 3, 17, 19), 5, kernel=(3, 5), stride=(2, 1), padding=1),
+    Conv2dLayer.of((3, 6, 9, 10), 10, groups=2, padding=(0, 1, 2, 3), dilation=2),
+    Conv2dLayer.of((2, 4, 5, 37), 3, kernel=1, padding="valid", dtype="float64"),
+    Conv2dLayer.of((1, 4, 6, 6), 4, groups=4, kernel=2, padding="full"),
+    Conv2dLayer.of((1, 1, 1, 1), 1, kernel=1),
     Depthwise.of((3, 4, 16, 32), 7),
     Depthwise.of((2, 5, 17, 37), (3, 4), stride=2, multiplier=3, padding=(1, 0, 2, 1)),
     Depthwise.of((1, 3, 1, 41), (1, 3), dilation=(1, 2), dtype="float64"),
@@ -85,7 +85,7 @@ def expected(workload, data, weights):
     """The result in float64 by plain loops over the window, written from the definition."""
     a, w = data.astype("float64"), weights.astype("float64")
     out = np.zeros(workload.out_shape)
-    if isinstance(workload, Conv1d):
+    if isinstance(workload, Conv1dVector):
         padded = np.pad(a, workload.padding)
         for i in range(len(out)):
             window = padded[i * workload.stride :][: len(w)]
@@ -95,7 +95,7 @@ def expected(workload, data, weights):
     padded = np.pad(a, ((0, 0), (0, 0), (top, bottom), (left, right)))
     filters, _, rows, columns = out.shape[1], *out.shape[1:]
     for f in range(filters):
-        if isinstance(workload, Conv2d):
+        if isinstance(workload, Conv2dLayer):
             per_group = workload.shape[1] // workload.groups
             first = f // (filters // workload.groups) * per_group
             channels, kernels = range(first, first + per_group), w[f]
@@ -212,9 +212,9 @@ def test_what_is_refused_names_the_templates_line():
 
 
 def test_a_prime_extent_is_split_unevenly():
-    tile = CONV1D.task(Conv1d.of(1009, 997), Target("cuda")).config_space["tile_r"]
+    tile = CONV1D.task(Conv1dVector.of(1009, 997), Target("cuda")).config_space["tile_r"]
     assert {1, 2, 64, 256} <= {size for choice in tile for size in choice.sizes}
-    assert {choice.sizes for choice in CONV2D.gpu.space(Conv2d.of((1, 4, 7, 7), 3))["tile_rc"]} == {
+    assert {choice.sizes for choice in CONV2D.gpu.space(Conv2dLayer.of((1, 4, 7, 7), 3))["tile_rc"]} == {
         (-1, 1, 1), (-1, 1, 2), (-1, 2, 1), (-1, 1, 4), (-1, 2, 2), (-1, 4, 1),
     }  # fmt: skip
 
@@ -241,27 +241,39 @@ def test_spellings_of_one_workload_are_one():
     one = task("cuda", shape=(1, 8, 7, 7), filters=8, kernel=(3, 3), stride=1, padding=(1, 1, 1, 1), groups=1)
     assert one.workload == task("cuda", shape=[1, 8, 7, 7], padding="same").workload
     assert Depthwise.of((1, 8, 7, 7), (3, 3)).shortest == {"shape": (1, 8, 7, 7)}
-    assert Conv1d.of((16384,), 32, padding=(31, 31)).shortest == {"shape": 16384, "kernel": 32}
+    assert Conv1dVector.of((16384,), 32, padding=(31, 31)).shortest == {"shape": 16384, "kernel": 32}
 
 
 @pytest.mark.parametrize(
     ("make", "message", "fix"),
     [
-        (lambda: Conv1d.of(16, 0), "conv1d: kernel 0 is not a whole number of at least 1", "say 3"),
-        (lambda: Conv1d.of((3, 4)), "conv1d: shape 3x4 is not a length", "say 16384"),
-        (lambda: Conv1d.of(4, 9, padding="valid"), "conv1d: kernel 9 is larger than the padded input, 4", "padding"),
-        (lambda: Conv2d.of((1, 2, 3)), "conv2d: shape 1x2x3 is not NxCxHxW", "1x64x56x56"),
-        (lambda: Conv2d.of((1, 2, 0, 3)), "conv2d: shape 1x2x0x3 is not NxCxHxW", "each at least 1"),
-        (lambda: Conv2d.of((1, 2, 7, 7), padding="most"), "conv2d: padding is 'most'", '"same", "valid" or "full"'),
-        (lambda: Conv2d.of((1, 2, 7, 7), padding=(1, 2, 3)), "padding is (1, 2, 3)", "(top, left, bottom, right)"),
-        (lambda: Conv2d.of((1, 2, 7, 7), stride=(1, -1)), "conv2d: stride 1x-1 is not", "say 3"),
-        (lambda: Conv2d.of((1, 4, 7, 7), 6, groups=4), "groups 4 does not divide 4 channels and 6 filters", "divisor"),
+        (lambda: Conv1dVector.of(16, 0), "conv1d: kernel 0 is not a whole number of at least 1", "say 3"),
+        (lambda: Conv1dVector.of((3, 4)), "conv1d: shape 3x4 is not a length", "say 16384"),
         (
-            lambda: Conv2d.of((1, 4, 7, 7), dtype="int16"),
+            lambda: Conv1dVector.of(4, 9, padding="valid"),
+            "conv1d: kernel 9 is larger than the padded input, 4",
+            "padding",
+        ),
+        (lambda: Conv2dLayer.of((1, 2, 3)), "conv2d: shape 1x2x3 is not NxCxHxW", "1x64x56x56"),
+        (lambda: Conv2dLayer.of((1, 2, 0, 3)), "conv2d: shape 1x2x0x3 is not NxCxHxW", "each at least 1"),
+        (
+            lambda: Conv2dLayer.of((1, 2, 7, 7), padding="most"),
+            "conv2d: padding is 'most'",
+            '"same", "valid" or "full"',
+        ),
+        (lambda: Conv2dLayer.of((1, 2, 7, 7), padding=(1, 2, 3)), "padding is (1, 2, 3)", "(top, left, bottom, right)"),
+        (lambda: Conv2dLayer.of((1, 2, 7, 7), stride=(1, -1)), "conv2d: stride 1x-1 is not", "say 3"),
+        (
+            lambda: Conv2dLayer.of((1, 4, 7, 7), 6, groups=4),
+            "groups 4 does not divide 4 channels and 6 filters",
+            "divisor",
+        ),
+        (
+            lambda: Conv2dLayer.of((1, 4, 7, 7), dtype="int16"),
             "conv2d: dtype int16 is not covered",
             "float32, float64, float16, bfloat16",
         ),
-        (lambda: Conv2d.of((1, 4, 7, 7), layout="CHWN"), "conv2d: layout CHWN is unknown", "NCHW, NHWC, HWCN"),
+        (lambda: Conv2dLayer.of((1, 4, 7, 7), layout="CHWN"), "conv2d: layout CHWN is unknown", "NCHW, NHWC, HWCN"),
         (lambda: Depthwise.of((1, 4, 7, 7), layout="NCW"), "depthwise: shape 1x4x7x7 is not NxCxW", "8x64x1024"),
         (lambda: Depthwise.of((1, 4, 7, 7), dilation=4, padding=0), "kernel 9x9 is larger", "smaller kernel"),
         (lambda: Depthwise.of((1, 4, 7, 7), multiplier=0), "depthwise: multiplier 0 is not", "say 3"),
@@ -330,7 +342,7 @@ def test_templates_are_known_by_name():
         "topi/conv2d.grouped_rows", "topi/pool", "topi/conv_transpose.phases", "topi/depthwise.lines",
         "topi/weight_gradient", "topi/weight_gradient.copied", "topi/backward",
     }  # fmt: skip
-    workload = Conv2d.of((1, 8, 7, 7))
+    workload = Conv2dLayer.of((1, 8, 7, 7))
     assert autotvm.task.create("topi/conv2d", workload.args, "opencl").flop == workload.flop
 
 

@@ -21,7 +21,7 @@ from tilewright.functional.problem import Problem
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import BatchMatmul, Conv2d, Dense, named
+from tilewright.topi.templates import BatchMatmul, Conv2dLayer, Dense, named
 from tilewright.topi.templates.wgmma_tiles import WgmmaTile
 
 BATCH_MATMUL_WGMMA = named("topi/batch_matmul.wgmma")
@@ -34,13 +34,13 @@ DENSE_WGMMA_TF32 = named("topi/dense.wgmma_tf32")
 
 LAST = {"layout": "NHWC", "weights": "OHWI"}
 CONVOLUTIONS = (
-    Conv2d.of((1, 64, 9, 10), 64, dtype="float16", **LAST),
-    Conv2d.of((2, 96, 7, 7), 40, kernel=1, padding=0, dtype="bfloat16", **LAST),
-    Conv2d.of((1, 128, 8, 9), 32, groups=2, stride=1, dtype="float16", **LAST),
-    Conv2d.of((2, 32, 11, 9), 24, stride=2, dtype="float16", layout="NHWC"),
-    Conv2d.of((1, 32, 9, 9), 48, **LAST),
+    Conv2dLayer.of((1, 64, 9, 10), 64, dtype="float16", **LAST),
+    Conv2dLayer.of((2, 96, 7, 7), 40, kernel=1, padding=0, dtype="bfloat16", **LAST),
+    Conv2dLayer.of((1, 128, 8, 9), 32, groups=2, stride=1, dtype="float16", **LAST),
+    Conv2dLayer.of((2, 32, 11, 9), 24, stride=2, dtype="float16", layout="NHWC"),
+    Conv2dLayer.of((1, 32, 9, 9), 48, **LAST),
 )
-SMALL = Conv2d.of((1, 64, 6, 11), 16, kernel=(1, 2), dtype="float16", **LAST)
+SMALL = Conv2dLayer.of((1, 64, 6, 11), 16, kernel=(1, 2), dtype="float16", **LAST)
 PRODUCTS = (
     (DENSE_WGMMA, Dense.of((130, 200), 72, "float16")),
     (DENSE_WGMMA, Dense.of((49, 130), 33, "int8")),
@@ -85,7 +85,7 @@ def test_on_cuda(template, workload):
         check(arrays[-1].numpy(), right, ALLOWED[workload.element])
 
 
-STATIONARY = Conv2d.of((3, 96, 16, 17), 64, kernel=1, padding=0, dtype="float16", **LAST)
+STATIONARY = Conv2dLayer.of((3, 96, 16, 17), 64, kernel=1, padding=0, dtype="float16", **LAST)
 """A layer with so many positions that the filters of a block may stay for several tiles of them."""
 
 
@@ -132,10 +132,10 @@ def test_layers_and_targets_that_it_covers():
         assert not CONV2D_WGMMA.covers(able, Target(f"cuda -arch={arch}"))
     assert not CONV2D_WGMMA.covers(able, Target("opencl -device=gpu"))
     others = (
-        Conv2d.of((1, 64, 9, 10), 64, dtype="float16"),  # neighbours are pixels
-        Conv2d.of((1, 64, 9, 10), 64, dtype="float16", layout="NHWC", weights="HWIO"),
-        Conv2d.of((1, 64, 5, 5), 64, dtype="float16", **LAST),  # fewer rows than half a warpgroup has
-        Conv2d.of((1, 64, 9, 10), 64, **LAST),
+        Conv2dLayer.of((1, 64, 9, 10), 64, dtype="float16"),  # neighbours are pixels
+        Conv2dLayer.of((1, 64, 9, 10), 64, dtype="float16", layout="NHWC", weights="HWIO"),
+        Conv2dLayer.of((1, 64, 5, 5), 64, dtype="float16", **LAST),  # fewer rows than half a warpgroup has
+        Conv2dLayer.of((1, 64, 9, 10), 64, **LAST),
     )
     for other in others:
         assert not CONV2D_WGMMA.covers(other, CUDA)
@@ -143,7 +143,7 @@ def test_layers_and_targets_that_it_covers():
 
 
 def test_large_batches_are_computed_by_it_where_the_hardware_can():
-    of = Conv2d.of((64, 256, 14, 14), 256, dtype="float16", **LAST)
+    of = Conv2dLayer.of((64, 256, 14, 14), 256, dtype="float16", **LAST)
     template, config = CONV2D.choose(of, CUDA)
     assert template is CONV2D_WGMMA
     assert WgmmaTile.of(config).is_possible(*_shape(of), CUDA.hardware)

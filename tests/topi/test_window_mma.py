@@ -13,7 +13,7 @@ from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import Conv2d, named
+from tilewright.topi.templates import Conv2dLayer, named
 from tilewright.topi.templates.window_mma import WindowBlock
 
 CONV2D = named("topi/conv2d")
@@ -22,9 +22,9 @@ CONV2D_WINDOW = named("topi/conv2d.window")
 
 CHANNELS_LAST = {"layout": "NHWC", "dtype": "float16", "weights": "OHWI"}
 WORKLOADS = (
-    Conv2d.of((1, 16, 9, 17), 24, **CHANNELS_LAST),
-    Conv2d.of((1, 16, 11, 20), 16, stride=2, padding=(1, 0), **CHANNELS_LAST),
-    Conv2d.of((2, 16, 6, 9), 8, kernel=(2, 5), dilation=(2, 1), layout="NHWC", dtype="bfloat16"),
+    Conv2dLayer.of((1, 16, 9, 17), 24, **CHANNELS_LAST),
+    Conv2dLayer.of((1, 16, 11, 20), 16, stride=2, padding=(1, 0), **CHANNELS_LAST),
+    Conv2dLayer.of((2, 16, 6, 9), 8, kernel=(2, 5), dilation=(2, 1), layout="NHWC", dtype="bfloat16"),
 )
 WANTED = (
     {"rows": [1, 4], "columns": [2, 8], "filters": [1, 16], "tiles": 2, "stages": 2, "store": "fragments"},
@@ -66,7 +66,7 @@ def test_on_cuda(workload):
 
 def test_the_image_is_fetched_once_per_tile():
     """Taps differ in what they add to addresses of shared memory; copies stand in front of all of them."""
-    workload = Conv2d.of((8, 64, 56, 56), **CHANNELS_LAST)
+    workload = Conv2dLayer.of((8, 64, 56, 56), **CHANNELS_LAST)
     wanted = {"rows": [1, 4], "columns": [7, 8], "filters": [1, 64], "tiles": 7, "stages": 2, "store": "shared"}
     config = CONV2D_WINDOW.strategy(CUDA).nearest(workload, wanted)
     assert WindowBlock.of(config) == WindowBlock((1, 4), (7, 8), (1, 64), 7, 2, True)
@@ -80,19 +80,19 @@ def test_the_image_is_fetched_once_per_tile():
 
 
 def test_what_it_is_for():
-    able = Conv2d.of((8, 64, 56, 56), **CHANNELS_LAST)
+    able = Conv2dLayer.of((8, 64, 56, 56), **CHANNELS_LAST)
     assert CONV2D_WINDOW.covers(able, CUDA)
     without_warpgroups = Target("cuda -arch=sm_80")
     assert CONV2D.choose(able, without_warpgroups)[0] in (CONV2D_WINDOW, CONV2D_MMA)
-    wide = Conv2d.of((1, 256, 14, 14), **CHANNELS_LAST)
+    wide = Conv2dLayer.of((1, 256, 14, 14), **CHANNELS_LAST)
     assert CONV2D_WINDOW.covers(wide, CUDA)
     assert CONV2D.choose(wide, without_warpgroups)[0] is CONV2D_MMA
     for other in (
-        Conv2d.of((8, 64, 56, 56), kernel=1, padding=0, **CHANNELS_LAST),
-        Conv2d.of((8, 64, 56, 56), groups=2, **CHANNELS_LAST),
-        Conv2d.of((8, 24, 56, 56), **CHANNELS_LAST),
-        Conv2d.of((8, 64, 56, 56), dtype="float16"),
-        Conv2d.of((8, 64, 56, 56), layout="NHWC"),
+        Conv2dLayer.of((8, 64, 56, 56), kernel=1, padding=0, **CHANNELS_LAST),
+        Conv2dLayer.of((8, 64, 56, 56), groups=2, **CHANNELS_LAST),
+        Conv2dLayer.of((8, 24, 56, 56), **CHANNELS_LAST),
+        Conv2dLayer.of((8, 64, 56, 56), dtype="float16"),
+        Conv2dLayer.of((8, 64, 56, 56), layout="NHWC"),
     ):
         assert not CONV2D_WINDOW.covers(other, CUDA)
     assert not CONV2D_WINDOW.covers(able, Target("opencl -device=gpu"))

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.covering import each_value
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv2d, Depthwise, Epilogue, default_strategy, named
+from tilewright.topi.templates import Conv2dLayer, Depthwise, Epilogue, default_strategy, named
 
 CONV2D = named("topi/conv2d")
 DEPTHWISE = named("topi/depthwise")
@@ -81,7 +81,7 @@ def test_channels_last_with_several_filters_each(multiplier: int, stride: int, d
      (256, 32, 8, False), (16, 16, 16, True), (32, 16, 16, True), (48, 16, 8, True)],
 )  # fmt: skip
 def test_vectors_of_near_groups(channels: int, filters: int, groups: int, near: bool) -> None:
-    of = Conv2d.of((1, channels, 7, 9), filters, 3, padding=1, groups=groups, layout="NHWC")
+    of = Conv2dLayer.of((1, channels, 7, 9), filters, 3, padding=1, groups=groups, layout="NHWC")
     template = default_strategy([each for each in CONV2D.strategies if each.covers(of, LLVM)], of, LLVM)
     lanes = template.default_config(of, LLVM)["tile_c"].size[-1]
     own = filters // groups
@@ -107,7 +107,7 @@ def test_programs_of_long_windows_are_short(options: dict[str, Any]) -> None:
     shape = (1, 16, options["kernel"][0], 5000)
     given = {name: value for name, value in options.items() if name != "groups"}
     family = DEPTHWISE if groups == 16 else CONV2D
-    of = Depthwise.of(shape, **given) if groups == 16 else Conv2d.of(shape, 16, groups=groups, **given)
+    of = Depthwise.of(shape, **given) if groups == 16 else Conv2dLayer.of(shape, 16, groups=groups, **given)
     template = default_strategy([each for each in family.strategies if each.covers(of, LLVM)], of, LLVM)
     schedule, args = template.program(template.default_config(of, LLVM), of, LLVM, Epilogue())
     assert str(tw.lower(schedule, args, simple_mode=True)).count("\n") < 300
@@ -130,7 +130,7 @@ def test_long_windows(groups: int, layout: str, dtype: str) -> None:
     if groups == 8:
         check(built(DEPTHWISE, Depthwise.of(shape, **given)), Depthwise.of(shape, **given))
     else:
-        of = Conv2d.of(shape, 8, groups=groups, **given)
+        of = Conv2dLayer.of(shape, 8, groups=groups, **given)
         check(built(CONV2D, of), of)
 
 

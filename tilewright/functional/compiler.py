@@ -129,7 +129,7 @@ def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
         options = {"filters": problem.filters, "groups": problem.groups, **window}
         if problem.weights != "OIHW":
             options["weights"] = problem.weights
-        return templates.Conv2d.of(problem.shape, **options)
+        return templates.Conv2dLayer.of(problem.shape, **options)
     if problem.op == WEIGHT_GRADIENT:
         window |= {"groups": problem.groups, "bias": problem.bias, "wide": problem.wide}
         return templates.WeightGradient.of(problem.shape, problem.filters, **window)
@@ -151,7 +151,7 @@ def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
     return templates.Pooling.of(problem.shape, how=how, **window)
 
 
-def _is_faster(of: templates.Conv2d | templates.Depthwise, target: Target | None) -> bool:
+def _is_faster(of: templates.Conv2dLayer | templates.Depthwise, target: Target | None) -> bool:
     """Whether strategies of convolutions compute a transposed one faster than its own: on CPUs, some in NCHW do not."""
     if target is None or target.is_gpu or of.layout == "NHWC":
         return True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..codegen.abi import Resources
-from ..core.errors import TVMError
+from ..core.errors import UserError
 
 _LONGEST_REASON = 2000
 _CUT = "\n...\n"
@@ -44,8 +45,8 @@ class MeasureResult(NamedTuple):
     timestamp: float
 
 
-class InstantiationError(TVMError):
-    """A configuration that makes no legal kernel, under its legacy name."""
+class InstantiationError(UserError):
+    """A configuration that makes no legal kernel, or that its template refuses, under the legacy name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +184,8 @@ class Refused(Failure):
         return MeasureErrorNo.INSTANTIATION_ERROR
 
 
-_ERRORS: dict[int, type[Exception]] = {
-    MeasureErrorNo.INSTANTIATION_ERROR: InstantiationError,
+_ERRORS: dict[int, Callable[[str], Exception]] = {
+    MeasureErrorNo.INSTANTIATION_ERROR: partial(InstantiationError, where=""),
     MeasureErrorNo.BUILD_TIMEOUT: TimeoutError,
     MeasureErrorNo.RUN_TIMEOUT: TimeoutError,
 }

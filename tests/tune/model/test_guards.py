@@ -9,7 +9,7 @@ import pytest
 from tests.tune.model.padded_sums import padded_sums
 from tilewright import autotvm, te
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv1d, Pooling, Transposed, named
+from tilewright.topi.templates import Conv1dVector, Pooling, Transposed, named
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.task import Task
 
@@ -68,7 +68,7 @@ def of_windows(source: str, held: str) -> dict[str, float]:
 
 
 def test_a_result_too_many_costs_nothing_and_several_a_branch_per_step() -> None:
-    line = Conv1d.of(65536, 128)  # 65,663 results
+    line = Conv1dVector.of(65536, 128)  # 65,663 results
     fits = counted(CONV1D, line, **LINE, tile=[1, 32, 4], unroll_explicit=0)  # one of 65,664 is not stored
     sticks_out = counted(CONV1D, line, **LINE, tile=[1, 64, 4], unroll_explicit=0)  # 129 of 65,792
     assert fits["branched"] == 0
@@ -77,7 +77,7 @@ def test_a_result_too_many_costs_nothing_and_several_a_branch_per_step() -> None
 
 @pytest.mark.parametrize(("length", "branched"), [(4096 - 8, 16), (4096 - 9, 0), (4096 - 10, 16)])
 def test_a_condition_on_neighbours_that_divide_the_results_is_one_branch(length: int, branched: int) -> None:
-    line = Conv1d.of(length, 8)  # as many results and 7 more, two to a thread
+    line = Conv1dVector.of(length, 8)  # as many results and 7 more, two to a thread
     whole = {"tile_r": [1, 8], "shared": "both", "auto_unroll_max_step": 64, "unroll_explicit": 1}
     assert counted(CONV1D, line, **whole, tile=[1, 128, 2])["branched"] == branched
 

@@ -12,7 +12,7 @@ from tilewright import autotvm
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.measure.outcome import MeasureErrorNo, MeasureResult
-from tilewright.topi.templates import Conv1d, Conv2d, named
+from tilewright.topi.templates import Conv1dVector, Conv2dLayer, named
 from tilewright.tune.model.learned import Corrections
 from tilewright.tune.model.ranking import rank, rank_quickly
 from tilewright.tune.model.scoring import Scorer
@@ -33,7 +33,7 @@ CUDA = Target.parse("cuda -arch=sm_90")
 
 
 def task() -> Task:
-    return CONV2D.task(Conv2d.of((1, 64, 14, 14), 64), CUDA)
+    return CONV2D.task(Conv2dLayer.of((1, 64, 14, 14), 64), CUDA)
 
 
 class Measured:
@@ -106,7 +106,7 @@ def test_it_ends_where_no_gain_is_expected() -> None:
 
 
 def test_a_small_space_is_tried_to_its_end() -> None:
-    of = CONV1D.task(Conv1d.of(4, 1), CUDA)
+    of = CONV1D.task(Conv1dVector.of(4, 1), CUDA)
     search, proposed = GuidedSearch(of, seed=0, effort=0.2), []
     while batch := search.propose(32):
         proposed += batch
@@ -123,13 +123,13 @@ def test_failures_are_learned() -> None:
 
 
 def test_where_the_model_does_not_reach_the_search_is_annealing() -> None:
-    assert isinstance(automatic(CONV1D.task(Conv1d.of(100, 3), Target("llvm")), 0), AnnealingSearch)
+    assert isinstance(automatic(CONV1D.task(Conv1dVector.of(100, 3), Target("llvm")), 0), AnnealingSearch)
     assert isinstance(automatic(task(), 0), GuidedSearch)
     assert isinstance(autotvm.tuner.AutoTuner(task(), seed=0).strategy, GuidedSearch)
 
 
 def test_first_configurations_are_those_that_rank_first() -> None:
-    workload = Conv2d.of((1, 64, 14, 14), 64)
+    workload = Conv2dLayer.of((1, 64, 14, 14), 64)
     first = CONV2D.default_config(workload, CUDA)
     assert first.index == rank_quickly(task())
     assert Scorer(task()).seconds([first.index])[0] <= 1.3 * rank(task()).seconds[0]

@@ -13,8 +13,8 @@ from tilewright.core.target import Target
 from tilewright.topi.templates import (
     ALL,
     BatchMatmul,
-    Conv1d,
-    Conv2d,
+    Conv1dVector,
+    Conv2dLayer,
     Dense,
     Depthwise,
     Pooling,
@@ -28,17 +28,17 @@ from tilewright.tune.search.search import Seen
 
 CUDA = Target.parse("cuda -arch=sm_90")
 LAYERS = [
-    Conv2d.of((4, 32, 14, 14), 32, dtype="float16", layout="NHWC"),
-    Conv2d.of((1, 32, 14, 14), 32),
-    Conv2d.of((4, 32, 14, 14), 32, layout="NHWC"),
-    Conv2d.of((1, 32, 28, 28), 32, groups=8, dtype="float16"),
+    Conv2dLayer.of((4, 32, 14, 14), 32, dtype="float16", layout="NHWC"),
+    Conv2dLayer.of((1, 32, 14, 14), 32),
+    Conv2dLayer.of((4, 32, 14, 14), 32, layout="NHWC"),
+    Conv2dLayer.of((1, 32, 28, 28), 32, groups=8, dtype="float16"),
     Depthwise.of((2, 16, 28, 28), 7, dtype="float16"),
     Depthwise.of((4, 16, 14, 14), 3),
     Dense.of((64, 128), 64, dtype="float16"),
     Dense.of((64, 128), 64),
     BatchMatmul.of((2, 64, 64), 64, dtype="float16"),
     BatchMatmul.of((2, 64, 64), 64),
-    Conv1d.of(4096, 8),
+    Conv1dVector.of(4096, 8),
     WeightGradient.of((4, 16, 28, 28), 16, 3, groups=16),
     WeightGradient.of((4, 32, 28, 28), 32, 3, groups=32, layout="NHWC"),
 ]
@@ -93,8 +93,8 @@ def test_those_without_are_te_compute_stages_that_the_model_of_the_machine_cover
 @pytest.mark.parametrize(
     "of",
     [
-        Conv1d.of(4096, 8),
-        Conv1d.of(65536, 128),
+        Conv1dVector.of(4096, 8),
+        Conv1dVector.of(65536, 128),
         Pooling.of((1, 16, 28, 28), kernel=3, stride=2, padding=1),
         Transposed.of((1, 16, 14, 14), 16, 4, 2, 1),
     ],

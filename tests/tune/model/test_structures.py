@@ -10,7 +10,7 @@ import pytest
 from tilewright import autotvm, te
 from tilewright.core.hardware import MemoryScope
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv1d, Conv2d, Transposed, named
+from tilewright.topi.templates import Conv1dVector, Conv2dLayer, Transposed, named
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.model import extents
 from tilewright.tune.model.scoring import Scorer
@@ -24,11 +24,11 @@ TRANSPOSED = named("topi/conv_transpose")
 
 CUDA = Target.parse("cuda -arch=sm_90")
 TASKS = {
-    "conv2d": lambda: CONV2D.task(Conv2d.of((1, 64, 28, 28), 96), CUDA),
-    "grouped, uneven": lambda: CONV2D.task(Conv2d.of((2, 36, 13, 17), 24, 3, 2, groups=4), CUDA),
+    "conv2d": lambda: CONV2D.task(Conv2dLayer.of((1, 64, 28, 28), 96), CUDA),
+    "grouped, uneven": lambda: CONV2D.task(Conv2dLayer.of((2, 36, 13, 17), 24, 3, 2, groups=4), CUDA),
     "transposed": lambda: TRANSPOSED.task(Transposed.of((1, 12, 14, 14), 24, 4, 2), CUDA),
-    "direct": lambda: CONV2D_DIRECT.task(Conv2d.of((2, 32, 16, 16), groups=8), CUDA),
-    "conv1d": lambda: CONV1D.task(Conv1d.of(1000, 5), CUDA),
+    "direct": lambda: CONV2D_DIRECT.task(Conv2dLayer.of((2, 32, 16, 16), groups=8), CUDA),
+    "conv1d": lambda: CONV1D.task(Conv1dVector.of(1000, 5), CUDA),
 }
 
 

@@ -43,7 +43,7 @@ from ...topi.sort import argsort as argsort
 from ...topi.sort import sort as sort
 from ...topi.sort import topk as topk
 from ...topi.templates import BatchMatmul as _BatchMatmul
-from ...topi.templates import Conv2d as _Conv2d
+from ...topi.templates import Conv2dLayer as _Conv2dLayer
 from ...topi.templates import Dense as _Dense
 from ...topi.templates import Depthwise as _Depthwise
 from .by_template import by_template as _by_template
@@ -53,13 +53,13 @@ from .schedule_names import functions as _functions
 conv2d_nchw_winograd = _nn.conv2d_winograd_nchw
 conv2d_nhwc_winograd_direct = conv2d_nhwc_winograd_tensorcore = _nn.conv2d_winograd_nhwc
 dense_small_batch = dense_large_batch = _nn.dense
-conv2d_nchw = _by_template(_Conv2d, "NCHW", _nn.conv2d_nchw, _on_grid)
-conv2d_hwcn = _by_template(_Conv2d, "HWCN", _nn.conv2d_hwcn, _on_grid)
-conv2d_nhwc = _by_template(_Conv2d, "NHWC", _nn.conv2d_nhwc, _on_grid)
-group_conv2d_nchw = _by_template(_Conv2d, "NCHW", _nn.group_conv2d_nchw, _on_grid)
-group_conv2d_nhwc = _by_template(_Conv2d, "NHWC", _nn.group_conv2d_nhwc, _on_grid)
+conv2d_nchw = _by_template(_Conv2dLayer, "NCHW", _nn.conv2d_nchw, _on_grid)
+conv2d_hwcn = _by_template(_Conv2dLayer, "HWCN", _nn.conv2d_hwcn, _on_grid)
+conv2d_nhwc = _by_template(_Conv2dLayer, "NHWC", _nn.conv2d_nhwc, _on_grid)
+group_conv2d_nchw = _by_template(_Conv2dLayer, "NCHW", _nn.group_conv2d_nchw, _on_grid)
+group_conv2d_nhwc = _by_template(_Conv2dLayer, "NHWC", _nn.group_conv2d_nhwc, _on_grid)
 depthwise_conv2d_nchw = _by_template(_Depthwise, "NCHW", _nn.depthwise_conv2d_nchw, _on_grid)
-conv2d_nhwc_tensorcore = _by_template(_Conv2d, "NHWC", _nn.conv2d_nhwc, _on_grid, "conv2d_nhwc_tensorcore")
+conv2d_nhwc_tensorcore = _by_template(_Conv2dLayer, "NHWC", _nn.conv2d_nhwc, _on_grid, "conv2d_nhwc_tensorcore")
 dense_tensorcore = _product_by_template(_Dense, _nn.dense, _on_grid, "dense_tensorcore")
 batch_matmul_tensorcore = _product_by_template(_BatchMatmul, _nn.batch_matmul, _on_grid, "batch_matmul_tensorcore")
 

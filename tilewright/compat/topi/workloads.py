@@ -9,7 +9,7 @@ from ...core.padding import LEGACY_WORDS, padding_of
 from ...core.windows import extents
 from ...expr.nodes import IntImm
 from ...tensor.tensor import Tensor
-from ...topi.templates.convolutions import Conv2d, Depthwise
+from ...topi.templates.convolutions import Conv2dLayer, Depthwise
 from ...topi.templates.images import Images
 from ...topi.templates.layouts import IMAGES_LAST, LAYOUTS, from_layout, in_layout
 from ...topi.templates.template import ALL, PackagedTemplate
@@ -20,7 +20,7 @@ def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) 
     """Return the workload of a convolution of `x` with `w`; raises UserError if there is none."""
     layout = options.get("layout", "NCHW")
     sizes, kernel = (tuple(e.value if isinstance(e, IntImm) else 0 for e in t.shape) for t in (x, w))
-    if kind not in (Conv2d, Depthwise) or len(sizes) != 4 or len(kernel) != 4 or 0 in (*sizes, *kernel):
+    if kind not in (Conv2dLayer, Depthwise) or len(sizes) != 4 or len(kernel) != 4 or 0 in (*sizes, *kernel):
         raise UserError(
             f"data of shape {list(x.shape)} and weights of shape {list(w.shape)} are not images and filters",
             primitive=kind.name,
@@ -35,7 +35,7 @@ def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) 
         made: Any = of_options(Depthwise, {"multiplier": of_channel, **given})
     else:
         groups = max(1, images[1] // kernel[1])
-        made = of_options(Conv2d, {"filters": kernel[0], "groups": groups, **given})
+        made = of_options(Conv2dLayer, {"filters": kernel[0], "groups": groups, **given})
     check_shapes(made, x, w)
     return made
 

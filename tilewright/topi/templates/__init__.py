@@ -3,8 +3,8 @@
 from typing import Any
 
 from .backward import Backward as Backward
-from .convolutions import Conv1d as Conv1d
-from .convolutions import Conv2d as Conv2d
+from .convolutions import Conv1dVector as Conv1dVector
+from .convolutions import Conv2dLayer as Conv2dLayer
 from .convolutions import Depthwise as Depthwise
 from .epilogue import ACTIVATIONS as ACTIVATIONS
 from .epilogue import Epilogue as Epilogue

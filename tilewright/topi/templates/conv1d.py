@@ -10,7 +10,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import annotate_knob, split_knob, value_knob
 from ...tune.space.space import Space
-from .convolutions import Conv1d
+from .convolutions import Conv1dVector
 from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
 from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
@@ -20,7 +20,7 @@ _SHORT = 16
 _SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for n in (1, 2, 4, 8)]
 
 
-def space(of: Conv1d) -> Space:
+def space(of: Conv1dVector) -> Space:
     """The knobs; tiles need not divide the length, as the last one may stick out."""
     (length,) = of.out_shape
     tiles = [[-1, *size] for size in _SIZES if prod(size) <= length] or [[-1, 1, length, 1]]
@@ -36,7 +36,7 @@ def space(of: Conv1d) -> Space:
     )
 
 
-def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+def schedule(of: Conv1dVector, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Sums in registers; weights and input in shared memory as the configuration says."""
     weights, padded, out = t.weights, t.padded, t.out
     s[padded].compute_inline()
@@ -57,7 +57,7 @@ def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         fetch_together(s, cache, [("threadIdx.x", config["tile"].size[2])])
 
 
-def usual(of: Conv1d, machine: Machine) -> dict[str, Any]:
+def usual(of: Conv1dVector, machine: Machine) -> dict[str, Any]:
     """Return small blocks for short lines, one result per thread, and up to 32 terms written out."""
     warp = machine.hardware.warp
     threads = warp if of.out_shape[0] <= _SHORT * warp * machine.multiprocessors else 4 * warp
@@ -70,5 +70,7 @@ def usual(of: Conv1d, machine: Machine) -> dict[str, Any]:
     }
 
 
-ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual, model=SharedModel(), starts_at_bias=True)
+ON_GPU: ScheduleStrategy[Conv1dVector] = ScheduleStrategy(
+    space, schedule, usual, model=SharedModel(), starts_at_bias=True
+)
 """Sums start at a bias: it arrives with the first terms, not after the last one."""

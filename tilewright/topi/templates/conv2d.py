@@ -13,7 +13,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from .convolutions import Conv2d
+from .convolutions import Conv2dLayer
 from .needs import Needs
 from .schedule_helpers import THREAD_TAGS, bind_all, bind_grid, fetch_together, tile_knob, written_out
 from .strategy import ScheduleStrategy, SharedModel
@@ -23,7 +23,7 @@ from .workload import DTYPES
 _TILES, _SUMS = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
 
 
-def space(of: Conv2d) -> Space:
+def space(of: Conv2dLayer) -> Space:
     """The knobs: for the tutorial's layer 10,454,400 configurations."""
     outer = (of.shared_filters, *of.out_shape[2:])
     summed = (of.per_group, *of.kernel)
@@ -37,7 +37,7 @@ def space(of: Conv2d) -> Space:
     )
 
 
-def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """The schedule of a configuration."""
     weights, padded, out = t.weights, t.padded, t.out
     s[padded].compute_inline()
@@ -57,7 +57,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         fetch_together(s, tile, list(zip(THREAD_TAGS, counts, strict=True)))
 
 
-def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> Any:
+def _bind_results(of: Conv2dLayer, config: Config, s: ScheduleHandle, out: Any) -> Any:
     """Put the output's loops on the hardware; returns the innermost one of the threads."""
     n, f, y, x = out.op.axis
     parts = []
@@ -75,7 +75,7 @@ def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> An
     return threads[-1]
 
 
-def usual(of: Conv2d, machine: Machine) -> dict[str, Any]:
+def usual(of: Conv2dLayer, machine: Machine) -> dict[str, Any]:
     """Blocks of 16 × 4 × 8 threads, or nearly as many, each with a few filters; a few channels at a time."""
     return {
         "tile_f": [1, 16, 2],
@@ -88,6 +88,6 @@ def usual(of: Conv2d, machine: Machine) -> dict[str, Any]:
     }
 
 
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+ON_GPU: ScheduleStrategy[Conv2dLayer] = ScheduleStrategy(
     space, schedule, usual, Needs(types=DTYPES, layouts=("NCHW",)), model=SharedModel(lead=None)
 )

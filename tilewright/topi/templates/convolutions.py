@@ -28,7 +28,7 @@ _LAST = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
 
 
 @dataclass(frozen=True)
-class Conv1d(Convolution):
+class Conv1dVector(Convolution):
     """The 1-D convolution of numbers with a kernel: NumPy's `convolve`, with any padding and stride."""
 
     name: ClassVar[str] = "conv1d"
@@ -40,7 +40,9 @@ class Conv1d(Convolution):
     dtype: str
 
     @classmethod
-    def of(cls, shape: Any, kernel: Any = 3, stride: Any = 1, padding: Any = "full", dtype: str = "float32") -> Conv1d:
+    def of(
+        cls, shape: Any, kernel: Any = 3, stride: Any = 1, padding: Any = "full", dtype: str = "float32"
+    ) -> Conv1dVector:
         """The workload; `padding`: a number, (before, after), or a word. Raises UserError if the window does not
         fit."""
         taps, step = sizes(cls.name, "kernel", kernel, 1), sizes(cls.name, "stride", stride, 1)
@@ -104,7 +106,7 @@ class Conv1d(Convolution):
 
 
 @dataclass(frozen=True)
-class Conv2d(GroupedLayer):
+class Conv2dLayer(GroupedLayer):
     """The 2-D convolution of images with filters, in groups if wanted; data NCHW, weights OIHW."""
 
     name: ClassVar[str] = "conv2d"
@@ -125,7 +127,7 @@ class Conv2d(GroupedLayer):
         dtype: str = "float32",
         layout: str = "NCHW",
         weights: str | None = None,
-    ) -> Conv2d:
+    ) -> Conv2dLayer:
         """The workload; `filters` is by default as many as there are channels, `padding` as `window` says.
 
         `shape` is batch, channels, height, width in every layout. With a layout of 1-D data it is batch, channels,
@@ -208,7 +210,7 @@ class Depthwise(PerChannel):
         dtype: str = "float32",
         layout: str = "NCHW",
     ) -> Depthwise:
-        """The workload; `padding` as `window` says, `shape` and 1-D layouts as `Conv2d.of` says."""
+        """The workload; `padding` as `window` says, `shape` and 1-D layouts as `Conv2dLayer.of` says."""
         shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
         (times,) = sizes(cls.name, "multiplier", multiplier, 1)
@@ -261,7 +263,9 @@ def _order_of_weights(who: str, weights: Any, layout: str) -> str:
     return weights or usual
 
 
-def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) -> list[tuple[str, Callable[[], Any]]]:
+def _torch_ways(
+    of: Conv2dLayer | Depthwise, data: Any, weights: Any, groups: int
+) -> list[tuple[str, Callable[[], Any]]]:
     """In both orders of memory that PyTorch has.
 
     If more is padded before than after, as in causal layers, the further results are cut off; the opposite takes a step

@@ -12,7 +12,7 @@ from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import SplitKnob, split_knob, value_knob
 from ...tune.space.space import Space
-from .convolutions import Conv1d, Conv2d, Depthwise
+from .convolutions import Conv1dVector, Conv2dLayer, Depthwise
 from .declarations import sums_of
 from .needs import Needs
 from .processor import VectorRegisters
@@ -47,7 +47,7 @@ def _store_padding(s: ScheduleHandle, padded: Tensor, stored: bool) -> None:
     s[padded].parallel(s[padded].fuse(*outer))
 
 
-def line_space(of: Conv1d) -> Space:
+def line_space(of: Conv1dVector) -> Space:
     """The knobs of the 1-D convolution."""
     (count,) = of.out_shape
     blocks = [[-1, b // lanes, lanes] for b in _BLOCKS for lanes in _LANES if b <= count] or [[-1, 1, count]]
@@ -60,7 +60,7 @@ def line_space(of: Conv1d) -> Space:
     )
 
 
-def line_schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+def line_schedule(of: Conv1dVector, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """A block of vectors at a time; for each vector, all terms."""
     out = t.out
     _store_padding(s, t.padded, config["store_padding"].val)
@@ -75,12 +75,12 @@ def line_schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> 
     s[sums].vectorize(sums.op.axis[0])
 
 
-def line_usual(of: Conv1d, machine: VectorRegisters) -> dict[str, Any]:
+def line_usual(of: Conv1dVector, machine: VectorRegisters) -> dict[str, Any]:
     """Blocks of 1,024 results in vectors of 16."""
     return {"tile": [64, 16], "unroll": 4}
 
 
-def images_space(of: Conv2d | Depthwise) -> Space:
+def images_space(of: Conv2dLayer | Depthwise) -> Space:
     """The knobs of the 2-D convolutions: channels, rows and columns of results that are computed together."""
     depthwise = isinstance(of, Depthwise)
     together = [[-1, 1]] if depthwise else [[-1, f] for f in (1, 2, 4, 8, 16) if f <= of.out_shape[1]]
@@ -97,7 +97,7 @@ def images_space(of: Conv2d | Depthwise) -> Space:
     )
 
 
-def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+def images_schedule(of: Conv2dLayer | Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """A tile of results in registers: channels and rows written out, columns in a vector."""
     out = t.out
     _store_padding(s, t.padded, config["store_padding"].val)
@@ -119,7 +119,7 @@ def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t
     s[sums].vectorize(x)
 
 
-def images_usual(of: Conv2d | Depthwise, registers: VectorRegisters) -> dict[str, Any]:
+def images_usual(of: Conv2dLayer | Depthwise, registers: VectorRegisters) -> dict[str, Any]:
     """Four rows or channels together, vectors of 16; of planes by themselves, vectors that leave few columns over.
 
     Whole rows, as many together as the registers can hold; fewer if columns lie apart, because their vectors are picked
@@ -157,10 +157,10 @@ def _passes_the_end(of: Depthwise) -> bool:
     return last >= of.padding[1] + of.shape[3]
 
 
-LINE: ScheduleStrategy[Conv1d] = ScheduleStrategy(line_space, line_schedule, line_usual)
+LINE: ScheduleStrategy[Conv1dVector] = ScheduleStrategy(line_space, line_schedule, line_usual)
 
 
-def images_declare(of: Conv2d | Depthwise, data: Tensor, weights: Tensor) -> Tensor:
+def images_declare(of: Conv2dLayer | Depthwise, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the sums as the workload does; of 16-bit types, over an input that is converted as it is padded."""
     if sum_dtype(of.dtype) == of.dtype:
         return of.sums(data, weights)

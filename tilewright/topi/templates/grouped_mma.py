@@ -28,7 +28,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from .convolutions import Conv2d
+from .convolutions import Conv2dLayer
 from .declarations import bordered, image_tensor
 from .direct import direct_beside
 from .layouts import from_layout
@@ -72,27 +72,27 @@ class GroupBlock(WarpTile):
         """How many matrix instructions a warp's sums take."""
         return self.rows * self.eights
 
-    def seen(self, of: Conv2d) -> tuple[int, int]:
+    def seen(self, of: Conv2dLayer) -> tuple[int, int]:
         """Rows and columns of the padded image that it sees."""
         return of.seen(self.down * self.rows, self.across * self.eights * _EIGHT)
 
-    def shared(self, of: Conv2d) -> int:
+    def shared(self, of: Conv2dLayer) -> int:
         """Bytes of shared memory."""
         return 2 * _LINE * (prod(self.seen(of)) + prod(of.kernel) * _PACK)
 
-    def is_possible(self, of: Conv2d) -> bool:
+    def is_possible(self, of: Conv2dLayer) -> bool:
         """Whether it fits the hardware, and is not mostly outside of the image."""
         outside = (self.down - 1) * self.rows >= of.places[0] or (self.across - 1) * self.eights >= _eights(of)
         fits = self.shared(of) <= GPU.memory(MemoryScope.SHARED).capacity
         whole = of.layout == "NCHW" or self.products % 2 == 0  # places are the rows of a matrix instruction, 16 of them
         return whole and self.products <= _PRODUCTS and self.warps <= _WARPS and not outside and fits
 
-    def blocks(self, of: Conv2d) -> int:
+    def blocks(self, of: Conv2dLayer) -> int:
         """How many blocks the grid has."""
         down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
         return of.shape[0] * of.shape[1] // _PACK * down * across
 
-    def cycles(self, of: Conv2d, machine: Machine) -> float:
+    def cycles(self, of: Conv2dLayer, machine: Machine) -> float:
         """Return the cycles of the kernel."""
         each, at = -(-self.blocks(of) // machine.multiprocessors), machine.fitted["grouped"]
         on, taps, threads = machine.hardware, prod(of.kernel), self.threads(of)
@@ -106,13 +106,13 @@ class GroupBlock(WarpTile):
         return float(overlapped((busy, waves * (alone + at.block_cycles), memory), 2) + at.launch_cycles)
 
 
-def _eights(of: Conv2d) -> int:
+def _eights(of: Conv2dLayer) -> int:
     """How many times eight columns the result has."""
     return -(-of.places[1] // _EIGHT)
 
 
 @lru_cache(maxsize=64)
-def blocks(of: Conv2d) -> tuple[GroupBlock, ...]:
+def blocks(of: Conv2dLayer) -> tuple[GroupBlock, ...]:
     """Return all blocks that are possible."""
     wide = sorted({c for c in (1, 2, 4, 7) if c <= _eights(of)} | {min(_eights(of), _PRODUCTS)})
     tall = [r for r in (1, 2, 4, 7, 8) if r <= of.places[0]]
@@ -120,7 +120,7 @@ def blocks(of: Conv2d) -> tuple[GroupBlock, ...]:
     return tuple(block for block in made if block.is_possible(of))
 
 
-def space(of: Conv2d) -> Space:
+def space(of: Conv2dLayer) -> Space:
     """The knobs.
 
     `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights. `vector`:
@@ -132,7 +132,7 @@ def space(of: Conv2d) -> Space:
     return GroupBlock.space_around(of, blocks(of), extents, *others)
 
 
-def declare(of: Conv2d, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
+def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Declare the packed weights, the padded image, and the products, which start at a bias."""
     (images, channels, _, _), (kh, kw) = of.shape, of.kernel
     (sy, sx), (dy, dx), group = of.stride, of.dilation, channels // of.groups
@@ -164,12 +164,12 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, bias: Tensor | None = Non
     return image_tensor(of.layout, (of.shape[0], of.filters, *of.places), placed, "sums", "contraction")
 
 
-def _inner(of: Conv2d, filters: Any, columns: Any) -> tuple[Any, Any]:
+def _inner(of: Conv2dLayer, filters: Any, columns: Any) -> tuple[Any, Any]:
     """Filters and columns of a tile in the order of the results in memory (and back)."""
     return (columns, filters) if of.layout == "NHWC" else (filters, columns)
 
 
-def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
     out = t.out
     (products,) = t.sums.op.input_tensors
@@ -200,15 +200,15 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
 
 
-def computes(of: Conv2d, machine: Machine) -> bool:
+def computes(of: Conv2dLayer, machine: Machine) -> bool:
     """Return whether groups have as many filters as channels, and packs have no remainder."""
     same = of.groups > 1 and of.filters == of.shape[1] and of.shape[1] % _PACK == 0
     return same and of.weights == "OIHW" and of.places[1] >= _EIGHT and bool(blocks(of))
 
 
-_MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), GroupBlock.of)
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+_MODEL: TileModel[Conv2dLayer] = TileModel(by_cycles(blocks), GroupBlock.of)
+ON_GPU: ScheduleStrategy[Conv2dLayer] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model, starts_at_bias=True
 )
-DIRECT: ScheduleStrategy[Conv2d] = direct_beside(ON_GPU)
+DIRECT: ScheduleStrategy[Conv2dLayer] = direct_beside(ON_GPU)
 """The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""

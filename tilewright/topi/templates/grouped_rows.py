@@ -36,7 +36,7 @@ from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from . import grouped_mma
 from .contraction import rounded
-from .convolutions import Conv2d
+from .convolutions import Conv2dLayer
 from .declarations import image_tensor, or_zero
 from .layouts import from_layout, in_layout
 from .needs import Needs
@@ -101,13 +101,13 @@ class RowPairBlock(WarpTile):
         """Its channels, rows and columns of results."""
         return self.units * EIGHT, 2 * self.down * self.rows, self.across * self.eights * EIGHT
 
-    def seen(self, of: Conv2d) -> tuple[int, int]:
+    def seen(self, of: Conv2dLayer) -> tuple[int, int]:
         """Rows and columns of the padded image that it sees."""
         _, rows, columns = self.tile
         high = (rows - 2) * of.stride[0] + 2 * pairs_of(of)
         return high, rounded(ahead_of(of, self) + (columns - 1) * of.stride[1] + reach(of)[1] + 1, self.turn)
 
-    def shared(self, of: Conv2d) -> int:
+    def shared(self, of: Conv2dLayer) -> int:
         """Bytes of shared memory."""
         channels, rows, columns = self.tile
         line = channels if self.units == 1 else channels + EIGHT
@@ -117,7 +117,7 @@ class RowPairBlock(WarpTile):
             results = (channels + EIGHT) * rows * columns
         return 2 * max(line * prod(self.seen(of)) + taps_of(of) * channels * EIGHT, self.staged * results)
 
-    def is_possible(self, of: Conv2d) -> bool:
+    def is_possible(self, of: Conv2dLayer) -> bool:
         """Whether it fits the hardware, and is not mostly outside of the image."""
         rows, eights = of.places[0], eights_of(of)
         outside = 2 * (self.down - 1) * self.rows >= rows or (self.across - 1) * self.eights >= eights
@@ -129,12 +129,12 @@ class RowPairBlock(WarpTile):
             even &= 4 * self.products % stored_together(of) == 0  # all threads store in all rounds
         return even and fits and self.products <= _PRODUCTS and self.warps <= _WARPS and not (outside or narrow)
 
-    def blocks(self, of: Conv2d) -> int:
+    def blocks(self, of: Conv2dLayer) -> int:
         """How many blocks the grid has."""
         channels, rows, columns = self.tile
         return of.shape[0] * of.shape[1] // channels * -(-of.places[0] // rows) * -(-of.places[1] // columns)
 
-    def moved(self, of: Conv2d, at: Quantities) -> float:
+    def moved(self, of: Conv2dLayer, at: Quantities) -> float:
         """Return the cycles in which the cache and shared memory of a multiprocessor move the data of a block."""
         planes, steps, lanes = of.layout == "NCHW", of.kernel[1] * pairs_of(of), GPU.warp
         lines = max(lanes * _VECTOR // _LINE, lanes // self.units)  # of a round of vectors in NHWC
@@ -149,7 +149,7 @@ class RowPairBlock(WarpTile):
         multiplied = at.move_cycles * steps * (2 * gcd(of.stride[1], EIGHT) * self.products + 4)
         return filled + weights + self.warps * (multiplied + self.products * stored)
 
-    def cycles(self, of: Conv2d, machine: Machine) -> float:
+    def cycles(self, of: Conv2dLayer, machine: Machine) -> float:
         """Return the cycles of the kernel."""
         each, on, at = -(-self.blocks(of) // machine.multiprocessors), machine.hardware, machine.fitted["grouped_rows"]
         threads, steps = self.threads(of), of.kernel[1] * pairs_of(of)
@@ -162,39 +162,39 @@ class RowPairBlock(WarpTile):
         return float(overlapped(costs, 2) + at.launch_cycles)
 
 
-def compared(of: Conv2d, cycles: float) -> float:
+def compared(of: Conv2dLayer, cycles: float) -> float:
     """Return the cycles to compare with other strategies."""
     at = REFERENCE.fitted["grouped_rows"]
     return at.comparison_factor * cycles + at.comparison_cycles
 
 
-def eights_of(of: Conv2d) -> int:
+def eights_of(of: Conv2dLayer) -> int:
     """How many times eight columns the result has."""
     return -(-of.places[1] // EIGHT)
 
 
-def reach(of: Conv2d) -> tuple[int, int]:
+def reach(of: Conv2dLayer) -> tuple[int, int]:
     """How far the last row and column of a window are from its first ones."""
     high, wide = ((taps - 1) * apart for taps, apart in zip(of.kernel, of.dilation, strict=True))
     return high, wide
 
 
-def pairs_of(of: Conv2d) -> int:
+def pairs_of(of: Conv2dLayer) -> int:
     """How many pairs of rows of the image two neighbouring rows of results see."""
     return -(-(of.stride[0] + reach(of)[0] + 1) // 2)
 
 
-def taps_of(of: Conv2d) -> int:
+def taps_of(of: Conv2dLayer) -> int:
     """Return how many matrices of eight by eight weights there are, zeros above and below the window included."""
     return of.kernel[1] * (2 * pairs_of(of) + of.stride[0])
 
 
-def ahead_of(of: Conv2d, block: RowPairBlock) -> int:
+def ahead_of(of: Conv2dLayer, block: RowPairBlock) -> int:
     """Return the zeros on the left of a row: whole vectors of columns then lie in the border or in the image."""
     return rounded(of.padding[1], block.turn)
 
 
-def stored_together(of: Conv2d) -> int:
+def stored_together(of: Conv2dLayer) -> int:
     """Return how many results a thread stores at once from shared memory."""
     return EIGHT if of.layout == "NHWC" else (_divisors(of.places[1]) or [1])[0]
 
@@ -205,7 +205,7 @@ def _divisors(extent: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def blocks(of: Conv2d) -> tuple[RowPairBlock, ...]:
+def blocks(of: Conv2dLayer) -> tuple[RowPairBlock, ...]:
     """Return all blocks that are possible."""
     pairs, eights = -(-of.places[0] // 2), eights_of(of)
     wide = sorted({c for c in (1, 2, 4, 7, 8) if c <= eights} | {min(eights, EIGHT)})
@@ -219,7 +219,7 @@ def blocks(of: Conv2d) -> tuple[RowPairBlock, ...]:
     return tuple(block for block in made if block.is_possible(of))
 
 
-def space(of: Conv2d) -> Space:
+def space(of: Conv2dLayer) -> Space:
     """The knobs.
 
     `tile_y`: pairs of rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights.
@@ -232,7 +232,7 @@ def space(of: Conv2d) -> Space:
     return RowPairBlock.space_around(of, blocks(of), extents, resident)
 
 
-def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
     """Declare the weights, the padded image, and the products over whole tiles, which start at a bias."""
     block, (sy, sx), (dy, dx) = RowPairBlock.of(config), of.stride, of.dilation
     _, rows, columns = block.tile
@@ -274,7 +274,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Ten
     return image_tensor(of.layout, (of.shape[0], of.filters, *of.places), placed, "sums", "contraction")
 
 
-def _extents(of: Conv2d, block: RowPairBlock) -> tuple[int, ...]:
+def _extents(of: Conv2dLayer, block: RowPairBlock) -> tuple[int, ...]:
     """The extents of a tile of products: row of a pair, filter, and columns; in NHWC the columns first.
 
     In NCHW, columns are in an order in which a lane, which holds two of each eight, holds neighbours.
@@ -282,7 +282,7 @@ def _extents(of: Conv2d, block: RowPairBlock) -> tuple[int, ...]:
     return (EIGHT, 2, EIGHT) if of.layout == "NHWC" else (2, EIGHT, block.run, 4, 2)
 
 
-def _inner(of: Conv2d, block: RowPairBlock, *inner: Any) -> tuple[Any, Any, Any]:
+def _inner(of: Conv2dLayer, block: RowPairBlock, *inner: Any) -> tuple[Any, Any, Any]:
     """Row of a pair, filter and column of a place in a tile of products."""
     if of.layout == "NHWC":
         column, second, f = inner
@@ -291,7 +291,7 @@ def _inner(of: Conv2d, block: RowPairBlock, *inner: Any) -> tuple[Any, Any, Any]
     return second, f, lane * block.vector + part * 2 + neighbour
 
 
-def _outer(of: Conv2d, block: RowPairBlock, second: Any, f: Any, column: Any) -> tuple[Any, ...]:
+def _outer(of: Conv2dLayer, block: RowPairBlock, second: Any, f: Any, column: Any) -> tuple[Any, ...]:
     """The opposite of `_inner`."""
     if of.layout == "NHWC":
         return column, second, f
@@ -299,7 +299,7 @@ def _outer(of: Conv2d, block: RowPairBlock, second: Any, f: Any, column: Any) ->
     return second, f, part, lane, floormod(column, 2)
 
 
-def _image(of: Conv2d, data: Tensor, block: RowPairBlock, pairs: int, spans: int) -> Tensor:
+def _image(of: Conv2dLayer, data: Tensor, block: RowPairBlock, pairs: int, spans: int) -> Tensor:
     """Declare the padded image with channels last; of NCHW, from columns that a thread loads together."""
     (images, channels, height, width), (sy, sx) = of.shape, of.stride
     (top, _, _, _), ahead, turn = of.padding, ahead_of(of, block), block.turn
@@ -322,7 +322,7 @@ def _image(of: Conv2d, data: Tensor, block: RowPairBlock, pairs: int, spans: int
     return turned
 
 
-def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
     block, out = RowPairBlock.of(config), t.out
     (products,) = t.sums.op.input_tensors
@@ -361,7 +361,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _over_tiles(
-    of: Conv2d, block: RowPairBlock, s: ScheduleHandle, out: Tensor
+    of: Conv2dLayer, block: RowPairBlock, s: ScheduleHandle, out: Tensor
 ) -> tuple[IterVar, IterVar, list[IterVar]]:
     """Split the loops of a result; returns the loops over channels and over places of blocks, and the loops within a
     tile."""
@@ -374,7 +374,9 @@ def _over_tiles(
     return s[out].fuse(n, pack), s[out].fuse(y_block, x_block), inner
 
 
-def _over_warps(of: Conv2d, block: RowPairBlock, s: ScheduleHandle, holder: Tensor, inner: list[IterVar]) -> IterVar:
+def _over_warps(
+    of: Conv2dLayer, block: RowPairBlock, s: ScheduleHandle, holder: Tensor, inner: list[IterVar]
+) -> IterVar:
     """Split the loops over a tile; returns the loop over warps."""
     _, f, y, x = from_layout(of.layout, (None, *inner))
     unit, f = s[holder].split(f, factor=EIGHT)
@@ -410,13 +412,13 @@ def _turn(s: ScheduleHandle, image: Tensor, warps: int) -> None:
     s[columns].vectorize(j)
 
 
-def computes(of: Conv2d, machine: Machine) -> bool:
+def computes(of: Conv2dLayer, machine: Machine) -> bool:
     """Return whether `grouped_mma` computes a workload, and a block fits."""
     return grouped_mma.computes(of, machine) and bool(blocks(of))
 
 
 NEEDS = Needs(atoms=TYPES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8))
-_MODEL: TileModel[Conv2d] = TileModel(by_cycles(blocks), RowPairBlock.of, compared=compared)
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+_MODEL: TileModel[Conv2dLayer] = TileModel(by_cycles(blocks), RowPairBlock.of, compared=compared)
+ON_GPU: ScheduleStrategy[Conv2dLayer] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, None, computes, _MODEL.model, starts_at_bias=True, declare_for=declare
 )

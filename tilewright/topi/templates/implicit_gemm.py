@@ -22,7 +22,7 @@ from ...tune.model.machine import Machine
 from .contraction import Contraction, MatrixOperand, Views, rounded
 from .contraction_mma import PreparedForm
 from .contraction_schedule import TRANSPOSED
-from .convolutions import Conv2d
+from .convolutions import Conv2dLayer
 from .declarations import or_zero, within
 from .layouts import IMAGES_LAST, from_layout, in_layout
 from .workload import sum_dtype
@@ -31,7 +31,7 @@ _TERMS, _FILTERS, _CHANNELS = 16, 8, 32
 """Terms of a sum, filters and channels of a group, from which on tiles of a product have something to share."""
 
 
-def contraction_of(of: Conv2d) -> Contraction:
+def contraction_of(of: Conv2dLayer) -> Contraction:
     """Return the contraction that computes a convolution.
 
     In NCHW the depth counts channels, then the window, as weights lie in memory; in NHWC the window, then channels, as
@@ -76,12 +76,12 @@ def _together(dtype: str) -> int:
     return 16 // DType(dtype).bytes
 
 
-def _is_plain(of: Conv2d) -> bool:
+def _is_plain(of: Conv2dLayer) -> bool:
     """Whether positions of the result are positions of the input: a window of one, with no border."""
     return prod(of.kernel) == 1 and not any(of.padding) and of.stride == (1, 1)
 
 
-def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
+def views_of(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
     """Return the elements of a convolution's contraction over its tensors."""
     filters, channels = of.shared_filters, of.per_group
     rows, columns = of.places
@@ -128,7 +128,7 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     return Views(weight, seen, place, of.out_shape, names)
 
 
-def turned(of: Conv2d, weights: Tensor) -> Tensor:
+def turned(of: Conv2dLayer, weights: Tensor) -> Tensor:
     """Weights in the order of images in NHWC, computed before the product."""
     shape = (of.filters, *of.kernel, of.per_group)
     last = of.weights == "HWIO"
@@ -138,7 +138,7 @@ def turned(of: Conv2d, weights: Tensor) -> Tensor:
     return made
 
 
-def _bordered(of: Conv2d, data: Tensor, n: Any, channel: Any, y: Any, x: Any) -> Any:
+def _bordered(of: Conv2dLayer, data: Tensor, n: Any, channel: Any, y: Any, x: Any) -> Any:
     """The input at a place of the padded image."""
     (top, left, _, _), (_, _, height, width) = of.padding, of.shape
     rows, columns = of.bordered
@@ -146,7 +146,7 @@ def _bordered(of: Conv2d, data: Tensor, n: Any, channel: Any, y: Any, x: Any) ->
     return or_zero(inside, data(*in_layout(of.layout, (n, channel, y - top, x - left))), of.dtype)
 
 
-def computes(of: Conv2d, machine: Machine) -> bool:
+def computes(of: Conv2dLayer, machine: Machine) -> bool:
     """Dense convolutions with sums of many terms, and groups that are large."""
     channels, filters = of.per_group, of.shared_filters
     return channels * prod(of.kernel) >= _TERMS and filters >= _FILTERS and (of.groups == 1 or channels >= _CHANNELS)
@@ -156,20 +156,20 @@ _MOST_UNFOLDED = 1 << 25
 """Bytes of unfolded data up to which it stays in the L2 cache."""
 
 
-def unfolds(of: Conv2d) -> bool:
+def unfolds(of: Conv2dLayer) -> bool:
     """Whether a layer's data may be unfolded: windows in NCHW, with little data."""
     size = of.shape[0] * prod(of.places) * _row_of(of) * DType(of.dtype).bytes
     return _is_plain_nchw(of) and of.kernel != (1, 1) and size <= _MOST_UNFOLDED
 
 
-def unfolded(of: Conv2d) -> Contraction:
+def unfolded(of: Conv2dLayer) -> Contraction:
     """Return the contraction over unfolded data: as in NCHW, with positions along the depth."""
     made, row, word = contraction_of(of), _row_of(of), DType(of.dtype).bytes
     columns = MatrixOperand(made.columns.extent, True, _together(of.dtype))
     return replace(made, columns=columns, depth=row, period=1, prepared=(columns.extent * row * word,))
 
 
-def views_of_unfolded(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
+def views_of_unfolded(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
     """Return the elements of that contraction."""
     direct, depth, row = views_of(of, data, weights), contraction_of(of).depth, _row_of(of)
 
@@ -184,17 +184,17 @@ def views_of_unfolded(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     )  # fmt: skip
 
 
-def _row_of(of: Conv2d) -> int:
+def _row_of(of: Conv2dLayer) -> int:
     """Elements of an unfolded window, rounded up to whole vectors."""
     return rounded(of.shape[1] * prod(of.kernel), _together(of.dtype))
 
 
-def turns(of: Conv2d) -> bool:
+def turns(of: Conv2dLayer) -> bool:
     """Whether a layer's data may be put channels last: whole vectors of channels in NCHW."""
     return _is_plain_nchw(of) and of.shape[1] % (2 * _together(of.dtype)) == 0
 
 
-def channels_last(of: Conv2d) -> Contraction:
+def channels_last(of: Conv2dLayer) -> Contraction:
     """Return the contraction over data with its channels last: that of NHWC, with filters as rows."""
     made, last = contraction_of(of), contraction_of(_last(of))
     word = DType(of.dtype).bytes
@@ -202,7 +202,7 @@ def channels_last(of: Conv2d) -> Contraction:
     return replace(made, rows=last.columns, columns=last.rows, period=last.period, prepared=moved)
 
 
-def views_of_channels_last(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
+def views_of_channels_last(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
     """Return the elements of that contraction."""
     images, channels, height, width = of.shape
     image = compute((images, height, width, channels), lambda n, y, x, c: data(n, c, y, x), "image", TRANSPOSED)
@@ -212,12 +212,12 @@ def views_of_channels_last(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     return replace(direct, left=left, right=lambda b, k, j: last.left(b, j, k))
 
 
-def _last(of: Conv2d) -> Conv2d:
+def _last(of: Conv2dLayer) -> Conv2dLayer:
     """The same layer with channels last."""
     return replace(of, layout="NHWC", weights="OHWI")
 
 
-def _is_plain_nchw(of: Conv2d) -> bool:
+def _is_plain_nchw(of: Conv2dLayer) -> bool:
     return of.layout == "NCHW" and of.groups == 1
 
 

@@ -23,7 +23,7 @@ from ...expr.operators import as_expr
 from ...expr.traverse import rewrite, substitute
 from ...tensor.tensor import ComputeOp, Tensor, compute, placeholder
 from .bilinear import Bilinear, IndexTable, bilinear
-from .convolutions import Conv2d, Depthwise
+from .convolutions import Conv2dLayer, Depthwise
 from .layouts import LAYOUTS, from_layout, in_layout
 from .transposed import Transposed
 from .weight_gradient import WeightGradient
@@ -396,4 +396,4 @@ def _workload(result: int, dtype: str, layout: str, parts: Parts) -> Any:
         return WeightGradient.of(images, channels.filters, *window, channels.groups, dtype, layout)
     if channels.groups == channels.channels:
         return Depthwise.of(images, *window, channels.filters // channels.channels, dtype, layout)
-    return Conv2d.of(images, channels.filters, *window, channels.groups, dtype, layout)
+    return Conv2dLayer.of(images, channels.filters, *window, channels.groups, dtype, layout)

@@ -39,7 +39,7 @@ from . import (
 )
 from .backward import Backward
 from .contraction import Contraction, Views
-from .convolutions import Conv1d, Conv2d, Depthwise
+from .convolutions import Conv1dVector, Conv2dLayer, Depthwise
 from .matmul import BatchMatmul, Dense
 from .pooling import Pooling
 from .template import ALL, PackagedTemplate
@@ -100,28 +100,28 @@ def _products(kind: type[Any]) -> tuple[PackagedTemplate[Any], ...]:
 
 
 STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
-    PackagedTemplate(Conv1d, gpu=conv1d.ON_GPU, cpu=cpu.LINE),
-    PackagedTemplate(Conv2d, gpu=conv2d.ON_GPU, cpu=cpu.IMAGES, summary="the tutorial's for NCHW"),
+    PackagedTemplate(Conv1dVector, gpu=conv1d.ON_GPU, cpu=cpu.LINE),
+    PackagedTemplate(Conv2dLayer, gpu=conv2d.ON_GPU, cpu=cpu.IMAGES, summary="the tutorial's for NCHW"),
     PackagedTemplate(
-        Conv2d, "direct", gpu=grouped_mma.DIRECT, cpu=cpu_channels_last.ON_CPU, summary="windows in registers"
+        Conv2dLayer, "direct", gpu=grouped_mma.DIRECT, cpu=cpu_channels_last.ON_CPU, summary="windows in registers"
     ),
     PackagedTemplate(
-        Conv2d,
+        Conv2dLayer,
         "grouped_rows",
         gpu=grouped_rows.ON_GPU,
         summary="pairs of rows of several small groups by matrix instructions",
     ),
     PackagedTemplate(
-        Conv2d, "grouped", gpu=grouped_mma.ON_GPU, summary="several small groups at once by matrix instructions"
+        Conv2dLayer, "grouped", gpu=grouped_mma.ON_GPU, summary="several small groups at once by matrix instructions"
     ),
     PackagedTemplate(
-        Conv2d,
+        Conv2dLayer,
         "gemm",
         gpu=contraction_simt.Simt(*_LAYERS).strategy(implicit_gemm.computes, "large groups"),
         summary="products of tiles",
     ),
     PackagedTemplate(
-        Conv2d,
+        Conv2dLayer,
         "mma",
         gpu=_mma(_LAYERS).strategy(implicit_gemm.computes, "large groups"),
         summary="products of tiles by matrix instructions",
@@ -129,27 +129,27 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         legacy=("conv2d_nhwc_tensorcore",),
     ),
     PackagedTemplate(
-        Conv2d,
+        Conv2dLayer,
         "window",
         gpu=window_mma.ON_GPU,
         summary="a tile of the image by matrix instructions",
         legacy=("conv2d_nhwc_tensorcore",),
     ),
     PackagedTemplate(
-        Conv2d,
+        Conv2dLayer,
         "wgmma",
         gpu=_wgmma(_LAYERS).strategy(implicit_gemm.computes, "terms that are neighbours (NHWC)"),
         summary="products of tiles by Hopper's warpgroups",
     ),
     PackagedTemplate(
-        Conv2d,
+        Conv2dLayer,
         "tf32",
         gpu=_mma(_LAYERS, contraction_mma.ROUNDED).strategy(implicit_gemm.computes, "large groups"),
         summary="products of tiles that round float32",
         precision="tf32",
     ),
     PackagedTemplate(
-        Conv2d,
+        Conv2dLayer,
         "wgmma_tf32",
         gpu=_wgmma(_LAYERS, wgmma_tiles.ROUNDED).strategy(implicit_gemm.computes, "terms that are neighbours (NHWC)"),
         summary="products of tiles by warpgroups that cut float32",

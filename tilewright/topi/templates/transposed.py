@@ -24,7 +24,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor
 from .. import references
-from .convolutions import Conv2d, Depthwise
+from .convolutions import Conv2dLayer, Depthwise
 from .declarations import image_tensor, or_zero
 from .images import Images, counts_of
 from .layouts import in_layout, in_memory, in_order, layout_of
@@ -92,7 +92,7 @@ class Transposed(Images):
         return transposed_positions(self.shape[2:], self.covered, self.stride, self.padding, self.output_padding)
 
     @property
-    def as_convolution(self) -> Conv2d | Depthwise | None:
+    def as_convolution(self) -> Conv2dLayer | Depthwise | None:
         """The convolution that reads these weights backwards, if the stride is 1 and the padding that takes allows it.
 
         It has the schedules and the records of the same layer with weights that are read forwards.
@@ -103,7 +103,7 @@ class Transposed(Images):
         window, storage = (self.kernel, self.stride, around, self.dilation), (self.dtype, self.layout)
         if self.groups == self.shape[1]:
             return replace(Depthwise(self.shape, *window, self.shared_filters, *storage), backwards=True)
-        return replace(Conv2d(self.shape, self.filters, *window, self.groups, *storage), backwards=True)
+        return replace(Conv2dLayer(self.shape, self.filters, *window, self.groups, *storage), backwards=True)
 
     @property
     def weights_shape(self) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ class WeightGradient(GroupedLayer):
         bias: bool = False,
         wide: bool = False,
     ) -> WeightGradient:
-        """The workload of a layer with the options of `Conv2d.of`; `shape` is that of the layer's input."""
+        """The workload of a layer with the options of `Conv2dLayer.of`; `shape` is that of the layer's input."""
         made = cls.made(shape, filters, (kernel, stride, padding, dilation), groups, dtype, layout)
         return replace(made, bias=bool(bias), wide=bool(wide))
 

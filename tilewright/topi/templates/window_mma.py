@@ -33,7 +33,7 @@ from ...tune.space.config import Config
 from ...tune.space.space import Space
 from .contraction import padded_row
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
-from .convolutions import Conv2d
+from .convolutions import Conv2dLayer
 from .declarations import bordered
 from .implicit_gemm import turned
 from .needs import Needs
@@ -60,7 +60,7 @@ NEEDS = Needs(
 """Weights of 32-bit elements take more shared memory than there is."""
 
 
-def atom_of(of: Conv2d) -> Atom:
+def atom_of(of: Conv2dLayer) -> Atom:
     """The instruction for a workload."""
     return ATOMS[NEEDS.atoms[of.element]]
 
@@ -90,21 +90,21 @@ class WindowBlock(WarpTile):
         """Rows, columns and filters of a block's tile."""
         return prod(self.rows), prod(self.columns), prod(self.filters)
 
-    def count(self, of: Conv2d) -> int:
+    def count(self, of: Conv2dLayer) -> int:
         """Tiles of all images, for the filters of one block."""
         return of.shape[0] * prod(ceil(extent / size) for extent, size in zip(of.places, self.block, strict=False))
 
-    def blocks(self, of: Conv2d) -> int:
+    def blocks(self, of: Conv2dLayer) -> int:
         """Blocks of the grid."""
         return ceil(self.count(of) / self.tiles) * ceil(of.filters / self.block[2])
 
-    def registers(self, of: Conv2d) -> int:
+    def registers(self, of: Conv2dLayer) -> int:
         """Registers for sums, for fragments of two steps, and for addresses."""
         atom, positions, filters = atom_of(of), self.rows[1] * self.columns[1], self.filters[1]
         fragments = (positions // atom.m * atom.halves + filters // atom.n) * atom.words
         return positions * filters // 32 + 2 * fragments + _OVERHEAD
 
-    def shared_bytes(self, of: Conv2d) -> tuple[int, int, int]:
+    def shared_bytes(self, of: Conv2dLayer) -> tuple[int, int, int]:
         """Bytes of shared memory: for the weights, for one tile of the image, and for its results; with padding.
 
         Rows of results are padded as the constants were fitted to them; few filters take more, see `fits`.
@@ -115,11 +115,11 @@ class WindowBlock(WarpTile):
         results = rows * columns * (filters + 8) * DType(of.result).bytes if self.staged else 0
         return filters * (prod(of.kernel) * channels * word + 16), prod(seen) * line, results
 
-    def block_bytes(self, of: Conv2d) -> int:
+    def block_bytes(self, of: Conv2dLayer) -> int:
         """Return the bytes of shared memory of a block. Results replace the image, unless the next one is in flight."""
         return self._held(*self.shared_bytes(of))
 
-    def fits(self, of: Conv2d, most: int) -> bool:
+    def fits(self, of: Conv2dLayer, most: int) -> bool:
         """Return whether `most` bytes hold a block, with each row of results in its own banks."""
         (taps, image, _), (rows, columns, filters), word = self.shared_bytes(of), self.block, DType(of.result).bytes
         results = rows * columns * padded_row(filters, word) * word if self.staged else 0
@@ -128,7 +128,7 @@ class WindowBlock(WarpTile):
     def _held(self, taps: int, image: int, results: int) -> int:
         return taps + (self.stages * image + results if self.stages > 1 else max(image, results))
 
-    def is_possible(self, of: Conv2d, machine: Machine = REFERENCE) -> bool:
+    def is_possible(self, of: Conv2dLayer, machine: Machine = REFERENCE) -> bool:
         """Whether the hardware can run it."""
         on, threads, atom = machine.hardware, self.threads(of), atom_of(of)
         positions, filters = self.rows[1] * self.columns[1], self.block[2]
@@ -144,7 +144,7 @@ class WindowBlock(WarpTile):
             and not (self.staged and filters > of.filters)
         )
 
-    def cycles(self, of: Conv2d, machine: Machine) -> float:
+    def cycles(self, of: Conv2dLayer, machine: Machine) -> float:
         """Return the cycles that the convolution takes."""
         on, word, at = machine.hardware, DType(of.element).bytes, machine.fitted["window"]
         resident = occupancy(on, self.threads(of), self.registers(of), self.block_bytes(of)).blocks
@@ -169,12 +169,12 @@ class WindowBlock(WarpTile):
         return float(in_waves(wave, blocks, together, machine, at))
 
 
-def depth_of(of: Conv2d) -> int:
+def depth_of(of: Conv2dLayer) -> int:
     """Return the channels of one statement of matrix instructions: all, or a divisor of them."""
     return next(n for n in (64, 48, 32, 16) if of.shape[1] % n == 0) if of.shape[1] > 64 else of.shape[1]
 
 
-def choices(of: Conv2d) -> dict[str, list[Any]]:
+def choices(of: Conv2dLayer) -> dict[str, list[Any]]:
     """Return the choices of the knobs.
 
     `rows`, `columns`, `filters`: of results, over blocks, warps, and the tile of one warp; columns by the eight lines
@@ -195,13 +195,13 @@ def choices(of: Conv2d) -> dict[str, list[Any]]:
     }
 
 
-def space(of: Conv2d) -> Space:
+def space(of: Conv2dLayer) -> Space:
     """Return the knobs of `choices`."""
     extents = dict(zip(WindowBlock.SIZES, (*of.places, of.filters), strict=True))
     return WindowBlock.space(choices(of), extents, lambda tile: bool(tile.is_possible(of)))
 
 
-def candidates(of: Conv2d, machine: Machine) -> Iterator[WindowBlock]:
+def candidates(of: Conv2dLayer, machine: Machine) -> Iterator[WindowBlock]:
     """Yield tiles worth ranking: blocks of usual sizes, in one, two or four waves."""
     ways = choices(of)
     counts = ways["tiles"]
@@ -219,23 +219,23 @@ def candidates(of: Conv2d, machine: Machine) -> Iterator[WindowBlock]:
 
 
 @lru_cache(maxsize=256)
-def rank_tiles(of: Conv2d, machine: Machine = REFERENCE) -> tuple[WindowBlock, ...]:
+def rank_tiles(of: Conv2dLayer, machine: Machine = REFERENCE) -> tuple[WindowBlock, ...]:
     """Return tiles, the fastest first."""
     return tuple(sorted(dict.fromkeys(candidates(of, machine)), key=lambda tile: tile.cycles(of, machine)))
 
 
-def compared(of: Conv2d, cycles: float) -> float:
+def compared(of: Conv2dLayer, cycles: float) -> float:
     """Return the cycles to compare with other strategies; infinity for many channels."""
     return cycles if of.shape[1] <= _CHANNELS else inf
 
 
-def computes(of: Conv2d, machine: Machine) -> bool:
+def computes(of: Conv2dLayer, machine: Machine) -> bool:
     """Return whether the channels fill whole instructions, and a GPU has room for the weights of some filters."""
     plain = of.groups == 1 and of.kernel != (1, 1)
     return plain and of.shape[1] % atom_of(of).k == 0 and bool(rank_tiles(of, machine))
 
 
-def declare(of: Conv2d, data: Tensor, weights: Tensor) -> Tensor:
+def declare(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the padded image, the weights with their channels last, and the convolution of both."""
     (kh, kw), (sy, sx), (dy, dx) = of.kernel, of.stride, of.dilation
     channels, kind = of.shape[1], of.dtype
@@ -257,7 +257,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor) -> Tensor:
     return made
 
 
-def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Apply a configuration."""
     tile, out = WindowBlock.of(config), t.out
     products = t.sums if t.sums.op.reduce_axis else t.sums.op.input_tensors[0]
@@ -318,7 +318,7 @@ def _bind_warps(tile: WindowBlock, s: ScheduleHandle, holder: Tensor, axes: list
     return fw
 
 
-_MODEL: TileModel[Conv2d] = TileModel(rank_tiles, WindowBlock.of, compared=compared)
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+_MODEL: TileModel[Conv2dLayer] = TileModel(rank_tiles, WindowBlock.of, compared=compared)
+ON_GPU: ScheduleStrategy[Conv2dLayer] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model
 )

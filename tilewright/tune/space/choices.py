@@ -12,13 +12,9 @@ from math import prod
 from typing import Any, ClassVar, NoReturn
 
 from ...core.errors import UserAttributeError, UserError
-from ...measure import outcome
+from ...measure.outcome import InstantiationError
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
-
-
-class InstantiationError(UserError, outcome.InstantiationError):
-    """A configuration that its template refuses (`cfg.raise_error`)."""
 
 
 def check_schedule(given: Any) -> None:

@@ -14,7 +14,7 @@ from ....core.errors import UserError
 from ....core.target import Target
 from ....expr.nodes import IntImm
 from ....tensor.tensor import Tensor
-from ....topi.templates.convolutions import Conv2d, Depthwise
+from ....topi.templates.convolutions import Conv2dLayer, Depthwise
 from ....topi.templates.matmul import BatchMatmul, Dense
 from ....topi.templates.template import PackagedTemplate, default_strategy, named
 from ....topi.templates.transposed import Transposed
@@ -102,7 +102,7 @@ def _images(kind: type[Any], layout: str) -> Read:
 def _grouped(
     data: Tensor, kernel: Tensor, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: Any = None
 ) -> tuple[Convolution, Any]:
-    found = _images(Conv2d, "NCHW")(data, kernel, stride, padding, dilation, out_dtype)
+    found = _images(Conv2dLayer, "NCHW")(data, kernel, stride, padding, dilation, out_dtype)
     if getattr(found[0], "groups", groups) != groups:
         raise ValueError(f"{groups} groups")
     return found
@@ -149,15 +149,15 @@ def _batch_matmul(
 _CONV = "data, kernel, strides, padding, dilation, out_dtype"
 _BLOCKED = 'data, kernel, strides, padding, dilation, "NCHW", "NCHW", out_dtype'
 _TABLE: dict[str, tuple[Read, str]] = {
-    "conv2d_nchw.cuda": (_images(Conv2d, "NCHW"), _CONV),
-    "conv2d_nchw_winograd.cuda": (_images(Conv2d, "NCHW"), _CONV),
-    "conv2d_hwcn.cuda": (_images(Conv2d, "HWCN"), _CONV),
-    "conv2d_nhwc.cuda": (_images(Conv2d, "NHWC"), _CONV),
-    "conv2d_nhwc_tensorcore.cuda": (_images(Conv2d, "NHWC"), _CONV),
+    "conv2d_nchw.cuda": (_images(Conv2dLayer, "NCHW"), _CONV),
+    "conv2d_nchw_winograd.cuda": (_images(Conv2dLayer, "NCHW"), _CONV),
+    "conv2d_hwcn.cuda": (_images(Conv2dLayer, "HWCN"), _CONV),
+    "conv2d_nhwc.cuda": (_images(Conv2dLayer, "NHWC"), _CONV),
+    "conv2d_nhwc_tensorcore.cuda": (_images(Conv2dLayer, "NHWC"), _CONV),
     "depthwise_conv2d_nchw.cuda": (_images(Depthwise, "NCHW"), _CONV),
     "group_conv2d_nchw.cuda": (_grouped, "data, kernel, stride, padding, dilation, groups, out_dtype"),
     "conv2d_transpose_nchw.cuda": (_transposed, "data, kernel, strides, padding, out_dtype, output_padding"),
-    "conv2d_NCHWc.x86": (_blocked(Conv2d), _BLOCKED),
+    "conv2d_NCHWc.x86": (_blocked(Conv2dLayer), _BLOCKED),
     "depthwise_conv2d_NCHWc.x86": (_blocked(Depthwise), _BLOCKED),
     **dict.fromkeys(
         (

@@ -13,6 +13,7 @@ import numpy as np
 
 from ....core.divisors import divisors
 from ....core.errors import UserError
+from ....measure.outcome import InstantiationError
 from ....tune.records.format import pairs_of
 from ....tune.space import factors
 from ....tune.space.choices import (
@@ -20,7 +21,6 @@ from ....tune.space.choices import (
 )
 from ....tune.space.choices import (
     Choice,
-    InstantiationError,
 )
 from ....tune.space.choices import (
     OrderChoice as ReorderEntity,
