@@ -17,7 +17,7 @@ from tilewright.core.target import Target
 from tilewright.schedule.handle import ScheduleHandle
 from tilewright.tensor.reference import reference
 from tilewright.tensor.tensor import Tensor, topological
-from tilewright.topi.templates.recognition import recognised
+from tilewright.topi.idioms.convolutions import recognised
 
 CUDA, LLVM = Target("cuda -arch=sm_90"), Target("llvm")
 TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "float16": 2e-3}

@@ -8,9 +8,9 @@ from typing import Any
 from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp, PlaceholderOp, topological
+from ..topi.idioms.convolutions import recognised
+from ..topi.idioms.redeclared import default_config, schedule_convolution, strategies_for
 from ..topi.schedules.injective import one_element_each
-from ..topi.templates.recognition import recognised
-from ..topi.templates.redeclared import default_config, schedule_convolution, strategies_for
 from ..topi.templates.template import PackagedTemplate
 from ..tune.space.config import Config
 from .dataflow import Dataflow

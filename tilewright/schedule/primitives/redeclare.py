@@ -15,7 +15,7 @@ from ..value import Schedule, Stage
 Declare = Callable[[ComputeOp, Any], Tensor]
 DECLARATIONS: dict[str, Declare] = {}
 """Functions by their names that declare the values of an operation in another way; operators' libraries add theirs."""
-_LIBRARIES = {"convolution": "topi.templates.redeclared"}
+_LIBRARIES = {"convolution": "topi.idioms.redeclared"}
 """The modules that add these functions, which are loaded when a step needs them."""
 
 

@@ -13,8 +13,8 @@ from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
+from ..idioms.redeclared import default_config, schedule_convolution, strategies_for
 from ..templates.fusion import schedule as schedule_declared
-from ..templates.redeclared import default_config, schedule_convolution, strategies_for
 from .blocked import BY_EXTENTS, ProcessorTile, block_on_processors
 from .declared import declared, follower
 from .injective import one_element_each

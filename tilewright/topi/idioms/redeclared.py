@@ -9,10 +9,10 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...schedule.primitives.redeclare import DECLARATIONS
 from ...tensor.tensor import ComputeOp, Operation, Tensor
-from .epilogue import finish
-from .recognition import recognised
-from .template import ALL, GENERAL, PackagedTemplate
-from .tensors import Tensors
+from ..templates.epilogue import finish
+from ..templates.template import ALL, GENERAL, PackagedTemplate
+from ..templates.tensors import Tensors
+from .convolutions import recognised
 
 _NAME = "convolution"
 _FINISHED = "convolution,epilogue"

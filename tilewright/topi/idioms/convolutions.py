@@ -22,12 +22,12 @@ from ...expr.nodes import Load
 from ...expr.operators import as_expr
 from ...expr.traverse import rewrite, substitute
 from ...tensor.tensor import ComputeOp, Tensor, compute, placeholder
+from ..templates.convolutions import Conv2dLayer, Depthwise
+from ..templates.layouts import LAYOUTS, from_layout, in_layout
+from ..templates.transposed import Transposed
+from ..templates.weight_gradient import WeightGradient
+from ..templates.workload import DTYPES, sum_dtype
 from .bilinear import Bilinear, IndexTable, bilinear
-from .convolutions import Conv2dLayer, Depthwise
-from .layouts import LAYOUTS, from_layout, in_layout
-from .transposed import Transposed
-from .weight_gradient import WeightGradient
-from .workload import DTYPES, sum_dtype
 
 Index = Callable[..., Sequence[Any]]
 _RESULT = 0
