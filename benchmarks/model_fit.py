@@ -83,7 +83,7 @@ def read(path: Path, target: Target) -> Measured:
     if not good.all():
         print(f"{name}: {(~good).sum()} measured ones have no prediction")
     kept = {key: value[good] for key, value in counts.items()}
-    row = "tiled_loops" if task.declared.usual is None else "direct_loops"
+    row = "tiled_loops" if task.declared.ranked_default is None else "direct_loops"
     own = None if task.declared.expected is None else own_cycles(task, points[good])
     return Measured(name, indices[good], seconds[good], kept, registers[good], row, own)
 

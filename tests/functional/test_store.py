@@ -17,7 +17,7 @@ import tilewright
 from tilewright.core.errors import UserError
 from tilewright.functional import archive, fingerprint
 from tilewright.functional import store as module
-from tilewright.functional.store import KernelStore, StoredKernel, usual_folder, usual_limit
+from tilewright.functional.store import KernelStore, StoredKernel, default_folder, default_limit
 from tilewright.runtime.device import cpu
 
 ENTRY = StoredKernel({"what": "a kernel"}, b"code" * 100)
@@ -175,14 +175,14 @@ def test_kept_kernels_are_those_of_a_processor(tmp_path: Path, monkeypatch: pyte
 
 def test_the_environment_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
-    assert usual_folder() is None
+    assert default_folder() is None
     assert not module.store().put("a", ENTRY)
     monkeypatch.delenv("TILEWRIGHT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert usual_folder() == str(tmp_path / "tilewright" / "kernels")
+    assert default_folder() == str(tmp_path / "tilewright" / "kernels")
     monkeypatch.setenv("TILEWRIGHT_CACHE_BYTES", "many")
     with pytest.raises(UserError, match="TILEWRIGHT_CACHE_BYTES='many' is not a number of bytes"):
-        usual_limit()
+        default_limit()
 
 
 PROGRAM = """

@@ -65,7 +65,7 @@ def by_definition(of: Backward, given: list[np.ndarray]) -> tuple[np.ndarray, np
 
 
 def check(of: Backward, choices: dict[str, int], compiled: Any) -> None:
-    config = TEMPLATE.gpu.nearest(of, {**TEMPLATE.strategy(CUDA).usual(of), **choices})
+    config = TEMPLATE.gpu.nearest(of, {**TEMPLATE.strategy(CUDA).default_choices(of), **choices})
     assert all(config[name].val == value for name, value in choices.items())
     given = of.inputs(np.random.default_rng(0))
     right = by_definition(of, given)

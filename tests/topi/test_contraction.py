@@ -69,7 +69,7 @@ def configs(workload, target, count, seed=0):
     yield template.default_config(workload, Target(target))
     space = task.config_space
     if "split" in space:
-        yield strategy.nearest(workload, {**strategy.usual(workload), "split": 3})
+        yield strategy.nearest(workload, {**strategy.default_choices(workload), "split": 3})
     drawn = (space.get(i) for i in space.indices(space.draw(np.random.default_rng(seed), 30 * count)))
     yield from itertools.islice((c for c in drawn if inspect_candidate(task, c, task.target).refusal is None), count)
 
@@ -161,7 +161,7 @@ def test_partial_sums_are_added_in_one_order():
     workload = CONVOLUTIONS[8]
     template = template_of(workload)
     strategy = template.strategy(Target("cuda"))
-    config = strategy.nearest(workload, {**strategy.usual(workload), "split": 4})
+    config = strategy.nearest(workload, {**strategy.default_choices(workload), "split": 4})
     text = str(lower(*template.program(config, workload, Target("cuda"))))
     assert "atomic" not in text
     assert text.count('launch_thread("blockIdx.x"') == 2

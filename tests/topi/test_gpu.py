@@ -13,7 +13,7 @@ from tilewright.driver import finished, lower_for
 from tilewright.loops.nodes import Launch
 from tilewright.loops.walk import statements
 from tilewright.topi.templates import Conv1dVector, Conv2dLayer, Depthwise, named
-from tilewright.topi.templates.direct_tiles import usual
+from tilewright.topi.templates.direct_tiles import default_choices
 from tilewright.tune.model.machine import REFERENCE, Machine
 
 CONV1D, DEPTHWISE, GEMM = named("topi/conv1d"), named("topi/depthwise"), named("topi/conv2d.gemm")
@@ -38,7 +38,7 @@ def test_other_targets_count_as_the_usual_gpu() -> None:
 
 def test_a_small_gpu_gets_larger_tiles() -> None:
     layer = Depthwise.of((1, 256, 96, 96), kernel=3)
-    few, many = (usual(layer, replace(REFERENCE, multiprocessors=count)) for count in (8, 132))
+    few, many = (default_choices(layer, replace(REFERENCE, multiprocessors=count)) for count in (8, 132))
     results = [of["tile_y"][-1] * of["tile_x"][-1] for of in (few, many)]
     assert results[0] >= results[1]
     assert few != many
@@ -47,7 +47,8 @@ def test_a_small_gpu_gets_larger_tiles() -> None:
 def test_a_line_is_spread_over_the_multiprocessors_that_there_are() -> None:
     line = Conv1dVector.of(40_000, kernel=9)
     threads = {
-        arch: CONV1D.strategy(Target(f"cuda -arch={arch}")).usual(line)["tile"][1] for arch in ("sm_75", "sm_90")
+        arch: CONV1D.strategy(Target(f"cuda -arch={arch}")).default_choices(line)["tile"][1]
+        for arch in ("sm_75", "sm_90")
     }
     assert threads == {"sm_75": 128, "sm_90": 32}
 

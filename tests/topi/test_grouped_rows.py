@@ -116,7 +116,7 @@ def test_on_a_gpu(of: Any) -> None:
 
 def test_columns_are_loaded_as_vectors_and_turned_without_conversions() -> None:
     of = Conv2dLayer.of((2, 32, 28, 28), groups=4, dtype="float16")
-    choices = {**CONV2D_ROWS.gpu.usual(of), "turn": 4}
+    choices = {**CONV2D_ROWS.gpu.default_choices(of), "turn": 4}
     program = CONV2D_ROWS.program(CONV2D_ROWS.gpu.nearest(of, choices), of, CUDA)
     source = build(*program, CUDA).program.source
     assert source.count("*(const uint2*)(data") == 8

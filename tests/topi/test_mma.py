@@ -55,8 +55,10 @@ def configs(workload, count, template=CONV2D_MMA):
     """The first configuration, one that divides the depth with slices in flight, and random ones that can run."""
     yield template.default_config(workload, CUDA)
     strategy, task = template.strategy(CUDA), template.task(workload, CUDA)
-    yield strategy.nearest(workload, {**strategy.usual(workload), "split": 2, "stages": 2, "store": "fragments"})
-    yield strategy.nearest(workload, {**strategy.usual(workload), "split": 1, "stages": 2, "store": "shared"})
+    yield strategy.nearest(
+        workload, {**strategy.default_choices(workload), "split": 2, "stages": 2, "store": "fragments"}
+    )
+    yield strategy.nearest(workload, {**strategy.default_choices(workload), "split": 1, "stages": 2, "store": "shared"})
     space = task.config_space
     drawn = (space.get(i) for i in space.indices(space.draw(np.random.default_rng(5), 30 * count)))
     yield from itertools.islice((c for c in drawn if inspect_candidate(task, c, CUDA).refusal is None), count)

@@ -33,7 +33,14 @@ EPSILON = {"float32": 5e-7, "float16": 1e-3}
 
 def config_of(layer, data, split):
     strategy = CONV2D_MMA.strategy(CUDA)
-    wanted = {**strategy.usual(layer), "split": split, "stages": 2, "store": "fragments", "depth": 16, "data": data}
+    wanted = {
+        **strategy.default_choices(layer),
+        "split": split,
+        "stages": 2,
+        "store": "fragments",
+        "depth": 16,
+        "data": data,
+    }
     config = strategy.nearest(layer, wanted)
     assert (MmaTile.of(config).data, MmaTile.of(config).split) == (data, split)
     return config

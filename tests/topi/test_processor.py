@@ -138,9 +138,11 @@ def test_long_lines_that_pass_by_the_caches_take_half_as_many_channels(
     monkeypatch.setattr(processor, "cache_bytes", lambda: cache)
     registers = VectorRegisters(32, 64)
     line = Depthwise.of((1, 64, 1, 512), kernel=(1, 31), padding=(0, 15), layout="NHWC")
-    assert cpu_channels_last.usual(line, registers)["tile_c"] == [lanes]
+    assert cpu_channels_last.default_choices(line, registers)["tile_c"] == [lanes]
     image = Depthwise.of((1, 64, 32, 32), kernel=7, padding=3, layout="NHWC")
-    assert cpu_channels_last.usual(image, registers)["tile_c"] == [32], "rows of images wait in a cache in any case"
+    assert cpu_channels_last.default_choices(image, registers)["tile_c"] == [32], (
+        "rows of images wait in a cache in any case"
+    )
 
 
 LINES = Depthwise.of((2, 64, 1, 128), kernel=(1, 3), padding=(0, 1), layout="NHWC")

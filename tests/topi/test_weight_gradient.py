@@ -146,7 +146,7 @@ COPIED = {
 def test_blocks_copy_their_part(name: str, copies: int) -> None:
     of, wanted = COPIED[name]
     of = replace(of, bias=copies == 3 or "last" in name)
-    wanted = {**TEMPLATE.gpu.usual(of), "shares": 1, **wanted, "copies": copies}
+    wanted = {**TEMPLATE.gpu.default_choices(of), "shares": 1, **wanted, "copies": copies}
     config = COPIES.gpu.nearest(of, wanted)
     assert {key: config[key].val for key in wanted} == wanted
     with emulation():

@@ -53,5 +53,5 @@ def _way(kernel: FusedKernel, op: ComputeOp, template: PackagedTemplate[Any], of
         default_config(op, template, target)[1],
         steps,
         partial(strategy.expected, of) if modelled else None,
-        partial(strategy.likely, of, space) if modelled else None,
+        partial(strategy.ranked, of, space) if modelled else None,
     )

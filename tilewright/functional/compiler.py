@@ -229,5 +229,5 @@ def _suits(
     strategy = template.strategy(target)
     if strategy.own_model is None:
         return otherwise
-    usual = template.default_config(workload, target)
-    return strategy.expected(workload, config).cycles <= SUITS * strategy.expected(workload, usual).cycles
+    default = template.default_config(workload, target)
+    return strategy.expected(workload, config).cycles <= SUITS * strategy.expected(workload, default).cycles

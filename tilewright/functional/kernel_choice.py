@@ -54,9 +54,9 @@ def choose(
         faster = rivals.is_faster(problem, on)
         if faster:
             return Decision(THEIRS, why=faster), None
-    usual = default_selection(problem, target)
+    default = default_selection(problem, target)
     try:
-        made = without_spills(usual, lambda: _others(problem, usual, target), target, epilogue)
+        made = without_spills(default, lambda: _others(problem, default, target), target, epilogue)
         if close:
             tuning = import_module(f"{__package__}.tuning")
             made = tuning.compared(problem, on, *made)
@@ -64,7 +64,7 @@ def choose(
     except UserError as refused:  # of an activation of the user's own; or of a limit, as of the grid's
         if activation is not None:
             raise
-        return _otherwise(problem, usual, target, epilogue, rival, refused)
+        return _otherwise(problem, default, target, epilogue, rival, refused)
 
 
 def without_spills(
@@ -95,12 +95,12 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
     why = "the choice of the model whose threads keep all in registers"
     strategy, workload = first.template.strategy(target), first.workload
     space = strategy.space(workload)
-    near = [space.get(index) for index in strategy.likely(workload, space, _ALTERNATIVES)]
-    usual = first.template.default_config(workload, target)
+    near = [space.get(index) for index in strategy.ranked(workload, space, _ALTERNATIVES)]
+    default = first.template.default_config(workload, target)
     if strategy.own_model is not None:
-        most = SUITS * strategy.expected(workload, usual).cycles
+        most = SUITS * strategy.expected(workload, default).cycles
         near = [each for each in near if strategy.expected(workload, each).cycles <= most]
-    for config in [usual, *near]:
+    for config in [default, *near]:
         if config.index != first.config.index:
             yield Selection(first.template, workload, config, why)
     able, workload = strategies_of(problem, target)
@@ -111,16 +111,16 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
 
 
 def _otherwise(
-    problem: Problem, usual: Selection, target: Target, epilogue: Epilogue, rival: str, refused: UserError
+    problem: Problem, default: Selection, target: Target, epilogue: Epilogue, rival: str, refused: UserError
 ) -> tuple[Decision, Executable | None]:
     """Choose for a problem after its default kernel was `refused` by the compiler: the rival, or another
     strategy."""
-    why = f"our default kernel ({usual.template.name}) does not compile: {' '.join(refused.message.split())}"
+    why = f"our default kernel ({default.template.name}) does not compile: {' '.join(refused.message.split())}"
     if rival:
         return Decision(THEIRS, why=why), None
     able, workload = strategies_of(problem, target)
     for template in able:
-        if template is not usual.template:
+        if template is not default.template:
             found = Selection(template, workload, template.default_config(workload, target), why)
             with suppress(UserError):
                 return described(found), compiled(found, target, epilogue)

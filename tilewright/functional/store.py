@@ -197,12 +197,12 @@ class KernelStore:
         return len(held)
 
 
-def usual_folder() -> str | None:
+def default_folder() -> str | None:
     """Return the folder that the environment names, or the default one; None if nothing is to be kept."""
     return cache_folder()
 
 
-def usual_limit() -> int:
+def default_limit() -> int:
     """How many bytes the environment allows; raises UserError if that is not a number."""
     text = os.environ.get(SIZE_VARIABLE, "")
     if not text:
@@ -217,5 +217,5 @@ _stores: dict[tuple[str | None, int], KernelStore] = {}
 
 def store() -> KernelStore:
     """Return the store that the environment currently selects; one object per folder, so that it warns once."""
-    key = (usual_folder(), usual_limit())
+    key = (default_folder(), default_limit())
     return _stores.setdefault(key, KernelStore(*key))

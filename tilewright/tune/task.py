@@ -53,12 +53,12 @@ class Expected:
     rank: Callable[[int], list[int]]
 
 
-class Usual(NamedTuple):
-    """A template's rule of thumb: the function that finds its configuration's index, and the lead that beats it.
+class RankedDefault(NamedTuple):
+    """The default configuration that a ranking begins with: the function that finds its index, and its lead.
 
-    The ranking of a space begins with it. Another configuration comes before it if the model expects it to be faster by
-    more than the part `lead`, which is the model's error among good configurations. For templates with threads that
-    mostly load their operands directly, the model has separate weights.
+    Another configuration comes before it if the model expects it to be faster by more than the part `lead`, which is
+    the model's error among good configurations. For templates with threads that mostly load their operands directly,
+    the model has separate weights.
     """
 
     find: Callable[[], int]
@@ -71,16 +71,16 @@ class Declared:
 
     `reference` gives random inputs and the correct outputs for them, in the order of the arguments, if the template
     knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space if the machine
-    model does not cover the template, as with matrix instructions. `usual` is the start of the ranking. `default`
-    returns the configuration that a call without measurements uses, which every search measures first; None if the
-    template has none of its own.
+    model does not cover the template, as with matrix instructions. `ranked_default` is the start of the ranking.
+    `default` returns the configuration that a call without measurements uses, which every search measures first; None
+    if the template has none of its own.
     """
 
     space: Space
     flop: float = 0
     reference: ReferenceFunc | None = None
     expected: Expected | None = None
-    usual: Usual | None = None
+    ranked_default: RankedDefault | None = None
     default: Callable[[], Config | None] | None = None
 
 

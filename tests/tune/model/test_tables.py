@@ -68,7 +68,7 @@ def test_what_is_ranked_first_is_nearly_the_best_of_a_whole_space(name: str) -> 
 
 
 GENERAL = ["line-4096-k8", "line-65536-k128", "pool-64x112", "transposed-64x56"]
-"""Tables of packaged templates that begin with the configuration of the rule of thumb."""
+"""Tables of packaged templates that begin with the default configuration."""
 MORE = [
     "line-262144-k15",
     "line-16384-k32-f16",
@@ -83,15 +83,15 @@ MORE = [
 
 
 def first_of(name: str) -> tuple[float, float]:
-    """How fast the rule of thumb, and the best of a table, are beside the configuration that is ranked first."""
+    """How fast the default configuration and the best of a table are, beside the one that is ranked first."""
     table = model_fit.read(TABLES / f"{name}.log.xz", CUDA)
     predicted = table.predicted(Machine.of(CUDA, "NVIDIA H200"))
-    usual = TABLES_OF[name].task(CUDA).declared.usual
-    assert usual is not None
-    (thumb,) = np.flatnonzero(table.indices == usual.find())
+    default = TABLES_OF[name].task(CUDA).declared.ranked_default
+    assert default is not None
+    (default_index,) = np.flatnonzero(table.indices == default.find())
     best = predicted.argmin()
-    first = thumb if predicted[thumb] <= predicted[best] * (1 + usual.lead) else best
-    return float(table.seconds[thumb] / table.seconds[first]), float(table.seconds.min() / table.seconds[first])
+    first = default_index if predicted[default_index] <= predicted[best] * (1 + default.lead) else best
+    return float(table.seconds[default_index] / table.seconds[first]), float(table.seconds.min() / table.seconds[first])
 
 
 @pytest.mark.parametrize("names", [GENERAL, pytest.param(GENERAL + MORE, marks=pytest.mark.slow)], ids=["some", "all"])

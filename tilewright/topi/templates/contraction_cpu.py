@@ -29,7 +29,7 @@ class Packed(OfContraction[W]):
 
     def strategy(self) -> ScheduleStrategy[W]:
         """The strategy as templates take it."""
-        return ScheduleStrategy(self.space, self.schedule, self.usual, declare=self.declare)
+        return ScheduleStrategy(self.space, self.schedule, self.default_choices, declare=self.declare)
 
     def space(self, of: W) -> Space:
         """The knobs: columns of a vector, rows of sums in registers, and parts of the rows that run apart."""
@@ -38,7 +38,7 @@ class Packed(OfContraction[W]):
         chunks = [n for n in _CHUNKS if n <= -(-made.rows.extent // rows[-1])]
         return Space([value_knob("lanes", [*_LANES]), value_knob("rows", rows), value_knob("chunks", chunks)])
 
-    def usual(self, of: W, registers: VectorRegisters) -> dict[str, Any]:
+    def default_choices(self, of: W, registers: VectorRegisters) -> dict[str, Any]:
         """Return vectors of 16, and four rows of sums."""
         return {"lanes": 16, "rows": min(4, self.contraction_of(of).rows.extent), "chunks": 1}
 

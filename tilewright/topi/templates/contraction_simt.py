@@ -185,7 +185,7 @@ def depths(of: Contraction) -> list[int]:
 
 
 def candidates(of: Contraction, machine: Machine = REFERENCE) -> SimtTile:
-    """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
+    """Tiles that the model ranks: blocks of common sizes, and splits that do not fill the hardware many times over."""
     pairs = [
         (r, c)
         for r in _shapes(of.rows)
@@ -197,8 +197,8 @@ def candidates(of: Contraction, machine: Machine = REFERENCE) -> SimtTile:
     depth, split, stages = (each[None] for each in np.meshgrid(*ways, indexing="ij", sparse=True))
     made = SimtTile(tuple(rows), tuple(columns), depth, split, stages)
     count = made.blocks(of) // made.split
-    usual = (made.split == 1) | (count * made.split <= _FULL * machine.multiprocessors)
-    flags = usual & made.is_possible(of, machine.hardware)
+    ranked = (made.split == 1) | (count * made.split <= _FULL * machine.multiprocessors)
+    flags = ranked & made.is_possible(of, machine.hardware)
     return taken(spread_over(made, flags.shape), np.nonzero(flags))
 
 

@@ -57,7 +57,7 @@ def schedule(of: Conv1dVector, config: Config, s: ScheduleHandle, t: Tensors) ->
         fetch_together(s, cache, [("threadIdx.x", config["tile"].size[2])])
 
 
-def usual(of: Conv1dVector, machine: Machine) -> dict[str, Any]:
+def default_choices(of: Conv1dVector, machine: Machine) -> dict[str, Any]:
     """Return small blocks for short lines, one result per thread, and up to 32 terms written out."""
     warp = machine.hardware.warp
     threads = warp if of.out_shape[0] <= _SHORT * warp * machine.multiprocessors else 4 * warp
@@ -71,6 +71,6 @@ def usual(of: Conv1dVector, machine: Machine) -> dict[str, Any]:
 
 
 ON_GPU: ScheduleStrategy[Conv1dVector] = ScheduleStrategy(
-    space, schedule, usual, model=SharedModel(), starts_at_bias=True
+    space, schedule, default_choices, model=SharedModel(), starts_at_bias=True
 )
 """Sums start at a bias: it arrives with the first terms, not after the last one."""

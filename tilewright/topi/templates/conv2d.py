@@ -75,7 +75,7 @@ def _bind_results(of: Conv2dLayer, config: Config, s: ScheduleHandle, out: Any) 
     return threads[-1]
 
 
-def usual(of: Conv2dLayer, machine: Machine) -> dict[str, Any]:
+def default_choices(of: Conv2dLayer, machine: Machine) -> dict[str, Any]:
     """Blocks of 16 × 4 × 8 threads, or nearly as many, each with a few filters; a few channels at a time."""
     return {
         "tile_f": [1, 16, 2],
@@ -89,5 +89,5 @@ def usual(of: Conv2dLayer, machine: Machine) -> dict[str, Any]:
 
 
 ON_GPU: ScheduleStrategy[Conv2dLayer] = ScheduleStrategy(
-    space, schedule, usual, Needs(types=DTYPES, layouts=("NCHW",)), model=SharedModel(lead=None)
+    space, schedule, default_choices, Needs(types=DTYPES, layouts=("NCHW",)), model=SharedModel(lead=None)
 )

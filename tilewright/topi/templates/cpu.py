@@ -75,7 +75,7 @@ def line_schedule(of: Conv1dVector, config: Config, s: ScheduleHandle, t: Tensor
     s[sums].vectorize(sums.op.axis[0])
 
 
-def line_usual(of: Conv1dVector, machine: VectorRegisters) -> dict[str, Any]:
+def line_default_choices(of: Conv1dVector, machine: VectorRegisters) -> dict[str, Any]:
     """Blocks of 1,024 results in vectors of 16."""
     return {"tile": [64, 16], "unroll": 4}
 
@@ -119,7 +119,7 @@ def images_schedule(of: Conv2dLayer | Depthwise, config: Config, s: ScheduleHand
     s[sums].vectorize(x)
 
 
-def images_usual(of: Conv2dLayer | Depthwise, registers: VectorRegisters) -> dict[str, Any]:
+def images_default_choices(of: Conv2dLayer | Depthwise, registers: VectorRegisters) -> dict[str, Any]:
     """Four rows or channels together, vectors of 16; of planes by themselves, vectors that leave few columns over.
 
     Whole rows, as many together as the registers can hold; fewer if columns lie apart, because their vectors are picked
@@ -157,7 +157,7 @@ def _passes_the_end(of: Depthwise) -> bool:
     return last >= of.padding[1] + of.shape[3]
 
 
-LINE: ScheduleStrategy[Conv1dVector] = ScheduleStrategy(line_space, line_schedule, line_usual)
+LINE: ScheduleStrategy[Conv1dVector] = ScheduleStrategy(line_space, line_schedule, line_default_choices)
 
 
 def images_declare(of: Conv2dLayer | Depthwise, data: Tensor, weights: Tensor) -> Tensor:
@@ -168,5 +168,5 @@ def images_declare(of: Conv2dLayer | Depthwise, data: Tensor, weights: Tensor) -
 
 
 IMAGES: ScheduleStrategy[Any] = ScheduleStrategy(
-    images_space, images_schedule, images_usual, Needs(layouts=("NCHW",)), images_declare
+    images_space, images_schedule, images_default_choices, Needs(layouts=("NCHW",)), images_declare
 )

@@ -178,7 +178,7 @@ def _dividing(filters: int, most: int, register: int) -> int:
     return next(fit, most)
 
 
-def usual(of: Images, registers: VectorRegisters) -> dict[str, Any]:
+def default_choices(of: Images, registers: VectorRegisters) -> dict[str, Any]:
     """Vectors of 16 channels, or of the channels of whole groups; seven columns together, or a number that leaves few
     over.
 
@@ -221,4 +221,4 @@ def computes(of: Images, registers: VectorRegisters) -> bool:
     return of.layout == "NHWC" or (of.shape[1] > of.groups and lanes_of_one_group(of) <= own and own >= _LANES[1])
 
 
-ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, NEEDS, declare, computes)
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, default_choices, NEEDS, declare, computes)

@@ -83,7 +83,7 @@ def _shared_bytes(of: Depthwise, choices: Mapping[str, Any]) -> int:
     return int(prod(choices["tile_c"].size[1:]) * each)
 
 
-def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:
+def default_choices(of: Depthwise, machine: Machine) -> dict[str, Any]:
     """Blocks of 128 threads, 64 places of 64 channels at a time, and as many stretches as leave enough blocks."""
     channels = min(32, of.filters // 2)
     own = 16 if of.places[1] >= 64 else 8
@@ -153,7 +153,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
 ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
     space,
     schedule,
-    usual,
+    default_choices,
     Needs(types=("float32", "float16", "bfloat16"), layouts=("NHWC",), scope="lines and long windows"),
     computes=computes,
     starts_at_bias=True,

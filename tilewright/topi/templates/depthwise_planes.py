@@ -28,7 +28,17 @@ from .convolutions import Depthwise
 from .declarations import sums_of
 from .direct import direct_beside
 from .needs import Needs
-from .plane_blocks import NUMBERS, PlaneBlock, cost, cost_of_direct, first, is_compared, numbers, possible, rank_blocks
+from .plane_blocks import (
+    NUMBERS,
+    PlaneBlock,
+    cost,
+    cost_of_direct,
+    default_block,
+    is_compared,
+    numbers,
+    possible,
+    rank_blocks,
+)
 from .schedule_helpers import bind_all, in_rounds
 from .strategy import OwnModel, ScheduleStrategy
 from .tensors import FIRST, HELD, Tensors, bias_knob, read_once, when
@@ -154,9 +164,9 @@ def _deal_out(
     return thread, rounds
 
 
-def usual(of: Depthwise, machine: Machine) -> dict[str, Any]:
-    """Return the fastest choices among those that are likely to be."""
-    return first(of, machine).wanted()
+def default_choices(of: Depthwise, machine: Machine) -> dict[str, Any]:
+    """Return the choices of the fastest ranked block."""
+    return default_block(of, machine).wanted()
 
 
 def computes(of: Depthwise, machine: Machine) -> bool:
@@ -175,7 +185,7 @@ _MODEL: TileModel[Depthwise] = TileModel(rank_blocks, PlaneBlock.of)
 ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
     space,
     schedule,
-    usual,
+    default_choices,
     Needs(types=tuple(BYTES), layouts=("NCHW",), scope="small images"),
     None,
     computes,

@@ -23,7 +23,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.task import Expectation
 from .declarations import sums_of
-from .direct_tiles import candidates, rank, usual
+from .direct_tiles import candidates, default_choices, rank
 from .direct_tiles import cycles as cycles_of
 from .direct_tiles import expected as expected_of
 from .images import Images
@@ -309,7 +309,7 @@ def expected(of: Images, choices: Mapping[str, Any], machine: Machine) -> Expect
 ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     space,
     schedule,
-    usual,
+    default_choices,
     Needs(types=DTYPES, layouts=LAYOUTS, scope="channels last, or groups of few channels"),
     None,
     computes,

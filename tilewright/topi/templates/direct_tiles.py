@@ -48,7 +48,7 @@ _TRIED_ROWS = (1, 2, 3, 4, 6, 7, 8, 14)
 _BLOCK_SIZES = (64, 98, 112, 128, 196, 224, 256)
 
 
-def usual(of: Images, machine: Machine = REFERENCE) -> dict[str, Any]:
+def default_choices(of: Images, machine: Machine = REFERENCE) -> dict[str, Any]:
     """Return the choices of the fastest tile and block."""
     counted = ((cycles(of, tile, block, machine), tile, block) for tile, block in candidates(of))
     found = min(counted, key=lambda each: each[0], default=None)

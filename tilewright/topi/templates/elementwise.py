@@ -66,7 +66,7 @@ def _tiles(of: Images, config: Config, s: ScheduleHandle, out: Any) -> tuple[lis
     return axes, inner
 
 
-def usual(of: Images, machine: Machine) -> dict[str, Any]:
+def default_choices(of: Images, machine: Machine) -> dict[str, Any]:
     """One result per thread, or some channels if they share inputs."""
     return {"threads": 128, "tile_x": [1], "tile_f": [min(8, of.shared_filters)], "auto_unroll_max_step": 64}
 
@@ -98,7 +98,7 @@ def cpu_schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> N
     s[sums].vectorize(sums.op.axis[-1])
 
 
-def cpu_usual(of: Images, machine: VectorRegisters) -> dict[str, Any]:
+def cpu_default_choices(of: Images, machine: VectorRegisters) -> dict[str, Any]:
     """Vectors that leave no neighbour over, of 16 or 8 if these do; four channels together.
 
     With vectors of 16, averages of 24 channels take five times as long, of rows of 28 columns six times.
@@ -113,5 +113,5 @@ def _largest_part(row: int) -> int:
     return next((n for n in range(min(row, _WHOLE_ROW), 0, -1) if row % n == 0 and (n >= _LANES[0] or n == row)), 16)
 
 
-ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, model=SharedModel(lead=0.05))
-ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(cpu_space, cpu_schedule, cpu_usual)
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, default_choices, model=SharedModel(lead=0.05))
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(cpu_space, cpu_schedule, cpu_default_choices)

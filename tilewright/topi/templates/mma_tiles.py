@@ -91,7 +91,7 @@ class MmaTile(KnobTile):
         return {"rows": rows, "columns": columns, "depth": _depths(of, atom), "stages": [1, 2, 3, 4]}
 
     @classmethod
-    def is_usual(cls, rows: tuple[int, int], columns: tuple[int, int]) -> bool:
+    def is_ranked(cls, rows: tuple[int, int], columns: tuple[int, int]) -> bool:
         """Return whether a block of these warps and tiles is worth ranking."""
         return 1 <= rows[0] * columns[0] <= 8 and rows[1] * columns[1] <= 64 * 128
 
@@ -306,29 +306,29 @@ def _grid(
 
 
 def candidates(of: Contraction, atom: Atom, machine: Machine, kind: type[M]) -> M:
-    """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
+    """Tiles that the model ranks: blocks of common sizes, and splits that do not fill the hardware many times over."""
     ways = kind.choices(of, atom)
     rows, columns = ([(warps, n) for _, warps, n in ways[name]] for name in ("rows", "columns"))
-    pairs = [(r, c) for r in rows for c in columns if kind.is_usual(r, c)]
+    pairs = [(r, c) for r in rows for c in columns if kind.is_ranked(r, c)]
     if of.prepared:  # in whole vectors along the depth, in flight
         made = _grid(pairs, ([n for n in ways["depth"] if n >= 4 * atom.k], splits(of), (2, 4)), STORES[:1], kind)
     else:
         made = _grid(pairs, (ways["depth"], splits(of), ways["stages"]), STORES, kind)
     count = made.blocks(of) // made.split
-    usual = (made.split == 1) | (count * made.split <= FULL * machine.multiprocessors)
-    several = usual & (made.split == 1) & made.may_stay(of) & (of.batch == 1)
+    ranked = (made.split == 1) | (count * made.split <= FULL * machine.multiprocessors)
+    several = ranked & (made.split == 1) & made.may_stay(of) & (of.batch == 1)
     resident = replace(made, tiles=most(2, made.stages)).resident(of, atom, machine.hardware)
-    return _with_stationary(made, usual, several, of, atom, machine, resident)
+    return _with_stationary(made, ranked, several, of, atom, machine, resident)
 
 
 def _with_stationary(
-    made: M, usual: Number, several: Number, of: Contraction, atom: Atom, machine: Machine, resident: Number
+    made: M, ranked: Number, several: Number, of: Contraction, atom: Atom, machine: Machine, resident: Number
 ) -> M:
-    """Return the usual tiles that the hardware can run, followed by variants in which a block computes several tiles.
+    """Return the ranked tiles that the hardware can run, followed by variants in which a block computes several tiles.
 
     One or two waves of blocks, `resident` on each multiprocessor, compute all tiles of a variant.
     """
-    flags = usual & made.is_possible(of, atom, machine.hardware)
+    flags = ranked & made.is_possible(of, atom, machine.hardware)
     whole, below = spread_over(made, flags.shape), np.array(tiles(of))
     parts = [taken(whole, np.nonzero(flags))]
     order = [3 * np.flatnonzero(flags)]

@@ -37,7 +37,7 @@ _LEAST_THREADS, _MOST_THREADS, _MOST_REGISTERS = 32, 1024, 216
 _PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _IMAGES, _COPIES = (1, 2, 4, 8, 16), (1, 2, 3, 4)
 _ROUNDS = ((1, 1, False), (1, 1, True), (2, 1, True), (2, 2, True), (4, 2, True))
-"""Images, copies, and whether results leave together, of the blocks that are likely to cost least."""
+"""Images, copies, and whether results leave together, of the ranked blocks."""
 
 
 @dataclass(frozen=True)
@@ -268,15 +268,15 @@ def blocks(of: Depthwise) -> tuple[PlaneBlock, ...]:
 
 
 @lru_cache(maxsize=64)
-def first(of: Depthwise, machine: Machine = REFERENCE) -> PlaneBlock:
-    """Return the fastest of the likely blocks: counting all takes a second."""
-    found = min(_likely(of), key=lambda block: block.cycles(of, machine), default=None)
+def default_block(of: Depthwise, machine: Machine = REFERENCE) -> PlaneBlock:
+    """Return the fastest of the ranked blocks: counting all takes a second."""
+    found = min(_ranked(of), key=lambda block: block.cycles(of, machine), default=None)
     if found is None or found.cycles(of, machine) == inf:
         found = min(blocks(of), key=lambda block: block.cycles(of, machine))
     return found
 
 
-def _likely(of: Depthwise) -> Iterator[PlaneBlock]:
+def _ranked(of: Depthwise) -> Iterator[PlaneBlock]:
     """Return blocks of a warp or of some ten, of tiles that load vectors."""
     rounds = [each for each in _ROUNDS if of.shape[0] % each[0] == 0]
     whole = of.places[1]
@@ -293,7 +293,7 @@ def cost(of: Depthwise, machine: Machine = REFERENCE) -> float:
     least = at.launch_cycles * at.comparison_factor + at.comparison_cycles
     if not is_compared(of) or cost_of_direct(of, machine) < least:
         return inf
-    return first(of, machine).cycles(of, machine) * at.comparison_factor + at.comparison_cycles
+    return default_block(of, machine).cycles(of, machine) * at.comparison_factor + at.comparison_cycles
 
 
 def cost_of_direct(of: Depthwise, machine: Machine = REFERENCE) -> float:
@@ -308,8 +308,8 @@ def cost_of_direct(of: Depthwise, machine: Machine = REFERENCE) -> float:
 
 def is_compared(of: Depthwise) -> bool:
     """Whether layers of this kind were measured with several strategies."""
-    usual = of.multiplier == 1 and of.dilation == (1, 1) and prod(of.kernel) <= _TAPS
-    return usual and of.dtype in ("float32", "float16", "bfloat16")
+    small = of.multiplier == 1 and of.dilation == (1, 1) and prod(of.kernel) <= _TAPS
+    return small and of.dtype in ("float32", "float16", "bfloat16")
 
 
 @lru_cache(maxsize=64)

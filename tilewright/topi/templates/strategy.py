@@ -112,13 +112,13 @@ class ScheduleStrategy(Generic[W]):
             return self.declare_for(workload, data, weights, config, *bias)
         return (self.declare or plain)(workload, data, weights, *bias)
 
-    def usual(self, workload: W) -> dict[str, Any]:
+    def default_choices(self, workload: W) -> dict[str, Any]:
         """Return the wanted choices of the default configuration."""
         return self.default(workload, self.machine)
 
     def default_config(self, workload: W) -> Config:
         """Return the default configuration."""
-        return self.nearest(workload, self.usual(workload))
+        return self.nearest(workload, self.default_choices(workload))
 
     def nearest(self, workload: W, wanted: Choices) -> Config:
         """Return the configuration nearest to wanted sizes and choices, for example of another workload."""
@@ -129,7 +129,7 @@ class ScheduleStrategy(Generic[W]):
         """Return the wanted choices that the own model ranks, the fastest first; an empty list without one."""
         return self.own_model.rank(workload, self.machine) if self.own_model is not None else []
 
-    def likely(self, workload: W, space: Space, count: int) -> list[int]:
+    def ranked(self, workload: W, space: Space, count: int) -> list[int]:
         """Return the indices of the `count` fastest configurations by the own model, the best first."""
         return list(dict.fromkeys(nearest_index(space, wanted) for wanted in self.rank(workload)[:count]))
 

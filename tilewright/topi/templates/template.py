@@ -16,7 +16,7 @@ from ...tensor.tensor import Tensor
 from ...tune.model.machine import Machine
 from ...tune.model.ranking import rank_quickly
 from ...tune.space.config import Config
-from ...tune.task import Declared, Expected, Program, Task, Usual, freeze, lookup
+from ...tune.task import Declared, Expected, Program, RankedDefault, Task, freeze, lookup
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, SharedModel, W, always, nearest_index
@@ -132,13 +132,15 @@ class PackagedTemplate(Generic[W]):
         workload = self.workload(args)
         self._check(workload, target)
         strategy = self.strategy(target)
-        space, expected, usual = strategy.space(workload), None, None
+        space, expected, ranked_default = strategy.space(workload), None, None
         if strategy.own_model is not None and target is not None:
-            expected = Expected(partial(strategy.expected, workload), partial(strategy.likely, workload, space))
+            expected = Expected(partial(strategy.expected, workload), partial(strategy.ranked, workload, space))
         if isinstance(strategy.model, SharedModel) and strategy.model.lead is not None and _is_modelled(target):
-            usual = Usual(lambda: nearest_index(space, strategy.usual(workload)), strategy.model.lead)
+            ranked_default = RankedDefault(
+                lambda: nearest_index(space, strategy.default_choices(workload)), strategy.model.lead
+            )
         default = partial(self.default_config, workload, target)
-        return Declared(searched(space), workload.flop, workload.sample, expected, usual, default)
+        return Declared(searched(space), workload.flop, workload.sample, expected, ranked_default, default)
 
     def _check(self, workload: W, target: Target | None) -> None:
         if not self.covers(workload, target):

@@ -48,10 +48,10 @@ def space(of: Transposed) -> Space:
     return Space([value_knob("columns", [*_COLUMNS]), split_knob("tile_f", of.filters, "candidate", candidate=lanes)])
 
 
-def usual(of: Transposed, registers: VectorRegisters) -> dict[str, Any]:
+def default_choices(of: Transposed, registers: VectorRegisters) -> dict[str, Any]:
     """Eight vectors of sums, of 16 columns of a phase (NCHW) or of 16 channels; fewer if registers are few."""
     if not has_phases(of):
-        return elementwise.cpu_usual(of, registers)
+        return elementwise.cpu_default_choices(of, registers)
     most = min(_SUMS, registers.room(of.dtype) // _WIDEST)
     phases, per_phase = of.stride[1], -(-of.places[1] // of.stride[1])
     if of.layout == "NCHW":
@@ -181,4 +181,4 @@ def _phases_apart(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors)
     s[phases].vectorize(place)
 
 
-ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare=declare)
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, default_choices, declare=declare)

@@ -108,7 +108,7 @@ def _window(of: Transposed, rows: int, columns: int, chunk: int) -> tuple[int, i
     return high, wide if of.layout == "NHWC" else (-(-(wide - 1) // chunk) + 1) * chunk
 
 
-def usual(of: Transposed, machine: Machine) -> dict[str, Any]:
+def default_choices(of: Transposed, machine: Machine) -> dict[str, Any]:
     """A vector of results per row and thread, and one step of rows; blocks of 256 threads.
 
     With channels last, blocks are smaller in 16 bits, and a thread has more results if each sums many products.
@@ -223,7 +223,7 @@ def _tile(of: Transposed, config: Config, s: ScheduleHandle, out: Tensor) -> tup
 ON_GPU: ScheduleStrategy[Transposed] = ScheduleStrategy(
     space,
     schedule,
-    usual,
+    default_choices,
     Needs(types=DTYPES, layouts=("NCHW", "NHWC"), scope="channels by themselves, with a stride"),
     computes=computes,
     declare_for=declare,

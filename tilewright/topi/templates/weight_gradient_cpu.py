@@ -260,13 +260,13 @@ def _channels_last(config: Config, s: ScheduleHandle, partial: Tensor) -> None:
     _in_registers(s, registers, partial, outer[-1], 2)
 
 
-def usual(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
+def default_choices(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
     """A block of sums fills at most three quarters of the vector registers."""
-    choices = _usual_last(of, registers) if of.layout == "NHWC" else _usual_first(of, registers)
+    choices = _defaults_channels_last(of, registers) if of.layout == "NHWC" else _defaults_channels_first(of, registers)
     return {**choices, "shares": _shares(of, choices)}
 
 
-def _usual_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
+def _defaults_channels_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
     """A vector fills a register, or several registers if there are few sums; a body has four rows, or a small image.
 
     Copies of rows pay if columns lie apart. They also pay for large windows over long rows, because each tap would test
@@ -297,7 +297,7 @@ def _usual_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, An
     }
 
 
-def _usual_last(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
+def _defaults_channels_last(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
     """A vector fills a register, or two for few sums; blocks of groups have several channels and one row of taps."""
     (high, wide), lane, own = of.kernel, registers.lanes(of.dtype), of.per_group
     room, shared = registers.number * 3 // 4, of.shared_filters
@@ -345,5 +345,5 @@ def _computes(of: WeightGradient, registers: VectorRegisters) -> bool:
 
 
 ON_CPU: ScheduleStrategy[WeightGradient] = ScheduleStrategy(
-    space, schedule, usual, computes=_computes, declare_for=declare
+    space, schedule, default_choices, computes=_computes, declare_for=declare
 )

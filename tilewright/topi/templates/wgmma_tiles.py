@@ -55,7 +55,7 @@ class WgmmaTile(MmaTile):
         return {"rows": rows, "columns": columns, "depth": [depth], "stages": [1, 2, 3, 4, 5, 6]}
 
     @classmethod
-    def is_usual(cls, rows: tuple[int, int], columns: tuple[int, int]) -> bool:
+    def is_ranked(cls, rows: tuple[int, int], columns: tuple[int, int]) -> bool:
         """Return True: all are."""
         return True
 
@@ -176,7 +176,7 @@ def _row_tiles(operand: MatrixOperand) -> list[list[int]]:
 
 def _column_tiles(operand: MatrixOperand, atom: Atom) -> list[list[int]]:
     """Ways to split columns over blocks and the tile of all warps."""
-    usual = [
+    widths = [
         n for n in (_LEAST_COLUMNS, 32, 64, 96, 128, 160, 192, 224, 256) if n == _LEAST_COLUMNS or n <= operand.extent
     ]
-    return [[-1, 1, n] for n in usual if atom.width(n)]
+    return [[-1, 1, n] for n in widths if atom.width(n)]

@@ -202,7 +202,7 @@ def space(of: Conv2dLayer) -> Space:
 
 
 def candidates(of: Conv2dLayer, machine: Machine) -> Iterator[WindowBlock]:
-    """Yield tiles worth ranking: blocks of usual sizes, in one, two or four waves."""
+    """Yield tiles that the model ranks: blocks of common sizes, in one, two or four waves."""
     ways = choices(of)
     counts = ways["tiles"]
     pairs = product(*([(warps, n) for _, warps, n in ways[name]] for name in WindowBlock.SIZES))

@@ -2,9 +2,8 @@
 
 Small spaces are scored completely. Of a larger space, a sample is scored, and a local search starts at the best
 configurations. It changes one knob at a time, as long as the score improves. A template with a model of its own names
-the configurations to score. With a template that has a rule of thumb, the search begins there, and its configuration
-wins ties. It comes first unless another is expected to be faster by more than the lead that the template asks for.
-Nothing is measured.
+the configurations to score. If the template has a default configuration with a lead, the search begins there. The
+default comes first unless another configuration should be faster by more than the lead. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ WHOLE = 12_000
 LATER = 0.03
 _SAMPLE, _KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
 _NEAR, _NEAR_KEPT, _NEAR_ROUNDS = 96, 8, 4
-"""Configurations that each of the rounds beginning at a rule of thumb scores, and how many a round begins at."""
+"""Configurations that a round beside the default configuration scores, and how many it begins at; the rounds."""
 _LITTLE = 0.05
 """The part of `WHOLE` up to which a space is scored completely at any effort."""
 
@@ -70,7 +69,7 @@ def rank_quickly(task: Task) -> int | None:
     """
     key = (task.name, task.args, str(task.target))
     if key not in _remembered:
-        effort = 0.4 if task.declared.usual is None else 0.0  # near the rule of thumb alone
+        effort = 0.4 if task.declared.ranked_default is None else 0.0  # near the default configuration alone
         found = Ranking(Scorer(task), seed=0, effort=effort).best(1).indices
         _remembered[key] = found[0] if found else None
     return _remembered[key]
@@ -82,7 +81,7 @@ _remembered: dict[tuple[object, ...], int | None] = {}
 class Ranking:
     """Ranks a space by a scorer; `effort` scales the number of configurations that are scored in large spaces.
 
-    With an effort of 0, only configurations near the template's rule of thumb are scored.
+    With an effort of 0, only configurations near the template's default one are scored.
     """
 
     def __init__(self, scorer: Scorer, seed: int = 0, effort: float = 1.0) -> None:
@@ -104,19 +103,19 @@ class Ranking:
         elif self.space.range_length <= WHOLE * (self.effort or _LITTLE):
             self._score(np.array([self.space.point(i) for i in self.space], dtype=np.int64))
         else:
-            self._begin_at_usual()
+            self._begin_at_default()
             if self.effort:
                 self._score(self.space.draw(self.rng, int(_SAMPLE * self.effort)))
                 self._walk(max(count, int(_KEPT * self.effort)))
-        order = self._usual_first(self._of_different_kinds())[:count]
+        order = self._default_first(self._of_different_kinds())[:count]
         return Ranked(tuple(index for _, index in order), tuple(seconds for seconds, _ in order))
 
-    def _begin_at_usual(self) -> None:
-        """Score the configuration of the template's rule of thumb, and some that differ from it in a knob or two."""
-        usual = self.scorer.task.declared.usual
-        if usual is None:
+    def _begin_at_default(self) -> None:
+        """Score the template's default configuration, and some that differ from it in a knob or two."""
+        default = self.scorer.task.declared.ranked_default
+        if default is None:
             return
-        start = np.array([self.space.point(usual.find())], dtype=np.int64)
+        start = np.array([self.space.point(default.find())], dtype=np.int64)
         self._score(start)
         for _ in range(_NEAR_ROUNDS):
             best = [index for _, index in self._in_order()[:_NEAR_KEPT]]
@@ -124,16 +123,16 @@ class Ranking:
                 start = np.array([self.space.point(i) for i in best], dtype=np.int64)
             self._score(self.moves.mutated(np.repeat(start, -(-_NEAR // len(start)), axis=0)))
 
-    def _usual_first(self, order: list[tuple[float, int]]) -> list[tuple[float, int]]:
-        """The order, with the template's rule of thumb in front unless another has the lead that it asks for."""
-        usual = self.scorer.task.declared.usual
-        if usual is None or not order:
+    def _default_first(self, order: list[tuple[float, int]]) -> list[tuple[float, int]]:
+        """Return the order, with the template's default configuration in front unless another has the lead."""
+        default = self.scorer.task.declared.ranked_default
+        if default is None or not order:
             return order
-        index = usual.find()
+        index = default.find()
         if index not in self.known:
             self._score(np.array([self.space.point(index)], dtype=np.int64))
         seconds = self.known[index]
-        if not seconds <= order[0][0] * (1 + usual.lead):
+        if not seconds <= order[0][0] * (1 + default.lead):
             return order
         return [(seconds, index), *(each for each in order if each[1] != index)]
 

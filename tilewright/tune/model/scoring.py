@@ -44,7 +44,7 @@ class Scorer:
     @property
     def quantities(self) -> Quantities:
         """The fitted quantities for kernels of this kind."""
-        return self.machine.fitted["tiled_loops" if self.task.declared.usual is None else "direct_loops"]
+        return self.machine.fitted["tiled_loops" if self.task.declared.ranked_default is None else "direct_loops"]
 
     def score(self, points: np.ndarray) -> Scores:
         """The scores of points of the space, one per row."""
