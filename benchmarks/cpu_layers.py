@@ -27,7 +27,7 @@ from benchmarks.untuned import LIMITS
 from tilewright.functional import torch_launches, torch_native
 from tilewright.functional.plans import OURS, CallPlan, Decision, plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
-from tilewright.functional.rivals import cpu_device, is_faster
+from tilewright.functional.rivals import cpu_device, reason_for_rival
 from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import tensors
 from tilewright.report.table import Column, table
@@ -142,7 +142,7 @@ def main() -> None:
         with torch.inference_mode():
             ours, theirs, error = sides(problem)
             mine, their = in_turns(ours, theirs, clock)
-        kept = not is_faster(problem, cpu())
+        kept = not reason_for_rival(problem, cpu())
         note = ("" if kept else "PyTorch  ") + ("" if error <= LIMITS[problem.dtype] else f"WRONG, {error:.1e}  ")
         print(f"{their / mine:6.2f}{mine * 1e6:11.1f}{their * 1e6:11.1f}  {note}{problem}", flush=True)
         kinds.setdefault(kind(problem), []).append((their / mine, kept))

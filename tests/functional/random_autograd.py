@@ -329,7 +329,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     faults = []
     with tempfile.TemporaryDirectory() as folder, mock.patch.dict("os.environ", {"TILEWRIGHT_CACHE": folder}):
-        rules = {"is_close": lambda *_: False, "is_faster": lambda *_: ""}
+        rules = {"is_undecided": lambda *_: False, "reason_for_rival": lambda *_: ""}
         ours = mock.patch.multiple("tilewright.functional.rivals", **rules)
         with nullcontext() if given.pytorchs else ours:
             for seed in range(1000 * given.seed, 1000 * given.seed + given.count):

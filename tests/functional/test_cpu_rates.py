@@ -133,6 +133,6 @@ def test_layers_that_take_long_are_not_timed_by_a_call(monkeypatch: pytest.Monke
     rivals._here.cache_clear()
     monkeypatch.setattr(rivals, "known_on_cpu", lambda *_: [])
     monkeypatch.setattr(rivals, "_by_rates", lambda *_: 1.1)
-    assert rivals.is_close(LONG, cpu())
-    assert not rivals.is_close(LONG._replace(shape=(900, *LONG.shape[1:])), cpu())
+    assert rivals.is_undecided(LONG, cpu())
+    assert not rivals.is_undecided(LONG._replace(shape=(900, *LONG.shape[1:])), cpu())
     rivals._here.cache_clear()

@@ -153,7 +153,7 @@ def test_a_compiled_model() -> None:
 @pytest.mark.parametrize("taps", [1, 3])
 def test_errors_of_a_layer_have_no_sign(precision: str, order: Any, taps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operands that are cut, not rounded, make all results smaller, and a network of many layers wrong."""
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "")  # a kernel of ours
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "")  # a kernel of ours
     monkeypatch.setattr(plans, "_plans", {})
     monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
     plans.forget()

@@ -19,7 +19,7 @@ from tests.functional.test_training import Net, nn
 from tilewright.functional import plans, rivals
 from torch.nn.parallel import DistributedDataParallel
 
-rivals.is_close, rivals.is_faster = (lambda *_: False), (lambda *_: "")  # all kernels are ours
+rivals.is_undecided, rivals.reason_for_rival = (lambda *_: False), (lambda *_: "")  # all kernels are ours
 TOLERANCES = {torch.float32: 2e-5, torch.bfloat16: 3e-2}
 
 def flat_gradient(net):

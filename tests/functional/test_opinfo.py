@@ -76,8 +76,8 @@ def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ca
         plans.forget()
         monkeypatch.setattr(torch_tensors, "RIVAL", "" if by == "tilewright" else "torch, by a test")
         if by == "torch":
-            monkeypatch.setattr(rivals, "is_close", lambda *_: False)
-            monkeypatch.setattr(rivals, "is_faster", lambda *_: "a test says so")
+            monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
+            monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "a test says so")
         return Bench(Torch(device), refusal, 1 if by == "tilewright" else 3)
 
     return made

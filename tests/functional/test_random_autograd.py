@@ -13,8 +13,8 @@ from tests.functional.random_autograd import judged  # noqa: E402  # it needs Py
 
 @pytest.fixture(autouse=True)
 def _ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "")
+    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "")
 
 
 EMPTY_JACOBIAN = 1049

@@ -16,11 +16,11 @@ from tilewright.functional.rivals import (
     distance,
     estimate,
     estimate_on_cpu,
-    is_close,
-    is_faster,
+    is_undecided,
     known_on_cpu,
+    reason_for_rival,
+    reason_on_gpu,
     table,
-    verdict,
 )  # fmt: skip
 from tilewright.runtime.device import cpu
 
@@ -30,8 +30,8 @@ SLOWER = MeasuredLayer(KNOWN, "a GPU", 3e-6, 2e-6)
 
 def test_a_measured_layer_is_decided_by_its_measurement() -> None:
     others = [MeasuredLayer(KNOWN._replace(shape=(8, 64, 28, n)), "a GPU", 1e-6, 9e-6) for n in (27, 29)]
-    assert "measured 1.50 times as fast as ours for this layer" in verdict(KNOWN, [SLOWER, *others])
-    assert not verdict(KNOWN, [replace(SLOWER, ours=2.02e-6), *others])  # noise
+    assert "measured 1.50 times as fast as ours for this layer" in reason_on_gpu(KNOWN, [SLOWER, *others])
+    assert not reason_on_gpu(KNOWN, [replace(SLOWER, ours=2.02e-6), *others])  # noise
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -48,7 +48,7 @@ def test_layers_count_by_their_likeness() -> None:
     assert found is not None
     assert found.nearest is SLOWER
     assert 1.0 < found.ratio < 1.5
-    assert "expected to be 1.50 times as fast as ours, by conv  8x64x28x28" in verdict(near, [SLOWER])
+    assert "expected to be 1.50 times as fast as ours, by conv  8x64x28x28" in reason_on_gpu(near, [SLOWER])
 
 
 @pytest.mark.parametrize(
@@ -67,27 +67,27 @@ def test_other_kinds_of_layers_say_nothing(other: Problem) -> None:
 
 def test_products_of_matrices_are_the_librarys_without_a_record() -> None:
     dense = KNOWN._replace(groups=1)
-    assert "a sum over 576 products is a matrix product" in verdict(dense, [])
-    assert not verdict(KNOWN._replace(groups=16, kernel=(5, 5)), [])  # four channels of a group
+    assert "a sum over 576 products is a matrix product" in reason_on_gpu(dense, [])
+    assert not reason_on_gpu(KNOWN._replace(groups=16, kernel=(5, 5)), [])  # four channels of a group
 
 
 def test_groups_between_two_kinds_of_kernels_are_the_librarys_without_a_record() -> None:
     """Of 16 or 32 channels, ours have matrix instructions; of 24, they have none."""
     groups = {size: KNOWN._replace(shape=(8, 8 * size, 28, 28), filters=8 * size, groups=8) for size in (16, 24, 32)}
     known = [MeasuredLayer(groups[size], "a GPU", 1e-6, 2e-6) for size in (16, 32)]
-    assert not any(verdict(groups[size], known) for size in (16, 32))
-    assert "a sum over 216 products is a matrix product" in verdict(groups[24], known)
-    assert not verdict(groups[24], [MeasuredLayer(groups[24], "a GPU", 1e-6, 2e-6)])
+    assert not any(reason_on_gpu(groups[size], known) for size in (16, 32))
+    assert "a sum over 216 products is a matrix product" in reason_on_gpu(groups[24], known)
+    assert not reason_on_gpu(groups[24], [MeasuredLayer(groups[24], "a GPU", 1e-6, 2e-6)])
 
 
 def test_layers_with_weights_in_another_order_say_nothing_of_matrix_products() -> None:
     dense = KNOWN._replace(groups=1, weights="OHWI")
     faster = MeasuredLayer(dense, "a GPU", 1e-6, 2e-6)
     near = dense._replace(shape=(8, 64, 30, 30))
-    assert not verdict(near, [faster])
-    assert "is a matrix product, and no record" in verdict(near._replace(weights="OIHW"), [faster])
+    assert not reason_on_gpu(near, [faster])
+    assert "is a matrix product, and no record" in reason_on_gpu(near._replace(weights="OIHW"), [faster])
     one_tap = MeasuredLayer(dense._replace(kernel=(1, 1)), "a GPU", 1e-6, 2e-6)  # of one tap, both orders are the same
-    assert not verdict(near._replace(kernel=(1, 1), weights="OIHW"), [one_tap])
+    assert not reason_on_gpu(near._replace(kernel=(1, 1), weights="OIHW"), [one_tap])
 
 
 def test_the_table_that_ships() -> None:
@@ -108,8 +108,8 @@ def test_layers_on_a_cpu_are_decided_by_measurements_on_a_cpu(
     monkeypatch.setattr(rivals, "instruction_set", lambda: instructions)
     rivals._here.cache_clear()
     for one in known[::7]:
-        assert bool(is_faster(one.problem, cpu())) is (one.ratio > 1.03)
-        assert not is_close(one.problem, cpu()), "a measurement decides"
+        assert bool(reason_for_rival(one.problem, cpu())) is (one.ratio > 1.03)
+        assert not is_undecided(one.problem, cpu()), "a measurement decides"
     rivals._here.cache_clear()
 
 

@@ -410,7 +410,7 @@ def test_accelerate_measures_what_is_expected_to_be_slower(monkeypatch: pytest.M
     from tilewright.nn import acceleration
 
     model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, (3, 5), groups=6), torch.nn.Conv2d(6, 4, (1, 5))).eval()
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "expected to be faster")
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "expected to be faster")
     monkeypatch.setattr(acceleration, "compared", lambda *_: seconds(1.0, 2.0))
     monkeypatch.setattr(acceleration, "compare", lambda *_: seconds(1.0, 2.0))
     done = tw.accelerate(model, X)
@@ -669,8 +669,8 @@ def test_a_call_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tf32" in tw.explain_call(tw.conv2d, X, W, groups=6, precision="tf32")
     from tilewright.functional import rivals
 
-    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "a sum over 576 products is a matrix product")
+    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "a sum over 576 products is a matrix product")
     dense = torch.randn(1, 64, 8, 8, dtype=torch.float64), torch.randn(64, 64, 3, 3, dtype=torch.float64)
     text = tw.explain_call("conv2d", *dense)
     assert f"runs:    the kernel of torch {torch.__version__}: a sum over 576 products is a matrix product" in text

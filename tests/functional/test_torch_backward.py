@@ -112,8 +112,8 @@ def test_layers_that_it_leaves_to_others(everywhere: list[int]) -> None:
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     biased, options = [], torch_gradients.CalledLayer.weight_options
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "a test says so")
-    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "a test says so")
+    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
     monkeypatch.setattr(torch_gradients.CalledLayer, "adds_up_bias", lambda layer, x: layer.small)
     monkeypatch.setattr(
         torch_gradients.CalledLayer, "weight_options", lambda layer, *a: biased.append(a[0]) or options(layer, *a)

@@ -20,7 +20,7 @@ F = torch.nn.functional
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(plans, "_plans", {})
-    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
+    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
     monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
     plans.forget()
     yield
@@ -28,7 +28,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def decide(monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "" if ours else "a test says so")
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "" if ours else "a test says so")
 
 
 def layer(dtype: Any = torch.float32, taps: int = 3) -> list[Any]:

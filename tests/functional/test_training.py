@@ -43,8 +43,8 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def _kernels(whose: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "" if whose == OURS else "a test says so")
+    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "" if whose == OURS else "a test says so")
     monkeypatch.setattr(plans, "_plans", {})
     monkeypatch.setenv("TILEWRIGHT_CACHE", "0")  # which knows other decisions
     plans.forget()

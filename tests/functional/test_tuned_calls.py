@@ -245,7 +245,7 @@ def test_a_measured_decision_counts_for_its_number_of_threads(library: str, monk
         lines = tw.explain_call("conv2d", x, w, groups=6, tune=tune).splitlines()
         return next(line for line in lines if line.startswith("because"))
 
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "")
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "")
     monkeypatch.setattr(tuning, "tuned", found)
     before = has()
     try:

@@ -138,7 +138,7 @@ def test_a_layer_whose_usual_kernel_does_not_compile(monkeypatch: pytest.MonkeyP
     choice, executable = kernel_choice.choose(LARGE, device("cuda"), "", None, 0)
     assert (choice.why, choice.template != usual) == (why, True)
     assert executable is not None
-    monkeypatch.setattr(kernel_choice.rivals, "is_faster", lambda *_: "")
+    monkeypatch.setattr(kernel_choice.rivals, "reason_for_rival", lambda *_: "")
     choice, executable = kernel_choice.choose(LARGE, device("cuda"), "torch", None, 0)
     assert (choice.how, choice.why, executable) == (THEIRS, why, None)
 

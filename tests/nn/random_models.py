@@ -370,8 +370,8 @@ def error(found: Any, true: Any) -> float:
 
 def use_ours() -> None:
     """Have every convolution that we cover be ours."""
-    rivals.is_faster = lambda problem, on: ""  # type: ignore[assignment]
-    rivals.is_close = lambda problem, on: False  # type: ignore[assignment]
+    rivals.reason_for_rival = lambda problem, on: ""  # type: ignore[assignment]
+    rivals.is_undecided = lambda problem, on: False  # type: ignore[assignment]
     rivals.saved_by = lambda *_: (1.0, 1.0)  # type: ignore[assignment]
     plans.forget()
 

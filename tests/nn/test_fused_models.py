@@ -38,9 +38,9 @@ def _ours_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceleration, "compared", lambda *_: seconds(1.0, 2.0))
     monkeypatch.setattr(acceleration, "compare", lambda *_: seconds(1.0, 2.0))
     monkeypatch.setattr(acceleration, "_keep", lambda *_: None)
-    monkeypatch.setattr(rivals, "is_faster", lambda *_: "")
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "")
     monkeypatch.setattr(rivals, "saved_by", lambda *_: (1.0, 1.0))
-    monkeypatch.setattr(rivals, "is_close", lambda *_: False)
+    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
 
 
 def sample() -> tuple[Any, Any]:

@@ -17,9 +17,9 @@ COUNT = 6
 
 @pytest.fixture(autouse=True)
 def _ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(rivals, "is_faster", lambda problem, on: "")
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda problem, on: "")
     monkeypatch.setattr(rivals, "saved_by", lambda *_: (1.0, 1.0))
-    monkeypatch.setattr(rivals, "is_close", lambda problem, on: False)
+    monkeypatch.setattr(rivals, "is_undecided", lambda problem, on: False)
     plans.forget()
     yield
     plans.forget()

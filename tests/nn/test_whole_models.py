@@ -35,8 +35,8 @@ MODELS = """
 def _computed_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ours = SimpleNamespace(choice=plans.Decision(plans.OURS, why="as the test says", seconds=1.0, rival_seconds=2.0))
     monkeypatch.setattr(fusion, "plan_for", lambda *given, **named: ours)
-    monkeypatch.setattr(rivals, "is_faster", lambda problem, on: "as the test says")
-    monkeypatch.setattr(rivals, "is_close", lambda problem, on: False)
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda problem, on: "as the test says")
+    monkeypatch.setattr(rivals, "is_undecided", lambda problem, on: False)
     with nothing_remembered():
         yield
 

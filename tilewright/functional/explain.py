@@ -90,7 +90,7 @@ def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
     """Return why a call on arrays of JAX runs XLA's own operator; "" if it runs ours."""
     if type(call.x).__module__.partition(".")[0] not in numpy_arrays.JAX or call.options.tune is not None:
         return ""
-    why: str = import_module(f"{__package__}.jax_lowering").verdict(problem, on)
+    why: str = import_module(f"{__package__}.jax_lowering").reason_for_xla(problem, on)
     return why
 
 

@@ -31,7 +31,7 @@ def _chosen(problem: Problem, on: Device | None, tune: Tune) -> Callable[..., An
     """Return the function of JAX that computes a problem on a device; None is a device of another kind than ours."""
     if 0 in problem.shape:
         return lambda *_: jax.numpy.zeros(made_shape(problem), problem.dtype)
-    if on is None or (tune is None and verdict(problem, on)):
+    if on is None or (tune is None and reason_for_xla(problem, on)):
         return partial(by_xla, problem)
     plan = plan_for(problem, on, "", FUNCTIONS.get(problem.activation), tune)
     program = plan.executable
@@ -44,14 +44,14 @@ def _chosen(problem: Problem, on: Device | None, tune: Tune) -> Callable[..., An
     return lambda *arrays: target(*arrays)[0]
 
 
-def verdict(problem: Problem, on: Device) -> str:
+def reason_for_xla(problem: Problem, on: Device) -> str:
     """Return why XLA's own operator computes a problem: for dense layers it calls cuDNN, as PyTorch does. Else "".
 
     On CPUs, and for groups, XLA's kernels are slower than the kernels that PyTorch calls.
     """
     if on.kind != "cuda" or not problem.has_weights or problem.groups != 1 or problem.activation.startswith("custom:"):
         return ""
-    return rivals.verdict(problem, rivals.table())
+    return rivals.reason_on_gpu(problem, rivals.table())
 
 
 def _gpu() -> Device | None:

@@ -49,15 +49,14 @@ def choose(
         tuning = import_module(f"{__package__}.tuning")  # loads the measuring session, which other calls do not need
         found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
         return found
-    close = bool(rival) and activation is None and rivals.is_close(problem, on)
-    if rival and activation is None and not close:
-        faster = rivals.is_faster(problem, on)
-        if faster:
-            return Decision(THEIRS, why=faster), None
+    has_rival = bool(rival) and activation is None
+    undecided = has_rival and rivals.is_undecided(problem, on)
+    if has_rival and not undecided and (why := rivals.reason_for_rival(problem, on)):
+        return Decision(THEIRS, why=why), None
     default = default_selection(problem, target)
     try:
         made = without_spills(default, lambda: _others(problem, default, target), target, epilogue)
-        if close:
+        if undecided:
             tuning = import_module(f"{__package__}.tuning")
             made = tuning.compared(problem, on, *made)
         return made

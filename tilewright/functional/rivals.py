@@ -116,9 +116,9 @@ def _read(path: Path) -> tuple[MeasuredLayer, ...]:
     return tuple(MeasuredLayer(Problem.read(r["problem"]), r["device"], r["ours"], r["theirs"]) for r in rows)
 
 
-def is_faster(problem: Problem, on: Device) -> str:
+def reason_for_rival(problem: Problem, on: Device) -> str:
     """Return why the library's own kernel is the choice for a problem; "" if ours is."""
-    return _verdict_on_cpu(problem, _here(problem)) if on.kind == "cpu" else verdict(problem, table())
+    return _reason_on_cpu(problem, _here(problem)) if on.kind == "cpu" else reason_on_gpu(problem, table())
 
 
 def saved_by(ours: Iterable[Problem], every: Iterable[Problem]) -> tuple[float, float]:
@@ -141,7 +141,7 @@ def _known_as(problem: Problem) -> Problem:
     return problem._replace(op=TRANSPOSED) if problem.op == DATA_GRADIENT else problem
 
 
-def is_close(problem: Problem, on: Device) -> bool:
+def is_undecided(problem: Problem, on: Device) -> bool:
     """Whether the estimate for a problem leaves open which kernel is faster, and timing both takes little."""
     if on.kind != "cpu":
         return False
@@ -170,7 +170,7 @@ def _here(problem: Problem) -> RatioEstimate:
     return estimate_on_cpu(problem, known_on_cpu(problem.dtype, instructions), lambda one: _by_rates(one, instructions))
 
 
-def _verdict_on_cpu(problem: Problem, found: RatioEstimate) -> str:
+def _reason_on_cpu(problem: Problem, found: RatioEstimate) -> str:
     """Return why the library's own kernel is the choice on a CPU; "" if ours is."""
     if not found.away:
         return f"measured {found.ratio:.2f} times as fast as ours for this layer" if found.ratio > _LEAST_GAIN else ""
@@ -214,8 +214,8 @@ def cpu_device(instructions: str) -> str:
     return f"cpu, {instructions}"
 
 
-def verdict(problem: Problem, known: Iterable[MeasuredLayer]) -> str:
-    """Return the same on a GPU, judged by the layers of `known`."""
+def reason_on_gpu(problem: Problem, known: Iterable[MeasuredLayer]) -> str:
+    """Return why the library's own kernel is the choice on a GPU, by the layers of `known`; "" if ours is."""
     found = estimate(problem, known)
     if found is not None and found.nearest is not None:
         ratio = found.ratio * _share_of_convolution(problem, found.nearest)
