@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.errors import UserError
+from ...core.padding import padding_of
 from ...core.windows import transposed_positions
 from ...expr.convert import cast
 from ...expr.operators import equal, floordiv, floormod, if_then_else
@@ -68,12 +69,10 @@ class Transposed(Images):
         """The workload; `shape` is batch, channels, height, width in every layout."""
         images = shape_of(cls.name, shape, "NCHW")
         count, parts = counts_of(cls.name, images[1], filters, groups)
-        cut = sizes(
-            cls.name, "padding", padding, 4 if isinstance(padding, (tuple, list)) and len(padding) == 4 else 2, 0
-        )
+        window, steps = sizes(cls.name, "kernel", kernel, 2), sizes(cls.name, "stride", stride, 2)
+        cut = padding_of(cls.name, padding, window, steps, words=())
         made = cls(
-            images, count, sizes(cls.name, "kernel", kernel, 2), sizes(cls.name, "stride", stride, 2),
-            cut if len(cut) == 4 else cut * 2, sizes(cls.name, "output_padding", output_padding, 2, 0),
+            images, count, window, steps, cut, sizes(cls.name, "output_padding", output_padding, 2, 0),
             sizes(cls.name, "dilation", dilation, 2), parts, dtype_of(cls.name, dtype), layout_of(cls.name, layout),
         )  # fmt: skip
         if min(made.places) < 1:
