@@ -113,7 +113,7 @@ def _computed(call: OperatorCall, library: Library) -> Any:
 
 
 def _written(name: str, out: Any) -> NDArray:
-    """Return `out` as one of our arrays, in the same memory: without its negative strides, from their last element."""
+    """Return `out` as one of our arrays in the same memory; dimensions with negative strides are reversed."""
     if _is_reversed(out):
         out = out[tuple(slice(None, None, -1 if step < 0 else 1) for step in out.strides)]
     target = out if isinstance(out, NDArray) else from_dlpack(out)
@@ -122,7 +122,7 @@ def _written(name: str, out: Any) -> NDArray:
 
 
 def _is_reversed(array: Any) -> bool:
-    """Whether some strides are negative, which DLPack's producers export wrongly and its consumers refuse."""
+    """Whether some strides are negative: producers of DLPack export them wrongly, and consumers refuse them."""
     return not isinstance(array, NDArray) and any(step < 0 for step in getattr(array, "strides", None) or ())
 
 
@@ -135,7 +135,8 @@ def _overlap(a: NDArray, b: NDArray) -> bool:
 
 
 def _apart(array: NDArray | None, out: NDArray) -> NDArray | None:
-    """A bias or a residual that is not written before it is read; it may be `out` itself, element by element."""
+    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it. It may be
+    `out` itself."""
     if array is None or (array.start, array.end) == (out.start, out.end) or not _overlap(array, out):
         return array
     return array.copyto(array.device)

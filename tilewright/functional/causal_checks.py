@@ -1,4 +1,4 @@
-"""CausalChecks of the arguments of causal convolutions."""
+"""Checks of the arguments of causal convolutions."""
 
 from __future__ import annotations
 

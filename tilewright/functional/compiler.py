@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from ..tune.space.config import Config
 
 SUITS = 1.3
-"""How many times as long as its own choice a strategy's model may expect the configuration of a near layer to take. It
-expected more of 17 of 53 layers on an H200, which ran at 0.78 of the speed of that choice; others at 1.04.
+"""Limit for using the configuration of a similar layer: its expected cycles, divided by the cycles of the default
+configuration. On an H200, 17 of 53 layers exceeded it, and ran at 0.78 times the default's speed; the others ran at
+1.04 times.
 """
 _LARGE_WINDOW = 25
-"""Taps from which on CPUs compute a transposed depthwise layer in NCHW faster as a convolution."""
+"""The least taps of a transposed depthwise layer in NCHW that CPUs compute faster as a convolution."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,8 @@ def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
 
 
 def _is_faster(of: templates.Conv2dLayer | templates.Depthwise, target: Target | None) -> bool:
-    """Whether strategies of convolutions compute a transposed one faster than its own: on CPUs, some in NCHW do not."""
+    """Whether a transposed convolution is faster as a convolution than by strategies of its own: on CPUs, some in NCHW
+    are not."""
     if target is None or target.is_gpu or of.layout == "NHWC":
         return True
     large = isinstance(of, templates.Depthwise) and of.terms >= _LARGE_WINDOW
@@ -203,8 +205,9 @@ def recorded(
 ) -> Selection | None:
     """Return the strategy that was fastest for the nearest layer in the records.
 
-    The configuration of a near layer is not used if its tiles divide this one badly. A record of another architecture
-    is used only if the model of this one agrees. With `fused`, records of kernels with an epilogue come first.
+    The configuration of a similar layer is not used if its tiles divide this layer badly. The record of another
+    architecture is used only if the model of this architecture agrees. With `fused`, records of kernels with an
+    epilogue come first.
     """
     known = [(template, shipped.recorded(template, workload, target, fused=True)) for template in able if fused]
     if not any(found for _, found in known):

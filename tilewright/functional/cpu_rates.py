@@ -31,8 +31,7 @@ Table = dict[str, dict[str, dict[str, dict[str, list[float]]]]]
 
 
 class LayerRates(NamedTuple):
-    """The costs of a kernel: seconds of a call, and the seconds of a floating-point operation and of a byte,
-    inverted."""
+    """The rates of a kernel: seconds of a call, floating-point operations per second, and bytes per second."""
 
     overhead: float
     flop_per_second: float
@@ -71,7 +70,7 @@ def work(problem: Problem, side: str) -> tuple[float, float]:
 
 
 def expected_ratio(problem: Problem, instructions: str, table: Table | None = None) -> float:
-    """How many times as fast as ours PyTorch's kernel is expected to be, by a table if that is given."""
+    """Return the expected speed of PyTorch's kernel relative to ours, from the given table or the default one."""
     found = rates(instructions, problem.dtype, kind(problem), table)
     return found[OURS].seconds(*work(problem, OURS)) / found[THEIRS].seconds(*work(problem, THEIRS))
 
@@ -83,9 +82,8 @@ def expected_seconds(problem: Problem, instructions: str) -> float:
 
 
 def rates(instructions: str, dtype: str, of: str, table: Table | None = None) -> dict[str, LayerRates]:
-    """The rates of both sides for a kind of layer: of this instruction set or the nearest in which it was measured.
-
-    Without any, the rates of all kinds together.
+    """Return the rates of both sides for a kind of layer, measured with this instruction set or the nearest one. If the
+    kind was never measured, return the rates of all kinds together.
     """
     sets = _NEAREST.get(instructions, tuple(_NEAREST))
     tables = [(calibrated(), sets[:1]), (_shipped(), sets)] if table is None else [(table, sets)]

@@ -13,12 +13,12 @@ from .problem import Problem
 Layer = tuple[Problem, float, float]
 """A layer, and the seconds of our kernel and PyTorch's."""
 _START = np.log(np.array([5e-6, 1 / 30e9, 1 / 8e9]))
-"""The logarithms of the overhead of a call, and of the seconds of an operation and of a byte, before anything is
-measured."""
+"""Starting values of the fit: the logarithms of the overhead of a call, the seconds of an operation, and the seconds of a
+byte."""
 _FEWEST, _STEPS, _OUTLIER = 3, 40, 2.0
 """Layers of a kind that have rates of their own; steps of the fit; the logarithm of an error that counts no more."""
 _TRUST = 2.0
-"""The number of layers that moves a kind's rates halfway from the rates of all kinds to its own."""
+"""If a kind has this number of layers, its rates are the mean of its own fit and the rates of all kinds."""
 
 
 def fit(layers: Sequence[Layer]) -> dict[str, dict[str, dict[str, list[float]]]]:

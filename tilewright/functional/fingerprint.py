@@ -65,7 +65,7 @@ def _sources() -> str:
 
 @cache
 def compiler(kind: str) -> str:
-    """The compiler for a kind of device, and its version; without one if it came with something else.
+    """Return the compiler for a kind of device, with its version if it was installed as a package.
 
     If NVRTC is here for both versions of CUDA, the driver decides which one is in use.
     """
@@ -75,9 +75,9 @@ def compiler(kind: str) -> str:
 
 
 def _version(distribution: str) -> str:
-    """The version of an installed distribution, by the folder in which installers describe it; "" if there is none.
+    """Return the version of an installed distribution, from the name of its folder of metadata; "" if there is none.
 
-    `importlib.metadata` reads the same off that folder, and takes longer to import than a kernel to load.
+    `importlib.metadata` reads the same name, but takes longer to import than a kernel to load.
     """
     start = distribution.replace("-", "_") + "-"
     for folder in sys.path:
@@ -100,7 +100,8 @@ def machine(on: Device) -> str:
 
 
 def _calibration(table: str) -> str:
-    """When rates were measured on this computer, on which decisions depend; "" if they were not."""
+    """Return the time at which rates were measured on this computer, since decisions depend on them; "" if they were
+    not."""
     folder = cache_folder()
     try:
         return "" if folder is None else f" {os.stat(os.path.join(folder, table)).st_mtime_ns}"

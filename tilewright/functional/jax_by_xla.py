@@ -100,7 +100,8 @@ def _convolution(problem: Problem, x: Any, weights: Any) -> Any:
 
 
 def _spread(problem: Problem, x: Any, weights: Any) -> Any:
-    """Compute a transposed convolution: one of the input with zeros between its elements, by reversed kernels."""
+    """Compute a transposed convolution as a convolution: zeros between the elements of the input, and reversed
+    kernels."""
     channels, filters, *taps = problem.weights_shape
     groups = problem.groups
     apart = weights.reshape((groups, channels // groups, filters, *taps)).swapaxes(1, 2)

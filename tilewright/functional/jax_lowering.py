@@ -28,7 +28,8 @@ def _lowered(place: Callable[[], Device | None], ctx: Any, *operands: Any, probl
 
 
 def _chosen(problem: Problem, on: Device | None, tune: Tune) -> Callable[..., Any]:
-    """Return the function of JAX that computes a problem on a device; None is a device of another kind than ours."""
+    """Return the function of JAX that computes a problem on a device; `on` is None for devices without kernels of
+    ours."""
     if 0 in problem.shape:
         return lambda *_: jax.numpy.zeros(made_shape(problem), problem.dtype)
     if on is None or (tune is None and reason_for_xla(problem, on)):
@@ -45,7 +46,8 @@ def _chosen(problem: Problem, on: Device | None, tune: Tune) -> Callable[..., An
 
 
 def reason_for_xla(problem: Problem, on: Device) -> str:
-    """Return why XLA's own operator computes a problem: for dense layers it calls cuDNN, as PyTorch does. Else "".
+    """Return why XLA's own operator computes a problem, or "" if ours does. For dense layers, XLA calls cuDNN, as
+    PyTorch does.
 
     On CPUs, and for groups, XLA's kernels are slower than the kernels that PyTorch calls.
     """

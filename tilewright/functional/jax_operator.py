@@ -36,7 +36,7 @@ def _varying(a: Any) -> frozenset[Any]:
 
 
 def _axes(kind: Any) -> frozenset[Any]:
-    """The same of the type of an array; versions of JAX differ in its place."""
+    """Return these axes from the type of an array; versions of JAX store them in different places."""
     found: frozenset[Any] = getattr(getattr(kind, "manual_axis_type", None), "varying", None) or frozenset()
     return found or getattr(kind, "vma", frozenset())
 

@@ -69,7 +69,8 @@ def choose(
 def without_spills(
     first: Selection, others: Callable[[], Iterable[Selection]], target: Target, epilogue: Epilogue
 ) -> tuple[Decision, Executable]:
-    """Compile the first selection without spills to memory; `first` if that was measured, or if all spill."""
+    """Return the first selection that compiles without spills to memory; `first` if it was measured, or if all
+    spill."""
     made: list[tuple[Decision, Executable]] = []
     for found in chain((first,), islice(_lazily(others), _ALTERNATIVES)):
         notes = KernelNotes()
@@ -90,7 +91,7 @@ def _lazily(others: Callable[[], Iterable[Selection]]) -> Iterator[Selection]:
 
 
 def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
-    """Selections beside `first` that models expect to be nearly as fast, by its own strategy, then by others."""
+    """Yield selections that models expect to be nearly as fast as `first`: of its strategy, then of others."""
     why = "the choice of the model whose threads keep all in registers"
     strategy, workload = first.template.strategy(target), first.workload
     space = strategy.space(workload)
@@ -112,8 +113,7 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
 def _otherwise(
     problem: Problem, default: Selection, target: Target, epilogue: Epilogue, rival: str, refused: UserError
 ) -> tuple[Decision, Executable | None]:
-    """Choose for a problem after its default kernel was `refused` by the compiler: the rival, or another
-    strategy."""
+    """Choose the rival or another strategy for a problem: the compiler has `refused` its default kernel."""
     why = f"our default kernel ({default.template.name}) does not compile: {' '.join(refused.message.split())}"
     if rival:
         return Decision(THEIRS, why=why), None

@@ -31,7 +31,7 @@ _calls = PreparedCalls()
 JAX = ("jax", "jaxlib")
 """The packages of JAX's arrays, and of the tracers that stand for them."""
 LARGE = 1 << 20
-"""Bytes of a result from which a microsecond is worth having it begin with a cache line: kernels may store whole lines
+"""Results of at least these bytes begin at a cache line. That costs a microsecond, and lets kernels store whole lines
 past the caches."""
 
 
@@ -201,7 +201,8 @@ def _check_out(out: np.ndarray, inputs: list[np.ndarray]) -> None:
 
 
 def _apart(array: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """A bias or a residual that is not written before it is read; it may be `out` itself, element by element."""
+    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it. It may be
+    `out` itself."""
     same = array.ctypes.data == out.ctypes.data and array.shape == out.shape and array.strides == out.strides
     return array if same or not np.shares_memory(array, out) else array.copy()
 

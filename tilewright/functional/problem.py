@@ -161,7 +161,8 @@ class Problem(NamedTuple):
 
     @property
     def with_filters_last(self) -> Problem:
-        """The same with weights in the order OHWI, if kernels on GPUs take that order; else itself."""
+        """Return the problem with weights in the order OHWI, if kernels on GPUs take that order; else the problem
+        itself."""
         takes = self.op == CONV and self.layout == "NHWC" and self.groups == 1
         return self._replace(weights="OHWI") if takes and self.terms >= _TERMS and self.filters >= _FILTERS else self
 
@@ -178,7 +179,7 @@ class Problem(NamedTuple):
         return plain._replace(op=WEIGHT_GRADIENT), of_x
 
     def with_batch(self, batch: int) -> Problem:
-        """The same for another number of images."""
+        """Return the problem for another number of images."""
         return self._replace(shape=(batch, *self.shape[1:]))
 
     def described(self) -> dict[str, Any]:
@@ -196,7 +197,7 @@ class Problem(NamedTuple):
         return self.text(2)
 
     def text(self, rank: int) -> str:
-        """Return that line; of a 1-D operator without the row that its data have here."""
+        """Return one line for users, without the row that stands for the missing dimension of 1-D data."""
         parts = [self.op, _along(self.shape, rank, 2)]
         parts += [f"weights {_along(self.weights_shape, rank, 2)}"] if self.has_weights else []
         parts += [] if self.has_weights else [f"kernel {_along(self.kernel, rank)}"]
@@ -219,5 +220,5 @@ class Problem(NamedTuple):
 
 
 def _along(sizes: tuple[int, ...], rank: int, rows: int = 0) -> str:
-    """The sizes with crosses; of 1-D data without the one at index `rows`."""
+    """Return sizes joined by crosses; for 1-D data, without the size at index `rows`."""
     return "x".join(map(str, sizes if rank == 2 else (*sizes[:rows], *sizes[rows + 1 :])))

@@ -57,7 +57,7 @@ _PASS_SECONDS, _PASS_BYTES_PER_SECOND = 1.5e-6, (6e12, 3.5e12)
 A library computes a residual and an activation in a kernel of its own, which reads and writes the result once more.
 """
 _PASS_IN_CACHE = 50e6
-"""The most bytes that such a kernel moves in the L2 cache."""
+"""Up to this number of bytes, such a kernel works in the L2 cache."""
 _DENSE_TERMS, _DENSE_CHANNELS = 64, 16
 """The least products per sum, and channels per group, of a layer that libraries compute by matrix instructions. If no
 similar layer was measured, the library is preferred for such a layer."""
@@ -203,7 +203,7 @@ def _by_rates(problem: Problem, instructions: str) -> float:
 def known_on_cpu(dtype: str, instructions: str) -> list[MeasuredLayer]:
     """Return the layers of a type that were measured with an instruction set; if there are none, with others.
 
-    A library has fast kernels of some types and for some instructions, and none of others.
+    A library has fast kernels for some types and some instruction sets only.
     """
     known = [one for one in cpu_table() if one.problem.dtype == dtype]
     return [one for one in known if one.device == cpu_device(instructions)] or known

@@ -27,7 +27,7 @@ class Threads(Protocol):
     ready: bool
 
     def start(self) -> int:
-        """Have them running; returns the address of the function that runs a loop on them."""
+        """Start the threads, and return the address of the function that runs a loop on them."""
 
 
 Runner = Callable[[Sequence[int], int], None]
@@ -89,7 +89,7 @@ class _Piece(NamedTuple):
 
 
 _spare: list[_Piece] = []
-"""Scratch memory that no call is using, of all programs, the last used at the end. Concurrent calls share none."""
+"""Scratch memory of all programs that no call is using, the most recently used last. Concurrent calls share none."""
 
 
 def _piece(size: int) -> _Piece:

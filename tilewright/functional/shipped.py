@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RECORDS = Path(__file__).parent / "records"
 Args = tuple[Any, ...]
 _EPILOGUES = "epilogues"
-"""How the name ends of a log of kernels with an epilogue."""
+"""The suffix of logs of kernels with an epilogue."""
 _NEAR = 2.0
 """Largest distance of a neighbour, in doublings summed over all sizes."""
 
@@ -80,7 +80,7 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
 def recorded(
     template: PackagedTemplate[Any], workload: Convolution, target: Target, fused: bool = False
 ) -> ShippedRecord | None:
-    """The configuration of the record for exactly this workload; with `fused`, of one that has an epilogue."""
+    """Return the configuration of the record of exactly this workload; with `fused`, of the record with an epilogue."""
     lines = _records(fused).get((target.kind, template.name), {}).get(tuple(workload.args))
     if lines is None:
         return None
@@ -108,5 +108,5 @@ def _away(a: tuple[Any, ...], b: tuple[Any, ...]) -> float:
 
 
 def _extent(v: Any, w: Any) -> bool:
-    """Return whether these are numbers of filters or groups, which may differ as sizes do."""
+    """Return whether two arguments are numbers of filters or of groups, which count as sizes."""
     return isinstance(v, int) and isinstance(w, int)

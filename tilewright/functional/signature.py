@@ -64,9 +64,9 @@ class Signature(NamedTuple):
     problem: Problem
     shape: tuple[int, ...]
     order: tuple[int, ...]
-    """Dimensions of the result as they lie in memory, outermost first; () if as in the shape."""
+    """The order in memory of the result's dimensions, outermost first; () if it is the order of the shape."""
     images: tuple[int, ...]
-    """The same of the input, of a residual, and of the gradient of a layer's result."""
+    """The order in memory of the input, of a residual, and of the gradient of a layer's result."""
 
 
 def channels_last_order(dims: int, rank: int) -> tuple[int, ...]:

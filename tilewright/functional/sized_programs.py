@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from .running import Threads
 
 _ADDRESS = 1 << 48
-"""The first address of recorded arguments, which are this far apart: no size is as large."""
+"""The distance between the made-up addresses of recorded arguments, larger than any size; the first address, too."""
 
 
 _COMPLAINTS = "wrong wrong_extent wrong_size wrong_stride wrong_offset overlap misaligned beyond scalar".split()
-"""Names by which host code complains of arguments that do not suit it."""
+"""Names of the functions that host code calls to report wrong arguments."""
 
 
 class SizedDescription(Protocol):
-    """Everything that the code of a program depends on, which its sizes are not a part of."""
+    """Everything that the code of a program depends on. Sizes are not a part of it."""
 
     def described(self) -> dict[str, Any]:
         """The fields as JSON has them."""

@@ -46,7 +46,7 @@ class StoredKernel(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> StoredKernel | None:
-        """The entry in such bytes; None if they are damaged or something else."""
+        """Return the entry that a file's bytes hold; None if they are damaged or no entry."""
         body = data[_HEAD:]
         if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(body).digest():
             return None
@@ -61,7 +61,7 @@ class StoredKernel(NamedTuple):
 class KernelStore:
     """A folder of entries, bounded in size: the least recently used ones are removed first.
 
-    A store within the folder of another one, its `parent`, complains once together with it.
+    A store within the folder of another one, its `parent`, shares its warnings: each is printed once.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class KernelStore:
             size -= status.st_size
 
     def read_all(self) -> Iterator[tuple[str, StoredKernel, os.stat_result]]:
-        """Every entry that is whole and that `get` would return: key, entry, status of its file."""
+        """Yield the undamaged entries, which `get` would return: key, entry, status of the file."""
         for path, status in self.entries() if self._is_trusted() else ():
             found = self._read(path)
             if found is not None:

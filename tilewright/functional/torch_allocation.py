@@ -18,9 +18,9 @@ from .signature import Signature
 _guards = getattr(torch._C._dynamo, "guards", None)
 _empty_on_cpu: Callable[..., Any] | None = getattr(_guards, "_empty_strided_cpu", None)
 _empty_on_gpu: Callable[..., Any] | None = getattr(_guards, "_empty_strided_cuda", None)
-"""Of exact tuples: sizes, strides, and a type."""
+"""Functions of sizes, strides and a type. Sizes and strides are exact tuples."""
 part_of: Callable[..., Any] = getattr(_guards, "_reinterpret_tensor", None) or torch.as_strided
-"""The part of new memory with given sizes and strides from an offset on; by the former, not a view of autograd's."""
+"""Return the part of new memory with given sizes, strides and offset. PyTorch's internal function records no view."""
 _current_gpu: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", None)
 
 
@@ -61,10 +61,11 @@ def _type(checked: Signature) -> Any:
 
 
 def in_shape(a: Any, order: tuple[int, ...]) -> Any:
-    """The view of a tensor, which has the dimensions of that order, in the order of the shape."""
+    """Return a view with the dimensions in the order of the shape, of a tensor with the dimensions in the order of
+    memory."""
     return a.permute(sorted(range(len(order)), key=order.__getitem__))
 
 
 def lies_in(a: Any, order: tuple[int, ...]) -> bool:
-    """Whether a tensor lies in memory without gaps, in an order of its dimensions."""
+    """Whether a tensor lies in memory without gaps, with its dimensions in this order."""
     return bool(a.permute(order).is_contiguous() if order else a.is_contiguous())

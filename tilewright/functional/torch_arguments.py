@@ -26,7 +26,7 @@ _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Have sizes as numbers within it, even if `torch.jit.trace` records operations on them as tensors."""
+    """Stop the recording of `torch.jit.trace` for a while: sizes are numbers then, not traced tensors."""
     state = tracing()
     if state is None:
         yield
@@ -66,7 +66,7 @@ def type_in_autocast(x: Any) -> Any:
 
 
 def numbers(value: Any, rank: int) -> list[int]:
-    """Return an option as one number per dimension; TypeError for anything else, of which `mistake` says more."""
+    """Return an option as one number per dimension. Anything else is a TypeError, which `mistake` explains to users."""
     each = list(value) if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(v, bool) for v in each):
         raise TypeError("not a number")
@@ -105,7 +105,7 @@ def warn_of_budget(name: str, tune: Tune) -> None:
 
 
 def written(name: str, made: Any, out: Any) -> Any:
-    """Return `out` with a result in it, which `copy_` alone would broadcast and convert to fit `out`.
+    """Copy a result into `out` and return that. Unlike `copy_` alone, this neither broadcasts nor converts.
 
     Under autocast, it may have a type other than the result's.
     """
@@ -127,7 +127,7 @@ def written(name: str, made: Any, out: Any) -> Any:
 
 
 def mistake(call: OperatorCall) -> UserError | None:
-    """Return the error of a call, in the words of calls without gradients; None if it is valid."""
+    """Return the error of an invalid call, as calls without gradients raise it; None if the call is valid."""
     out = None if autocasts() else call.out  # under autocast, it may have another type: see `written`
     try:
         check_types(call)

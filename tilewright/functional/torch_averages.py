@@ -42,9 +42,8 @@ class AveragePooling(NamedTuple):
         return _like(images, made)
 
     def _in_rows(self, a: Any) -> Any:
-        """A tensor that PyTorch takes for row-major, if its CUDA kernel for channels-last memory is wrong.
-
-        Strides of extents of one can make a tensor both, which `contiguous` would return as it is.
+        """Return a tensor that PyTorch treats as row-major if its CUDA kernel for channels-last memory is wrong. A
+        tensor with extents of one can be both, and `contiguous` would return it as it is.
         """
         if a.device.type == "cpu" or a.dim() < 4 or not any(self.padding):
             return a
@@ -63,7 +62,8 @@ class AveragePooling(NamedTuple):
         return self._replace(divisor=area) if self._overhangs(shape) else self
 
     def _scale(self, images: Any, results: Any) -> Any:
-        """Return the elements of the kernel per element that a window counts; None if that is 1 everywhere."""
+        """Return the ratio of the kernel's elements to the elements that each window counts; None if it is 1 for all
+        windows."""
         if not self._overhangs(images.shape):
             return None
         counts = []

@@ -96,7 +96,7 @@ def known(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: 
 
 
 def _parts(run: Any, x: Any, weight: Any, bias: Any, biased: bool, grad: Any, last: bool) -> tuple[Any, Any, Any]:
-    """Run an executor on tensors of the layer's order, and take its second result apart."""
+    """Run an executor on tensors of the layer's order, and split its second result."""
     if last:
         x, grad = x.transpose(1, 2), grad.transpose(1, 2)
     of_x, others = run(x, weight, bias, grad)
@@ -108,7 +108,7 @@ def _parts(run: Any, x: Any, weight: Any, bias: Any, biased: bool, grad: Any, la
 def _computed(
     x: Any, weight: Any, bias: Any, grad: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
 ) -> tuple[Any, Any]:
-    """Compute the gradient by the input; and one tensor of the gradients by the weight, then by the bias."""
+    """Return the gradient by the input, and one tensor with the gradients by the weight and then by the bias."""
     key = (*[None if a is None else facts(a) for a in (x, weight, bias, grad)], biased, *padding, *dilation, activation)
     version = _passes.version
     run = _passes.get(key)
@@ -162,7 +162,7 @@ def _prepared(x: Any, weight: Any, biased: bool, padding: list[int], dilation: l
 def _separately(
     x: Any, weight: Any, bias: Any, grad: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
 ) -> tuple[Any, Any]:
-    """Compute the same by a kernel for each direction."""
+    """Compute the gradients by separate kernels."""
     operators = torch.ops.tilewright
     window = [1], padding, dilation, x.shape[1]
     if activation:

@@ -60,7 +60,7 @@ def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options:
 
 
 def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
-    """Look up a call by shapes, strides, types and options, if it is not like the last one of its weight."""
+    """Look up a call by shapes, strides, types and options: it differs from the last call with its weight."""
     arrays = x, w, bias, residual, out
     if transforms() or _included(_PRE_DISPATCH):  # the tensors that these wrap or record look like any other
         return operator(operator_call(name, *arrays, options))

@@ -1,6 +1,6 @@
 """Casts of parameters and of their gradients on GPUs: one short launch for a weight and its bias.
 
-Under autocast, a step of a small layer takes the host longer for PyTorch's four casts than for all of our kernels.
+Under autocast, PyTorch's four casts in a step of a small layer cost more time on the host than all of our kernels.
 """
 
 from __future__ import annotations

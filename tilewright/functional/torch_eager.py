@@ -1,7 +1,7 @@
 """Eager calls with gradients without PyTorch's dispatcher, which takes longer than a small kernel.
 
-The operators of the library serve tracing, compilation, modes and subclasses of tensors. If nothing of that is there,
-their implementations run at once, and a function of autograd records the same backward pass.
+The operators of the library serve tracing, compilation, modes and subclasses of tensors. Without any of these, the
+operators' implementations run directly, and a function of autograd records the same backward pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Operator = Callable[..., Any]
 
 
 def is_plain(tensors: tuple[Any, ...]) -> bool:
-    """Whether nothing sees the operators of a call, and its tensors are dense ones on a CPU or a GPU."""
+    """Whether all tensors of a call are dense and on a CPU or a GPU, and nothing traces, records or transforms the
+    call."""
     if is_dynamo_compiling() or tracing() is not None or _modes() or transforms() or _included(_PRE_DISPATCH):
         return False
     return all([a is None or _is_dense(a) for a in tensors])
@@ -35,7 +36,8 @@ _dispatch_keys: Any = torch._C._dispatch_keys
 
 @cache
 def _usual(device: str) -> frozenset[int]:
-    """The dispatch keys of ordinary tensors of a kind of device, as numbers; none of a device that is not ours."""
+    """Return the dispatch keys of ordinary tensors on a kind of device, as numbers; none for devices without our
+    kernels."""
     if device not in ("cpu", "cuda"):
         return frozenset()
     with torch.inference_mode():

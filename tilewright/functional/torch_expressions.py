@@ -43,7 +43,8 @@ _BY_NAME: dict[str, Callable[..., Any]] = {
 
 
 def activation_gradient(text: str) -> Callable[[Any, Any], Any]:
-    """Return the gradient by the input of an activation, as a function of that by its result, and of the input."""
+    """Return a function that computes the gradient by an activation's input from the gradient by its result and the
+    input."""
     return ACTIVATION_GRADIENTS.get(text) or _custom_gradient(text)
 
 

@@ -86,7 +86,8 @@ def _by_one_pass(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, An
 
 
 def _before_activation(tensors: tuple[Any, ...], layer: CalledLayer, grad: Any) -> Any:
-    """Return the gradient by the sums, from that by the result: one kernel, which computes the sums again."""
+    """Return the gradient by the sums from the gradient by the result. One kernel does this, and computes the sums
+    again."""
     (x, weight, bias, residual), options = tensors, layer.options
     plain = residual is None and not torch.is_grad_enabled() and not differentiates()
     if plain and reads_sums(options.activation):
@@ -164,7 +165,8 @@ class CalledLayer:
         return convolved(grad, self.flat(weight), None, None, *self.inverse(grad.shape))
 
     def inverse(self, shape: Any) -> ConvolutionOptions:
-        """The options of the operator that computes the gradient of the input, from that of a result of a shape."""
+        """Return the options of the operator that computes the gradient of the input from a result's gradient of this
+        shape."""
         spatial, places = ((a[:-1] if self.last else a)[-self.rank :] for a in (self.shape, shape))
         more = [
             size - ((place - 1) * s - b - a + d * (k - 1) + 1)
@@ -178,7 +180,8 @@ class CalledLayer:
         )  # fmt: skip
 
     def weight_gradient(self, grad: Any, x: Any, weight: Any) -> Any:
-        """Compute the gradient of the weight; that of a transposed convolution is of the convolution of its result."""
+        """Compute the gradient of the weight; for a transposed convolution, it is that of the convolution of its
+        result."""
         if not self.small:
             return self.weight_gradient_by_torch(grad, x, weight)
         images = (grad, x) if self.transposed else (x, grad)
@@ -284,7 +287,7 @@ def _mapped_weight_gradient(info: Any, in_dims: Any, *arguments: Any) -> Any:
 
 
 _eager: dict[str, Operator] = {}
-"""The calls of both operators that nothing traces."""
+"""Calls of both operators that nothing traces."""
 
 
 def register(convolution: Operator, of_weight: Operator) -> None:
@@ -361,7 +364,7 @@ class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is
 
     @staticmethod
     def jvp(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
-        """Return how the result moves with its tensors: it is linear in each of them, before the activation."""
+        """Return the tangent of the result, which is linear in each tensor before the activation."""
         x, weight, bias, residual = ctx.saved_tensors
         options: ConvolutionOptions = ctx.layer.options
         linear = options._replace(activation="")
@@ -404,7 +407,7 @@ class _TransformedWeightGradient(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def jvp(ctx: Any, of_x: Any, of_grad: Any, *rest: Any) -> Any:
-        """Return how it moves with its tensors."""
+        """Return the tangent of the gradient."""
         x, grad = ctx.saved_tensors
         parts = [] if of_x is None else [weight_gradient(of_x, grad, *ctx.options)]
         parts += [] if of_grad is None else [weight_gradient(x, of_grad, *ctx.options)]

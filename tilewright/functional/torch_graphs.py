@@ -28,7 +28,7 @@ class TorchGraphTimer:
         return float(self._began.elapsed_time(self._ended)) * 1e-3
 
     def graph(self, number: int) -> torch.cuda.CUDAGraph:
-        """Return the graph of that many calls, recorded at the first request."""
+        """Return the graph of `count` calls; it is recorded at the first request."""
         found = self._graphs.get(number)
         if found is None:
             found = self._graphs[number] = self._recorded(number)

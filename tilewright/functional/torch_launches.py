@@ -29,7 +29,7 @@ def launch(program: Program, pointers: list[int], x: Any) -> None:
 def starts(program: GpuProgram, x: Any) -> Callable[[list[int]], int]:
     """Return the launch of a program's kernels on the current stream of the GPU of `x`: 0, or `MISALIGNED`.
 
-    Memory between its kernels is PyTorch's, which keeps that of each CUDA graph and each stream apart.
+    Memory between its kernels comes from PyTorch, which separates CUDA graphs and streams.
     """
     found: Callable[[list[int]], int] | None = program.starts
     if found is not None:
@@ -55,7 +55,7 @@ def starts(program: GpuProgram, x: Any) -> Callable[[list[int]], int]:
 
 
 def direct(program: Program, on: Device, fresh: Callable[[], Any], call: OperatorCall, general: Run) -> Run | None:
-    """Return the shortest path: addresses straight into the compiled launcher."""
+    """Return the shortest path of a call: it passes addresses directly to the compiled launcher."""
     if isinstance(program, CpuProgram):
         return _direct_on_cpu(program, fresh, general)
     kernel: Any = program.direct
@@ -94,7 +94,7 @@ def direct(program: Program, on: Device, fresh: Callable[[], Any], call: Operato
 
 
 def _direct_in_parts(program: GpuProgram, fresh: Callable[[], Any], call: OperatorCall, general: Run) -> Run:
-    """Return the same for several kernels, or for one with memory of its own."""
+    """Return such a path for several kernels, or for one kernel with scratch memory."""
     start = starts(program, call.x)
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:

@@ -73,7 +73,7 @@ Core = Callable[..., Any]
 def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu: bool) -> Compute:
     """A function of (x, weight, bias, residual), of `dims` dimensions, that returns the result in the call's layout.
 
-    PyTorch keeps channels-last memory in four dimensions only, so it gets a view that has four of all such tensors.
+    PyTorch keeps channels-last memory in four dimensions only, so it gets four-dimensional views of such tensors.
     """
     rank = OPERATORS[name].rank
     last = layout is not None and layout.endswith("C")
@@ -101,7 +101,7 @@ def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu:
 
 
 def as_image(x: Any, rank: int, last: bool) -> Any:
-    """A view of channels-last memory as images NCHW, whose strides PyTorch knows as its channels-last format."""
+    """Return channels-last memory as images NCHW, with the strides of PyTorch's channels-last format."""
     x = x if last else x.movedim(-rank - 1, -1)
     x = x if x.dim() == rank + 2 else x.unsqueeze(0)
     x = x if rank == 2 else x.unsqueeze(1)
@@ -260,7 +260,7 @@ def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> C
 def weight_gradient(
     x: Any, grad: Any, shape: Any, stride: Any, before: Any, after: Any, dilation: Any, groups: Any
 ) -> Any:
-    """Compute a weight gradient of that shape from a batch with the channels in front, and the gradient of its
+    """Compute a weight gradient of this shape from a batch with the channels in front, and from the gradient of its
     result."""
     padding = before
     if before != after:
@@ -282,7 +282,8 @@ def is_wrong_on_cpu(x: Any, dilation: Any) -> bool:
 
 
 def is_right_in_16_bits(problem: Problem) -> bool:
-    """Whether PyTorch sets the gradients of all taps on CPUs, in 16 bits: without a dilation, if windows see each."""
+    """Whether PyTorch sets the gradients of all taps on CPUs in 16 bits: it does without dilation, if windows see each
+    tap."""
     each = zip(problem.shape[2:], problem.places, problem.kernel, problem.stride, problem.padding[:2], strict=True)
     return problem.dilation == (1, 1) and all(
         _is_reached(tap - before, size, place, step) for size, place, taps, step, before in each for tap in range(taps)
@@ -337,7 +338,8 @@ def _data_gradient(problem: Problem) -> Core:
 
 
 def _uneven_average(problem: Problem, around: tuple[int, ...]) -> Callable[[Any, Any, Any], Any]:
-    """An average with more padding on one side: sums, divided by how many values each window counts."""
+    """Compute an average with more padding on one side: sums, divided by the number of values that each window
+    counts."""
     below, behind = problem.beyond
     counted = (around[0], around[1] - behind, around[2], around[3] - below)
 

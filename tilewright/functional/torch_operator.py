@@ -64,7 +64,7 @@ for _schema in (_CONVOLUTION, _WEIGHT_GRADIENT, _POOL):
 
 
 class _Asked(threading.local):
-    """The argument `tune` of the call that this thread is in, which is not among the operator's."""
+    """The argument `tune` of this thread's current call; the operator has no such argument."""
 
     tune: Tune = None
 
@@ -142,7 +142,7 @@ def convolution_options(call: OperatorCall, arrays: tuple[Any, ...]) -> Convolut
 
 
 _executors = PreparedCalls()
-"""Executors by arguments: the facts of the tensors, and the options."""
+"""Executors by the facts of the tensors and the options."""
 
 
 def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,7 +219,7 @@ def key_compiled_graphs() -> None:
 
 
 def _shaped(name: str, arrays: tuple[Any, ...], options: CallOptions) -> Any:
-    """Return the result of a call of which PyTorch only follows the shapes."""
+    """Return the result's shape, type and memory order for a call that PyTorch only traces."""
     key_compiled_graphs()
     if _asked.tune is not None:
         warn_of_budget(name, _asked.tune)
@@ -251,7 +251,7 @@ def _operations(
 
 @register_flop_formula(torch.ops.tilewright.weight_gradient)  # type: ignore[untyped-decorator]  # likewise
 def _operations_of_weight_gradient(x: Any, grad: Any, *options: Any, out_shape: Any, **_: Any) -> int:
-    """Return the same: each gradient of a result meets the weights of its filter."""
+    """Return the operations of a weight gradient: each gradient of a result meets the weights of its filter."""
     products: int = prod(grad) * prod(out_shape[1:])
     return 2 * products
 

@@ -1,6 +1,6 @@
 """Backward passes of layers that are known: all decisions of the first pass on tensors like these, as one function.
 
-PyTorch's own check, in C++, compares the tensors of a pass with the first pass. Then the pass runs executors.
+PyTorch's own check, in C++, compares the tensors of a pass with the tensors of the first one. Then executors run.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _by_input(layer: CalledLayer, grad: Any, weight: Any) -> Run:
 
 
 def _by_weight(layer: CalledLayer, grad: Any, x: Any, weight: Any, together: bool, kind: Any) -> Run:
-    """Return the gradients by the weight and, if they come `together`, by the bias, in a type; else None for it."""
+    """Return the gradient by the weight in a type, and the gradient by the bias if one kernel computes both
+    (`together`)."""
     if not layer.small:
         return lambda grad, x, weight: (layer.weight_gradient(grad, x, weight), None)
     images, transposed = ((grad, x) if layer.transposed else (x, grad)), layer.transposed

@@ -82,7 +82,7 @@ def pooled(x: Any, options: PoolOptions) -> Any:
 
 
 def _even(options: PoolOptions) -> list[int]:
-    """The padding of a pooling on one side, if that on the other is the same."""
+    """Return the padding of a pooling before each dimension, which must equal the padding behind it."""
     before, after = list(options.padding[:2]), list(options.padding[2:]) or list(options.padding[:2])
     if before != after:
         raise UserError(

@@ -25,11 +25,10 @@ from .torch_timing import in_turns
 from .torch_training import shortest
 
 _MOST_SECONDS = 20e-3
-"""The most seconds that PyTorch's kernels of a step that is timed take by rates."""
+"""Steps are timed if PyTorch's kernels should take at most these seconds, by rates."""
 _HOST_SECONDS, _LEAST_SHARE, _SHARE_BESIDE = 80e-6, 0.1, 0.4
-"""Our kernels of a step that is not timed must save these seconds of the host, and this share of the step.
-
-The last share holds if PyTorch computes a data gradient beside them: alone, it may take as long as both gradients.
+"""In a step that is not timed, our kernels must save these seconds of the host, and a share of the step. The larger
+share holds if PyTorch computes the data gradient: alone, it may take as long as both gradients.
 """
 
 _MOST_KEPT = 1 << 20

@@ -39,7 +39,8 @@ tracing = torch._C._get_tracing_state
 
 
 def same_tensors(*arrays: Any) -> Callable[..., bool] | None:
-    """Return PyTorch's own check, in C++, of tensors like these, in which None is left out; None if it has no check.
+    """Return PyTorch's own check, in C++, that tensors are like these; None if it has no check. Missing arrays are left
+    out.
 
     It compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device, shape
     and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse the
@@ -81,7 +82,8 @@ def check_types(call: OperatorCall) -> None:
 
 
 def channels_last(a: Any, rank: int) -> bool:
-    """Whether a tensor with channels in front of `rank` dimensions lies in memory with them behind, and only so."""
+    """Whether a tensor lies in memory with its channels behind the `rank` spatial dimensions, and not also in front of
+    them."""
     if a.dim() not in (rank + 1, rank + 2) or a.is_contiguous():
         return False
     return lies_in(a, channels_last_order(a.dim(), rank))
@@ -132,7 +134,8 @@ def prepared(call: OperatorCall, checked: Signature, function: Activation | None
 
 
 def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
-    """The dimensions of a weight, or of the argument in its place, in the order in which a kernel reads them."""
+    """Return the order in memory of the dimensions of a weight, or of the argument in its place, that a kernel
+    requires."""
     if checked.problem.op == WEIGHT_GRADIENT:
         return checked.images
     return channels_last_order(w.dim(), w.dim() - 2) if checked.problem.weights == "OHWI" else ()
@@ -186,7 +189,8 @@ def _overlap(a: Any, b: Any) -> bool:
 
 
 def _apart(a: Any, out: Any) -> Any:
-    """A bias or a residual that is not written before it is read; it may be `out` itself, element by element."""
+    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it. It may be
+    `out` itself."""
     same = a is None or (a.data_ptr() == out.data_ptr() and a.shape == out.shape and a.stride() == out.stride())
     return a if same or not _overlap(a, out) else a.clone()
 

@@ -54,7 +54,8 @@ def program_of(plan: CallPlan) -> running.Program:
 
 
 def lost() -> bool:
-    """Whether PyTorch's own loops would hang in this thread: in a fork, they wait for threads of the parent's."""
+    """Whether PyTorch's own loops would hang in this thread: after a fork, they wait for threads of the parent
+    process."""
     team = threads()
     if not isinstance(team, OpenMpTeam) or not team.lost:
         return False

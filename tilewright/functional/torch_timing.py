@@ -27,9 +27,9 @@ _RUNS, _WARM = 10, cuda_kernels.QUICK_AFTER
 ROUNDS = 7
 """How often each piece of work is timed."""
 _FEWEST, _MOST = {True: 2 * PARTS, False: 4 * PARTS}, {True: 8 * PARTS, False: 64 * PARTS}
-"""Rounds of two pieces of work, on a GPU and on a CPU, if there is time; between the two as many as it takes."""
+"""The least and most rounds of a comparison, on a GPU (True) and on a CPU, if there is time."""
 _ENOUGH, _ENOUGH_OF_MANY = 2e-3, 5e-4
-"""The least seconds of a round, of a few rounds and of many short ones: some of these meet no other program."""
+"""The least seconds of a round if there are few rounds, or many short ones: no other program disturbs some of these."""
 _LONG = 10e-3
 """Seconds that a graph of several runs takes at most."""
 Work = Callable[[], Any]
@@ -200,7 +200,7 @@ def _repeated(work: Work, on_gpu: bool, enough: float) -> Callable[[], float]:
 
 
 def _nothing() -> None:
-    """Wait for nothing: the host has always finished."""
+    """Do nothing: on a CPU, work has finished when its function returns."""
 
 
 def _graph(work: Work) -> Callable[[], float]:

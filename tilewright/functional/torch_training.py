@@ -1,7 +1,6 @@
-"""The shortest path of eager calls with gradients, or under autocast: everything is looked up by the forward call.
-
-A layer of a model meets tensors of the same shapes, orders and types at each step. Its first step goes through the
-operators; then the executors of all passes are known, and a step runs them without asking again.
+"""The shortest path of eager calls with gradients, or under autocast: the forward call knows the executors of all
+passes. A layer of a model meets tensors of the same shapes, orders and types at each step. Its first step prepares the
+executors of all passes; later steps only run them.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _record: Run = super(torch.autograd.Function, _Convolution).apply
 
 
 def shortest(call: OperatorCall, arrays: tuple[Any, ...], checked: Signature) -> Run:
-    """Return the executor of calls like this one; `arrays` are its tensors in the types that autocast wants."""
+    """Return the executor of calls like this one; `arrays` are its tensors after autocast's conversions."""
     given = convolution_options(call, arrays)
     run, kind = executor(arrays, given, checked), autocast_type(call.x.device.type) if autocasts() else None
     layer = CalledLayer.of(given, *arrays[:2])

@@ -47,12 +47,12 @@ def _in_front(arrays: tuple[Any, ...], dims: Any) -> tuple[list[Any], tuple[bool
 
 
 def _maps_nothing(arrays: tuple[Any, ...], dims: Any) -> bool:
-    """Whether the mapped dimension has no elements, as that of the Jacobian of an empty result."""
+    """Whether the mapped dimension has no elements, as in the Jacobian of an empty result."""
     return any(dim is not None and not a.shape[dim] for a, dim in zip(arrays, dims, strict=False))
 
 
 def _nothing(call: Callable[..., Any], dims: Any, *arguments: Any) -> Any:
-    """Return no results; one call with zeros tells their shape."""
+    """Return an empty result; a call with zeros finds its shape."""
     mapped = [d is not None and isinstance(a, torch.Tensor) for a, d in zip(arguments, dims, strict=True)]
     one = [a.new_zeros(a.movedim(d, 0).shape[1:]) if m else a
            for a, d, m in zip(arguments, dims, mapped, strict=True)]  # fmt: skip

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 _CONFIRMED = 2
-"""The best configurations that are measured again at the end, beside the choice without measurements."""
+"""The number of best configurations that are measured again at the end, beside the default configuration."""
 TIMEOUT = 10.0
 """Seconds that building a configuration may take, and running it."""
 
@@ -59,9 +59,9 @@ def tuned(
 ) -> tuple[Decision, Executable]:
     """Search all strategies of the layer for `budget` seconds; then compare with the rival's kernel.
 
-    The search leaves out the epilogue, which hardly changes the order of the configurations. It tries the choice of an
-    `earlier` search first. Ctrl-C ends it with the best so far, in a decision that says so; `KeyboardInterrupt` is
-    raised only if there is none.
+    The search omits the epilogue, which hardly changes the order of the configurations. It begins with the choice of an
+    `earlier` search. Ctrl-C ends it with the best so far, in a decision that says so; `KeyboardInterrupt` is raised
+    only if there is none.
     """
     start = default_selection(problem, target)
     found = _searched(_begun(problem, start, target, earlier), target, budget)
@@ -95,7 +95,7 @@ def compared(problem: Problem, on: Device, choice: Decision, program: Executable
 def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision | None) -> list[list[Selection]]:
     """Return the first configurations of each strategy as a list: its default, and the choice of an earlier search.
 
-    The first strategy is that of `start`, the choice without measurements.
+    The first strategy is that of `start`, the default selection.
     """
     begun = [[start]]
     for each in weight_orders(problem, target):
