@@ -13,7 +13,7 @@ from .problem import Problem
 Layer = tuple[Problem, float, float]
 """A layer, and the seconds of our kernel and PyTorch's."""
 _START = np.log(np.array([5e-6, 1 / 30e9, 1 / 8e9]))
-"""Starting values of the fit: the logarithms of the overhead of a call, the seconds of an operation, and the seconds of a
+"""Starting values of the fit: the logarithms of the overhead of a call and of the seconds of an operation and of a
 byte."""
 _FEWEST, _STEPS, _OUTLIER = 3, 40, 2.0
 """Layers of a kind that have rates of their own; steps of the fit; the logarithm of an error that counts no more."""
