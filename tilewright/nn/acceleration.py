@@ -31,8 +31,7 @@ _GAIN = 1.02
 _BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1, "tf32": 1e-2}
 """By type and precision: how far results may differ, in the relative L2 norm; 1e-3 for all others."""
 _NOISE = 1.01
-"""How much longer a run without a graph may seem to take. It takes the same time if the host has less to do than the
-GPU."""
+"""How much longer a run without a graph may seem to take: if the GPU is the bottleneck, only noise differs."""
 Timed = dict[Problem, Comparison]
 
 
@@ -67,10 +66,10 @@ def accelerate(
     Acceleration
         A table of the layers; its `undo()` makes them PyTorch's modules again. Each decision rests on both sides timed
         in turns. If the spread of the gain includes 1, the layer or the model is too close to call, and stays as it
-        was. If the whole model becomes slower without a CUDA graph, the layers that gain most stay replaced, as many as
-        do not make it slower. In evaluation mode without gradients, the model then runs a graph for inputs like its
-        sample, if that is faster still. A convolution is one call there with the batch norm, the addition and the
-        activation after it. Weights are folded again when they change. The report says why a model has no graph.
+        was. If the whole model becomes slower without a CUDA graph, only the layers that gain most stay replaced. In
+        evaluation mode without gradients, the model then runs a graph for inputs like its sample, if that is faster
+        still. A convolution is one call there with the batch norm, the addition and the activation after it. Weights
+        are folded again when they change. The report says why a model has no graph.
 
     Raises
     ------
@@ -134,7 +133,7 @@ def _check(model: Any, training: bool) -> None:
 
 @contextmanager
 def _state_kept(model: Any) -> Iterator[None]:
-    """Restore the state that runs of the model change: running statistics of layers in training mode, and counters."""
+    """Restore the state that runs of the model change, such as running statistics of layers in training mode."""
     kept = [
         (module, name, buffer, buffer.clone())
         for module in model.modules()
@@ -270,9 +269,10 @@ def _fuse(done: Acceleration, run: Callable[[], Any], given: Sample, on_gpu: boo
 
 
 def _keep_fewer(done: Acceleration, timed: Callable[[bool], Comparison]) -> None:
-    """Keep the layers that save most time, as many as do not make the model slower without a graph.
+    """Keep the layers that save most time. Their number is the largest that does not make the model slower without a
+    graph.
 
-    Each call of ours may take the host longer than PyTorch's, which counts if the GPU waits for the host.
+    Our calls may cost the host more time than PyTorch's. That matters if the GPU waits for the host.
     """
     enough, too_many = 0, len(done.by_saving())
     while too_many - enough > 1:
@@ -288,7 +288,7 @@ def _keep_fewer(done: Acceleration, timed: Callable[[bool], Comparison]) -> None
 
 
 def _agree(theirs: Any, mine: Any, within: set[str]) -> None:
-    """Raise UserError for results that differ by more than their type explains, or the types `within` the model."""
+    """Raise UserError if results differ by more than the rounding of their type and of the types `within` the model."""
     expected, found = tensors_in(theirs), tensors_in(mine)
     if [a.shape for a in expected] != [a.shape for a in found]:
         shapes = " and ".join(str([tuple(a.shape) for a in each]) for each in (expected, found))
@@ -306,7 +306,8 @@ def _differs(message: str) -> UserError:
 
 
 def _error(expected: Any, found: Any) -> float:
-    """The relative error in the L2 norm, of all elements that are not the same infinity, or both no number."""
+    """Return the relative error in the L2 norm. Elements that are NaN on both sides, or the same infinity, do not
+    count."""
     if expected.is_complex():
         expected, found = torch.view_as_real(expected), torch.view_as_real(found)
     expected, found = expected.double(), found.double()

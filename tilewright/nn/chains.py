@@ -33,7 +33,7 @@ class Chain:
 
     @property
     def last(self) -> Node:
-        """The node with the result of all."""
+        """The last node of the chain."""
         return self.nodes[-1]
 
     @property
@@ -50,7 +50,7 @@ def _adds_bias(step: Affine) -> bool:
 
 
 def chain_of(conv: Node, static: set[Node], taken: set[Node]) -> Chain:
-    """Follow the results of a convolution while the only reader is an operator that its kernel can compute."""
+    """Follow the results of a convolution, as long as the only reader is an operator that the kernel can compute."""
     x, padding = conv.args[0], [*conv.args[4], *conv.args[4]]
     assert isinstance(x, Node)
     found = Chain(conv, x, padding, nodes=[conv], parts=["convolution"])
@@ -63,7 +63,7 @@ def chain_of(conv: Node, static: set[Node], taken: set[Node]) -> Chain:
 
 
 def _take_padding(found: Chain) -> None:
-    """Compute zeros that are put around the input beforehand as padding of the convolution."""
+    """Replace a pad of the input with zeros by padding of the convolution."""
     node, rank = found.x, len(found.padding) // 2
     if node.target is not _aten.constant_pad_nd.default or found.conv.args[6]:
         return
@@ -145,7 +145,7 @@ def _take_branch(found: Chain, static: set[Node], folds: bool, taken: set[Node])
 
 
 def _branch_to(node: Node, static: set[Node], taken: set[Node]) -> Chain | None:
-    """Return the convolution, and its affine steps, with this result and no other reader of any part."""
+    """Return the convolution and the affine steps that compute this result; no part may have another reader."""
     first = node
     while first.target in (operator.getitem, _BATCH_NORM):
         first = first.args[0]
@@ -225,7 +225,7 @@ _ACTIVATION_NODES: dict[Any, tuple[tuple[float, ...], dict[tuple[float, ...], st
     _aten.elu.default: ((1, 1, 1), {(1, 1, 1): "elu"}),
     _aten.softplus.default: ((1, 20), {(1, 20): "softplus"}),
 }
-"""By operator: the default arguments, and the names of activations by all arguments."""
+"""By operator: the default arguments, and the name of the activation for each tuple of arguments."""
 
 
 def activation_of(node: Node) -> str:

@@ -27,13 +27,13 @@ Compiled = Callable[..., Any]
 GraphCompiler = Callable[..., Compiled]
 """Inductor: it takes a graph, its inputs, and options of its own."""
 _OWN = ("tune", "report", "channels_last")
-"""Options that are ours; Inductor gets all others."""
+"""Options of this backend; Inductor gets all others."""
 
 
 def dynamo_backend(
     gm: GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
 ) -> Compiled:
-    """Compile a graph of Dynamo's, with convolutions of ours wherever they are expected to be faster.
+    """Compile a graph of Dynamo's, with our convolutions if they are expected to be faster.
 
     Users name it: `torch.compile(model, backend="tilewright")`.
 
@@ -152,7 +152,7 @@ def _tell(report: Callable[[Any], Any] | None, made: FusedGraph) -> None:
 
 
 class _OneByOne(Exception):  # noqa: N818  # a reason, which the report tells
-    """A graph has no functional form that is like it."""
+    """A graph has no functional form."""
 
 
 _EFFECTS = "aot_export_joint_simple does not support "
@@ -189,7 +189,7 @@ def _is_parameter(node: Node, value: Any) -> bool:
 
 
 def _keep_metadata(old: GraphModule, new: GraphModule) -> None:
-    """Copy Dynamo's notes on inputs: which are parameters, at addresses that CUDA graphs may record."""
+    """Copy Dynamo's marks of inputs that are parameters: CUDA graphs may record their addresses."""
     if list(new.parameters()) or list(new.buffers()) or not hasattr(old, "_param_name_to_source"):
         return
     new.meta.update(old.meta)
@@ -205,7 +205,7 @@ def _keep_metadata(old: GraphModule, new: GraphModule) -> None:
 
 
 def _fake_results(prologue: GraphModule) -> list[Any]:
-    """Fake tensors like the results of a prologue."""
+    """Return fake tensors with the properties of a prologue's results."""
     places = [node.meta["val"] for node in prologue.graph.nodes if node.op == "placeholder"]
     mode = next(a.fake_mode for a in places if isinstance(a, torch.Tensor))
     with mode, torch.no_grad():

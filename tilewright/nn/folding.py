@@ -70,7 +70,7 @@ def _folded(weight: Any, bias: Any, steps: Sequence[Affine], groups: int) -> tup
 
 
 def _identity(weight: Any) -> Any:
-    """Return the weight of one tap with which a convolution of the same groups returns its input."""
+    """Return the one-tap weight of a convolution that computes the identity, in the same number of groups."""
     filters, per_group, *taps = weight.shape
     place = torch.arange(filters, device=weight.device) % per_group
     made = torch.nn.functional.one_hot(place, per_group).to(weight.dtype)
@@ -78,7 +78,7 @@ def _identity(weight: Any) -> Any:
 
 
 def _placed(taps: Any, weight: Any, offsets: Sequence[int]) -> Any:
-    """Return a small window at its place in the window of `weight`, among zeros."""
+    """Return a small window with zeros around it, at its place in the window of `weight`."""
     sides: list[int] = []
     for offset, size, whole in zip(offsets, taps.shape[2:], weight.shape[2:], strict=True):
         sides = [offset, whole - size - offset, *sides]
@@ -86,7 +86,7 @@ def _placed(taps: Any, weight: Any, offsets: Sequence[int]) -> Any:
 
 
 def _scale_and_shift(step: Affine, kind: Any) -> tuple[Any, Any]:
-    """Return both vectors of a step; None for 1 and for 0."""
+    """Return the scale and the shift of a step; None for a scale of 1 and for a shift of 0."""
     kind_of_step, *values = step
     if kind_of_step == "batch_norm":
         mean, variance, weight, bias, epsilon = values
@@ -151,10 +151,10 @@ def hoist(gm: GraphModule, wanted: Sequence[Node]) -> GraphModule | None:
 
 
 class _UnversionedChanges:
-    """Counts events that change weights without a new version of these.
+    """Counts events that change weights, but not the versions of their tensors.
 
-    PyTorch's fused optimizers write parameters without one, and its kernels of batch norms write statistics. The count
-    rises with each step of an optimizer, and with each module that is put into training mode.
+    Such events are PyTorch's fused optimizers, which write parameters, and its kernels of batch norms, which write
+    statistics. The count rises with each step of an optimizer, and with each module that is put into training mode.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ _unversioned = _UnversionedChanges()
 
 
 _recorded: dict[int, list[Any]] = {}
-"""Folded tensors that a CUDA graph reads. Its owner does not see them, so they stay until the process ends."""
+"""Folded tensors that a CUDA graph reads. The graph does not keep them alive, so they stay until the process ends."""
 
 
 def _is_recorded() -> bool:
@@ -230,7 +230,7 @@ class FoldedParameters:
             return list(self._prologue(*inputs))
 
     def _keep(self, made: list[Any]) -> None:
-        """Write into the tensors of before: a CUDA graph that was recorded with them sees the new values."""
+        """Write into the earlier folded tensors: a CUDA graph that was recorded with them reads the new values."""
         with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode cannot be written outside of it
             if [(a.shape, a.dtype, a.device) for a in made] == [(a.shape, a.dtype, a.device) for a in self._made]:
                 for old, new in zip(self._made, made, strict=True):

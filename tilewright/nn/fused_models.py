@@ -28,7 +28,7 @@ _ATTRIBUTE = "_tilewright_graph"
 
 
 class CannotFuse(Exception):  # noqa: N818  # a reason, which the report tells
-    """A model has no graph that could take its place."""
+    """No graph can replace a model's modules."""
 
 
 class FusedModel:
@@ -46,7 +46,7 @@ class FusedModel:
             raise CannotFuse("it runs under autocast")
         program = _exported(model, sample)
         self._state = _state_of(model, program)
-        """Of each input before the user's: the dictionary that holds it and its name there; or a constant."""
+        """The inputs before the user's. Each is a constant, or a dictionary of the model and a name in it."""
         flat, self._takes = pytree.tree_flatten((sample.positional, sample.named))
         self._like = [_facts(a) for a in flat]
         inputs = [*[owner[name] for owner, name in self._state], *flat]
@@ -91,7 +91,7 @@ class FusedModel:
         return None if any([a is None for a in state]) else [*state, *flat]
 
     def _is_unchanged(self, model: Any) -> bool:
-        """Whether all modules have the attributes, the parts and the hooks that they had."""
+        """Whether the attributes, parts and hooks of all modules are unchanged."""
         try:
             if any(self._empty) or self._full != self._before or _own_attributes(model) != self._own:
                 return False
@@ -116,7 +116,7 @@ def _own_attributes(model: Any) -> dict[str, Any]:
 
 
 def _collections(module: Any) -> list[Any]:
-    """The collections that a module holds, which may change without another value of an attribute."""
+    """The collections that a module holds: they may change although its attributes are the same objects."""
     own = [v for name, v in vars(module).items() if name not in _PLAIN and isinstance(v, (list, dict, set))]
     return [module._modules, *own]
 
@@ -127,7 +127,7 @@ def _absent(module: Any) -> list[tuple[dict[str, Any], str]]:
 
 
 def _ties(modules: list[Any]) -> list[tuple[Any, Any]]:
-    """The places of tensors that are also elsewhere in a model, each beside the first place: a graph reads one."""
+    """The further places of shared tensors in a model, each beside the first place: a graph reads the first only."""
     first: dict[int, Any] = {}
     ties = []
     for module in modules:
@@ -181,7 +181,7 @@ def _exported(model: Any, sample: Sample) -> Any:
 
 
 def _state_of(model: Any, program: Any) -> list[tuple[dict[str, Any], str]]:
-    """Return, for each input before the user's, the dictionary that holds it and its name there; or a constant."""
+    """Return the inputs before the user's. Each is a constant, or a dictionary of the model and a name in it."""
     from torch.export.graph_signature import InputKind
 
     found: list[tuple[dict[str, Any], str]] = []

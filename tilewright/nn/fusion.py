@@ -43,15 +43,15 @@ from .memory_order import turned as in_order
 
 OURS_IN_GRAPH = torch.ops.tilewright.convolution.default
 _DENSE = 16
-"""Channels of a group from which on float32 layers are computed by matrix instructions, if TF32 is allowed."""
+"""The least channels per group of float32 layers that use matrix instructions, if TF32 is allowed."""
 
 
 _CALL_SECONDS = 1e-4
 """The least seconds that a kernel of ours must save in a graph on a CPU. Its call takes 50 µs within a model. Rates
 count some 40 µs for an eager call of PyTorch, which a graph does not pay."""
 _LEAST_SHARES = 0.3, 0.5
-"""The least share of PyTorch's time that it must save, with one thread and with several. Rates are for one thread.
-PyTorch's compiler fuses its own part of the chain."""
+"""The least share of PyTorch's time that such a kernel must save, with one thread and with several. Rates are for one
+thread, and PyTorch's compiler fuses its part of the chain."""
 
 
 class NotOurs(Exception):  # noqa: N818  # a reason, which no user meets as an error
@@ -191,7 +191,8 @@ def _on_gpu(graph: Graph) -> bool:
 
 
 def compile_ahead(problems: Iterable[tuple[Problem, Device]]) -> None:
-    """Make the plans of problems on GPUs in several threads: NVRTC lets others run, and takes most of the time."""
+    """Make the plans of problems on GPUs in several threads: most of the time goes to NVRTC, which runs without the
+    GIL."""
     wanted = [(problem, on) for problem, on in dict.fromkeys(problems) if on.kind == "cuda"]
 
     def make(one: tuple[Problem, Device]) -> None:
@@ -250,10 +251,10 @@ def decided(
     parts: tuple[str, ...] = ("convolution",),
     in_graph: bool = False,
 ) -> FusedRow:
-    """Return the row of a call: ours if our kernel of one of its problems is expected to be faster, as calls decide.
+    """Return the row of a call. It is ours if our kernel of one of its problems is expected to be faster.
 
-    With `in_graph`, ours must also save more on a CPU than a call in a compiled graph costs. Raises UserError if a
-    problem has no plan.
+    With `in_graph`, our kernel on a CPU must also save more than its call costs in a compiled graph. Raises UserError
+    if a problem has no plan.
     """
     choices = [plan_for(problem, on, torch_tensors.RIVAL, tune=tune).choice for problem in problems]
     ours, why = any(choice.how == OURS for choice in choices), choices[0].why
@@ -323,7 +324,7 @@ def device_of(x: Any) -> Device:
 def described(a: Any, rank: int, last: bool = False) -> Described:
     """Return the properties of a fake tensor; `last` says that it will lie in memory with the channels last.
 
-    A size that may change has that of the sample.
+    A size that may change counts as in the sample.
     """
     if any(not isinstance(size, int) for size in a.shape[1:]):
         raise NotOurs("its size changes from call to call: only the batch may")
@@ -343,7 +344,7 @@ def _place(a: Any) -> tuple[str, int]:
 def _rewrite(
     graph: Graph, found: Chain, problem: Problem, last: bool, static: set[Node], swapped: dict[Node, Node]
 ) -> Node:
-    """Put the call of our operator in the place of a chain; `swapped` has the calls of earlier chains."""
+    """Replace a chain by a call of our operator; `swapped` has the calls that replaced earlier chains."""
     conv, options = found.conv, _options(found)
     weight, bias = conv.args[1:3]
     turned = last and len(conv.args[3]) == 2

@@ -1,4 +1,4 @@
-"""Decide by time, on a CPU, whether a rewritten graph runs or PyTorch's own.
+"""Decide by time, on a CPU, whether the rewritten graph or PyTorch's own runs.
 
 A kernel that is faster alone may make a graph slower: its call costs time, and PyTorch's compiler fuses less around it.
 So both graphs are compiled once and timed in turns. Decisions are kept on disk, beside the kernels.
@@ -24,16 +24,17 @@ from .fusion import FusedGraph
 
 Compiled = Callable[..., Any]
 _LONGEST = 0.1
-"""The seconds of a call from which on no timing is worth its time: two dozen calls are needed. The call of a kernel
-counts little there."""
+"""Graphs that take these seconds are not timed: two dozen runs would take too long, and the calls of kernels count
+little."""
 
 
 def faster_graph(
     made: FusedGraph, ours: Callable[[], Compiled], theirs: Callable[[], Compiled], inputs: Sequence[Any]
 ) -> Compiled:
-    """Return the faster one of two graphs that compute the same; the report of `made` names the times.
+    """Return the faster one of two equivalent graphs; the report of `made` names the times.
 
-    PyTorch's runs if the difference is too close to call. Ours runs if no input has values, or if calls take long.
+    PyTorch's graph runs if the difference is too close to call. Ours runs if no input has values, or if calls take
+    long.
     """
     key = _key(made, inputs)
     kept = store().get(key)
@@ -65,7 +66,7 @@ def _key(made: FusedGraph, inputs: Sequence[Any]) -> str:
 
 
 def _values(inputs: Sequence[Any]) -> list[Any] | None:
-    """The inputs of a call, with the sizes of the sample; None if there are none with values."""
+    """Return inputs of a call with the sizes of the sample; None if no input has values."""
     if any(isinstance(a, FakeTensor) for a in inputs):
         return None
     return [int(a.node.hint) if isinstance(a, torch.SymInt) else a for a in inputs]

@@ -1,4 +1,4 @@
-"""The layers of a model that modules of ours could replace, as a run on a sample meets them."""
+"""The layers of a model that our modules could replace, as a run on a sample calls them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ _KINDS: dict[type, tuple[type, str]] = {
     torch.nn.MaxPool2d: (modules.MaxPool2d, "max_pool2d"),
     torch.nn.AvgPool2d: (modules.AvgPool2d, "avg_pool2d"),
 }
-"""By module of PyTorch's: the module of ours, and the operator."""
+"""By PyTorch's module: our module, and the operator."""
 _OURS = tuple(ours for ours, _ in _KINDS.values())
 _OTHERS = (conv._ConvNd, pooling._MaxPoolNd, pooling._AvgPoolNd)
 """Base classes of layers that the report names although no module of ours replaces them."""
 _WHOLE = "(the model)"
-"""The name of a model that is a layer itself."""
+"""The name of the only layer, if the model itself is one."""
 
 
 @dataclass
 class ModelLayer:
-    """A convolution or a pooling, its first input when the model runs on its sample, and the type that it computes in.
+    """A convolution or a pooling, its first input in a run of the model on its sample, and the type in which it
+    computes.
 
     `needs_gradient` says whether a training step computes the gradient of the input. `why` is the reason if the layer
     cannot be replaced.
@@ -89,19 +90,20 @@ def layers_of(model: Any, sample: Sample) -> list[ModelLayer]:
     finally:
         for hook in hooks:
             hook.remove()
-    for layer in found.values():  # a lazy module has its class since the run
+    for layer in found.values():  # a lazy module changes its class in a run
         layer.why = _refusal(layer)
     return list(found.values())
 
 
 def _is_named(module: Any) -> bool:
-    """Whether the report has a row for a module: also for a quantised one, which PyTorch derives from no other."""
+    """Whether the report lists a module. It also lists quantised convolutions, which have no base class in common with
+    others."""
     quantised = "quantized" in type(module).__module__ and "Conv" in type(module).__name__
     return isinstance(module, _OTHERS) or quantised
 
 
 def _base(kind: type) -> type | None:
-    """The module of PyTorch's that one of ours replaces, among the bases of a class."""
+    """Return PyTorch's module among the bases of a class, if one of our modules replaces it."""
     return next((base for base in kind.__mro__ if base in _KINDS), None)
 
 
@@ -136,7 +138,7 @@ def _refusal(layer: ModelLayer) -> str:
 
 
 def _is_changed(module: Any, base: type, name: str) -> bool:
-    """Whether a class derived from PyTorch's, or the object itself, has a method of its own."""
+    """Whether a module's class, or the module itself, overrides a method of PyTorch's."""
     return name in vars(module) or getattr(type(module), name, None) is not getattr(base, name, None)
 
 
@@ -158,7 +160,7 @@ def operator_of(module: Any) -> str:
 
 
 def problem_of(module: Any, x: Any, dtype: str = "") -> Problem:
-    """The problem that a PyTorch module computes on an input, cast to another type if necessary."""
+    """Return the problem that a module computes on an input, which is cast to another type if necessary."""
     operator = operator_of(module)
     rank = OPERATORS[operator].rank
     if "pool" in operator:
@@ -177,7 +179,8 @@ def problem_of(module: Any, x: Any, dtype: str = "") -> Problem:
 
 
 def replacement(kind: type) -> type:
-    """Return the class of ours for a layer: a module of `tilewright.nn`, or one derived from the user's own class."""
+    """Return the class that replaces a layer's: a module of `tilewright.nn`, or a class derived from the user's
+    class."""
     base = _base(kind)
     assert base is not None
     return _KINDS[base][0] if kind is base else _derived(kind, _KINDS[base][0])
@@ -196,7 +199,7 @@ def _derived(kind: type, ours: Any) -> type:
 
 
 def _instance(kind: type, ours: type) -> Any:
-    """Return an empty layer of a derived class, which has no name that `pickle` could find."""
+    """Return an empty layer of a derived class, for `pickle`: it cannot find such a class by name."""
     made: Any = _derived(kind, ours)
     return made.__new__(made)
 

@@ -1,4 +1,4 @@
-"""Linear layers on images, as in ConvNeXt, in the form of convolutions with one tap; and back.
+"""Linear layers on images, as in ConvNeXt, rewritten as convolutions with one tap, and back.
 
 A linear layer reads an image with the channels last. As a convolution, it may become one call with the activation, the
 scale and the residual behind it. The layers that stay PyTorch's become matrix products again.
@@ -78,7 +78,7 @@ def is_linear(node: Node) -> bool:
 
 
 def convolution_as_linear(graph: Graph) -> None:
-    """Make the linear layers among the convolutions that are left matrix products again."""
+    """Turn the remaining convolutions that were linear layers into matrix products again."""
     for node in list(graph.nodes):
         if node.target is CONVOLUTION and is_linear(node):
             x, weight, bias, *_ = node.args

@@ -15,12 +15,12 @@ _aten = torch.ops.aten
 
 
 def turned(graph: Graph, node: Node, memory_format: Any = torch.channels_last) -> Node:
-    """The same images with the channels last: no copy if they lie so already, which is known when it is traced."""
+    """Return images with the channels last in memory. Tracing knows whether they already are, and no copy is needed."""
     return graph.call_function(_aten.contiguous.default, (node,), {"memory_format": memory_format})
 
 
 def lying(graph: Graph, node: Node, order: tuple[int, ...]) -> Node:
-    """The same values in memory in an order of the dimensions, from the outermost."""
+    """Return a tensor with its dimensions in this order in memory, outermost first."""
     inner = graph.call_function(_aten.permute.default, (node, list(order)))
     inner = turned(graph, inner, torch.contiguous_format)
     back = sorted(range(len(order)), key=order.__getitem__)
@@ -44,7 +44,8 @@ def prefers_channels_last(gm: GraphModule, convolutions: list[Node]) -> bool:
 
 
 def depends_on_strides(graph: Graph) -> bool:
-    """Whether a node reads memory by strides; pooling over a whole image only names the strides of sizes of 1."""
+    """Whether a node depends on the strides of its input. Nodes that only change strides of extent 1, as after pooling
+    of a whole image, are removed."""
     for node in list(graph.nodes):
         if node.target is _aten.as_strided.default:
             source = node.args[0]
@@ -59,14 +60,14 @@ def depends_on_strides(graph: Graph) -> bool:
 
 
 def results_share_memory(graph: Graph) -> bool:
-    """Whether a result is a view of another one: results in an order of their own would be apart."""
+    """Whether a result is a view of another one: a copy in another order would separate them."""
     values = [node.meta.get("val") for node in results_of(graph)]
     memory = [value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)]
     return len(set(memory)) < len(memory)
 
 
 def arrange(graph: Graph, static: set[Node], orders: list[tuple[int, ...] | None]) -> None:
-    """Give all convolutions that are left inputs with the channels last, and the results the strides of before."""
+    """Give all remaining convolutions inputs with the channels last, and their results the strides that they had."""
     for node in list(graph.nodes):
         if node.target is CONVOLUTION and len(node.args[3]) == 2:
             x, weight, *rest = node.args

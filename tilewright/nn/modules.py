@@ -17,9 +17,8 @@ Base = Any
 
 
 def _activation(module: Any) -> Any:
-    """Return the activation of a module; a layer that `accelerate` replaced has none.
-
-    No attribute of the class may say so: it would hide a module that is given as the activation, and be called instead.
+    """Return the activation of a module; a layer that `accelerate` replaced has none. A default as an attribute of the
+    class would hide an activation that is a module itself.
     """
     return getattr(module, "activation", None)
 
@@ -138,7 +137,7 @@ class ConvTranspose2d(_Transposed, torch.nn.ConvTranspose2d):  # type: ignore[mi
 
 
 class MaxPool2d(Unscriptable, torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not followed
-    """`torch.nn.MaxPool2d` by Tilewright; indices are PyTorch's own work."""
+    """`torch.nn.MaxPool2d` by Tilewright; with `return_indices`, PyTorch computes it."""
 
     def forward(self, input: Any) -> Any:
         """Return the largest value of each window."""

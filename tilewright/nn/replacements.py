@@ -14,9 +14,9 @@ from ..report.table import Column, table
 from .fused_models import remove
 
 _CONTRADICTION = 1.05
-"""How much faster a model should be by its layers, before it is strange that it is not."""
+"""If a model should be faster by this factor according to its layers, but is not, the report says so."""
 UNDONE, SLOWER = "faster, but the model is too close to call", "faster, but the model became slower"
-"""Reasons why a layer stays PyTorch's after all."""
+"""Reasons to keep PyTorch's layer although ours is faster."""
 Spread = tuple[float, float]
 
 
@@ -78,12 +78,12 @@ class Row:
         )  # fmt: skip
 
     def kept(self, why: str, tune: Any = False) -> Row:
-        """Return the row of a layer that stays PyTorch's, with the reason, and a way out if tuning may help."""
+        """Return the row of a layer that stays PyTorch's, with the reason, and a hint if tuning may help."""
         return replace(self, replaced=False, directions=(), why=why if tune is False else f"{why}; {_way_out(tune)}")
 
 
 def _way_out(tune: Any) -> str:
-    """The argument that may find a faster kernel."""
+    """The argument of `accelerate` that may find a faster kernel."""
     return 'tune="quick" searches for a faster kernel' if tune is None else "a larger tune= searches for longer"
 
 
@@ -130,12 +130,13 @@ class Acceleration:
         return self.eager.seconds[0] if self.eager else self.after
 
     def replace(self, layer: Any, kind: type) -> None:
-        """Make a layer one of ours: the same object, with its parameters, hooks and names, of another class."""
+        """Replace the class of a layer by ours; the object keeps its parameters, hooks and names."""
         self._replaced.append((layer, type(layer), kind))
         layer.__class__ = kind
 
     def undo(self, why: str = "undone") -> None:
-        """Make the layers PyTorch's again, with their present state; layers that left the model stay away."""
+        """Restore PyTorch's classes of the layers, which keep their present state. Layers that left the model do not
+        return."""
         remove(self.model)
         self._undo(self._replaced)
         self._replaced = []
@@ -151,13 +152,13 @@ class Acceleration:
 
     @contextmanager
     def originals(self) -> Iterator[None]:
-        """Have the model's own layers for a while."""
+        """Restore the model's own layers for a while."""
         with self.only(0):
             yield
 
     @contextmanager
     def only(self, count: int) -> Iterator[None]:
-        """Have only the replacements that save most time for a while."""
+        """Undo all but the replacements that save most time, for a while."""
         away = self.by_saving()[count:]
         for layer, own, _ in away:
             layer.__class__ = own
@@ -168,7 +169,7 @@ class Acceleration:
                 layer.__class__ = kind
 
     def by_saving(self) -> list[tuple[Any, type, type]]:
-        """The replacements, the one that saves most time first."""
+        """The replacements, by the time that they save, most first."""
         saved = {id(row.layer): row.theirs - row.ours for row in self.rows if row.replaced}
         return sorted(self._replaced, key=lambda each: -saved.get(id(each[0]), 0.0))
 
@@ -182,7 +183,8 @@ class Acceleration:
         self.rows = [row.kept(why) if id(row.layer) in away else row for row in self.rows]
 
     def report_fusion(self, rows: Sequence[Any], timed: Comparison, wins: bool) -> None:
-        """Note the outcome of fusion: the rows of the graph, and the model by its graph beside the model by modules."""
+        """Store the outcome of fusion: the rows of the graph, and the times of the model by its graph and by its
+        modules."""
         count = sum(row.replaced for row in rows)
         gain = f"{_both(timed, 'by modules', 'by the graph')}, {timed.gain:.2f} times as fast ({_to(timed.spread)})"
         kept = (

@@ -37,12 +37,12 @@ class Sample(NamedTuple):
         return model(*self.positional, **self.named)
 
     def copy(self) -> Sample:
-        """Return the same arguments in tensors that a model may write to."""
+        """Return a copy of the arguments, which a model may write to."""
         return Sample(*_copies((self.positional, self.named)))
 
 
 def _takes_by_name(model: Any, given: Mapping[Any, Any]) -> bool:
-    """Whether a model takes the keys of a mapping as keyword arguments, and not the mapping as its one argument."""
+    """Whether the keys of a mapping are keyword arguments of a model. Otherwise the mapping is its one argument."""
     parameters = inspect.signature(model.forward).parameters.values()
     names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters) and not names

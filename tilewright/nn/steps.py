@@ -23,7 +23,7 @@ class TrainingStep:
         self._above: list[Any] = []
 
     def __call__(self) -> tuple[Any, list[Any]]:
-        """Return the results, and the gradients that there are."""
+        """Return the results and the gradients; tensors without a gradient are left out."""
         made = self._run()
         results = [a for a in tensors_in(made) if a.requires_grad]
         if [a.shape for a in results] != [a.shape for a in self._above]:
@@ -32,7 +32,7 @@ class TrainingStep:
         return made, [a for a in gradients if a is not None]
 
     def outcome(self) -> tuple[list[Any], Any]:
-        """Return the results, and all gradients as one vector: some may be zero but for rounding.
+        """Return the results, and all gradients as one vector: a single gradient may be nothing but rounding errors.
 
         Random layers, such as dropout, draw the same numbers each time.
         """

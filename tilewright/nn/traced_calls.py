@@ -1,7 +1,7 @@
 """Replace the calls of PyTorch's convolutions in a graph of Dynamo's, one by one.
 
-Such a graph has the functions that a model calls, in-place operations included. A call is replaced by one with the same
-operands at the same place, so that no order of writes changes.
+Such a graph has the functions that a model calls, in-place operations included. The replacement has the same operands
+and the same place in the graph, so that the order of writes stays.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CALLS = {
 
 
 def replace_calls(gm: GraphModule, tune: Tune = None) -> list[FusedRow]:
-    """Replace the convolutions of a graph that run faster on our kernels, or have a gradient that does."""
+    """Replace the convolutions of a graph if our kernel of the forward call or of a gradient is faster."""
     found: list[tuple[Node, _Call | str]] = []
     for node in list(gm.graph.nodes):
         if node.op == "call_function" and node.target in _CALLS:
@@ -73,7 +73,7 @@ class _Call:
 
     @property
     def tensors(self) -> list[Any]:
-        """The nodes of input, weight and bias, as they are now: calls before this one may have been replaced."""
+        """The present nodes of input, weight and bias: earlier calls may have been replaced."""
         return [_arguments(self.node)[name] for name in _TENSORS]
 
     def _problems(self) -> list[Problem]:
@@ -105,7 +105,8 @@ class _Call:
         return row
 
     def _put_in_place(self) -> None:
-        """Replace the call by our operator's, in the type of its result: autocast does not see the call."""
+        """Replace the call by our operator. Arguments are cast to the type of the result, since autocast does not see
+        the call."""
         node, name = self.node, self.name
         graph = node.graph
         with graph.inserting_before(node):
