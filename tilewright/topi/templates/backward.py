@@ -54,7 +54,7 @@ class Backward(PerChannel):
         dtype: str = "float32",
         layout: str = "NCHW",
     ) -> Backward:
-        """The workload of a layer with the options of `Depthwise.of`; `shape` is that of the layer's input."""
+        """The workload of a layer; options are as in `Depthwise.of`, and `shape` is the shape of the layer's input."""
         shape, kernel, _, padding, dilation = as_images(cls.name, layout, shape, kernel, 1, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
         kernel, _, padding, dilation = window(cls.name, images, kernel, 1, padding, dilation)

@@ -43,7 +43,7 @@ _WARP, _ADDING = 32, 8
 _FEW_TAPS = 4
 _THREADS = 128
 _RESIDENT = 1024
-"""Threads of a multiprocessor that the registers of a walk leave room for."""
+"""The number of threads of a multiprocessor for which the registers of a walk suffice."""
 
 
 def computes(of: Backward, machine: Any) -> bool:
@@ -74,9 +74,8 @@ def _divisors(count: int) -> list[int]:
 
 
 def default(of: Backward, machine: Machine) -> dict[str, Any]:
-    """Long stretches, or many images, as far as enough threads are left; longer tiles for longer windows.
-
-    With channels first, a thread loads one vector for its tile, or two vectors of 16 bits for short windows.
+    """Choose the longest stretches, or the most images, that leave enough threads; longer windows get longer tiles.
+    With channels first, a thread loads one vector for its tile, or two vectors of 16-bit values for short windows.
     """
     wanted = machine.multiprocessors * _RESIDENT * 7 // 8
     few, width = _reach(of) <= _FEW_TAPS - 1, ACCESS // BYTES[of.dtype]
@@ -136,7 +135,7 @@ class _Lines:
     """The parts of the sums of a weight."""
     threads: int
     shift = 0
-    """The place in `above_in` of the gradient of the first sum."""
+    """The index in `above_in` of the gradient of the first sum."""
 
     def write(self, statement: StatementBuilder, ins: list[Any], outs: list[Any]) -> None:
         """Write the statement."""
@@ -359,8 +358,8 @@ class _Tiles(_Lines):
         return first >= 0 and (self.tiles - 1) * self.times + first + count <= end
 
     def _loaded(self, first: int, count: int, end: int) -> tuple[int, int, int]:
-        """Return the first place of the chunks that are loaded, beside the first of the tile; their places; and the
-        places of each."""
+        """Return the first place of the loaded chunks relative to the tile's first place, their number of places, and
+        the places of a chunk."""
         chunk = gcd(end, self.times, ACCESS // BYTES[self.of.dtype])
         begin = first // chunk * chunk
         return begin, ceil((first + count - begin) / chunk) * chunk, chunk

@@ -29,7 +29,7 @@ class MatrixOperand:
     along_depth: bool
     """Whether neighbours along the depth are neighbours in memory; else neighbours along the extent are."""
     together: int = 1
-    """Neighbours that one load may fetch: their place in memory is a multiple of this number of elements."""
+    """The most neighbours that one load may fetch: they begin at a multiple of this number of elements in memory."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,13 @@ class Contraction:
     column_axes: tuple[int, ...]
     """The result's dimensions that count batches, rows and columns, the slowest first."""
     period: int = 1
-    """Steps along the depth after which the address of the data continues evenly: the window of a convolution."""
+    """Steps along the depth after which addresses of the data repeat their pattern: the window of a convolution."""
     run: int = 1
-    """Neighbouring columns that certainly lie together in the result: a multiple of this number stays within one
-    image."""
+    """Neighbouring columns that always lie together in the result: no image ends within them."""
     grouped: tuple[int, int] | None = None
     """A dimension of the result, and the extent of its faster part; its slower part counts batches."""
     prepared: tuple[int, ...] = ()
-    """Bytes that each kernel writes that lays out a factor before the product."""
+    """Bytes that each kernel before the product writes; such a kernel lays out a factor."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,8 @@ def rounded(extent: int, unit: int) -> int:
 
 
 def row_alignment(word: int) -> tuple[int, int]:
-    """Return the factor and the offset by which rows of results in shared memory begin in other banks than the last.
+    """Return the factor and the offset of rows of results in shared memory, so that each row begins in other banks than
+    the one before.
 
     `word` is the bytes of a result; both are elements, as `storage_align` takes them.
     """
@@ -94,7 +94,7 @@ def row_alignment(word: int) -> tuple[int, int]:
 
 
 def padded_row(columns: Any, word: int) -> Any:
-    """Return the elements from one row of results in shared memory to the next, whose rows are aligned so."""
+    """Return the elements from one of these rows in shared memory to the next."""
     factor, offset = row_alignment(word)
     return columns + (offset - columns) % factor
 

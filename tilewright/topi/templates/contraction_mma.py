@@ -48,7 +48,7 @@ ROUNDED: Mapping[str, str] = {"float32": "tf32"}
 
 
 class PreparedForm(NamedTuple):
-    """A way in which workloads are contractions: of data as it is, or as a kernel before lays it out."""
+    """A way to compute workloads as contractions: of the data itself, or of a copy that a kernel lays out before."""
 
     contraction_of: Callable[[Any], Contraction]
     views_of: Callable[[Any, Tensor, Tensor], Views]
@@ -67,7 +67,7 @@ class Mma(OfContraction[W]):
     tile: type[MmaTile] = MmaTile
 
     def strategy(self, computes: Callable[[W, Machine], bool] = always, scope: str = "") -> ScheduleStrategy[W]:
-        """The strategy as templates take it, for those workloads for which `computes` holds."""
+        """Return the strategy for workloads that meet `computes`."""
 
         def able(of: W, machine: Machine) -> bool:
             return computes(of, machine) and self.tile.covers(self.contraction_of(of), self.atom(of))
@@ -163,9 +163,8 @@ class Mma(OfContraction[W]):
 
 
 class _Loops(NamedTuple):
-    """Loops of the stage that stores results: the innermost over blocks, and that over the tiles of one block.
-
-    If a block computes one tile, they are the same loop.
+    """Two loops of the stage that stores results: the innermost loop over blocks, and the loop over the tiles of a
+    block. If a block computes one tile, they are the same loop.
     """
 
     block: IterVar

@@ -83,7 +83,8 @@ def begin(
 
 
 def _in_lanes(j: Any, run: int) -> tuple[Any, Any, Any, Any]:
-    """Return the indices of a column. Of each 4 * run, lane m holds `run` from m * run on, two in each piece of 8."""
+    """Return the indices of a column. Of each 4 * run columns, lane m holds the `run` columns from m * run on, two in
+    each piece of 8."""
     return j // (4 * run), j % run // 2, j % (4 * run) // run, j % 2
 
 
@@ -146,7 +147,7 @@ def result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[I
 
 
 def leave_group(of: Contraction, size: tuple[int, int]) -> bool:
-    """Whether the last tile of a group's rows or columns is not there as a whole."""
+    """Whether the last tile of a group's rows or columns is incomplete."""
     if of.grouped is None:
         return False
     along_rows = of.grouped[0] in of.row_axes
@@ -175,7 +176,7 @@ def _partial(s: ScheduleHandle, t: Tensors, products: Tensor, views: list[Tensor
 def bind_blocks(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int]]) -> None:
     """Bind at most three loops, with their iterations, to the grid; the longest one to blockIdx.x.
 
-    The dimension x of a grid is the only one that counts further than some ten thousands.
+    Only the dimension x of a grid may exceed 65,535.
     """
     for (axis, _), letter in zip(sorted(axes, key=lambda each: -each[1]), "xyz", strict=False):
         s[out].bind(axis, thread_axis(f"blockIdx.{letter}"))
@@ -197,7 +198,7 @@ def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int
 
 
 def width(of: Contraction, operand: MatrixOperand, tile: tuple[int, int], depth: int, whole: int) -> int:
-    """Return how many neighbours of a factor are fetched at once: only if all or none of them exist.
+    """Return the number of neighbours of a factor that are fetched at once: either all or none of them must exist.
 
     `tile` is the block's rows and columns, `depth` its steps at a time, of `whole` altogether.
     """
@@ -212,8 +213,8 @@ def store_vectors(
 ) -> None:
     """Have the threads of a block store a tile of `axes` that lies in shared memory, as vectors of neighbours.
 
-    `warps` are the warps along threadIdx.z and threadIdx.y; `run` neighbours certainly lie together. The tile has
-    `size` results; vectors are short enough for every thread to store as many, so that none reaches beyond the tile.
+    `warps` are the warps along threadIdx.z and threadIdx.y; `run` neighbours always lie together. The tile has `size`
+    results. Vectors are so short that all threads store the same number, and none reaches beyond the tile.
     """
     together = gcd(gcd(run, 16 // DType(out.dtype).bytes), size // (LANES * prod(warps)))
     flat = in_vectors(s, out, together, axes)

@@ -43,7 +43,7 @@ from .tile_model import KnobTile, TileModel
 from .workload import W
 
 Shape = tuple[Number, Number, Number]
-"""Of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
+"""The split of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
 
 _HELD_FETCHES = 32
 """Elements up to which a thread fetches ahead into registers."""
@@ -57,9 +57,8 @@ _FULL = 8
 
 @dataclass(frozen=True)
 class SimtTile(KnobTile):
-    """The work of a block: rows and columns over virtual threads, threads and neighbours; and how it runs.
-
-    Of many tiles at once, fields are arrays (`many.py`).
+    """The work of a block: rows and columns over virtual threads, threads and neighbours, and the way to compute it.
+    For many tiles at once, fields are arrays (`many.py`).
     """
 
     SIZES: ClassVar = ("rows", "columns")

@@ -45,7 +45,7 @@ _WARPS = 8
 _PRODUCTS = 8
 """Matrix instructions whose sums a warp holds at most."""
 _LEAST_TAPS, _NARROW = 5, 16
-"""Columns of a window from which on a band is wide enough, and from which on a window of one row is not narrow."""
+"""The least columns of a window for which a band is wide enough, and for which a window of one row is not narrow."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def space(of: Depthwise) -> Space:
 
 
 def _eights(of: Depthwise) -> int:
-    """How many times eight columns the result has."""
+    """Return the number of groups of eight columns of the result."""
     return -(-of.places[1] // _EIGHT)
 
 
@@ -143,7 +143,7 @@ def _band(of: Depthwise) -> int:
 
 
 def _fetch(of: Depthwise) -> int:
-    """How many neighbours are loaded at once: as many as leave the sums short."""
+    """Return the number of neighbours that are loaded at once: the number with the shortest sums."""
     able = [c for c in (8, 4, 2, 1) if of.shape[3] % c == 0]
     return min(able, key=lambda c: (_terms(of, c), -c))
 

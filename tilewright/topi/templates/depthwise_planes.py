@@ -202,4 +202,4 @@ def _known(of: Depthwise, machine: Machine) -> float:
 
 
 DIRECT: ScheduleStrategy[Depthwise] = direct_beside(depthwise_mma.ON_GPU, _known)
-"""The direct strategy for depthwise convolutions, whose cost tells which of all is the choice."""
+"""The direct strategy for depthwise convolutions; its cost decides between all strategies."""

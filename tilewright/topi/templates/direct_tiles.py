@@ -40,9 +40,10 @@ from .thread_tiles import (
 _LOADS_IN_FLIGHT = 16
 """Loads that a thread has in flight."""
 _SPARE = 24
-"""Registers of `REGISTERS` that the first choice leaves: windows beyond spill, and take ptxas 10 s and more."""
+"""The part of `REGISTERS` that default tiles leave free: larger windows spill, and ptxas needs 10 s or more for
+them."""
 _ROW_REGISTERS = 168
-"""For sums and one row of a window for each row of them, which all are in use at a time."""
+"""For sums and, per row of sums, one row of a window: all of them are live at the same time."""
 _STEPS = 3 * STEPS // 4
 _TRIED_ROWS = (1, 2, 3, 4, 6, 7, 8, 14)
 _BLOCK_SIZES = (64, 98, 112, 128, 196, 224, 256)
@@ -188,7 +189,7 @@ def _rounds(of: Images, tile: Tile) -> int:
 
 
 def _uneven(of: Images, tile: Tile, block: tuple[int, int, int]) -> bool:
-    """Whether some threads have no channels: each of a thread's accesses then gets a guard."""
+    """Whether some threads have no channels. Then each access gets a guard."""
     return (of.filters if of.layout == "NHWC" else of.groups) % (block[0] * tile.channels) > 0
 
 

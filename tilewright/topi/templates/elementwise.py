@@ -22,7 +22,7 @@ from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
 _WHOLE_ROW = 64
-"""Neighbours that may be one vector, for any number: a vector that sticks out is computed element by element."""
+"""Lengths of vectors of neighbours, for any number of results: the remainder is computed element by element."""
 
 
 def space(of: Images) -> Space:
@@ -99,7 +99,7 @@ def cpu_schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> N
 
 
 def cpu_default_choices(of: Images, machine: VectorRegisters) -> dict[str, Any]:
-    """Vectors that leave no neighbour over, of 16 or 8 if these do; four channels together.
+    """Choose vectors without a remainder, of 16 or 8 if possible, and four channels together.
 
     With vectors of 16, averages of 24 channels take five times as long, of rows of 28 columns six times.
     """
@@ -109,7 +109,7 @@ def cpu_default_choices(of: Images, machine: VectorRegisters) -> dict[str, Any]:
 
 
 def _largest_part(row: int) -> int:
-    """The longest vector that a row is a multiple of; 16 lanes if there is none of at least four."""
+    """Return the longest vector that divides a row; 16 lanes if no vector of at least four does."""
     return next((n for n in range(min(row, _WHOLE_ROW), 0, -1) if row % n == 0 and (n >= _LANES[0] or n == row)), 16)
 
 

@@ -35,7 +35,7 @@ def declared(
 
 
 def _reduction(tensor: Tensor, name: str = "") -> Tensor:
-    """The reduction, of that name if one is given, that a tensor is or that its operation reads."""
+    """Return the reduction (of this name, if given) that computes a tensor or that its operation reads."""
     found = (tensor, *tensor.op.input_tensors)
     return next(t for t in found if isinstance(t.op, ComputeOp) and t.op.reduce_axis and name in ("", t.op.name))
 

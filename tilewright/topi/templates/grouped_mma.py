@@ -39,7 +39,7 @@ from .tensors import Tensors
 from .tile_model import TileModel, WarpTile, by_cycles
 
 _PACK, _EIGHT = 16, 8
-"""Channels, and filters, that are packed; columns of a matrix instruction."""
+"""The number of channels, and of filters, in a pack; columns of a matrix instruction."""
 _LINE = 24
 """Elements from one place of the image to the next in shared memory: 16 channels, and a padding against bank
 conflicts."""
@@ -107,7 +107,7 @@ class GroupBlock(WarpTile):
 
 
 def _eights(of: Conv2dLayer) -> int:
-    """How many times eight columns the result has."""
+    """Return the number of groups of eight columns of the result."""
     return -(-of.places[1] // _EIGHT)
 
 
@@ -211,4 +211,4 @@ ON_GPU: ScheduleStrategy[Conv2dLayer] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, declare, computes, _MODEL.model, starts_at_bias=True
 )
 DIRECT: ScheduleStrategy[Conv2dLayer] = direct_beside(ON_GPU)
-"""The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""
+"""The direct strategy for convolutions in groups; its cost decides between both."""

@@ -46,11 +46,12 @@ from .tensors import Tensors
 from .tile_model import TileModel, WarpTile, by_cycles
 
 EIGHT = 8
-"""Channels that are packed, and columns of a matrix instruction."""
+"""The number of channels in a pack, and of columns of a matrix instruction."""
 TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
 """The atom for elements of a type."""
 PLANES = 64
-"""Elements of two bytes that take all banks of shared memory: planes of results start so far apart, and a few more."""
+"""Elements of two bytes in all banks of shared memory: planes of results begin at a multiple of this number, and a few
+further."""
 _WARPS, _PRODUCTS = 16, 16
 """The most warps of a block, and matrix instructions of a warp."""
 _LINE, _VECTOR = 128, 16
@@ -169,7 +170,7 @@ def compared(of: Conv2dLayer, cycles: float) -> float:
 
 
 def eights_of(of: Conv2dLayer) -> int:
-    """How many times eight columns the result has."""
+    """Return the number of groups of eight columns of the result."""
     return -(-of.places[1] // EIGHT)
 
 
@@ -180,7 +181,7 @@ def reach(of: Conv2dLayer) -> tuple[int, int]:
 
 
 def pairs_of(of: Conv2dLayer) -> int:
-    """How many pairs of rows of the image two neighbouring rows of results see."""
+    """Return the number of pairs of rows of the image that two neighbouring rows of results read."""
     return -(-(of.stride[0] + reach(of)[0] + 1) // 2)
 
 

@@ -36,7 +36,7 @@ class Images(Convolution):
     filters: int
     """Channels of the result."""
     groups: int
-    """Equal parts of the channels that are convolved by themselves."""
+    """The number of groups: equal parts of the channels that are convolved separately."""
     backwards: bool = False
     """Whether weights are a transposed convolution's, in PyTorch's order: channels, filters of a group, rows, columns.
 
@@ -76,7 +76,7 @@ class Images(Convolution):
 
     @property
     def shared_filters(self) -> int:
-        """Neighbouring channels of the result that are computed from the same inputs."""
+        """The number of neighbouring channels of the result with the same inputs."""
         return self.filters // self.groups
 
     @property
@@ -112,7 +112,8 @@ class Images(Convolution):
         return made
 
     def backward_index(self, f: Any, rc: Any, ry: Any, rx: Any) -> tuple[Any, ...]:
-        """Return the index in weights of a transposed convolution for one in weights of this shape."""
+        """Return the index of an element in the weights of the transposed convolution, from its index in weights of
+        this shape."""
         return f, rc, ry, rx
 
     def forward_weights(self, weights: Any) -> Any:

@@ -87,7 +87,7 @@ class PlaneBlock(KnobTile):
         return self.planes * prod(of.shape[2:])
 
     def apart(self, of: Depthwise) -> int:
-        """Return how many elements two copies of its ring begin apart; of one copy, how many it has.
+        """Return the elements from one copy of its ring to the next; with one copy, the elements of that.
 
         Addresses of a window reach into the border around the first and the last plane, which is not loaded. With the
         same room between copies, addresses alone show that a copy in flight does not touch the planes in use.
