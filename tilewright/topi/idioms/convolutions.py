@@ -32,7 +32,7 @@ from .bilinear import Bilinear, IndexTable, bilinear
 Index = Callable[..., Sequence[Any]]
 _RESULT = 0
 _MOSTLY_INSIDE = 16
-"""Of this many taps of windows, at least one is inside the images; the tables of channels have fewer entries."""
+"""Of this number of taps of windows, at least one must be inside the images. Tables of channels have fewer entries."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,8 @@ class RecognisedLayer:
         return _moved(made, tuple(shape), lambda *at: made(*self.result_index(*at)), "view")
 
     def reorders(self, shape: Sequence[Any]) -> bool:
-        """Return whether the program's result, of this shape, is another view of the workload's."""
+        """Return whether the program's result, of this shape, differs from the workload's in the order or shape of its
+        dimensions."""
         made = placeholder(self.workload.out_shape, self.workload.result)
         return self.result(made, shape) is not made
 
@@ -223,7 +224,7 @@ def _slide(form: Bilinear, roles: tuple[int, ...], table: IndexTable) -> _Spatia
 
 
 def _step(of: np.ndarray, along: np.ndarray, fixed: np.ndarray) -> int:
-    """How far an index moves per step of another one, while a third one stays; 1 if it never does."""
+    """Return the step of an index per step of another one while a third one stays; 1 if the second one never moves."""
     order = np.lexsort((along, fixed))
     together = np.flatnonzero((np.diff(fixed[order]) == 0) & (np.diff(along[order]) != 0))
     if not len(together):

@@ -16,12 +16,12 @@ from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 
 _SHORT = 16
-"""Blocks of a warp per multiprocessor: a line of fewer results is spread over all of them."""
+"""The least number of blocks of one warp per multiprocessor: shorter lines are spread over all multiprocessors."""
 _SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for n in (1, 2, 4, 8)]
 
 
 def space(of: Conv1dVector) -> Space:
-    """The knobs; tiles need not divide the length, as the last one may stick out."""
+    """The knobs; tiles need not divide the length: the last one may be incomplete."""
     (length,) = of.out_shape
     tiles = [[-1, *size] for size in _SIZES if prod(size) <= length] or [[-1, 1, length, 1]]
     return Space(

@@ -22,7 +22,8 @@ from .layouts import IMAGES_LAST, as_images, from_layout, in_layout, in_memory, 
 from .workload import INTEGERS, Convolution, border, check_fits, dtype_of, shape_of, shortened, sizes, sum_dtype
 
 WEIGHTS = ("OIHW", "OHWI", "HWIO")
-"""The orders of the dimensions of filters in memory; the first is the default. HWCN has the last, NHWC any."""
+"""The orders of the dimensions of filters in memory; the first is the default. Images HWCN need the last, NHWC take
+any."""
 _LAST = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
 """How to transpose filters of the others to the default order."""
 
@@ -145,7 +146,7 @@ class Conv2dLayer(GroupedLayer):
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
-        """That of PyTorch: filters, channels of a group, rows, columns; or with the channels, or filters, last."""
+        """PyTorch's shape: filters, channels of a group, rows, columns; or with the channels or the filters last."""
         if self.weights == "HWIO":
             return (*self.kernel, self.per_group, self.filters)
         first = self.weights == WEIGHTS[0]
@@ -252,7 +253,7 @@ class Depthwise(PerChannel):
 
 
 def _order_of_weights(who: str, weights: Any, layout: str) -> str:
-    """The order of the weights' dimensions, None for that of the layout; UserError for one that there is not."""
+    """Return the order of the weights' dimensions; None means the layout's. Raise UserError for an unknown one."""
     usual = "HWIO" if layout == IMAGES_LAST else WEIGHTS[0]
     if weights not in (None, usual) and not (weights in ("OHWI", "HWIO") and layout in ("NHWC", "NWC")):
         raise UserError(

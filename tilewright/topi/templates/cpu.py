@@ -24,19 +24,19 @@ from .workload import sum_dtype
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
 _FEW, _LONG, _SMALL_WINDOW, _WRITTEN_OUT, _WHOLE_ROW = 9, 24, 25, 64, 32
-"""Products for which it does not pay to write out the input of columns that lie apart; those from which on a single row
-is cut into several vectors at a time, whose taps are the same; those of a small window; those that are written out; and
-columns that make one vector whatever the window."""
+"""Limits in taps: up to the first, an input with columns apart is not written out; from the second on, a single row is
+cut into several vectors at a time; up to the third, windows are small; up to the fourth, they are unrolled. The last
+limit is in columns: rows up to it are one vector."""
 
 
 def _vectors(name: str, extent: int) -> SplitKnob:
-    """Ways to cut a row into vectors, the last of which may stick out."""
+    """Ways to cut a row into vectors; the last vector may be incomplete."""
     fit = {lanes for lanes in _LANES if lanes <= extent} | {extent for _ in range(extent <= _LANES[-1])}
     return split_knob(name, extent, "candidate", candidate=[[-1, lanes] for lanes in sorted(fit)])
 
 
 def _store_padding(s: ScheduleHandle, padded: Tensor, stored: bool) -> None:
-    """Store the padded input before, or compute it in its readers."""
+    """Store the padded input first, or compute it in its readers."""
     if not stored:
         s[padded].compute_inline()
         return

@@ -1,4 +1,4 @@
-"""Convolutions of images on a CPU: vectors of channels, which are neighbours or become it; sums in registers.
+"""Convolutions of images on a CPU: vectors of neighbouring channels, and sums in registers.
 
 The weights are turned first, so that weights of neighbouring filters are neighbours: a vector of them is one load.
 """
@@ -29,23 +29,23 @@ from .tensors import Tensors
 _LANES = (4, 8, 16, 32)
 _COLUMNS = (1, 2, 4, 7, 8)
 _WIDEST = 16
-"""Lanes of a vector whose filters are of one group."""
+"""The least lanes of a vector with filters of one group."""
 _WIDE, _LONG_WINDOW = 5, 16
 """Columns of a window from which on those of neighbouring results are mostly the same; and from which on a line of it
 is read from the nearest cache, where twice as many channels at a time cost few more instructions. From memory, half as
 many do better, since a processor then sees the loads of the next tile before it has summed this one: 31 taps on a Zen 5
 take 0.6 of the time, and 1.1 times as long within its caches."""
 _ABREAST = 8
-"""Columns that fit the registers if columns of images share much: 128 bytes of each are fetched together."""
+"""Columns of a tile if neighbouring columns share most of their inputs: 128 bytes of each are fetched together."""
 _FEW = 32
-"""Channels of a sum up to which its border is told apart at each read: to write out the padded input costs more."""
+"""Sums over at most these channels test for the border at each read: writing out the padded input costs more."""
 _LONG = 64
 """Terms of a sum from which on a tile of columns is worth a thread's turn: few images have as many rows as there are
 threads, times some."""
 _ROWS = 64
 """Rows of results of all images up to which tiles of columns are a thread's turn, too: lines have a row an image."""
 _IN_PARTS = 64
-"""Taps of a row from which on its border is written out, too: a loop over them would test it again for each."""
+"""From these taps of a row on, the border is written out, too: a loop over the taps would test for it each time."""
 _MANY_TAPS = 36
 """Products of a window from which on the work around a tile counts little: with 25, tiles of half as many columns take
 1.2 times as long; with 49, which registers hold, 0.88 times."""
@@ -57,7 +57,7 @@ _AHEAD = 512
 """Bytes of channels ahead of which columns are fetched. Each column is a stream of its own, too short for a processor
 to predict it: from memory, 7 taps take 0.7 of the time. At 1024 bytes, half of the gain is gone."""
 MANY_WEIGHTS = 1 << 16
-"""Weights from which on all processors turn them: to wake the others takes some microseconds."""
+"""From this number of weights on, all processors turn them: waking the others takes some microseconds."""
 
 
 def space(of: Images) -> Space:
@@ -78,7 +78,7 @@ def space(of: Images) -> Space:
 
 
 def declare(of: Images, data: Tensor, weights: Tensor) -> Tensor:
-    """Declare the sums over the padded input as it is, and turned weights."""
+    """Declare the sums over the padded input and turned weights."""
     return sums_of(of, data, weights, turned=True)
 
 
@@ -144,9 +144,8 @@ def _of_near_groups(of: Images) -> int:
 
 
 def _passes_by(of: Images, lanes: int) -> bool:
-    """Whether results are best stored past the caches, a whole line at a time: nothing of them would stay there.
-
-    The caches are smaller than a layer's data, and before a store they would read the overwritten lines.
+    """Whether to store results past the caches, a whole line at a time. If the caches are smaller than a layer's data,
+    no results would stay there, and each store would first read the line that it overwrites.
     """
     width, line = DType(of.dtype).bytes, VectorRegisters.of(Target("llvm")).bytes
     return line == _LINE and lanes * width % line == 0 and exceeds_caches(_touched(of))
@@ -167,7 +166,7 @@ def _mostly_new(of: Images, columns: int) -> bool:
 
 
 def _dividing(filters: int, most: int, register: int) -> int:
-    """Return the lanes, at most `most`, of vectors that leave no filter over; `most` if there are none.
+    """Return the lanes, at most `most`, of vectors that divide the filters; `most` if there are none.
 
     Other numbers than powers of two fit one register. 12 filters in one vector take 0.65 of the time of three vectors,
     and 7 filters a fifth of the time of a vector that sticks out; 6 doubles take longer than 4 and 14 three times so.
@@ -205,8 +204,8 @@ def default_choices(of: Images, registers: VectorRegisters) -> dict[str, Any]:
 
 
 def _stays(of: Images, columns: int, lanes: int, registers: VectorRegisters) -> bool:
-    """Whether registers hold a row of the window beside the sums of `columns` columns, and these are enough at a
-    time."""
+    """Whether registers hold a row of the window and the sums of `columns` columns, and these sums keep a processor
+    busy."""
     vectors = lanes // registers.lanes(of.dtype)
     seen = (columns - 1) * of.stride[1] + (of.kernel[1] - 1) * of.dilation[1] + 1
     return columns * vectors >= _CHAINS and (columns + seen) * vectors <= registers.number

@@ -1,7 +1,7 @@
 """Convolutions of images as tensor expressions, in every layout, for kernels of PyTorch's shape.
 
-The sums are declared over a view of the padded input. Which view suits a schedule: plain, or with its rows in aligned
-chunks, each of which is wholly inside or outside of the input and is loaded at once.
+The sums are declared over a view of the padded input. Schedules need a plain view, or a view with rows in aligned
+chunks. A chunk is wholly inside or outside of the input, and is loaded at once.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def sums_of(
 def image_tensor(
     layout: str, sizes: tuple[int, ...], element: Any, name: str, tag: str = "", letters: str = "nfyx"
 ) -> Tensor:
-    """Declare images of batch, channels, rows and columns in the order of a layout; `element` gets indices so."""
+    """Declare images in the order of a layout; `element` gets the indices of batch, channel, row and column."""
 
     def value(*position: Any) -> Any:
         return element(*from_layout(layout, position))
@@ -103,7 +103,7 @@ def image_tensor(
 def within(*bounds: tuple[Any, int, int, int]) -> list[Any]:
     """Return the conditions that indices lie within bounds. Conditions that always hold are left out.
 
-    Of each index: the index, its first place within, the end of these places, and the end of all its places.
+    Each bound is an index, the first valid value, the end of valid values, and the end of all values.
     """
     found = []
     for at, first, end, size in bounds:
@@ -118,7 +118,8 @@ def or_zero(conditions: list[Any], value: Any, dtype: str) -> Any:
 
 
 def bordered(of: Images, data: Tensor, top: int, left: int) -> Any:
-    """Return how the input is read at (n, c, y, x) behind `top` rows and `left` columns of zeros; zeros surround it."""
+    """Return a function that reads the input at (n, c, y, x), with `top` rows and `left` columns of zeros before it,
+    and zeros around."""
     height, width = of.shape[2:]
 
     def element(n: Any, c: Any, y: Any, x: Any) -> Any:
@@ -129,7 +130,8 @@ def bordered(of: Images, data: Tensor, top: int, left: int) -> Any:
 
 
 def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> Any:
-    """Read a weight, of the filter `f` whose kernels stand one after another, or in rows of a channel's."""
+    """Read a weight of the filter `f`. Weights have a dimension of filters, or two, of channels and of filters of a
+    channel."""
     order = getattr(of, "weights", "OIHW")
     if order != "OIHW":
         return weights(f, ry, rx, rc) if order == "OHWI" else weights(ry, rx, rc, f)
@@ -140,7 +142,8 @@ def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> A
 
 
 def _turned(of: Images, weights: Tensor) -> Any:
-    """Return how weights are read at (filter, channel of a group, row, column), from a tensor with filters last."""
+    """Return a function that reads weights at (filter, channel of a group, row, column), from a tensor with filters
+    last."""
     kind, per_group = sum_dtype(of.dtype), of.per_group
 
     def value(rc: Any, ry: Any, rx: Any, f: Any) -> Any:
@@ -155,7 +158,8 @@ Border = tuple[int, int, int, int]
 
 
 def border_for(of: Images, seen: tuple[int, int]) -> Border:
-    """Return the zeros around an input of which `seen` rows and columns are read: more behind than the padding."""
+    """Return the zeros around an input, if `seen` rows and columns are read: the zeros behind it may exceed the
+    padding."""
     top, left, bottom, right = of.padding
     more = (count - size for count, size in zip(seen, of.shape[2:], strict=True))
     below, beside = (count - before for count, before in zip(more, (top, left), strict=True))
@@ -163,7 +167,7 @@ def border_for(of: Images, seen: tuple[int, int]) -> Border:
 
 
 def padded_view(of: Images, data: Tensor, border: Border, dtype: str, chunk: int = 0, name: str = "") -> Any:
-    """Return how the input with a border is read at (n, c, y, x), from a tensor of a type.
+    """Return a function that reads the input with a border at (n, c, y, x), from a tensor of a type.
 
     With a `chunk`, the tensor is (n, c, y, chunk of a row, place in it), and the border has whole chunks at both sides.
     """

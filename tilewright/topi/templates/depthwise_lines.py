@@ -33,9 +33,9 @@ _THREAD = "threadIdx.x"
 _OWN, _STEPS, _THREADS, _STRETCHES = (8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (1, 2, 3, 4)
 _CHANNEL_THREADS = (8, 16, 32, 64)
 _TAPS = 12
-"""Taps from which on arithmetic takes as long as memory."""
+"""The least taps for which arithmetic takes as long as memory."""
 _SHARED_BYTES = 98_304
-"""Of the stretches and the weights of a block, at most."""
+"""The most bytes of the stretches and the weights of a block."""
 _BLOCKS = 3
 """Blocks per multiprocessor, at least, of the default configuration."""
 

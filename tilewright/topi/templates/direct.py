@@ -1,4 +1,4 @@
-"""Convolutions of few channels a sum on a GPU: depthwise and grouped ones, straight from memory into registers.
+"""Convolutions with few channels per sum on a GPU, depthwise and grouped ones: inputs go from memory into registers.
 
 A thread computes a tile of results from a window of the input that it holds in registers, so that each input is loaded
 once per thread. Inputs are loaded in aligned chunks of up to 16 bytes: of neighbouring columns in the layout NCHW, in
@@ -118,7 +118,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _read_bias_once(of: Images, config: Config, s: ScheduleHandle, t: Tensors, sums: Tensor, thread: IterVar) -> None:
-    """Let a thread read its biases before all else, if it holds them or starts at several neighbours."""
+    """Let a thread read its biases first, if it holds them or its sums start at several neighbours."""
     together = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], ACCESS // BYTES[of.dtype])
     if when(config) == HELD:
         read_once(s, t, (t.out, t.finished or t.out), (t.out, thread), together)
@@ -168,7 +168,7 @@ def _order_terms_of_row(s: ScheduleHandle, sums: Tensor, tile: Tile) -> tuple[It
 
 
 def _weights_of(of: Images, config: Config) -> Weights:
-    """The source of a thread's weights; also memory, if no block of a GPU has room for the weights of its filters."""
+    """Return the source of a thread's weights: memory if no block of a GPU has room for the weights of its filters."""
     held = weights_of(of, tile_of(config))
     shared = _turned(of, config) * config["tile_f"].size[-1] * (8 if of.dtype == "float64" else 4)
     whole = held is Weights.SHARED and of.layout == "NCHW"
@@ -176,7 +176,7 @@ def _weights_of(of: Images, config: Config) -> Weights:
 
 
 def _turned(of: Images, config: Config) -> int:
-    """How many weights a block in NHWC turns, and one in NCHW for one filter of each group."""
+    """Return the number of weights that a block turns: in NHWC all, in NCHW the weights of one filter of each group."""
     block: int = prod(config["tile_c"].size[1:])
     return prod(of.kernel) * of.per_group * block
 
@@ -245,10 +245,8 @@ def _stored_together(of: Images, config: Config) -> int:
 
 
 def finishes_tiles(of: Images, config: Config) -> bool:
-    """Whether a test for the end of a row stands between two stores of a thread to neighbouring places.
-
-    Activations are not computed between them then: memory would take each store by itself. 16-bit results are converted
-    there anyway.
+    """Whether a thread tests for the end of a row between two stores to neighbouring places. Activations are then not
+    computed between the stores, which would reach memory separately. 16-bit results are converted there anyway.
     """
     _, threads, own = config["tile_x"].size
     parted = of.places[1] % (threads * own) > 0 and _stored_together(of, config) < own
@@ -283,7 +281,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
 
 
 def computes(of: Images, machine: Machine) -> bool:
-    """Return whether channels are last, or few: with many, tiles in shared memory are worth more than windows."""
+    """Return whether channels are last or few: with many channels, tiles in shared memory are faster than windows."""
     if getattr(of, "weights", "OIHW") == "OHWI":
         return False
     few = of.per_group <= _CHANNELS and (of.per_group == 1 or Window.NONE not in windows(of))
@@ -291,7 +289,7 @@ def computes(of: Images, machine: Machine) -> bool:
 
 
 def expected(of: Images, choices: Mapping[str, Any], machine: Machine) -> Expectation:
-    """The prediction of `direct_tiles` for a configuration."""
+    """Return the prediction of `direct_tiles` for a configuration."""
     channels, rows, columns = (int(choices[name].size[-2]) for name in TILES)
     tile = tile_of(choices)
     if row_by_row(choices):

@@ -15,13 +15,13 @@ IMAGES_LAST = "HWCN"
 """The order in which the same place of all images lies together; dense convolutions of the contraction strategies have
 it."""
 _PLACES = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), IMAGES_LAST: (2, 3, 1, 0)}
-"""Of each dimension of a layout, its place among batch, channels, rows, columns."""
+"""For each dimension of a layout, its place among batch, channels, rows, columns."""
 ROWS = {"NCW": "NCHW", "NWC": "NHWC"}
 """Layouts of 1-D data, and layouts of the images, one row high, that compute it."""
 
 
 def layout_of(who: str, layout: str, further: tuple[str, ...] = ()) -> str:
-    """The order of dimensions, of images, one of `further` ones included; UserError for an unknown one."""
+    """Return a layout of images or one of the `further` layouts; raise UserError for an unknown one."""
     found, known = ROWS.get(layout, layout), (*LAYOUTS, *further)
     if found not in known:
         raise UserError(
@@ -56,7 +56,7 @@ def in_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def from_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The opposite: values in the order of a layout as batch, channels, rows, columns."""
+    """The inverse: batch, channels, rows, columns, from values in the order of a layout."""
     return tuple(sizes[place] for place in _back(layout))
 
 
@@ -66,7 +66,7 @@ def in_order(layout: str, images: np.ndarray) -> np.ndarray:
 
 
 def in_memory(layout: str, images: np.ndarray) -> np.ndarray:
-    """The opposite: dimensions in the order of the layout."""
+    """The inverse: images in the order of the layout."""
     return images if layout == LAYOUTS[0] else np.ascontiguousarray(images.transpose(_PLACES[layout]))
 
 

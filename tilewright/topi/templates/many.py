@@ -25,12 +25,12 @@ def taken(tiles: T, places: np.ndarray | tuple[np.ndarray, ...]) -> T:
 
 
 def spread_over(tiles: T, shape: tuple[int, ...]) -> T:
-    """The tiles with fields of one shape, which they are repeated to."""
+    """Return the tiles with all fields broadcast to one shape."""
     return _mapped(tiles, lambda each: np.broadcast_to(each, shape))
 
 
 def joined(parts: Sequence[T]) -> T:
-    """All tiles of several arrays of them; every field of each must be an array."""
+    """Concatenate several arrays of tiles; all fields must be arrays."""
     made: dict[str, Any] = {}
     for field in fields(parts[0]):  # type: ignore[arg-type]
         values = [getattr(part, field.name) for part in parts]

@@ -27,19 +27,19 @@ from .many import cheapest_first, joined, spread_over, taken
 from .tile_model import KnobTile
 
 DIRECT = "direct"
-"""The form of a workload that reads its data as it lies."""
+"""The form of a workload that reads its data directly, not from a copy."""
 Forms = tuple[tuple[str, Contraction], ...]
 """The contractions that compute a workload, by name."""
 Pair = tuple[Number, Number]
-"""Of a block's rows or columns: warps, and the tile of one warp."""
+"""The split of a block's rows or columns: warps, and the tile of one warp."""
 _NARROW = ("float16", "bfloat16")
-"""Types of results that lanes store as pairs, which fill half a sector."""
+"""Types of results that lanes store in pairs: the pairs of four lanes fill half a sector."""
 _OVERHEAD, _SPLIT_OVERHEAD = 44, 36
 """Registers for addresses and loops; the same if operands are split into parts."""
 STORES = ((False, False), (True, False), (False, True))
 """Results from fragments, through shared memory, and in vectors from fragments."""
 _LEAST_ROWS = 256
-"""Rows for each tile of a block from which on a block may compute several: there have to be enough blocks."""
+"""The least rows per tile of a block for which a block may compute several tiles: enough blocks must remain."""
 FULL = 4
 """Blocks per multiprocessor beyond which the depth is not divided further."""
 
@@ -167,7 +167,7 @@ class MmaTile(KnobTile):
         return rows * ceiling(of.columns.extent, prod(self.columns)) * of.batch * self.split
 
     def _has_runs(self, of: Contraction) -> Number:
-        """Whether lanes can hold neighbouring results, of columns that may be in any order in shared memory."""
+        """Whether lanes can hold neighbouring results: columns may have any order in shared memory."""
         run = _vector(of)
         whole = of.run % run == of.columns.extent % run == 0 and of.columns.along_depth
         return (self.columns[1] % (4 * run) == 0) & (self.split == 1) & whole
@@ -257,7 +257,7 @@ def _vector(of: Contraction) -> int:
 
 
 def _is_asynchronous(of: Contraction, operand: MatrixOperand) -> bool:
-    """Whether hardware copies a factor asynchronously: no less than a word at a time."""
+    """Whether hardware copies a factor asynchronously: it copies at least a word at a time."""
     return operand.together * DType(of.dtype).bytes >= 4
 
 

@@ -90,7 +90,7 @@ class Pooling(PerChannel):
         return prod(self.kernel)
 
     def placeholders(self) -> tuple[Tensor, Tensor]:
-        """Fresh tensors: the data, and once more the data, as there are no weights."""
+        """Fresh tensors: the data, twice, since there are no weights."""
         data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
         return data, data
 
@@ -115,7 +115,7 @@ class Pooling(PerChannel):
         return image_tensor(self.layout, sizes, value, "sums", f"pool,{self.how}", "ncyx")
 
     def averaged(self, v: Any, *position: Any) -> Any:
-        """A sum divided by the number of values that count in it."""
+        """Divide a sum by the number of values that count in it."""
         _, y, x = self._place(position)
         if self.divisor or (self.how == AVERAGE and self.beyond == (0, 0)):
             return v * const(1.0 / (self.divisor or prod(self.kernel)), v.dtype)
@@ -127,7 +127,8 @@ class Pooling(PerChannel):
         return position[1 if first else 3], position[2 if first else 1], position[3 if first else 2]
 
     def _seen(self, dim: int, at: Any) -> Any:
-        """How many taps of a window count along one dimension: taps in the input, or also in the counted padding."""
+        """Return the number of taps that count along one dimension: taps in the input, and in the padding if it
+        counts."""
         start, apart, taps = at * self.stride[dim] - self.padding[dim], self.dilation[dim], self.kernel[dim]
         size = self.shape[2 + dim]
         if self.how == AVERAGE:  # from the beginning of the padding

@@ -14,7 +14,7 @@ from .workload import sum_dtype
 
 
 def processor_of(target: Target) -> Hardware:
-    """Return the processor that code for a target runs on; of a target that names none, this machine's."""
+    """Return the processor of a target; this machine's if the target names none."""
     if target.kind == "llvm" and not {"mcpu", "mattr", "mtriple"} & set(dict(target.labels)):
         here = host_processor()
         return processor_hardware(here.cpu, here.features)

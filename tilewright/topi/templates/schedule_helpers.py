@@ -44,8 +44,8 @@ def bind_all(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], tags: Sequ
 def bind_grid(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], most: int) -> None:
     """Bind loops to the grid, the last one to blockIdx.x.
 
-    The first loop has `most` iterations. If the other dimensions of a grid do not count so far, it is bound to
-    blockIdx.x, and the order is the opposite.
+    The first loop has `most` iterations. If these exceed the other dimensions of a grid, the first loop is bound to
+    blockIdx.x, in the opposite order.
     """
     letters = "zyx"[-len(axes) :]
     bind_all(s, tensor, axes, [f"blockIdx.{c}" for c in (letters if most <= GRID_LIMIT else letters[::-1])])
@@ -77,7 +77,7 @@ def in_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[t
 
 
 def in_kept_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[tuple[str, int]]) -> None:
-    """Do the same in an order that stays, even if another one works."""
+    """Do the same, with the loops in the given order even if another one works."""
     s[tensor].pragma(in_rounds(s, tensor, flat, threads)[0], "auto_unroll_max_step", 0)
 
 

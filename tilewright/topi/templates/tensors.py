@@ -43,7 +43,7 @@ class Tensors:
         return [self.data, *weights, *self.extras, self.out]
 
     def in_registers(self, s: ScheduleHandle) -> Tensor:
-        """Have the sums computed in registers; returns the stage that does it, to be attached to `out`."""
+        """Compute the sums in registers; returns their stage, which is to be attached to `out`."""
         if self.sums is self.out:
             made: Tensor = s.cache_write(self.out, "local")
             return made
@@ -52,7 +52,8 @@ class Tensors:
 
 
 def as_stored(weights: Tensor, reader: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the argument of the kernel that has the weights, and its reader: `reader`, or the view that reads it."""
+    """Return the kernel's argument with the weights, and the stage that reads it: `reader`, or a view of the
+    weights."""
     return (weights.op.input_tensors[0], weights) if isinstance(weights.op, ComputeOp) else (weights, reader)
 
 
@@ -68,7 +69,7 @@ def bias_knob(choices: Sequence[str] = (FIRST, LAST, HELD)) -> Knob:
 
 
 def searched(space: Space) -> Space:
-    """The space of kernels without an epilogue, among which nothing done to a bias tells configurations apart.
+    """Return the space of kernels without an epilogue: without a bias, the knob of the bias makes no difference.
 
     The knob is the last of a space, so that an index means the same in both.
     """

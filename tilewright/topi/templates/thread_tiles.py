@@ -17,14 +17,14 @@ from .tensors import bias_knob
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 REGISTERS = 272
-"""That a thread's inputs and sums may fill: more than there are, as the last inputs are loaded when first ones are
+"""The most registers of a thread's inputs and sums. There are fewer, but the last inputs are loaded after the first are
 used."""
 STEPS = 4096
 """Products that a thread's code may write out: beyond it, compiling takes seconds."""
 ACCESS = 16
 """Bytes of the widest access."""
 SHARED_BYTES = 40_960
-"""Of a block's weights; more of them would leave few blocks on a multiprocessor."""
+"""The most bytes of a block's weights: more would leave few blocks on a multiprocessor."""
 
 
 class Window(Enum):
@@ -163,7 +163,7 @@ def windows(of: Images) -> list[Window]:
 
 
 def fits_shared(of: Images, weights: int) -> bool:
-    """Return whether a block keeps `weights`, transposed, in shared memory at a time."""
+    """Return whether a block can keep `weights` weights, transposed, in shared memory at a time."""
     return weights * (8 if of.dtype == "float64" else 4) <= SHARED_BYTES
 
 
@@ -194,7 +194,7 @@ _LARGEST_BLOCK = 512
 _PLANE_BYTES, _ROW_BYTES = 2048, 128
 _RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
 _STORED_BY_ROWS = (Window.ROW, Window.SLIDING)
-"""The part of its window that a thread may hold if it stores its results row by row."""
+"""The parts of its window that a thread may hold if it stores its results row by row."""
 TILES = ("tile_c", "tile_y", "tile_x")
 """The knobs of the tiles of a block and a thread."""
 

@@ -1,7 +1,7 @@
 """Transposed convolutions: the data gradient of a convolution, and the upsampling of decoders.
 
-Each result sums over the inputs that a strided window could have made it from. Of the taps of the window only every
-`stride`-th meets an input, so the sum runs over these alone: result y takes the taps (y + top) % stride + stride * t.
+Each result sums over the inputs that a strided window connects with it. Only every `stride`-th tap of the window meets
+an input, so the sum runs over these taps alone: result y takes the taps (y + top) % stride + stride * t.
 
 The results of a phase stand at distances of a multiple of the step. They take every `step`-th tap of the window, and
 neighbours read neighbours of the input. If loops over a tile of whole steps are written out, each tap is a constant.
@@ -92,7 +92,7 @@ class Transposed(Images):
 
     @property
     def as_convolution(self) -> Conv2dLayer | Depthwise | None:
-        """The convolution that reads these weights backwards, if the stride is 1 and the padding that takes allows it.
+        """The convolution that reads these weights backwards, if the stride is 1 and its padding is not negative.
 
         It has the schedules and the records of the same layer with weights that are read forwards.
         """
@@ -183,7 +183,7 @@ def tap_and_place(of: Transposed, dim: int, at: Any, r: Any) -> tuple[Any, Any]:
 
 
 def border_of(of: Transposed, dim: int, count: int) -> tuple[int, int]:
-    """How many zeros stand before and behind the input, so that `count` results see them."""
+    """Return the zeros before and behind the input that `count` results need."""
     step, first, size = of.stride[dim], of.padding[dim], of.shape[2 + dim]
     reach = (taps_of(of)[dim] - 1) * of.dilation[dim]
     return max(0, reach - first // step), max(0, (first + count - 1) // step - (size - 1))

@@ -36,7 +36,8 @@ _STEPS, _REGISTERS = 1024, 160
 """Products of a tile, and registers for its sums and its window, at most."""
 _BLOCK = 256
 _MANY_TAPS, _MOST_RESULTS, _NEAR_CHANNELS = 3, 64, 32
-"""Taps of a result in each dimension that are many; results of a thread at most then; and channels of a small block."""
+"""The least taps per result and dimension that are many; the most results of a thread in this case; channels of a small
+block."""
 
 
 def computes(of: Transposed, machine: Any) -> bool:
@@ -149,7 +150,8 @@ def _even(count: int, most: int) -> int:
 
 
 def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the sums for whole tiles, over the input with a border and in chunks; taps that there are not are out."""
+    """Declare the sums for whole tiles, over the input with a border and in chunks; phases without a tap leave it
+    out."""
     rows, columns = (
         -(-extent // prod(config[name].size[1:])) * prod(config[name].size[1:])
         for extent, name in zip(of.places, _TILES[1:], strict=True)

@@ -37,8 +37,7 @@ _TAPS = 16
 """Most taps of a row, and rows of taps, of a block of sums."""
 _SHARES = tuple(1 << n for n in range(11))
 _TASKS, _TASK_FLOP = 64, 1 << 20
-"""Tasks from which on all processors have work, and floating-point operations of a task that is worth a thread's
-turn."""
+"""The least number of tasks that keeps all processors busy, and the least floating-point operations of a task."""
 
 
 def space(of: WeightGradient) -> Space:

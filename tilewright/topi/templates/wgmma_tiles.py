@@ -135,12 +135,12 @@ class WgmmaTile(MmaTile):
         return of.rows.extent * of.columns.extent * of.batch * size / rate
 
     def _tests(self, of: Contraction, operand: MatrixOperand) -> bool:
-        """Whether a copy of a factor finds out whether its elements are there."""
+        """Whether a copy of a factor tests if its elements exist."""
         return of.period > 1 and operand is of.rows
 
 
 class TurnedWgmmaTile(WgmmaTile):
-    """The same of a right factor in which columns are neighbours in memory, of elements of 16 bits.
+    """Such a tile with a right factor of 16-bit elements, with neighbouring columns in memory.
 
     A line of shared memory has 64 columns of one term. Only rows of results go through shared memory as vectors.
     """

@@ -43,7 +43,7 @@ class Convolution(ABC):
     def args(self) -> tuple[Any, ...]:
         """The fields in order: the arguments of the template, as logs have them.
 
-        The default layout is left out, as in logs from before there were others; so is `backwards`, always.
+        The default layout is left out, since the first logs had no other; `backwards` is always left out.
         """
         given = tuple(getattr(self, field.name) for field in fields(self) if field.name != "backwards")
         return given[:-1] if given[-1] == LAYOUTS[0] else given
@@ -72,13 +72,13 @@ class Convolution(ABC):
 
     @property
     def expression(self) -> Expression | None:
-        """What turns each sum into a result; None if that is the sum."""
+        """The expression that computes a result from its sum; None if the result is the sum."""
         return None
 
     @property
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """The options that make it, as short as they can be."""
+        """The options of `of` that create the workload, in short forms."""
 
     @property
     @abstractmethod
@@ -97,7 +97,7 @@ class Convolution(ABC):
 
     @property
     def result(self) -> str:
-        """The type of the result: that of data and weights, or int32 for integers."""
+        """The type of the result: the type of data and weights, or int32 for integers."""
         return "int32" if self.element in INTEGERS else self.element
 
     @property
@@ -234,7 +234,7 @@ def sum_dtype(dtype: str) -> str:
 
 
 def shortened(padding: tuple[int, ...]) -> tuple[int, ...]:
-    """A padding that is the same before and after, said once."""
+    """Return a padding without its second half, if both halves are equal."""
     half = len(padding) // 2
     return padding[:half] if padding[:half] == padding[half:] else padding
 
