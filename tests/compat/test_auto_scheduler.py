@@ -40,9 +40,9 @@ class Runner(auto_scheduler.LocalRunner):
 
     count = 0
 
-    def run(self, given: Any) -> Any:
+    def run(self, measure_inputs: Any, build_results: Any, verbose: int = 1) -> Any:
         self.count += 1
-        return auto_scheduler.MeasureResult((float(self.count),))
+        return [auto_scheduler.MeasureResult((float(self.count),))]
 
 
 def task_of(n: int = 64) -> Any:
@@ -91,8 +91,10 @@ def test_the_best_of_the_same_key_and_target_is_taken(tmp_path: Path) -> None:
             )
     failed = auto_scheduler.MeasureResult((), auto_scheduler.MeasureErrorNo.RUNTIME_DEVICE)
     auto_scheduler.save_records(log, [auto_scheduler.MeasureInput(task, empty)], [failed])
-    assert auto_scheduler.load_best_record(log, task.workload_key, "llvm")[1].mean == 2.0
-    assert auto_scheduler.load_best_record(log)[1].mean == 1.0
+    for asked, expected in (((task.workload_key, "llvm"), 2.0), ((), 1.0)):
+        _, best = auto_scheduler.load_best_record(log, *asked)
+        assert best is not None
+        assert best.mean == expected
     assert auto_scheduler.load_best_record(log, task_of(65).workload_key) == (None, None)
 
 
@@ -117,6 +119,60 @@ def test_measured_states_are_not_measured_again(tmp_path: Path) -> None:
     task.tune(chosen, auto_scheduler.SketchPolicy(task, auto_scheduler.XGBModel(), init_search_callbacks=preload))
     assert len(log.read_text().splitlines()) == 1
     assert chosen.runner.count == 1
+
+
+def test_every_candidate_is_recorded_and_none_is_measured_again(tmp_path: Path) -> None:
+    """Also of a graph without a registered function."""
+    log, tensors = tmp_path / "log.json", sums(64, 256)
+    task = auto_scheduler.SearchTask(compute_dag=auto_scheduler.ComputeDAG(tensors), target="llvm")
+    runner = auto_scheduler.LocalRunner(number=1, min_repeat_ms=0)
+    chosen = auto_scheduler.TuningOptions(
+        2, runner=runner, verbose=0, measure_callbacks=[auto_scheduler.RecordToFile(log)]
+    )
+    task.tune(chosen)
+    pairs = list(auto_scheduler.load_records(log))
+    assert sum(not given.is_confirmed for given, _ in pairs) == 2
+    best, result = auto_scheduler.load_best_record(log, task.workload_key)
+    assert best is not None
+    assert result is not None
+    assert best.is_confirmed
+    assert result.mean == min(each.mean for given, each in pairs if given.is_confirmed)
+    s, args = task.apply_best(log)
+    assert s.recorded == best.state.transform_steps
+    assert args == tensors
+    policy = auto_scheduler.SketchPolicy(task, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)])
+    task.tune(chosen, policy)
+    places = [json.loads(given.record)["config"]["index"] for given, _ in auto_scheduler.load_records(log)
+              if not given.is_confirmed]  # fmt: skip
+    assert len(places) == len(set(places)) == 4
+
+
+def test_values_of_inputs_are_given() -> None:
+    X, index = te.placeholder((10,), "int32", "X"), te.placeholder((1,), "int32", "index")
+    dag = auto_scheduler.ComputeDAG([X, index, te.compute((1,), lambda i: X[index[i]], name="Y")])
+    inputs = {"index": tw.nd.array(np.array([5], "int32"))}
+    task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm", task_inputs=inputs)
+    assert task.task_input_names == ["index"]
+    assert dag.flop_ct == 0
+    given = auto_scheduler.MeasureInput(task, dag.init_state)
+    (built,) = auto_scheduler.LocalBuilder().build([given])
+    (result,) = auto_scheduler.LocalRunner(min_repeat_ms=0).run([given], [built])
+    assert not result.error_no
+    assert result.mean > 0
+    with pytest.raises(UserError, match="task_inputs are"):
+        auto_scheduler.SearchTask(compute_dag=dag, target="llvm", task_inputs={"index": 5})
+
+
+def test_no_layout_is_rewritten() -> None:
+    A, B, k = te.placeholder((8, 8), name="A"), te.placeholder((8, 8), name="B"), te.reduce_axis((0, 8), name="k")
+    attrs = {"layout_free_placeholders": [B], "FLOP": 77}
+    C = te.compute((8, 8), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C", attrs=attrs)
+    dag = auto_scheduler.ComputeDAG([A, B, C])
+    assert dag.flop_ct == 77
+    option = auto_scheduler.LayoutRewriteOption
+    with pytest.warns(UserWarning, match="no layout is rewritten: B keep"):
+        assert dag.apply_steps_from_state(dag.init_state, option.REWRITE_FOR_PRE_TRANSFORMED)[1] == [A, B, C]
+    assert dag.apply_steps_from_state(dag.init_state, option.get_target_default("llvm"))[1] == [A, B, C]
 
 
 def test_tasks_share_the_trials(capsys: pytest.CaptureFixture[str]) -> None:

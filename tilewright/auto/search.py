@@ -21,6 +21,7 @@ from ..tune.search.guided import automatic
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.measurers import open_session
 from ..tune.session.options import SearchOptions
+from ..tune.session.results import Listener
 from .program import AutomaticProgram, AutomaticTemplate
 
 RECORDS = Path(__file__).parent / "records"
@@ -98,8 +99,13 @@ def search_of(
     budget: float | None,
     log: Any,
     runner: LocalRunner | Runner | None = None,
+    known: Sequence[Pair] = (),
+    listeners: Sequence[Listener] = (),
 ) -> tuple[LayerSearch, list[AutomaticTemplate]]:
-    """Search the ways of a program, with the rules' choice measured first; on this machine if no runner is given."""
+    """Search the ways of a program, with the rules' choice measured first; on this machine if no runner is given.
+
+    Records that are `known`, or in the log, count as trials. The listeners get each trial.
+    """
     if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
         raise UserError(
             f"budget={budget!r} is not a number of seconds", primitive="auto_schedule", fix="give seconds: budget=30"
@@ -112,9 +118,9 @@ def search_of(
     limits = SearchOptions(trials, confirm=CONFIRMED, processes=builder.processes, seconds=budget)
     path = Path(log) if log is not None else None
     with open_session(program.target, builder, runner, path) as session:
-        listeners = [] if records is None else [lambda trial: records.record(trial.input, trial.result)]
-        layer = LayerSearch([Entrant(t, automatic(t, _SEED)) for t in tasks], session, limits, listeners)
-        if records is not None:
-            layer.resume(records.known())
+        logged = [] if records is None else [lambda trial: records.record(trial.input, trial.result)]
+        layer = LayerSearch([Entrant(t, automatic(t, _SEED)) for t in tasks], session, limits, [*logged, *listeners])
+        if records is not None or known:
+            layer.resume([*known, *(records.known() if records is not None else ())])
         layer.go()
     return layer, templates

@@ -14,27 +14,30 @@ from ..tensor.reduction import Reduce
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, topological
 
 
-def count_flop(schedule: Schedule) -> int:
+def count_flop(schedule: Schedule, conditions: bool = True) -> int:
     """Operations of all computations that the outputs depend on, as the legacy API counts them.
 
-    Arithmetic, comparisons and logical operators count one each, including the comparisons of a padding; indices, casts
-    and copies count nothing. Raises UserError if it cannot be determined, or is 0.
+    Arithmetic, comparisons and logical operators count one each; indices, casts and copies count nothing. The
+    comparisons of a padding count too, but not without `conditions`: then operators of another kind of type than the
+    result's count nothing. Raises UserError if it cannot be determined, or is 0.
     """
     outputs = [schedule.stages[i].op for i in schedule.outputs]
-    total = sum(_of_operation(op) for op in topological(outputs))
+    total = sum(_of_operation(op, conditions) for op in topological(outputs))
     if total == 0:
         raise _unknown("there is no arithmetic")
     return total
 
 
-def _of_operation(op: Operation) -> int:
+def _of_operation(op: Operation, conditions: bool) -> int:
     if isinstance(op, PlaceholderOp):
         return 0
+    if not conditions and "FLOP" in op.attrs:
+        return int(op.attrs["FLOP"])
     if not isinstance(op, ComputeOp):
         raise _unknown(f"{op.name!r} is not a te.compute")
     if len(op.body) != 1:
         raise _unknown(f"{op.name!r} has several outputs")
-    return _points(op.axis) * _of_value(op.body[0])
+    return _points(op.axis) * _of_value(op.body[0], conditions)
 
 
 def _points(axes: tuple[IterVar, ...]) -> int:
@@ -44,11 +47,11 @@ def _points(axes: tuple[IterVar, ...]) -> int:
     return prod(e.value for e in extents if isinstance(e, n.IntImm))
 
 
-def _of_value(e: Expr) -> int:
+def _of_value(e: Expr, conditions: bool) -> int:
     if isinstance(e, Reduce):
         if len(e.source) != 1:
             raise _unknown("a reduction has several outputs")
-        return _points(e.axes) * (_of_value(e.combiner.result[0]) + _of_value(e.source[0]))
+        return _points(e.axes) * sum(_of_value(part, conditions) for part in (e.combiner.result[0], e.source[0]))
     counts: dict[object, int] = {}
     for at in post_order(e):
         if isinstance(at, n.Load):
@@ -56,7 +59,7 @@ def _of_value(e: Expr) -> int:
         elif isinstance(at, n.Select):
             counts[at] = counts[at.condition] + max(counts[at.true_value], counts[at.false_value])
         else:
-            own = isinstance(at, (n.Binary, n.Not))
+            own = isinstance(at, (n.Binary, n.Not)) and (conditions or at.a.dtype.is_float == e.dtype.is_float)
             counts[at] = own + sum(counts.get(child, 0) for child in at.children())
     return counts[e]
 

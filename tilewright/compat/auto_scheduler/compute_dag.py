@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from ...core.errors import UserError
+from ...core.errors import UserError, warn_caller
 from ...core.target import Target
 from ...driver import lower
 from ...expr.printer import show
@@ -15,23 +16,44 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...schedule.steps_file import computation
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
+from ...topi.utils import get_const_tuple
 from ...tune.flops import count_flop
 from .workload_registry import tensors_of, workload_key_to_tensors
 
 
 class LayoutRewriteOption(IntEnum):
-    """Whether layouts of constant inputs may change; schedules here repack such inputs themselves."""
+    """Whether inputs named in `layout_free_placeholders` change their layout.
+
+    Schedules pack inputs themselves, at each call, as with `INSERT_TRANSFORM_STAGE`. The arguments keep their shapes.
+    """
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
     REWRITE_FOR_PRE_TRANSFORMED = 2
 
+    @staticmethod
+    def get_target_default(target: Any, in_relay_integration: bool = False) -> LayoutRewriteOption:
+        """Return the option that the legacy API takes for a target."""
+        if Target.parse(target).is_gpu:
+            return LayoutRewriteOption.NO_REWRITE
+        return LayoutRewriteOption.INSERT_TRANSFORM_STAGE
+
 
 class State:
-    """A schedule of a computation: its steps as data, as `Schedule.recorded` returns them."""
+    """A schedule of a computation: its steps as data, as `Schedule.recorded` returns them.
 
-    def __init__(self, dag: ComputeDAG, steps: Sequence[Any]) -> None:
-        self.dag, self.transform_steps = dag, list(steps)
+    A state of a file is of the computation with a workload key.
+    """
+
+    def __init__(self, dag: ComputeDAG | str, steps: Sequence[Any]) -> None:
+        self._dag, self.transform_steps = dag, list(steps)
+
+    @property
+    def dag(self) -> ComputeDAG:
+        """The computation."""
+        if isinstance(self._dag, str):
+            self._dag = ComputeDAG(self._dag)
+        return self._dag
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and self.transform_steps == other.transform_steps
@@ -79,8 +101,11 @@ class ComputeDAG:
 
     @property
     def flop_ct(self) -> float:
-        """The floating-point operations of the computation."""
-        return float(count_flop(create_schedule(self.outputs).value))
+        """The floating-point operations of the computation; 0 if they cannot be counted."""
+        try:
+            return float(count_flop(create_schedule(self.outputs).value, conditions=False))
+        except UserError:
+            return 0.0
 
     @property
     def init_state(self) -> State:
@@ -96,8 +121,20 @@ class ComputeDAG:
         text = "\n".join([*computation(create_schedule(self.outputs).value), str(self)])
         return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
+    def workload_key(self) -> str:
+        """Return the key of a computation without a registered function: its hash and its shapes."""
+        shapes = [[int(extent) for extent in get_const_tuple(t.shape)] for t in self.tensors]
+        return json.dumps([self.hash_key(), *shapes])
+
     def apply_steps_from_state(self, state: State, layout_rewrite: Any = None) -> tuple[ScheduleHandle, list[Tensor]]:
-        """Return a schedule with the steps of a state, and the tensors."""
+        """Return a schedule with the steps of a state, and the tensors, which keep the shapes of their declaration."""
+        free = [t.name for op in self.ops for t in op.attrs.get("layout_free_placeholders", ())]
+        if free and (layout_rewrite is True or layout_rewrite == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED):
+            warn_caller(
+                f"no layout is rewritten: {', '.join(free)} keep their shapes, and the schedule packs them at each "
+                "call. To pack once, declare them in the packed order: docs/automatic.md, Weights that are packed once",
+                UserWarning,
+            )
         s = create_schedule(self.outputs)
         s.replay(state.transform_steps)
         return s, self.tensors
@@ -118,11 +155,20 @@ class ComputeDAG:
 
 
 class Workload:
-    """A computation on a target, with its key; records hold no more of a task."""
+    """A computation on a target, with its key, which alone may be given; records hold no more of a task."""
 
-    def __init__(self, compute_dag: ComputeDAG, workload_key: str, target: Any) -> None:
-        self.compute_dag, self.workload_key = compute_dag, workload_key
+    task_inputs: Mapping[str, Any] = {}
+
+    def __init__(self, compute_dag: ComputeDAG | None, workload_key: str, target: Any) -> None:
+        self._dag, self.workload_key = compute_dag, workload_key
         self.target = Target.parse(target)
+
+    @property
+    def compute_dag(self) -> ComputeDAG:
+        """The computation."""
+        if self._dag is None:
+            self._dag = ComputeDAG(self.workload_key)
+        return self._dag
 
 
 def _lines(op: Operation) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,33 @@ import numpy as np
 from ... import nd
 from ...core.errors import UserError
 from ...driver import build
+from ...measure import option
 from ...measure.outcome import MeasureErrorNo as MeasureErrorNo
-from ...tensor.tensor import PlaceholderOp
+from ...tensor.tensor import PlaceholderOp, Tensor
 from ...topi.utils import get_const_tuple
+from ...tune.records.format import decode
 from .compute_dag import State, Workload
+
+_FLUSH = 64 << 20
+"""Bytes that are written before each run, if a measurement begins with cold caches."""
 
 
 @dataclass(frozen=True)
 class MeasureInput:
-    """A schedule of a task."""
+    """A schedule of a task; `record` is the line of `tw.auto_schedule`'s log for it, from which a search resumes."""
 
     task: Workload
     state: State
+    record: str = field(default="", compare=False)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether a search measured the schedule again at its end."""
+        return bool(self.record) and decode(self.record)[0].notes.confirmed
 
     def serialize(self) -> Any:
-        """Return the input as data: the key, the target and the steps."""
-        return [[self.task.workload_key, str(self.task.target)], [[], self.state.transform_steps]]
+        """Return the input as data: the key, the target, the steps and the record."""
+        return [[self.task.workload_key, str(self.task.target)], [[], self.state.transform_steps], self.record]
 
 
 @dataclass(frozen=True)
@@ -46,18 +57,45 @@ class MeasureResult:
         return float(np.mean(self.costs)) if self.costs and not self.error_no else float("inf")
 
 
+@dataclass(frozen=True)
+class BuildResult:
+    """A module, or the error of building it; `args` are the tensors of its arguments."""
+
+    module: Any
+    args: Sequence[Tensor]
+    error_no: int = MeasureErrorNo.NO_ERROR
+    error_msg: str = ""
+    time_cost: float = 0.0
+
+
 @dataclass
 class LocalBuilder:
-    """Build on this machine. The arguments of the legacy API are accepted; one program is built at a time."""
+    """Build on this machine, one program at a time. The arguments of the legacy API are accepted."""
 
     timeout: float = 15
     n_parallel: int | None = None
     build_func: str = "default"
 
+    def build(self, measure_inputs: Sequence[MeasureInput], verbose: int = 1) -> list[BuildResult]:
+        """Build schedules; returns a module, or an error, for each."""
+        return [self._one(given) for given in measure_inputs]
+
+    @staticmethod
+    def _one(given: MeasureInput) -> BuildResult:
+        began = time.time()
+        try:
+            s, args = given.task.compute_dag.apply_steps_from_state(given.state)
+            return BuildResult(build(s, args, target=given.task.target), args, time_cost=time.time() - began)
+        except UserError as error:
+            return BuildResult(None, (), MeasureErrorNo.COMPILE_HOST, str(error), time.time() - began)
+
 
 @dataclass
 class LocalRunner:
-    """Run on this machine: `repeat` measurements of `number` runs each, more within `min_repeat_ms`."""
+    """Run on this machine: `repeat` measurements of `number` runs each, more within `min_repeat_ms`.
+
+    Inputs are the `task_inputs` of the task, random values of floats, and zeros.
+    """
 
     timeout: float = 10
     number: int = 3
@@ -67,32 +105,56 @@ class LocalRunner:
     enable_cpu_cache_flush: bool = False
     device: int = 0
 
-    def run(self, given: MeasureInput) -> MeasureResult:
-        """Build and time a schedule, on random values."""
-        began = time.time()
+    def run(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
+    ) -> list[MeasureResult]:
+        """Time modules that a builder has built."""
+        return [self._one(given, built) for given, built in zip(measure_inputs, build_results, strict=True)]
+
+    def options(self, args: Sequence[Tensor], inputs: Mapping[str, Any]) -> option.LocalRunner:
+        """Return the runner of a search with these options, for a program with some arguments."""
+        found = option.LocalRunner(
+            self.timeout, self.number, self.repeat, self.min_repeat_ms, self.cooldown_interval,
+            self.enable_cpu_cache_flush,
+        )  # fmt: skip
+        if inputs:
+            found.ref_input = values_of([t for t in args if isinstance(t.op, PlaceholderOp)], inputs)
+        return found
+
+    def _one(self, given: MeasureInput, built: BuildResult) -> MeasureResult:
+        if built.error_no:
+            return MeasureResult((), built.error_no, built.error_msg, built.time_cost, time.time())
+        began = time.time() - built.time_cost
         try:
-            costs = self._costs(given)
+            costs = self._costs(given.task, built)
         except UserError as error:
-            return MeasureResult((), MeasureErrorNo.UNKNOWN_ERROR, str(error), time.time() - began, time.time())
+            return MeasureResult((), MeasureErrorNo.RUNTIME_DEVICE, str(error), time.time() - began, time.time())
         time.sleep(self.cooldown_interval)
         return MeasureResult(costs, all_cost=time.time() - began, timestamp=time.time())
 
-    def _costs(self, given: MeasureInput) -> tuple[float, ...]:
-        task = given.task
-        s, args = task.compute_dag.apply_steps_from_state(given.state)
-        module = build(s, args, target=task.target)
+    def _costs(self, task: Workload, built: BuildResult) -> tuple[float, ...]:
         device = nd.device(task.target.kind if task.target.is_gpu else "cpu", self.device)
-        arrays = [nd.array(array, device) for array in _values(args)]
-        evaluate = module.time_evaluator(
-            module.entry_name, device, number=self.number, repeat=self.repeat, min_repeat_ms=self.min_repeat_ms
-        )
+        arrays = [nd.array(array, device) for array in values_of(built.args, task.task_inputs)]
+        evaluate = built.module.time_evaluator(
+            built.module.entry_name, device, number=self.number, repeat=self.repeat, min_repeat_ms=self.min_repeat_ms,
+            cache_flush_bytes=_FLUSH if self.enable_cpu_cache_flush and not task.target.is_gpu else 0,
+        )  # fmt: skip
         return tuple(evaluate(*arrays).results)
 
 
-def _values(args: Sequence[Any]) -> list[np.ndarray]:
+def recover_measure_input(given: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
+    """Return an input of a file. Its task and its state are whole already."""
+    return given
+
+
+def values_of(args: Sequence[Tensor], inputs: Mapping[str, Any]) -> list[np.ndarray]:
+    """Return an array for each argument: of the inputs by name, or else random values of floats, or zeros."""
     rng = np.random.default_rng(0)
     found = []
     for tensor in args:
+        if tensor.op.name in inputs:
+            found.append(inputs[tensor.op.name].numpy())
+            continue
         shape: Any = get_const_tuple(tensor.shape)
         kind = str(tensor.dtype)
         random = isinstance(tensor.op, PlaceholderOp) and tensor.dtype.is_float

@@ -11,7 +11,7 @@ from ...core.errors import UserError, warn_caller
 from ...core.paths import file_path
 from ...core.target import Target
 from ...core.text import quantity
-from .compute_dag import ComputeDAG, State, Workload
+from .compute_dag import State, Workload
 from .measure import MeasureInput, MeasureResult, PythonBasedMeasureCallback
 
 VERSION = "tilewright 1"
@@ -49,8 +49,38 @@ def save_records(filename: Any, inputs: Iterable[MeasureInput], results: Iterabl
     """Append measurements to a file."""
     with file_path(filename, "save_records", "records.json").open("a", encoding="utf-8") as file:
         for given, result in zip(inputs, results, strict=True):
-            costs = [list(result.costs), int(result.error_no), result.all_cost, result.timestamp]
-            file.write(json.dumps({"i": given.serialize(), "r": costs, "v": VERSION}) + "\n")
+            file.write(dump_record_to_string(given, result) + "\n")
+
+
+def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
+    """Return a measurement as a line of a file."""
+    costs = [list(res.costs), int(res.error_no), res.all_cost, res.timestamp]
+    return json.dumps({"i": inp.serialize(), "r": costs, "v": VERSION})
+
+
+def load_record_from_string(record: str) -> Pair:
+    """Return the measurement of a line; raises UserError if it is none of Tilewright's."""
+    found = _pair(record)
+    if found is None:
+        raise UserError(
+            f"{record[:60]!r} is no record of Tilewright",
+            primitive="load_record_from_string",
+            fix="give a line that dump_record_to_string or RecordToFile has written",
+        )
+    return found
+
+
+def _pair(line: str) -> Pair | None:
+    try:
+        data = json.loads(line)
+        (key, target), (_, steps), *record = data["i"]
+        costs, error, cost, stamp = data["r"]
+        if data["v"] != VERSION:
+            return None
+        given = MeasureInput(Workload(None, key, target), State(key, steps), *record)
+        return given, MeasureResult(tuple(costs), error, "", cost, stamp)
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def load_records(filename: Any) -> Iterator[Pair]:
@@ -60,18 +90,10 @@ def load_records(filename: Any) -> Iterator[Pair]:
     """
     skipped = 0
     for line in _lines(file_path(filename, "load_records", "records.json")):
-        try:
-            data = json.loads(line)
-            (key, target), (_, steps) = data["i"]
-            costs, error, cost, stamp = data["r"]
-            known = data["v"] == VERSION
-        except (ValueError, KeyError, TypeError):
-            known = False
-        if not known:
-            skipped += 1
-            continue
-        task = Workload(ComputeDAG(key), key, target)
-        yield MeasureInput(task, State(task.compute_dag, steps)), MeasureResult(tuple(costs), error, "", cost, stamp)
+        found = _pair(line)
+        if found is not None:
+            yield found
+        skipped += found is None
     if skipped:
         warn_caller(
             f"{quantity(skipped, 'line')} of {filename} are no records of Tilewright, such as steps of TVM's "
@@ -92,13 +114,20 @@ def _lines(path: Path) -> list[str]:
 def load_best_record(
     filename: Any, workload_key: str | None = None, target: Any = None, include_compatible: bool = False
 ) -> tuple[MeasureInput | None, MeasureResult | None]:
-    """Return the fastest measurement of a file, of one key and one kind of target if they are given."""
+    """Return the fastest measurement of a file, of one key and one kind of target if they are given.
+
+    A schedule that a search measured again at its end counts with that measurement.
+    """
     kind = None if target is None else Target.parse(target).kind
-    fitting = (
+    pairs = [
         pair
         for pair in load_records(filename)
-        if workload_key in (None, pair[0].task.workload_key)
-        and kind in (None, pair[0].task.target.kind)
-        and not pair[1].error_no
-    )
+        if workload_key in (None, pair[0].task.workload_key) and kind in (None, pair[0].task.target.kind)
+    ]
+    confirmed = {_schedule(given) for given, _ in pairs if given.is_confirmed}
+    fitting = [(i, r) for i, r in pairs if not r.error_no and (i.is_confirmed or _schedule(i) not in confirmed)]
     return min(fitting, key=lambda pair: pair[1].mean, default=(None, None))
+
+
+def _schedule(given: MeasureInput) -> tuple[str, str, str]:
+    return given.task.workload_key, given.task.target.kind, str(given.state.transform_steps)

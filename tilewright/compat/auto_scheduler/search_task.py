@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from ...auto import auto_schedule as _auto_schedule
 from ...core.errors import UserError, warn_caller
 from ...driver import build
+from ...nd import NDArray
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from .compute_dag import ComputeDAG, Workload
@@ -49,7 +50,10 @@ class TuningOptions:
 
 
 class SearchTask(Workload):
-    """A computation on a target: a registered function with arguments, a workload key, or a graph."""
+    """A computation on a target: a registered function with arguments, a workload key, or a graph.
+
+    `task_inputs` maps names of inputs to the arrays that measurements use. The options that save them have no effect.
+    """
 
     def __init__(
         self,
@@ -78,7 +82,14 @@ class SearchTask(Workload):
         dag = compute_dag if compute_dag is not None else ComputeDAG(key)
         super().__init__(dag, key or f'["{dag.hash_key()}"]', target)
         self.target_host, self.desc = target_host, desc
-        self.hardware_params = hardware_params
+        self.hardware_params = hardware_params or HardwareParams()
+        self.layout_rewrite_option = layout_rewrite_option
+        self.task_inputs = _inputs(task_inputs)
+
+    @property
+    def task_input_names(self) -> list[str]:
+        """The names of the inputs that have given values."""
+        return list(self.task_inputs)
 
     def tune(self, tuning_options: TuningOptions, search_policy: SearchPolicy | None = None) -> None:
         """Measure schedules of the task; `measure_callbacks` take the results."""
@@ -99,7 +110,8 @@ class SearchTask(Workload):
         if Path(log_file).exists():
             best, _ = load_best_record(log_file, self.workload_key, self.target, include_compatible)
         if best is not None:
-            return self.compute_dag.apply_steps_from_state(best.state)
+            option = self.layout_rewrite_option if layout_rewrite_option is None else layout_rewrite_option
+            return self.compute_dag.apply_steps_from_state(best.state, option)
         warn_caller(
             f"{log_file} has no record of {self.workload_key} for {self.target.kind}; "
             "the schedule is ranked, not tuned",
@@ -121,6 +133,19 @@ class SearchTask(Workload):
             raise UserError(f"{self.target} has no kernels", primitive="print_best", fix='use print_mode="schedule"')
         source: str = kernels[0].get_source()
         return source
+
+
+def _inputs(given: Any) -> Mapping[str, Any]:
+    """Check the arrays of inputs by name."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(array, NDArray) for array in given.values()):
+        raise UserError(
+            f"task_inputs are {given!r}",
+            primitive="SearchTask",
+            fix='map names of inputs to arrays: {"index": tw.nd.array(index)}',
+        )
+    return dict(given)
 
 
 def create_task(func: Any, args: Any, target: Any, target_host: Any = None, hardware_params: Any = None) -> SearchTask:

@@ -35,6 +35,13 @@ def _registered(name: str, function: Declare, override: bool) -> Declare:
     return function
 
 
+def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> str:
+    """Register the tensors of a computation by a key, such as `ComputeDAG.workload_key()`; returns the key."""
+    name = json.loads(workload_key)[0]
+    register_workload(name, lambda *args: list(tensors), override)
+    return workload_key
+
+
 def make_workload_key(func: Any, args: Any) -> str:
     """Return the key of a registered function with some arguments: a list as JSON."""
     name = func if isinstance(func, str) else func.__name__
