@@ -66,7 +66,7 @@ def test_ours_runs_if_it_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
         x, w, b = layer()
         assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4)) != faster
     monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.0, 1e-4))  # so short that both are timed
-    for times in ([1.0, 2.0], [2.0, 1.0]):
+    for times in ([2.0, 1.0], [1.0, 2.0]):
         monkeypatch.setattr(
             torch_steps, "in_turns", lambda works, *_, times=times, **__: [w() for w in works] and times
         )
@@ -75,6 +75,12 @@ def test_ours_runs_if_it_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
         x, w, b = (a.detach().requires_grad_() for a in (x, w, b))
         assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4)) == (times[0] > times[1])
         assert torch.equal(torch.random.get_rng_state(), state)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    plans.forget()
+    assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))  # by rates, although ours was timed as faster
+    monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.5, 1e-4))
+    plans.forget()
+    assert not made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))
 
 
 def test_layers_that_pytorch_does_not_differentiate_right(monkeypatch: pytest.MonkeyPatch) -> None:

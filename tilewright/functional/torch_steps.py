@@ -75,9 +75,12 @@ def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., An
 
 
 def _are_faster(ours: list[Problem], every: list[Problem], call: OperatorCall, checked: Signature, alone: Any) -> bool:
-    """Whether kernels of ours make a training step faster: by rates, or by timing both if that takes little."""
+    """Whether kernels of ours make a training step faster: by rates, or by timing both if that takes little.
+
+    Each process times anew, so programs that ask for the same bits in each run get the decision by rates.
+    """
     saved, seconds = rivals.saved_by(ours, every)
-    if seconds > _MOST_SECONDS or lost():
+    if seconds > _MOST_SECONDS or lost() or torch.are_deterministic_algorithms_enabled():
         alone_for_x = len(ours) < len(every) and call.x.requires_grad
         return saved > _HOST_SECONDS + (_SHARE_BESIDE if alone_for_x else _LEAST_SHARE) * seconds
     with ThreadPoolExecutor(1) as apart:  # hooks for saved tensors and modes of this thread do not see the steps
