@@ -56,6 +56,16 @@ def test_it_compiles_in_one_graph() -> None:
     torch.testing.assert_close(found, torch.autograd.grad((2 * x @ w.exp()).sin().sum(), (x, w)))
 
 
+def test_a_result_of_negative_size_is_refused() -> None:
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+    operator = tw.torch_operator(name(), te.compute((n - 2,), lambda i: a[i] + a[i + 2], name="B"))
+    assert operator(torch.ones(2)).shape == (0,)
+    for device in ("cpu", "meta"):
+        with pytest.raises(UserError, match=r"B would have the shape \(-1,\)"):
+            operator(torch.ones(1, device=device))
+
+
 def test_several_results_and_a_size() -> None:
     n, window = te.size_var("n"), te.size_var("window")
     a = te.placeholder((n,), "float64", name="A")
@@ -124,6 +134,7 @@ def test_a_program_that_calls_python() -> None:
         (lambda: (torch.ones(3, 4, dtype=torch.float64), torch.ones(5, dtype=torch.float64)), "B has the shape"),
         (lambda: (torch.ones(3, 4), torch.ones(4, dtype=torch.float64)), "A has the type float32"),
         (lambda: (torch.ones(3, dtype=torch.float64), torch.ones(4, dtype=torch.float64)), "give it 2 dimensions"),
+        (lambda: (torch.ones(3, 4, dtype=torch.float64), torch.ones(4, device="meta")), "are on cpu and meta"),
     ],
 )
 def test_wrong_tensors(given: Any, message: str) -> None:
@@ -131,6 +142,37 @@ def test_wrong_tensors(given: Any, message: str) -> None:
     with pytest.raises(UserError) as caught:
         operator(*given())
     assert message in str(caught.value)
+
+
+def test_sizes_of_any_sign_and_floats() -> None:
+    n, k, far, factor = te.var("n"), te.var("k"), te.var("far", "int64"), te.var("factor", "float32")
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] + k + far % 1000, name="B")
+    c = te.compute((n,), lambda i: a[i] * factor, name="C")
+    operator = tw.torch_operator(name(), b, [a, b, k, far])
+    for number in (0, 5, -1, -7):
+        for large in (0, -1, 3 + 1000 * 2**42, -(2**50)):
+            wanted = torch.ones(3) + number + large % 1000
+            torch.testing.assert_close(operator(torch.ones(3), number, large), wanted)
+    x = torch.ones(3, requires_grad=True)
+    scaled = tw.torch_operator(name(), c, [a, c, factor], gradient=True)
+    for by in (2.5, 2, -1.5):
+        torch.testing.assert_close(scaled(x, by), x * by)
+        torch.testing.assert_close(torch.autograd.grad(scaled(x, by).sum(), x)[0], torch.full((3,), float(by)))
+
+
+def test_derivatives_that_pytorch_would_leave_out_are_refused() -> None:
+    operator = tw.torch_operator(name(), weighted()[2], gradient=True)
+    x, w = (t.detach() for t in tensors((3, 4), (4,)))
+    for derive in (
+        lambda: torch.func.jvp(operator, (x, w), (x, w)),
+        lambda: torch.func.grad(lambda x: operator(x, w).sum())(x),
+        lambda: torch.func.hessian(lambda x: operator(x, w).sum())(x),
+    ):
+        with pytest.raises(UserError, match=r"do not differentiate registered operators\n.*torch.autograd.grad"):
+            derive()
+    value, moved = torch.func.jvp(lambda z: z * operator(x, w), (w[:3],), (torch.ones_like(w[:3]),))
+    torch.testing.assert_close((value, moved), (w[:3] * (x @ w.exp()), x @ w.exp()))
 
 
 def test_wrong_programs() -> None:
@@ -143,6 +185,7 @@ def test_wrong_programs() -> None:
     for arguments, named, message in (
         ((taken, c), {}, "already"),
         (("plain", c), {}, "not the name of an operator"),
+        (("my::class", c), {}, "not the name of an operator"),
         ((name(), te.create_schedule(c.op)), {}, "no arguments are given"),
         ((name(), 3), {}, "neither a schedule nor tensors"),
         ((name(), few), {}, "no argument is an input"),

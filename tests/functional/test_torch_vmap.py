@@ -91,8 +91,11 @@ def test_other_dimensions_and_nested_maps() -> None:
     x = x.movedim(0, -1)
     found = torch.vmap(ours, (-1, 0, None, None), out_dims=1)(x, w, bias, residual)
     torch.testing.assert_close(found, torch.vmap(theirs, (-1, 0, None, None), out_dims=1)(x, w, bias, residual))
-    nested = [torch.vmap(torch.vmap(f, (-1, None, None, None)), (None, 0, None, None)) for f in (ours, theirs)]
-    torch.testing.assert_close(*[f(x, w, bias, residual) for f in nested])
+    for inner, outer in (((-1, None), (None, 0)), ((None, 0), (-1, None))):
+        nested = [
+            torch.vmap(torch.vmap(f, (*inner, None, None)), (*outer, None, None), out_dims=1) for f in (ours, theirs)
+        ]
+        torch.testing.assert_close(*[f(x, w, bias, residual) for f in nested])
 
 
 def test_an_ensemble_of_modules() -> None:

@@ -13,7 +13,7 @@ from . import causal_by_pytorch
 from .launcher import MISALIGNED
 from .prepared_calls import PreparedCalls
 from .running import failed
-from .sized_programs import SizedLaunches, TooLargeError, launches, ready, sized_program
+from .sized_programs import SizedLaunches, UnsuitableError, launches, ready, sized_program
 from .torch_allocation import strided_allocator
 from .torch_launches import raw_stream
 from .torch_tensors import NAMES, TensorGuards, place
@@ -139,7 +139,7 @@ def _prepared(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any
     )  # fmt: skip
     try:
         return _of_program(of, *given)
-    except TooLargeError:
+    except UnsuitableError:
         return lambda *given: _by_pytorch(*(step, *given, activation))
 
 

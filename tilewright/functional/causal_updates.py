@@ -11,7 +11,7 @@ from ..core.causal import CausalUpdate
 from . import causal_by_pytorch
 from .causal_calls import facts, is_last, launcher_of
 from .prepared_calls import PreparedCalls
-from .sized_programs import TooLargeError, launches, sized_program
+from .sized_programs import UnsuitableError, launches, sized_program
 from .torch_allocation import strided_allocator
 from .torch_tensors import NAMES, place
 from .torch_threads import by_pytorch
@@ -82,7 +82,7 @@ def _prepared_update(x: Any, state: Any, weight: Any, bias: Any, activation: str
     )  # fmt: skip
     try:
         return _of_update(of, x, x3, state, bias, counts, rows)
-    except TooLargeError:
+    except UnsuitableError:
         return lambda *given: _update_by_pytorch(*(*given, activation))
 
 

@@ -70,7 +70,11 @@ class DeclaredProgram:
             whole = self._shape(tensor, known)
             if any(extent != size for extent, size in zip(shape, whole, strict=True)):
                 raise self._wrong(tensor, f"has the shape {tuple(shape)}", f"give it the shape {whole}")
-        return [self._shape(tensor, known) for tensor in self.outputs]
+        made = [(tensor, self._shape(tensor, known)) for tensor in self.outputs]
+        for tensor, shape in made:
+            if any(isinstance(extent, int) and extent < 0 for extent in shape):
+                raise self._wrong(tensor, f"would have the shape {shape}", "give larger inputs")
+        return [shape for _, shape in made]
 
     def _shape(self, tensor: Tensor, known: Sizes) -> tuple[Any, ...]:
         return tuple(self._extent(tensor, extent, known) for extent in tensor.shape)

@@ -42,8 +42,8 @@ class SizedDescription(Protocol):
         """The fields as JSON has them."""
 
 
-class TooLargeError(Exception):
-    """An array has more elements than the indices of a program count."""
+class UnsuitableError(Exception):
+    """Launches cannot hold a call: an array is too large for its indices, or a size looks like an address or -1."""
 
 
 class SizedLaunch(NamedTuple):
@@ -79,6 +79,8 @@ class _Recorded:
 def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], numbers: Sequence[int]) -> SizedLaunches:
     """The launches of a program for arrays of these shapes and strides, and the size variables behind them."""
     entry = program.entries[0]
+    if any(abs(number) >= _ADDRESS for number in numbers):
+        raise UnsuitableError
     scratch: list[int] = []
     found: list[SizedLaunch] = []
     shared = {kernel.name: kernel.dynamic_shared_bytes for kernel in program.kernels}
@@ -92,7 +94,11 @@ def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], number
             extents, values = values[:6], values[6:]
             addresses = [value // _ADDRESS for value in values if abs(value) >= _ADDRESS]
             places = tuple(a - 1 if a > 0 else a for a in addresses)
-            found.append(SizedLaunch(name, extents, shared[name], places, values[len(places) :]))
+            # Launchers take unsigned words. That of -1 is Python's mark of an error.
+            words = tuple(number % (1 << 64) for number in values[len(places) :])
+            if (1 << 64) - 1 in words:
+                raise UnsuitableError
+            found.append(SizedLaunch(name, extents, shared[name], places, words))
 
         return start
 
@@ -100,7 +106,7 @@ def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], number
         raise InternalError(f"the arguments of {entry.name} do not suit it: {values}")
 
     def too_large(*values: Any) -> None:
-        raise TooLargeError
+        raise UnsuitableError
 
     names: dict[str, Any] = {**DIVISIONS, **{limit.name: limit.allowed for limit in entry.limits}}
     names |= dict.fromkeys(_COMPLAINTS, wrong) | dict.fromkeys(("too_large", "too_many"), too_large)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.library import Library, register_autograd, register_fake
 
 from .. import driver
@@ -17,9 +18,10 @@ from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
 from .causal_calls import launcher_of
 from .declared_program import DeclaredProgram, declared
-from .sized_programs import SizedLaunches, TooLargeError, launches
+from .sized_programs import SizedLaunches, UnsuitableError, launches
 from .torch_allocation import strided_allocator
-from .torch_tensors import NAMES, place
+from .torch_arguments import differentiates
+from .torch_tensors import NAMES, place, transforms
 
 Run = Callable[..., list[Any]]
 Declare = Callable[[str], DeclaredProgram]
@@ -54,6 +56,32 @@ def _of_template(name: str, template: Callable[..., Any], args: Sequence[Any] | 
     return declared(name, *made)
 
 
+class _CheckedLibrary(Library):  # type: ignore[misc]  # PyTorch is not followed
+    """A library whose operators refuse derivatives that PyTorch would leave out, or refuse without a way out."""
+
+    def impl(self, op_name: str, fn: Any, dispatch_key: str = "", **more: Any) -> None:
+        """Register an implementation. That for gradients gets the key set first."""
+
+        def checked(keys: Any, *arguments: Any) -> Any:
+            if differentiates() and any(map(_is_differentiated, arguments)):
+                raise UserError(
+                    "forward gradients and the transforms of torch.func do not differentiate registered operators",
+                    primitive=f"{self.ns}::{op_name}",
+                    fix="use torch.autograd.grad, or torch.autograd.functional.jvp",
+                )
+            return fn(keys, *arguments)
+
+        super().impl(op_name, checked if dispatch_key == "Autograd" else fn, dispatch_key, **more)
+
+
+def _is_differentiated(a: Any) -> bool:
+    if not isinstance(a, torch.Tensor):
+        return False
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(a).tangent is not None:
+        return True
+    return bool(transforms() and a.requires_grad and torch.is_grad_enabled())
+
+
 class _Operator:
     """One operator: its programs, its prepared calls, and the operators of its gradients."""
 
@@ -75,12 +103,13 @@ class _Operator:
         space, _, own = name.partition("::")
         if name in _libraries or hasattr(getattr(torch.ops, space), own):
             raise UserError(f"there is an operator {name} already", primitive="torch_operator", fix="give another name")
-        library = _libraries[name] = Library(space, "FRAGMENT")
+        library = _libraries[name] = _CheckedLibrary(space, "FRAGMENT")
         library.define(f"{own}{_schema(first)}", tags=(torch.Tag.pt2_compliant_tag,))
         for key in ("CPU", "CUDA"):
             library.impl(own, self.compute, key)
         register_fake(name, self._shaped)
-        register_autograd(name, self._differentiated if gradient else self._refused, setup_context=self._save)
+        backward = self._differentiated if gradient else self._refused
+        register_autograd(name, backward, setup_context=self._save, lib=library)
         self.packet = getattr(getattr(torch.ops, space), own)
 
     def _declared(self, x: Any) -> DeclaredProgram:
@@ -89,6 +118,10 @@ class _Operator:
 
     def _shapes(self, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
         tensors, sizes = arguments[: self._tensors], arguments[self._tensors :]
+        if len(devices := list(dict.fromkeys(str(t.device) for t in tensors))) > 1:
+            raise UserError(
+                f"the tensors are on {' and '.join(devices)}", primitive=self.name, fix="move them to one device"
+            )
         seen = [(tuple(t.shape), NAMES.get(t.dtype, str(t.dtype).removeprefix("torch."))) for t in tensors]
         return self._declared(tensors[0]).shapes(seen, sizes)
 
@@ -123,7 +156,8 @@ class _Operator:
         program = module.program
         arrays = [(tuple(t.shape), None) for t in tensors] + [(shape, None) for shape in shapes]
         found = None
-        if "packed(" not in program.entries[0].source and not program.objects:
+        integers = all(size.dtype.is_int for size in self._declared(x).sizes)
+        if integers and "packed(" not in program.entries[0].source and not program.objects:
             found = _launches(program, arrays, sizes)
 
         def general(given: list[Any]) -> list[Any]:
@@ -205,7 +239,7 @@ def _launches(program: Any, arrays: list[tuple[Any, Any]], sizes: Sequence[Any])
     """The launches of a program for arrays of these shapes; None if it refuses them."""
     try:
         return launches(program, arrays, sizes)
-    except (InternalError, TooLargeError):
+    except (InternalError, UnsuitableError):
         return None
 
 
@@ -222,7 +256,9 @@ def _type(tensor: Tensor) -> Any:
 def _schema(of: DeclaredProgram) -> str:
     """The operator's arguments and results, as PyTorch writes them."""
     inputs = [f"Tensor {_name(t.name, number)}" for number, t in enumerate(of.inputs)]
-    inputs += [f"SymInt {_name(v.name, number)}" for number, v in enumerate(of.sizes, len(inputs))]
+    kinds = ["SymInt" if v.dtype.is_int else "float" for v in of.sizes]
+    places = range(len(inputs), len(inputs) + len(kinds))
+    inputs += [f"{kind} {_name(v.name, at)}" for kind, v, at in zip(kinds, of.sizes, places, strict=True)]
     results = ", ".join(["Tensor"] * len(of.outputs))
     return f"({', '.join(inputs)}) -> {results if len(of.outputs) == 1 else f'({results})'}"
 

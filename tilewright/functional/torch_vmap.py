@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ from .call import OPERATORS
 from .problem import WEIGHT_GRADIENT
 from .torch_expressions import activation_of
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions
+
+_TORCH = SimpleNamespace(moveaxis=torch.movedim, broadcast_to=torch.broadcast_to)
+"""PyTorch under the names of NumPy. Its own `moveaxis` has no rule for a map within a map."""
 
 
 def convolution(call: Callable[..., Any], dims: Any, x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
@@ -63,7 +67,7 @@ def _by_channels(
     call: Callable[..., Any], arrays: tuple[Any, ...], has: tuple[bool, ...], channel: int, options: Any
 ) -> Any:
     """Compute a call with the mapped dimension as groups, or as filters of a shared input."""
-    whole = merged(torch, OPERATORS[options.name].op, arrays, has, channel, options.groups)
+    whole = merged(_TORCH, OPERATORS[options.name].op, arrays, has, channel, options.groups)
     return whole.restore(call(*whole.arrays, *options._replace(groups=options.groups * whole.groups)))
 
 
@@ -87,7 +91,7 @@ def weight_gradient(call: Callable[..., Any], dims: Any, x: Any, grad: Any, *giv
     if x.dim() - has[0] == rank + 1:
         x, grad = (a.unsqueeze(int(there)) for a, there in zip((x, grad), has, strict=True))
     channel = rank + 1 if last else 1
-    whole = merged(torch, WEIGHT_GRADIENT, (x, grad, None, None), (*has, False, False), channel, options.groups)
+    whole = merged(_TORCH, WEIGHT_GRADIENT, (x, grad, None, None), (*has, False, False), channel, options.groups)
     made = call(*whole.arrays[:2], *options._replace(groups=options.groups * whole.groups))
     return whole.restore(made), 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from keyword import iskeyword
 from typing import Any
 
 from ..core.errors import UserError
@@ -26,8 +27,8 @@ def torch_operator(
         The arguments of the built function: tensors, and sizes (`te.var`) that are no extents of an input. For a
         template: its arguments.
     gradient : bool
-        Whether `te.gradient` differentiates the operator. `auto_schedule` schedules the gradients. The transforms of
-        `torch.func` differentiate no registered operators.
+        Whether `te.gradient` differentiates the operator. `auto_schedule` schedules the gradients. Forward gradients
+        and the transforms of `torch.func` differentiate no registered operators, and raise an error.
     target : Target or str, optional
         By default that of the tensors' device, "cuda" or "llvm".
 
@@ -49,7 +50,7 @@ def torch_operator(
     >>> silu = tilewright.torch_operator("my::silu", B, gradient=True)
     """
     space, _, own = name.partition("::") if isinstance(name, str) else ("", "", "")
-    if not space.isidentifier() or not own.isidentifier():
+    if not all(part.isidentifier() and not iskeyword(part) for part in (space, own)):
         raise UserError(
             f"{name!r} is not the name of an operator",
             primitive="torch_operator",
