@@ -57,7 +57,7 @@ def _of_template(name: str, template: Callable[..., Any], args: Sequence[Any] | 
 
 
 class _CheckedLibrary(Library):  # type: ignore[misc]  # PyTorch is not followed
-    """A library whose operators refuse derivatives that PyTorch would leave out, or refuse without a way out."""
+    """A library of operators. These refuse derivatives that PyTorch would leave out, or refuse without a way out."""
 
     def impl(self, op_name: str, fn: Any, dispatch_key: str = "", **more: Any) -> None:
         """Register an implementation. That for gradients gets the key set first."""
