@@ -11,12 +11,13 @@ from math import prod
 
 from ..arith.simplify import simplify
 from ..core.target import Target
-from ..expr.nodes import Expr, IntImm
-from ..expr.traverse import variables
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.traverse import substitute, variables
 from ..schedule.handle import ScheduleHandle
 from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import Operation, Tensor
-from .dataflow import Dataflow, is_reduction, known, known_total, size, weight
+from ..tune.model.machine import Machine
+from .dataflow import Dataflow, is_reduction, known, known_total, size, total, weight
 from .kernels import FusedKernel
 
 FEW_TERMS = 64
@@ -27,6 +28,8 @@ _WRITTEN_OUT = 3000
 """Instructions that the written-out loops of a thread have at most."""
 
 
+_RESIDENT = 2048
+"""Threads of a multiprocessor that run at a time."""
 _HEAVY = 250
 """Instructions of an element from which on a thread computes one vector of them."""
 
@@ -55,6 +58,9 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> Element
     out, threads, work = kernel.out, min(256, target.max_threads_per_block), _work(flow, kernel)
     vector, across = widest(kernel, target), min(32, threads)
     if not out.axis or not (_overlaps(flow, kernel, -1) or (len(out.axis) > 1 and _overlaps(flow, kernel, -2))):
+        resident = Machine.for_models(target).multiprocessors * _RESIDENT
+        if kernel.reductions and (total(out.axis) < vector * resident or _are_apart(flow, kernel)):
+            return ElementTile(1, 1, min(128, threads), 1)
         return ElementTile(vector, 1, threads, 1)
     is_heavy = work > _HEAVY
     vector = min(vector, 1 if kernel.reductions and not is_heavy else 2)
@@ -64,6 +70,32 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> Element
         fitting = [n for n in _ROWS if extent is not None and extent >= 2 * n and n * vector * work <= _WRITTEN_OUT]
         rows = next(iter(fitting), 1)
     return ElementTile(vector, rows, across, threads // across) if rows > 1 else ElementTile(vector, 1, threads, 1)
+
+
+def has_few_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
+    """Whether a kernel has fewer sums than threads fill the GPU, each of neighbours in memory that a warp can share."""
+    if len(kernel.reductions) != 1 or not target.has_warps or not _are_apart(flow, kernel):
+        return False
+    resident = Machine.for_models(target).multiprocessors * _RESIDENT
+    return total(kernel.reductions[0].reduce_axis) >= target.warp_size and total(kernel.out.axis) < resident
+
+
+def _are_apart(flow: Dataflow, kernel: FusedKernel) -> bool:
+    """Whether neighbouring sums read elements that are no neighbours in memory."""
+    for op in kernel.reductions:
+        last = {a.var for a, p in zip(op.axis, kernel.places[op], strict=True) if p and p[0] is kernel.out.axis[-1]}
+        reduced = {axis.var for axis in op.reduce_axis}
+        for read in flow.reads[op]:
+            used = set(variables(*read.indices))
+            if used & reduced and used & last and not any(_step(read.indices[-1], var) == 1 for var in last):
+                return True
+    return False
+
+
+def _step(index: Expr, var: Var) -> int | None:
+    """The distance of the elements that neighbours along a variable read; None if it is not one number."""
+    step = simplify(substitute(index, {var: var + 1}) - index)
+    return step.value if isinstance(step, IntImm) else None
 
 
 def _work(flow: Dataflow, kernel: FusedKernel) -> float:
@@ -105,7 +137,7 @@ def _overlaps(flow: Dataflow, kernel: FusedKernel, dimension: int) -> bool:
             if read.source.op in (*kernel.members, kernel.out):
                 continue
             moved = [set(variables(index)) for index in read.indices]
-            if any(used & mine and used & reduced for used in moved):
+            if any(_slides(op, index, mine, reduced) for index in read.indices):
                 return True
             if any(used & mine for used in moved):
                 part = tuple(i for i, used in zip(read.indices, moved, strict=True) if used & mine)
@@ -113,6 +145,18 @@ def _overlaps(flow: Dataflow, kernel: FusedKernel, dimension: int) -> bool:
         if any(_are_near(parts) for parts in seen.values()):
             return True
     return False
+
+
+def _slides(op: Operation, index: Expr, mine: set[Var], reduced: set[Var]) -> bool:
+    """Whether windows of neighbours overlap: their distance is less than the terms of one of them span."""
+    used = set(variables(index))
+    if not (used & mine and used & reduced):
+        return False
+    steps = [_step(index, var) for var in used & mine]
+    spans = [(_step(index, a.var), size(a)) for a in op.reduce_axis if a.var in used]
+    if None in steps or any(step is None for step, _ in spans):
+        return True
+    return min(abs(step or 0) for step in steps) <= sum(abs(step or 0) * (extent - 1) for step, extent in spans)
 
 
 def _are_near(parts: set[tuple[Expr, ...]]) -> bool:

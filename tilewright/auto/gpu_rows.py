@@ -68,13 +68,14 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> RowTile
     if not runs_along_rows(flow, kernel):
         return RowTile(max(1, min(8, most // warp, power_of_two(length / 4))), warp)
     vector = _vector(flow, kernel, target)
-    across = min(most, 1024, max(warp, power_of_two(length / (4 * vector))))
-    if kernel.row_count >= Machine.for_models(target).multiprocessors:
+    many = kernel.row_count >= Machine.for_models(target).multiprocessors
+    across = min(most, 1024, max(warp, power_of_two(length / (4 * vector if many else vector))))
+    if many:
         few = min(across, _FEW_THREADS)
         while few < across and length > few * _MOST_HELD:
             few *= 2
         across = few
-    tile = RowTile(across, max(1, 128 // across), vector)
+    tile = RowTile(across, max(1, 128 // across) if many else 1, vector)
     return replace(tile, keep=memories(flow, kernel, tile)[0])
 
 

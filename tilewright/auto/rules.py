@@ -158,13 +158,15 @@ def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
 def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     out, single = kernel.out, kernel.reductions[0] if len(kernel.reductions) == 1 else None
     windows = _windows(flow, kernel, target)
-    if gpu_elements.are_elements(kernel):
+    if gpu_elements.are_elements(kernel) and not gpu_elements.has_few_sums(flow, kernel, target):
         tile = gpu_elements.default_tile(flow, kernel, target)
         widest = gpu_elements.widest(kernel, target)
         values: dict[str, Sequence[Any]] = {"vector": [n for n in _POWERS if n <= widest], "across": _THREADS[:-1]}
         if len(out.axis) > 1:
             values |= {"rows": _POWERS, "down": _POWERS}
-        why = f"elements of {out.name} are independent: a thread computes {tile.vector * tile.rows} neighbours"
+        several = tile.vector * tile.rows
+        share = f"{several} neighbours" if several > 1 else "one"
+        why = f"elements of {out.name} are independent: a thread computes {share}"
         alone = with_values("elements", why, tile, values,
                             lambda s, t: gpu_elements.schedule_elements(s, kernel, t),
                             partial(gpu_elements.is_possible, flow, kernel, target))  # fmt: skip
