@@ -100,11 +100,11 @@ def test_windows(case: str, tile: str) -> None:
     (kernel,) = program.kernels
     windows = windows_of(program.flow, kernel)
     assert windows is not None
-    assert program.ways[0][0].name == "windows"
-    s = program.by_rules()
+    ways = [way for way in program.ways[0] if way.name == "windows"]
+    s = program.schedule(ways)
     if tile != "default":
         if not is_possible(windows, target, TILES[tile]):
             pytest.skip("the result has fewer rows")
-        s = program.begun(program.ways[0][:1])
+        s = program.begun(ways)
         schedule_windows(s, windows, kernel, TILES[tile])
     assert_right_on_gpu(s, inputs, out, reference, target)

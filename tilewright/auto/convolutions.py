@@ -10,6 +10,7 @@ from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp, PlaceholderOp, topological
 from ..topi.idioms.convolutions import recognised
 from ..topi.idioms.redeclared import default_config, schedule_convolution, strategies_for
+from ..topi.schedules.blocked import fits_blocks
 from ..topi.schedules.injective import one_element_each
 from ..topi.templates.template import PackagedTemplate
 from ..tune.space.config import Config
@@ -18,18 +19,20 @@ from .kernels import FusedKernel
 from .ways import Way
 
 
-def ways(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
+def ways(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str) -> list[Way]:
     """Return a way for each strategy, the default one first; an empty list if a kernel is not a convolution."""
     op = kernel.reductions[0] if len(kernel.reductions) == 1 else None
     layer = recognised(op) if op is not None else None
     if op is None or layer is None or kernel.places[op] != tuple((a, 1) for a in kernel.out.axis):
         return []
+    if not target.is_gpu and not layer.is_gradient and fits_blocks(op):
+        return []  # blocks of results in registers are faster
     inputs = topological([layer.data.op, layer.weights.op])
     others = [each for each in kernel.members if each is not op and (each in inputs or each not in topological([op]))]
     stored = all(isinstance(t.op, PlaceholderOp) or t.op in flow.stored for t in (layer.data, layer.weights))
     if others or not stored:
         return []
-    return [_way(kernel, op, template, layer.workload, target) for template in strategies_for(op, target)]
+    return [_way(kernel, op, template, layer.workload, target) for template in strategies_for(op, target, precision)]
 
 
 def _way(kernel: FusedKernel, op: ComputeOp, template: PackagedTemplate[Any], of: Any, target: Target) -> Way:

@@ -9,8 +9,9 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...schedule.primitives.redeclare import DECLARATIONS
 from ...tensor.tensor import ComputeOp, Operation, Tensor
+from ..templates.convolutions import Conv2d
 from ..templates.epilogue import finish
-from ..templates.template import ALL, GENERAL, PackagedTemplate
+from ..templates.template import ALL, GENERAL, PackagedTemplate, default_first
 from ..templates.tensors import Tensors
 from .convolutions import recognised
 
@@ -23,22 +24,21 @@ _PRODUCTS = "products"
 """The name of a contraction, which sums select elements of; results read it at once."""
 
 
-def strategies_for(op: Operation, target: Target) -> list[PackagedTemplate[Any]]:
-    """Return the strategies that compute the gradient of a convolution on a target, the default one first.
+def strategies_for(op: Operation, target: Target, precision: str = "fp32") -> list[PackagedTemplate[Any]]:
+    """Return the strategies that compute a convolution or the gradient of one on a target, the default one first.
 
-    The list is empty if the operation is no such gradient. Forward convolutions have rules of their own.
+    They compute float32 at least as precisely as `precision`. The list is empty if the operation is no convolution.
+    Convolutions without groups are products of matrices, which have rules of their own.
     """
     layer = recognised(op) if isinstance(op, ComputeOp) else None
-    if layer is None or not layer.is_gradient:
+    if layer is None or (not layer.is_gradient and isinstance(layer.workload, Conv2d) and layer.workload.groups == 1):
         return []
     if layer.reorders(op.shape) and layer.workload.terms < _COPY_TERMS:
         return []  # the result would be copied into its order, which takes longer than such short sums
     kind = type(layer.workload)
     general = next(t for t in ALL if t.kind is kind and t.strategy_name == GENERAL)
-    try:
-        return general.able(layer.workload, target)
-    except UserError:
-        return []
+    able = [t for t in general.of_precision(precision) if t.covers(layer.workload, target)]
+    return default_first(able, layer.workload, target) if able else []
 
 
 def default_config(op: ComputeOp, template: PackagedTemplate[Any], target: Target) -> tuple[PackagedTemplate[Any], int]:
