@@ -188,7 +188,7 @@ def drawn(rng: np.random.Generator) -> Program:
 def test_random_layers(part: int) -> None:
     for seed in range(10 * part, 10 * part + 10):
         tensors, inputs = of_program(drawn(np.random.default_rng(seed)))
-        for name in ("dX", "dW"):
+        for name in ("Y", "dX", "dW"):
             check(tensors[name], inputs, LLVM, tw.build)
             with emulation():
                 check(tensors[name], inputs, CUDA, emulated)
