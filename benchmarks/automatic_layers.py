@@ -1,10 +1,9 @@
 """Automatic schedules of layers beside tuned kernels: python -m benchmarks.automatic_layers [ROW ...] [--trials 64]
 
-A row of `benchmarks.convolution_rows` is declared without a schedule, and `tw.auto_schedule` schedules it: "ranked"
-without a measurement, "tuned" with `--trials`, and "rules" without the packaged strategies. A row's speed is the time
-of the packaged kernel, which the shipped records chose, divided by the time of the schedule. Dense layers have matrix
-instructions, in float16 and, as `--modes tf32`, in rounded float32. Results are checked against float64, and all sides
-are timed in turns.
+`tw.auto_schedule` schedules the declarations of the rows of `benchmarks.convolution_rows`. "ranked" is without a
+measurement, "tuned" with `--trials`, and "rules" without the packaged strategies. The speed is the time of the kernel
+that the shipped records chose, divided by the time of the schedule. Dense layers have matrix instructions, in float16
+and, as `--modes tf32`, in rounded float32. Results are checked against float64, and all sides are timed in turns.
 """
 
 from __future__ import annotations
