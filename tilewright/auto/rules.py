@@ -42,7 +42,8 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str 
     if not isinstance(out, ComputeOp) or out.call is not None:
         return [fixed("given", f"{out.name} is a statement or a scan, which has its own loops", lambda s: None)]
     single = kernel.reductions[0] if len(kernel.reductions) == 1 and kernel.one_each else None
-    return [*convolutions.ways(flow, kernel, target, precision), *_without_strategies(flow, kernel, single, target, precision)]
+    packaged = convolutions.ways(flow, kernel, target, precision)
+    return [*packaged, *_without_strategies(flow, kernel, single, target, precision)]
 
 
 def _without_strategies(

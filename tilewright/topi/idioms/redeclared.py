@@ -9,7 +9,7 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...schedule.primitives.redeclare import DECLARATIONS
 from ...tensor.tensor import ComputeOp, Operation, Tensor
-from ..templates.convolutions import Conv2d
+from ..templates.convolutions import Conv2dLayer
 from ..templates.epilogue import finish
 from ..templates.template import ALL, GENERAL, PackagedTemplate, default_first
 from ..templates.tensors import Tensors
@@ -31,7 +31,9 @@ def strategies_for(op: Operation, target: Target, precision: str = "fp32") -> li
     Convolutions without groups are products of matrices, which have rules of their own.
     """
     layer = recognised(op) if isinstance(op, ComputeOp) else None
-    if layer is None or (not layer.is_gradient and isinstance(layer.workload, Conv2d) and layer.workload.groups == 1):
+    if layer is None:
+        return []
+    if not layer.is_gradient and isinstance(layer.workload, Conv2dLayer) and layer.workload.groups == 1:
         return []
     if layer.reorders(op.shape) and layer.workload.terms < _COPY_TERMS:
         return []  # the result would be copied into its order, which takes longer than such short sums
