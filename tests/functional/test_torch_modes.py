@@ -42,6 +42,23 @@ def test_memory_that_is_not_strided_is_named(kind: str) -> None:
     assert caught.value.fix == "convert it: x.to_dense()"
 
 
+@pytest.mark.parametrize("what", ["x", "weight"])
+def test_tensors_of_several_processes_are_named(what: str) -> None:
+    distributed = pytest.importorskip("torch.distributed")
+    fake = pytest.importorskip("torch.testing._internal.distributed.fake_pg")
+    from torch.distributed.tensor import DTensor, Replicate, init_device_mesh
+
+    distributed.init_process_group("fake", rank=0, world_size=1, store=fake.FakeStore())
+    try:
+        given = {"x": X, "weight": W}
+        given[what] = DTensor.from_local(given[what], init_device_mesh("cpu", (1,)), [Replicate()])
+        with pytest.raises(UserError, match=f"{what} is a DTensor") as caught:
+            tw.conv2d(**given, **WINDOW)
+        assert caught.value.fix.endswith(f"{what}.to_local()")
+    finally:
+        distributed.destroy_process_group()
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_traced_module_computes() -> None:
     model = torch.nn.Sequential(

@@ -77,6 +77,9 @@ def check_types(call: OperatorCall) -> None:
         if a is not None and a.is_nested:
             padded = f"pad it: torch.nested.to_padded_tensor({what}, 0.0)"
             raise UserError(f"{what} is a nested tensor", primitive=name, fix=padded)
+        if hasattr(a, "device_mesh"):
+            local = f"compute on the part of this process: {what}.to_local()"
+            raise UserError(f"{what} is a DTensor, of several processes", primitive=name, fix=local)
         if a is not None and a.layout is not torch.strided:
             raise UserError(f"{what} has the layout {a.layout}", primitive=name, fix=f"convert it: {what}.to_dense()")
 
