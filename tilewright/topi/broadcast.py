@@ -69,7 +69,8 @@ def broadcast_shape(a: Sequence[Expr], b: Sequence[Expr], primitive: str) -> tup
 
 
 def compute_broadcast(shape: Sequence[Expr], value: Callable[..., Any], read: Sequence[Any], name: str) -> Tensor:
-    """The tensor of `value` of one element each of `read`, which are tensors, broadcast to `shape`, or numbers."""
+    """Return the tensor that `value` computes from one element of each of `read`: tensors, broadcast to `shape`, or
+    numbers."""
 
     def element(*indices: Any) -> Any:
         return value(*(_at(each, indices) if isinstance(each, Tensor) else each for each in read))
@@ -82,7 +83,7 @@ def compute_broadcast(shape: Sequence[Expr], value: Callable[..., Any], read: Se
 
 
 def _at(data: Tensor, indices: Sequence[Any]) -> Expr:
-    """The element of `data` that stands at `indices` of the broadcast result."""
+    """Return the element of `data` at `indices` of the broadcast result."""
     mine = indices[len(indices) - data.ndim :]
     return data(*(0 if o.is_const(simplify(n), 1) else i for i, n in zip(mine, data.shape, strict=True)))
 

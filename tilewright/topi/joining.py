@@ -68,7 +68,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def _alike(parts: list[Tensor], free: int | None, primitive: str) -> None:
-    """Check that tensors have one type and one shape, but for dimension `free`."""
+    """Check that tensors have the same type and, except in dimension `free`, the same shape."""
     first = parts[0]
     for part in parts[1:]:
         fits = part.ndim == first.ndim and part.dtype == first.dtype

@@ -21,7 +21,7 @@ Unary = Callable[[Tensor], Tensor]
 
 
 def elementwise(x: Tensor, value: Callable[[Expr], Any], name: str) -> Tensor:
-    """A tensor of the shape of `x`, each element of which is `value` of that of `x`."""
+    """Return a tensor of the shape of `x`; `value` computes each element from that of `x`."""
     names = [f"ax{i}" for i in range(x.ndim)]
     made: Tensor = compute(x.shape, lambda *i: value(x(*i)), f"T_{name}", ELEMWISE, varargs_names=names)
     return made
@@ -165,7 +165,7 @@ def clip(x: Tensor, a_min: Any, a_max: Any) -> Tensor:
 
 
 def _bound(given: Any, kind: DType) -> Expr:
-    """A bound of `clip`; one beyond the range of an integer type is the end of that range."""
+    """Return a bound of `clip`; a bound beyond the range of an integer type becomes the end of the range."""
     if isinstance(given, (int, float)) and not isinstance(given, bool) and kind.is_int:
         return o.const(min(max(given, min_value(kind).value), max_value(kind).value), kind)  # type: ignore[attr-defined]
     return o.cast(kind, o.as_expr(given))

@@ -48,14 +48,14 @@ class Plan:
         return [next(terms) if d in self.reduced else next(kept) for d in range(self.data.ndim)]
 
     def flat_index(self) -> Expr:
-        """The place of that element among the elements that are reduced together, in row-major order."""
+        """Return the position of the element among all elements that are reduced together, in row-major order."""
         index: Any = o.const(0)
         for axis, d in zip(self.axes, self.reduced, strict=True):
             index = index * self.data.shape[d] + axis.var
         return o.as_expr(index)
 
     def compute(self, value: Callable[[Expr, list[IterVar]], Any], name: str, tag: str) -> Any:
-        """The tensor, or tensors, of `value` of an element and the reduction axes."""
+        """Return the reduced tensor or tensors; `value` computes a term from an element and the reduction axes."""
         names = [f"ax{i}" for i in range(len(self.shape))]
         return compute(
             self.shape,
@@ -120,7 +120,7 @@ any = _reduction("any", _any, "Tell whether any element along dimensions is true
 
 
 def _first_of(better: Callable[[Expr, Expr], Expr], last: bool) -> Callable[[Any, Any], Any]:
-    """How two (index, value) pairs combine: to the better value, of equal ones to the first or the last."""
+    """Combine two (index, value) pairs: keep the better value, and the first or the last of equal values."""
 
     def combine(a: Any, b: Any) -> Any:
         ahead, equal = better(a[1], b[1]), o.equal(a[1], b[1])

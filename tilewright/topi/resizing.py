@@ -19,7 +19,7 @@ MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_
 ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _floor, _ceil, _round = TABLE["floor"], TABLE["ceil"], TABLE["round"]
 _USUAL = {"align_corners": "round", "half_pixel": "round_prefer_floor", "pytorch_half_pixel": "round_prefer_floor"}
-"""How "nearest_neighbor" rounds unless it is told; by floor in other modes."""
+"""The default rounding of "nearest_neighbor"; other modes round down."""
 _NEARLY = 1e-5
 """The rounding error of a coordinate that should be a whole number."""
 
@@ -44,7 +44,7 @@ def resize1d(
 
 
 def _either(output_shape: Any, size: Any) -> Any:
-    """The size that is given: an empty output shape, as in old scripts, is none."""
+    """Return the given size; an empty output shape, as in old scripts, means no size."""
     return (
         size if output_shape is None or (isinstance(output_shape, (list, tuple)) and not output_shape) else output_shape
     )

@@ -71,7 +71,7 @@ def _running(data: Any, axis: Any, dtype: Any, exclusive: Any, how: Combine, pri
 
 
 def _by_chunks(source: Tensor, at: int, lengths: tuple[int, int], kind: Any, exclusive: bool, how: Combine) -> Tensor:
-    """Results within chunks of one length, and of all chunks before, combined."""
+    """Combine the results within chunks of one length with the results of all earlier chunks."""
     (length, chunk), (reduce, combine, start) = lengths, how
     count = -(-length // chunk)
     neutral = o.const(start, kind)

@@ -21,9 +21,9 @@ from .statements import StatementBuilder, computed_by, elements, product
 from .tensor import full
 
 _MANY_LANES, _FEW_UPDATES = 4096, 64
-"""From how many lanes on, or below how many updates of each, a thread takes a lane on a grid."""
+"""On a grid, a thread takes a whole lane from this number of lanes on, or up to this number of updates per lane."""
 _OWNERS = 4096
-"""Threads over which the elements of one lane are distributed there."""
+"""Otherwise, the elements of a lane are distributed over this number of threads."""
 Combine = Callable[[Any, Any], Any]
 _COMBINE: dict[str, Combine] = {
     "update": lambda old, new: new,
@@ -224,7 +224,7 @@ def sparse_to_dense(
 
 
 def _filled(shape: Sequence[int], values: Tensor, default: Any) -> Tensor:
-    """A tensor of the default value, of the type of the values."""
+    """Return a tensor filled with the default value, of the type of the values."""
     if not isinstance(default, Tensor):
         return full(shape, values.dtype, default)
     held = rank_of(default, 0, "default_value", "sparse_to_dense", "()")
@@ -244,7 +244,7 @@ def _checked(data: Any, indices: Any, updates: Any, primitive: str) -> tuple[Ten
 
 
 def _within(index: Expr, extent: Any) -> tuple[Expr, Expr]:
-    """Whether an index is inside of an extent, and the index counted from the start."""
+    """Return whether an index is inside of an extent, and the index counted from the start."""
     index = wide_index(index)
     extent = o.cast(index.dtype, o.as_expr(extent))
     inside = o.all_of(o.greater_equal(index, -extent), o.less(index, extent))

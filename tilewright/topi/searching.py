@@ -87,7 +87,7 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
 
 
 def _goes_ahead(held: Expr, value: Expr, behind: bool) -> Expr:
-    """Whether a value goes behind one of the sequence, at whose end NaN stands as in `sort`."""
+    """Return whether a value goes behind an element of the sequence; NaN stands at the end, as in `sort`."""
     ahead = o.less_equal(held, value) if behind else o.less(held, value)
     if not held.dtype.is_float:
         return ahead
@@ -162,12 +162,13 @@ def _zero(value: Any) -> Any:
 
 
 def _is_fresh(ordered: Tensor, i: Any) -> Any:
-    """Whether an element differs from the one before; NaN differs from all, as in NumPy before it was told not to."""
+    """Return whether an element differs from the one before. NaN differs from all, as in NumPy with
+    `equal_nan=False`."""
     return o.if_then_else(i > 0, o.not_equal(ordered(o.maximum(i - 1, 0)), ordered(i)), True)
 
 
 def _by_first_place(met: Tensor, number: Tensor, length: int) -> Tensor:
-    """The values in the order of their first occurrence; absent ones last."""
+    """Return the values in the order of their first occurrence; absent values are last."""
     keys = moved([length], lambda i: o.if_then_else(i[0] < number(0), met(i[0]), length), "keys")
     return stored(argsort(keys, dtype="int32"))
 

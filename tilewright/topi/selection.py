@@ -157,7 +157,7 @@ def strided_set(a: Tensor, v: Tensor, begin: Sequence[int], end: Sequence[int], 
 
 
 def _set_where_tensors_say(source: Tensor, new: Tensor, bounds: tuple[Any, Any, Any]) -> Tensor:
-    """As `strided_set`, of a part that is known when the program runs."""
+    """Write a part as `strided_set` does; the part is known when the program runs."""
     rank_of(new, source.ndim, "v", "strided_set")
     each = [_held(given, name) for given, name in zip(bounds, ("begin", "end", "strides"), strict=True)]
 
@@ -180,7 +180,8 @@ def _set_where_tensors_say(source: Tensor, new: Tensor, bounds: tuple[Any, Any, 
 
 
 def _clamped(at: Any, extent: Any, step: Any) -> Expr:
-    """An end of a slice, counted from the start; backwards, the place before the first element is -1."""
+    """Return an end of a slice, counted from the start; for negative steps, the position before the first element is
+    -1."""
     counted = o.select(o.less(at, 0), at + extent, at)
     return o.select(
         o.greater(step, 0), o.minimum(o.maximum(counted, 0), extent), o.minimum(o.maximum(counted, -1), extent - 1)
@@ -188,7 +189,7 @@ def _clamped(at: Any, extent: Any, step: Any) -> Expr:
 
 
 def _held(given: Any, name: str) -> tuple[Callable[[int], Expr], int]:
-    """The entry of each dimension, of a list or of a tensor, and how many there are."""
+    """Return the entries for the dimensions, from a list or a tensor, and their number."""
     if given is None:
         return (lambda d: o.const(1)), 0
     if isinstance(given, Tensor):

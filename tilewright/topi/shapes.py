@@ -15,7 +15,7 @@ from .tag import INJECTIVE
 
 
 def moved(shape: Sequence[Any], element: Any, name: str) -> Tensor:
-    """The tensor of the given shape, each element of which `element(indices)` reads somewhere else."""
+    """Return a tensor of this shape with elements from other positions: `element(indices)` reads each."""
     names = [f"ax{i}" for i in range(len(shape))]
     made: Tensor = compute(tuple(shape), lambda *i: element(list(i)), f"T_{name}", INJECTIVE, varargs_names=names)
     return made
@@ -258,7 +258,7 @@ def _product(shape: Sequence[Any]) -> Any:
 
 
 def ravelled(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
-    """The place of an element among all of a shape, in row-major order."""
+    """Return the position of an element in a shape, in row-major order."""
     flat: Any = o.const(0)
     for i, n in zip(indices, shape, strict=True):
         flat = flat * n + i

@@ -155,13 +155,13 @@ def _signal(given: Any, argument: str, primitive: str) -> Tensor:
 
 
 def _turn(row: Expr, k: Expr, length: int) -> Expr:
-    """The place in the table of the angle of term `k`."""
+    """Return the index in the table of the angle of term `k`."""
     wide = "int64" if length * length > INT32.max_value else "int32"
     return o.cast("int32", o.floormod(o.cast(wide, row) * o.cast(wide, k), length))
 
 
 def _table(length: int, kind: Any) -> tuple[Tensor, Tensor]:
-    """The cosines and the sines of the angles of `length` steps of a full turn, which general schedules store."""
+    """Return the cosines and sines of `length` equal steps of a full turn; general schedules store them."""
     wide = "float64" if kind == "float64" else "float32"
 
     def of(function: Any, name: str) -> Tensor:

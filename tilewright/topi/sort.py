@@ -158,7 +158,8 @@ def _counts(valid_count: Any, source: Tensor, at: int) -> Tensor:
 def _sorted(
     source: Tensor, at: int, length: int, ascending: bool, valid: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Values and places of each row in order, padded to a power of two; of the first `valid` elements, if given."""
+    """Return sorted values and their positions for each row, padded to a power of two; only the first `valid` elements
+    count, if given."""
     shape = [n for d, n in enumerate(source.shape) if d != at]
     count = 1
     for n in sizes(source, [d for d in range(source.ndim) if d != at], "sort"):
@@ -212,7 +213,8 @@ def _back(source: Tensor, at: int, rows: Tensor, count: int, kind: Any, name: st
 
 
 def _before(length: Any, ascending: bool, a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Expr:
-    """Whether the pair `a` of value and place comes before `b`: padding last, equal values by place."""
+    """Return whether the pair `a` of value and position comes before `b`: padding is last, equal values keep their
+    order."""
     (x, i), (y, j) = a, b
     ahead = o.less(x, y) if ascending else o.greater(x, y)
     equal = o.equal(x, y)
@@ -229,7 +231,7 @@ def _before(length: Any, ascending: bool, a: tuple[Expr, Expr], b: tuple[Expr, E
 
 
 Each = Callable[[int, Callable[[Any], None]], None]
-"""Runs a function of an index for a number of indices, by all threads together."""
+"""Runs a function for each of a number of indices, by all threads together."""
 
 
 def _network(

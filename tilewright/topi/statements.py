@@ -16,13 +16,13 @@ from .tag import INJECTIVE
 
 _THREADS = 256
 _PARALLEL_FROM = 1 << 12
-"""Iterations from which on several processors pay."""
+"""The least number of iterations that several processors share."""
 
 Body = Callable[[Any], None]
 
 
 class StatementBuilder:
-    """A builder of a statement: `each` runs a function for each of a number of indices, all at once."""
+    """A builder of a statement: `each` runs a function for each of a number of indices, in parallel."""
 
     def __init__(self) -> None:
         current = Target.current()
@@ -69,7 +69,7 @@ def product(extents: Sequence[Any]) -> Any:
 def computed_by(
     name: str, inputs: Sequence[Tensor], outputs: Sequence[tuple[Sequence[Any], Any]], write: Callable[..., None]
 ) -> tuple[Tensor, ...]:
-    """The tensors that a statement computes, which `write(statement, inputs, outputs)` puts down.
+    """Return the tensors that a statement computes; `write(statement, inputs, outputs)` writes it.
 
     `outputs` are shapes and types. An input that is not stored anywhere yet, such as the result of another operator,
     is stored first.

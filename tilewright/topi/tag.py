@@ -14,12 +14,12 @@ COMM_REDUCE_IDX = "comm_reduce_idx"
 
 
 def is_broadcast(tag: str) -> bool:
-    """Whether a tag is that of an element-wise or a broadcasting operation."""
+    """Return whether a tag names element-wise or broadcasting operations."""
     return tag in (ELEMWISE, BROADCAST) or tag.startswith((ELEMWISE, BROADCAST))
 
 
 def is_injective(tag: str) -> bool:
-    """Whether a tag is that of an operation whose elements each read one element per input."""
+    """Return whether a tag names operations with elements that read one element per input."""
     return is_broadcast(tag) or tag.startswith(INJECTIVE)
 
 

@@ -1,4 +1,4 @@
-"""The legacy module of operators that move elements, which stand in several modules here."""
+"""Operators that move elements, under the name of the legacy module; their code is in several modules."""
 
 from typing import TYPE_CHECKING
 

@@ -22,7 +22,7 @@ from .tag import is_injective
 
 
 def get_const_int(expr: Any) -> int:
-    """The value of a constant integer expression; raises UserError if it is none."""
+    """Return the value of a constant integer expression; raise UserError for any other expression."""
     found = simplify(as_expr(expr))
     if not isinstance(found, IntImm):
         raise UserError(
@@ -59,7 +59,7 @@ def equal_const_int(expr: Any, value: int) -> bool:
 
 
 def prod(x: Sequence[Any]) -> Any:
-    """The product of extents; 1 of none."""
+    """Return the product of extents; 1 without extents."""
     total: Any = const(1, "int32")
     for extent in x:
         total = total * extent
@@ -86,12 +86,12 @@ def unravel_index(idx: Any, shape: Sequence[Any]) -> list[Any]:
 
 
 def const_matrix(matrix: Any, name: str = "const_matrix") -> Tensor:
-    """A tensor of two dimensions with the values of an array, each of which becomes part of the code."""
+    """Return a tensor of two dimensions with the values of an array; the values become part of the code."""
     return _constants("const_matrix", matrix, 2, name)
 
 
 def const_vector(vector: Any, name: str = "const_vector") -> Tensor:
-    """A tensor of one dimension with the values of an array, each of which becomes part of the code."""
+    """Return a tensor of one dimension with the values of an array; the values become part of the code."""
     return _constants("const_vector", vector, 1, name)
 
 
@@ -146,7 +146,7 @@ def within_index(b: Any, e: Any, s: Any, i: Any) -> Any:
 
 
 def make_idx(b: Any, e: Any, s: Any, z: Any, i: Any) -> Any:
-    """The place in a part from `b` to `e` in steps of `s` of the element at an index of the whole, `z` long."""
+    """Return the position within the slice `b:e:s` of an element at an index of the whole, which has `z` elements."""
     begin, end, step, index = map(as_expr, (b, e, s, i))
     beyond = Select(step > 0, index >= end, index >= begin)
     short = Select(step > 0, index < begin, index <= end)

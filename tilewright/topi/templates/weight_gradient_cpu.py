@@ -334,12 +334,13 @@ def _largest(count: int, most: int) -> int:
 
 
 def _even(count: int, most: int) -> int:
-    """The size of equal parts of at most `most`."""
+    """Return the size of equal parts that have at most `most` elements."""
     return -(-count // -(-count // most))
 
 
 def _computes(of: WeightGradient, registers: VectorRegisters) -> bool:
-    """Return whether only the weights' gradient is wanted: a pass of its own takes a bias's no longer."""
+    """Return whether only the weights' gradient is wanted: a separate pass computes a bias's gradient in the same
+    time."""
     return not of.bias
 
 

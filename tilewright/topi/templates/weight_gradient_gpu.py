@@ -171,7 +171,7 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
 
 
 def _rows_and_column(of: WeightGradient, share: Share, at: tuple[Any, ...]) -> tuple[tuple[Any, Any], Any]:
-    """Return the part and the row within it of a tap, and its column; for the bias, the values of the first tap."""
+    """Return the part of a tap, the row within the part, and the column; for the bias, the values of the first tap."""
     if not of.bias:
         ky, kx = at
         return (floordiv(ky, share.tap_rows), floormod(ky, share.tap_rows)), kx
@@ -185,7 +185,7 @@ def _is_of_bias(share: Share, at: tuple[Any, ...]) -> Any:
 
 
 def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
-    """Return how the gradient of the result is read at (n, o, y, x); it is zero beyond its end."""
+    """Return a function that reads the gradient of the result at (n, o, y, x); it returns zero beyond the end."""
     kind, (rows, columns) = sum_dtype(of.dtype), of.places
     down, across = share.tiles(of)
     chunk = share.gradient_chunk(of)

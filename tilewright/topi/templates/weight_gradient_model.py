@@ -32,7 +32,7 @@ def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectati
 
 @lru_cache(maxsize=64)
 def ranked(of: WeightGradient, machine: Machine, copied: bool) -> Sequence[Share]:
-    """Return all shares worth ranking, the fastest first: of blocks that copy their part first, or of the others."""
+    """Return the ranked shares of blocks that copy their part first, or of the other blocks, the fastest first."""
     room = machine.hardware.memory(MemoryScope.SHARED).most
     fit = (block for block in candidates(of, copied) if block.shared_bytes(of) <= room)
     found = [share for block in fit for share in _shared_out(of, block, machine)]
@@ -40,7 +40,7 @@ def ranked(of: WeightGradient, machine: Machine, copied: bool) -> Sequence[Share
 
 
 def _shared_out(of: WeightGradient, block: Share, machine: Machine) -> Iterator[Share]:
-    """The block with batch and space in as many parts as make whole waves of blocks."""
+    """Return the block, with batch and space divided so that the blocks make whole waves."""
     most = of.shape[0] * prod(block.tiles(of)) // block.workers(of)
     wave = machine.multiprocessors * _resident_blocks(of, block, machine) / block.blocks(of)
     whole_images = block.copies and of.layout == "NCHW"

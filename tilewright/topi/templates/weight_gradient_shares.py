@@ -58,11 +58,11 @@ class Share(KnobTile):
         return self.warps * (LANES if self.lanes_have_tiles(of) else 1)
 
     def images(self, of: WeightGradient) -> int:
-        """Return the images of all tiles, which may be more than there are."""
+        """Return the images that all tiles cover, which may be more than the batch."""
         return ceil(self.shares * self.steps(of) * self.workers(of) / prod(self.tiles(of)))
 
     def lanes(self, of: WeightGradient) -> int:
-        """Return the threads of a block along threadIdx.x; of neighbouring filters, a part that leaves none over."""
+        """Return the threads of a block along threadIdx.x; for neighbouring filters, a number that divides them."""
         if self.lanes_have_tiles(of):
             return LANES
         return _even_part(ceil(of.filters / self.filters), LANES if self.copies else _MOST_LANES)
@@ -99,7 +99,7 @@ class Share(KnobTile):
         return count, gcd(count, channels, ACCESS // BYTES[of.dtype])
 
     def apart(self, of: WeightGradient, of_input: bool) -> int:
-        """Return how many elements two copies of a block's part of the input, or of the gradient, begin apart.
+        """Return the elements from one copy of a block's part of the input, or of the gradient, to the next.
 
         The room between them shows by addresses alone that a copy in flight does not touch the planes in use. Addresses
         of a window reach into the border, and addresses of a last round of copies beyond the planes.
@@ -191,17 +191,18 @@ class Share(KnobTile):
 
 
 _REGISTERS, _LEAST_REGISTERS, _USUAL_REGISTERS = 10, 32, 168
-"""Registers beside the held values; the fewest of a thread; as many as the compiler takes if more might be held."""
+"""Registers beside the held values; the fewest registers of a thread; the number that the compiler uses if values need
+more."""
 _MOST_THREADS = 512
 _MOST_HELD = 232
 _MOST_PRODUCTS = 2100
 _MOST_WRITTEN_OUT = 6400
-"""Products that code for a tile may write out: beyond it, compiling takes ten seconds and more."""
+"""The most products in the unrolled code of a tile: more would take ten seconds or longer to compile."""
 
 
 @lru_cache(maxsize=1024)
 def _even_part(threads: int, most: int) -> int:
-    """Return the largest number of lanes up to `most` that leaves no thread over, or a warp if none does."""
+    """Return the largest number of lanes, at most `most`, that divides the threads; a warp if there is none."""
     return next((n for n in range(most, LANES // 2 - 1, -1) if threads % n == 0), min(threads, LANES))
 
 
