@@ -275,6 +275,11 @@ def training_table() -> list[str]:
     return lines_of(heads, body)
 
 
+def in_order(rows: list[Row]) -> list[Row]:
+    """Return the rows of whole models: rows with all sides as they were measured, then the others by name."""
+    return sorted(rows, key=lambda row: (True, row["row"]) if "both" not in row else (False, ""))
+
+
 def models_table() -> list[str]:
     """Return the table of whole models."""
     sides = ("eager", "compile", "accelerate", "both", "backend")
@@ -284,7 +289,7 @@ def models_table() -> list[str]:
             *(f"{row[side]:.2f}" if side in row else "–" for side in sides),
             f"{row['compile'] / row['backend']:.2f}",
         ]
-        for row in read("whole-models").rows
+        for row in in_order(read("whole-models").rows)
     ]
     return lines_of(["model, ms", "PyTorch", "compile", "accelerate", "both", "backend", "compile ÷ backend"], body)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import in_order
 from benchmarks.stored_runs import number, read
 
 IMAGES = Path(__file__).parent / "images"
@@ -217,7 +218,43 @@ def draw_steps(rows: list[Step]) -> None:
     save(figure, "training")
 
 
+@dataclass(frozen=True)
+class Model:
+    """A whole model, and the time of `torch.compile` over that of each other way; the backend's as text, too."""
+
+    name: str
+    gains: dict[str, float]
+    label: str
+
+
+def models() -> list[Model]:
+    """Return the rows of the table of whole models, in its order."""
+    found = []
+    for row in in_order(read("whole-models").rows):
+        gains = {side: row["compile"] / row[side] for side in ("accelerate", "backend") if side in row}
+        found.append(Model(row["row"], gains, f"{gains['backend']:.2f}"))
+    return found
+
+
+def draw_models(rows: list[Model]) -> None:
+    """A bar for each model, with its number, and a mark for `accelerate` if that was timed."""
+    figure = figure_of(9, 0.24 * len(rows) + 1.2)
+    plot = figure.subplots()
+    bars = plot.barh([row.name for row in rows], [row.gains["backend"] for row in rows], label='backend="tilewright"')
+    for bar in bars:
+        bar.set_color(COLOURS["rung"])
+    plot.bar_label(bars, [row.label for row in rows], padding=8, fontsize=8)
+    known = [(row.gains["accelerate"], row.name) for row in rows if "accelerate" in row.gains]
+    plot.plot(*zip(*known, strict=True), "o", color=COLOURS["PyTorch"], markersize=5, label="accelerate")
+    plot.axvline(1, color="black", linewidth=0.8)
+    plot.set_xlim(0, max(row.gains["backend"] for row in rows) * 1.15)
+    horizontal(plot, "times as fast as torch.compile, in a CUDA graph on one H200")
+    plot.legend(loc="lower right", frameon=False, fontsize=9)
+    save(figure, "models")
+
+
 if __name__ == "__main__":
+    draw_models(models())
     draw_shipped(shipped())
     draw_steps(steps())
     draw_ladders(ladders())

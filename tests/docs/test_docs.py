@@ -308,3 +308,8 @@ def test_the_charts_show_the_measured_numbers() -> None:
     for step in figures["steps"]():
         assert f">{step.label}<" in chart, f"{step.label} is not in docs/images/training.svg: python -m docs.figures"
         assert step.layer in chart
+
+    chart = (ROOT / "docs" / "images" / "models.svg").read_text(encoding="utf-8")
+    for model in figures["models"]():
+        assert f">{model.label}<" in chart, f"{model.label} is not in docs/images/models.svg: python -m docs.figures"
+        assert model.name in chart
