@@ -24,6 +24,8 @@ from ..core.system import at_fork, family_of, processors
 from .llvm_link import keep_for_ever, link
 
 VARIABLE = "TILEWRIGHT_NUM_THREADS"
+_MOST_THREADS = 4096
+_UP_TO = f"of at most {_MOST_THREADS:,}"
 SPIN_CYCLES = 50_000
 """How long a thread spins for the next loop, about 20 µs, before it sleeps: less than sleeping and waking take."""
 CHUNK_CYCLES = 2_500
@@ -145,8 +147,11 @@ class ThreadPool:
 
     def set_number(self, number: int | None) -> None:
         """Use that many threads from now on; None: as many as the environment says, or as there are processors."""
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            raise UserError(f"set_num_threads: {number!r} is not a positive whole number", fix="give 1 or more")
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if number is not None and not (whole and 1 <= number <= _MOST_THREADS):
+            raise UserError(
+                f"set_num_threads: {number!r} is not a positive whole number {_UP_TO}", fix="give 1 or more"
+            )
         with self._lock:
             self._asked, running = number, self.ready
             self._end()
@@ -214,8 +219,10 @@ def _default() -> int:
     text = os.environ.get(VARIABLE, "")
     if not text:
         return processors() if _HAS_THREADS else 1
-    if not text.isdecimal() or int(text) < 1:
-        raise UserError(f"{VARIABLE}={text!r} is not a positive whole number", fix="give 1 or more, or unset it")
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_THREADS:
+        raise UserError(
+            f"{VARIABLE}={text!r} is not a positive whole number {_UP_TO}", fix="give 1 or more, or unset it"
+        )
     return int(text)
 
 

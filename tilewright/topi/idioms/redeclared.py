@@ -55,7 +55,8 @@ def _declared(op: ComputeOp, options: Any) -> Tensor:
     layer = recognised(op)
     given = options if isinstance(options, (list, tuple)) and len(options) == 3 else (None, 0, "")
     template = next((t for t in ALL if t.name == given[0]), None)
-    if layer is None or template is None or template.kind is not type(layer.workload):
+    fits = layer is not None and template is not None and template.kind is type(layer.workload)
+    if layer is None or template is None or not fits or not template.covers(layer.workload, Target(given[2])):
         raise UserError(
             f"{op.name!r} is not a convolution that {options!r} computes",
             primitive="redeclare",
