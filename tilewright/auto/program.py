@@ -126,7 +126,7 @@ def unfit(s: ScheduleHandle, target: Target) -> str:
     ends = [op for op in ops if (isinstance(op, PlaceholderOp) and op not in states) or op in s.outputs]
     args = [t for op in ends for t in op.outputs]
     bounds = refined_bounds(s.value, target)
-    refusal = refuse(s, kernel_uses(s.value, bounds), target)
+    refusal = refuse(s, kernel_uses(bounds), target)
     if refusal is None:
         build_function(s.value, bounds, args)
     return "" if refusal is None else refusal.reason

@@ -125,7 +125,8 @@ def _bounds_of(
     facts = own_facts(stage, ranges, outer_facts(outer, outside, known_sizes), ends)
     widened = {axis: part.widened for axis, part in zip(data, needed, strict=True) if part.widened}
     region = tuple(part.range for part in needed)
-    return StageBounds(stage, body, ranges, region, scope, outer, facts, widened, ends=ends)
+    readers = tuple(consumer.stage.id for consumer in consumers)
+    return StageBounds(stage, body, ranges, region, scope, outer, facts, widened, ends=ends, readers=readers)
 
 
 def _carry_down(stage: Stage, ranges: dict[IterVar, Range]) -> None:

@@ -51,7 +51,8 @@ class StageBounds:
     dimension). `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges of the
     loops around the stage and of its own. `contraction` has the loops that a matrix instruction computes, and
     `fragment` the distribution of its result over a warp's lanes. `align` is the alignment of its address, in bytes.
-    `ends` are the ends of its reduction axes that are read from tensors.
+    `ends` are the ends of its reduction axes that are read from tensors. `readers` are the ids of the stages that read
+    it.
     """
 
     stage: Stage
@@ -66,6 +67,7 @@ class StageBounds:
     fragment: Fragment | None = None
     align: int = 64
     ends: tuple[ReadEnd, ...] = ()
+    readers: tuple[int, ...] = ()
 
 
 Bounds = dict[int, StageBounds]

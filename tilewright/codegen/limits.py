@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope, ThreadTag
-from ..core.limits import Exceeded, Limit, exceeded
+from ..core.limits import Limit, ResourceNeed, exceeded
 from ..core.target import Target
 from ..expr import nodes as n
 from ..loops.nodes import Store
@@ -32,7 +32,7 @@ def _known_extents(kernel: Kernel) -> dict[ThreadTag, int]:
     return {tag: extent for tag, extent in extents.items() if extent is not None}
 
 
-def _threads(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
+def _threads(kernel: Kernel, target: Target, broken: ResourceNeed) -> UserError:
     return UserError(
         f"kernel {kernel.name} has {broken.needed:,} threads per block ({_shown(kernel.block)}), "
         f"but {target} allows {broken.allowed:,}",
@@ -44,7 +44,7 @@ def _threads(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
     )
 
 
-def _extent(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
+def _extent(kernel: Kernel, target: Target, broken: ResourceNeed) -> UserError:
     tag = broken.tag or ThreadTag.THREAD_X
     return UserError(
         f"kernel {kernel.name} has {tag.value} of extent {broken.needed:,}, but {target} allows {broken.allowed:,}",
@@ -54,7 +54,7 @@ def _extent(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
     )
 
 
-def _shared(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
+def _shared(kernel: Kernel, target: Target, broken: ResourceNeed) -> UserError:
     return UserError(
         f"kernel {kernel.name} needs {broken.needed:,} bytes of shared memory, but {target} has "
         f"{broken.allowed:,} per block: {_sizes(kernel)}",
@@ -82,7 +82,7 @@ def _largest(kernel: Kernel) -> str:
 
 
 # Values of a thread that do not fit registers go to device memory: slow, but no error.
-_ERRORS: dict[Limit, Callable[[Kernel, Target, Exceeded], UserError]] = {
+_ERRORS: dict[Limit, Callable[[Kernel, Target, ResourceNeed], UserError]] = {
     Limit.THREADS: _threads,
     Limit.EXTENT: _extent,
     Limit.SHARED: _shared,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .errors import InternalError
+from .vectorized import Number, least, most
 
 
 class MemoryScope(enum.Enum):
@@ -302,9 +303,9 @@ class Hardware:
         """Registers of 32 bits that one thread can have; 0 if a thread's arrays live in memory anyway."""
         return self.memory(MemoryScope.LOCAL).most // 4
 
-    def registers_at(self, threads: int) -> int:
-        """Registers per thread if its block has `threads` threads."""
-        return min(self.registers_per_thread, self.multiprocessor.registers // max(1, threads))
+    def registers_at(self, threads: Number) -> Number:
+        """Registers per thread if its block has `threads` threads, a number or an array."""
+        return least(self.registers_per_thread, self.multiprocessor.registers // most(1, threads))
 
     def matrix_shapes_for(self, operands: str, accumulator: str) -> tuple[MatrixShape, ...]:
         """The matrix instructions for operands and sums of these types."""

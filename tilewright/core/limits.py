@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from .hardware import Hardware, MemoryScope, ThreadTag
+from .vectorized import Number
 
 HOPELESS = 8
 """A thread whose arrays take this many times the registers that it can have keeps most of them in device memory."""
@@ -27,29 +28,31 @@ class Limit(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Exceeded:
-    """A limit that a kernel breaks: the need, and the hardware's limit. `tag` is the index of an extent."""
+class ResourceNeed:
+    """The need of a kernel for a limited resource, and the hardware's limit. `tag` is the index of an extent."""
 
     limit: Limit
-    needed: int
+    needed: Number
     allowed: int
     tag: ThreadTag | None = None
 
 
 def exceeded(
     hardware: Hardware, extents: Mapping[ThreadTag, int], shared_bytes: int, local_words: int = 0
-) -> Iterator[Exceeded]:
+) -> Iterator[ResourceNeed]:
     """The limits that a kernel breaks, by the known extents of its hardware indices and its memory."""
+    every = resource_needs(hardware, extents, shared_bytes, local_words)
+    return (need for need in every if need.needed > need.allowed)
+
+
+def resource_needs(
+    hardware: Hardware, extents: Mapping[ThreadTag, Number], shared_bytes: Number, local_words: Number = 0
+) -> Iterator[ResourceNeed]:
+    """The needs of a kernel beside the limits of the hardware, or of many kernels if the arguments are arrays."""
     threads = prod(extent for tag, extent in extents.items() if tag.is_thread)
-    if threads > hardware.block.threads:
-        yield Exceeded(Limit.THREADS, threads, hardware.block.threads)
+    yield ResourceNeed(Limit.THREADS, threads, hardware.block.threads)
     for tag, extent in extents.items():
         level = hardware.grid if tag.is_block else hardware.block
-        if extent > level.extents[tag.dimension]:
-            yield Exceeded(Limit.EXTENT, extent, level.extents[tag.dimension], tag)
-    shared = hardware.memory(MemoryScope.SHARED)
-    if shared_bytes > shared.most:
-        yield Exceeded(Limit.SHARED, shared_bytes, shared.most)
-    words = HOPELESS * hardware.registers_per_thread
-    if local_words > words:
-        yield Exceeded(Limit.LOCAL, local_words, words)
+        yield ResourceNeed(Limit.EXTENT, extent, level.extents[tag.dimension], tag)
+    yield ResourceNeed(Limit.SHARED, shared_bytes, hardware.memory(MemoryScope.SHARED).most)
+    yield ResourceNeed(Limit.LOCAL, local_words, HOPELESS * hardware.registers_per_thread)

@@ -8,6 +8,7 @@ A loop of extent 1 agrees with every other: all threads along its index run its 
 
 from __future__ import annotations
 
+from ..bounds.kernels import index_extents
 from ..bounds.nest import is_one
 from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, ThreadTag
@@ -25,44 +26,44 @@ def thread_loops(stmt: Stmt) -> list[For]:
 
 def thread_extents(kernel: Stmt) -> dict[ThreadTag, Expr]:
     """The extent of each thread index of a kernel, in the order of their loops. Raises UserError if two differ."""
-    found: dict[ThreadTag, Expr] = {}
-    for tag, extent in _indices(thread_loops(kernel)):
-        known = found.setdefault(tag, extent)
-        if known is not extent:
-            raise _mismatch(tag, known, extent, kernel)
+    indices = _indices(kernel)
+    found = index_extents(indices)
+    for tag, extent in indices:
+        if tag in found and extent is not found[tag]:
+            raise _mismatch(tag, found[tag], extent, kernel)
     return found
 
 
-def _indices(loops: list[For]) -> list[tuple[ThreadTag, Expr]]:
-    """The hardware indices of loops, and their extents."""
-    real = [(loop.thread, loop.extent) for loop in loops if loop.thread is not ThreadTag.VTHREAD]
-    return [(tag, extent) for tag, extent in real if tag is not None]
+def _indices(kernel: Stmt) -> list[tuple[ThreadTag | None, Expr]]:
+    """The index and the extent of each thread loop of a kernel."""
+    return [(loop.thread, loop.extent) for loop in thread_loops(kernel)]
 
 
 def unify_thread_extents(stmt: Stmt) -> Stmt:
     """Each kernel of a nest with one extent per thread index. Raises UserError if loops of one index disagree."""
     if not isinstance(stmt, For) or stmt.kind is not LoopKind.THREAD or stmt.thread is ThreadTag.VTHREAD:
         return map_statements(stmt, unify_thread_extents)
-    found = dict.fromkeys(_indices(thread_loops(stmt)))
-    if len(found) == len({tag for tag, _ in found}):
+    indices = _indices(stmt)
+    extents = index_extents(indices)
+    if all(extents.get(tag, extent) is extent for tag, extent in indices if tag is not None):
         return stmt
-    kernel = _widened(stmt, list(found))
+    kernel = _widened(stmt, extents)
     thread_extents(kernel)
     return kernel
 
 
-def _widened(kernel: Stmt, indices: list[tuple[ThreadTag, Expr]]) -> Stmt:
+def _widened(kernel: Stmt, extents: dict[ThreadTag, Expr]) -> Stmt:
     """A kernel whose loops of extent 1 run as often as the others of their thread index."""
-    extents = {tag: extent for tag, extent in indices if not is_one(extent)}
-    wanted = {tag: extents[tag] for tag, extent in indices if is_one(extent) and tag in extents}
 
     def visit(stmt: Stmt) -> Stmt:
         made = map_statements(stmt, visit)
-        if not isinstance(made, For) or made.thread not in wanted or not is_one(made.extent) or _exchanges(made):
+        if not isinstance(made, For) or made.thread not in extents or not is_one(made.extent) or _exchanges(made):
             return made
         assert made.thread is not None
+        extent = extents[made.thread]
+        if is_one(extent):
+            return made
         body: Stmt = substitute(made.body, {made.var: const(0, made.var.dtype)})
-        extent = wanted[made.thread]
         return For(made.var, made.min, extent, made.kind, made.thread, made.pragmas, body)
 
     return visit(kernel)

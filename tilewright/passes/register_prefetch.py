@@ -29,6 +29,7 @@ from ..arith.facts import EMPTY, Facts
 from ..core.hardware import Hardware, LoopKind, MemoryScope
 from ..core.options import Options
 from ..core.target import Target
+from ..core.vectorized import Number, least
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, less, multiply, subtract
 from ..expr.traverse import substitute
@@ -43,9 +44,9 @@ AHEAD = ".next"
 """Suffix of the name of a tile of the next iteration."""
 MAX_HELD = 32
 """32-bit registers per thread that the prefetched elements of one loop may occupy."""
-SHARE = Fraction(3, 4)
+_SHARE = Fraction(3, 4)
 """Share of a thread's registers that may be in use with the prefetched elements; the compiler needs the rest."""
-OVERHEAD = 40
+_OVERHEAD = 40
 """Registers for addresses and loop variables."""
 _SHARED = frozenset({MemoryScope.SHARED})
 UNKNOWN = 1 << 20
@@ -66,13 +67,17 @@ def _host(stmt: Stmt, hardware: Hardware) -> Stmt:
 
 
 def _spare_registers(kernel: Launch, hardware: Hardware) -> int:
-    """Registers that a thread can spend on prefetching."""
     largest = hardware.block.threads
     threads = prod(e.value if isinstance(e, IntImm) else largest for tag, _, e in kernel.threads if tag.is_thread)
     local = [stmt.buffer for stmt in statements(kernel.body) if isinstance(stmt, Allocate)]
     used = sum(_words(buffer) for buffer in local if buffer.scope is MemoryScope.LOCAL)
-    most = min(ceil(SHARE * hardware.registers_per_thread), hardware.registers_at(threads))
-    return min(MAX_HELD, most - used - OVERHEAD)
+    return int(spare_registers(hardware, threads, used))
+
+
+def spare_registers(hardware: Hardware, threads: Number, local_words: Number) -> Number:
+    """Registers that a thread can spend on prefetching, by the threads of its block and the words of its arrays."""
+    usable = least(ceil(_SHARE * hardware.registers_per_thread), hardware.registers_at(threads))
+    return least(MAX_HELD, usable - local_words - _OVERHEAD)
 
 
 def _words(buffer: Buffer) -> int:

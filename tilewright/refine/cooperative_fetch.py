@@ -10,14 +10,15 @@ vectors, since each copy should move as many bytes as possible.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
-from ..bounds.nest import Loop, axis_values
+from ..bounds.kernels import kernel_of, kernels_of
+from ..bounds.nest import axis_values
 from ..bounds.value import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
@@ -44,23 +45,19 @@ def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, option
     if not target.has_warps:
         return bounds
     changed: Bounds = {}
-    blocks: dict[Loop | None, dict[ThreadTag, int] | None] = {}
-    for i, found in bounds.items():
-        if _is_fill(found):
-            kernel = _kernel(found.outer)
-            block = blocks[kernel] = blocks[kernel] if kernel in blocks else _block(kernel, bounds)
-            if block and found.region and not _obstacle(schedule, found, block):
-                changed[i] = _deal_out(found, block, target.hardware.copy_bytes if found.stage.stages > 1 else ())
+    for found, block in _fills(bounds):
+        if block and found.region and not _obstacle(schedule, found, block):
+            copies = target.hardware.copy_bytes if found.stage.stages > 1 else ()
+            changed[found.stage.id] = _deal_out(found, block, copies)
     return {**bounds, **changed} if any(found is not bounds[i] for i, found in changed.items()) else bounds
 
 
 def idle_fills(schedule: Schedule, bounds: Bounds) -> list[str]:
     """Return remarks on the fills in which every thread of a block repeats the same work, with the reasons."""
     found: list[str] = []
-    for fill in filter(_is_fill, bounds.values()):
+    for fill, block in _fills(bounds):
         if not fill.region or any(loop.tag in _FASTEST_FIRST for loop in fill.stage.loops):
             continue
-        block = _block(_kernel(fill.outer), bounds)
         alone = block is not None and prod(block.values()) < 2
         why = "" if alone else _obstacle(schedule, fill, block)
         if why:
@@ -68,9 +65,20 @@ def idle_fills(schedule: Schedule, bounds: Bounds) -> list[str]:
     return found
 
 
-def _is_fill(found: StageBounds) -> bool:
-    """Whether a stage is kept in shared memory within a kernel."""
-    return found.scope is MemoryScope.SHARED and _kernel(found.outer) is not None
+def _fills(bounds: Bounds) -> Iterator[tuple[StageBounds, dict[ThreadTag, int] | None]]:
+    """The stages kept in shared memory within a kernel, each with the extents of the block's thread indices.
+
+    The fastest index comes first; None if an extent is not known. The fill itself may use none of the indices. If any
+    loop of the kernel uses an index, all of its threads execute the fill.
+    """
+    if all(found.scope is not MemoryScope.SHARED for found in bounds.values()):
+        return
+    for kernel in kernels_of(bounds).values():
+        block = {tag: kernel.extents[tag] for tag in _FASTEST_FIRST if tag in kernel.extents}
+        sizes = _constants(list(block.values()))
+        for found in kernel.stages:
+            if found.scope is MemoryScope.SHARED and kernel_of(found.outer) is not None:
+                yield found, None if sizes is None else dict(zip(block, sizes, strict=True))
 
 
 def _obstacle(schedule: Schedule, found: StageBounds, block: dict[ThreadTag, int] | None) -> str:
@@ -112,31 +120,6 @@ def _deal_out(found: StageBounds, block: dict[ThreadTag, int], copies: tuple[int
         ranges.update(relation.ranges_down(ranges, lambda _: True, simplify))
     facts = own_facts(stage, ranges, outer_facts(found.outer, found.facts))
     return replace(found, stage=stage, ranges=ranges, facts=facts)
-
-
-def _kernel(loops: Iterable[Loop]) -> Loop | None:
-    """The loop that is a kernel: the outermost one that is bound to hardware."""
-    return next((loop for loop in loops if loop.tag not in (None, ThreadTag.VTHREAD)), None)
-
-
-def _block(kernel: Loop | None, bounds: Bounds) -> dict[ThreadTag, int] | None:
-    """The extents of the thread indices of a kernel, the fastest first; None if one is not known.
-
-    The fill itself may use none of them and stand within none of them. If any loop of the kernel uses an index, all of
-    its threads execute the fill.
-    """
-    extents: dict[ThreadTag, Expr] = {}
-    for other in bounds.values():
-        loops = (*other.outer, *other.stage.loops)
-        if kernel not in loops:
-            continue
-        for loop in loops:
-            known = other.facts.range_of(loop.var)
-            if loop.tag is not None and loop.tag.is_thread and known is not None:
-                extents[loop.tag] = known[1]
-    block = {tag: extents[tag] for tag in _FASTEST_FIRST if tag in extents}
-    sizes = _constants(list(block.values()))
-    return None if sizes is None else dict(zip(block, sizes, strict=True))
 
 
 def _lanes(found: StageBounds) -> int:

@@ -47,7 +47,6 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
         if matched.atom.by_thread:
             made[found.stage.id] = match_dot(schedule, bounds, found, matched, target)
             continue
-        readers = [other for other in bounds.values() if _loads_of(schedule, other, found)]
         _check_accumulator(found, matched.atom)
         if not target.hardware.launches_grids:
             continue
@@ -57,7 +56,7 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
         fragment = Fragment(rows, columns, matched.atom.halves)
         dealt = _dealt(found, matched.rows, matched.columns, matched.atom, matched.depth)
         made[found.stage.id] = replace(dealt, contraction=matched, fragment=fragment)
-        for reader in readers:
+        for reader in (bounds[i] for i in found.readers):
             made[reader.stage.id] = _dealt_reader(schedule, reader, found, fragment, matched.atom, demands)
         if matched.atom.by_warpgroup:
             match_warpgroup(schedule, made, found, matched)

@@ -21,7 +21,7 @@ def register_remarks(schedule: Schedule, bounds: Bounds, target: Target, steps: 
     """A remark on each kernel whose local arrays do not fit into registers by the launch bound, with its steps."""
     if not target.has_warps:
         return
-    for use in kernel_uses(schedule, bounds):
+    for use in kernel_uses(bounds):
         most = target.hardware.registers_at(use.threads)
         if use.local_words > most:
             largest = use.stored(MemoryScope.LOCAL)[0]

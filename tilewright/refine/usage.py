@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ..bounds.infer import Bounds, StageBounds
+from ..bounds.kernels import KernelBounds, kernels_of
 from ..bounds.nest import Loop
 from ..core.atoms import LANES
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.traverse import variables
-from ..schedule.value import At, Schedule
-from ..tensor.tensor import read_tensors
+from ..schedule.value import At
 
 
 @dataclass(frozen=True)
@@ -73,58 +73,39 @@ class KernelUse:
         return -(-self.bytes_in(MemoryScope.LOCAL) // 4)
 
 
-def kernel_uses(schedule: Schedule, bounds: Bounds) -> list[KernelUse]:
-    """The use of memory by each kernel; stages that run outside of any kernel are left out."""
-    uses: dict[int, KernelUse] = {}
-    readers = _readers(schedule, bounds)
-    for found in bounds.values():
-        use = uses.setdefault(_root(schedule, found.stage.id), KernelUse())
-        loops = (*found.outer, *found.stage.loops)
-        vthreads = _extents(bounds, (loop for loop in loops if loop.tag is ThreadTag.VTHREAD))
+def kernel_uses(bounds: Bounds) -> list[KernelUse]:
+    """The use of memory by each kernel."""
+    return [_use_of(kernel, bounds) for kernel in kernels_of(bounds).values()]
+
+
+def _use_of(kernel: KernelBounds, bounds: Bounds) -> KernelUse:
+    use = KernelUse({tag: _value(extent) or 1 for tag, extent in kernel.extents.items()})
+    for found in kernel.stages:
+        vthreads = _vthreads(bounds, (*found.outer, *found.stage.loops))
         use.vthreads = max(use.vthreads, prod(vthreads.values()))
-        for loop in loops:
-            if loop.tag is not None and loop.tag is not ThreadTag.VTHREAD:
-                use.extents[loop.tag] = max(use.extents.get(loop.tag, 1), _extent(bounds, loop) or 1)
-        use.together.append(_in_use_with(found, bounds, readers))
+        use.together.append(_in_use_with(found, bounds))
         if found.scope is not MemoryScope.GLOBAL:
-            vthreads = _extents(bounds, (x for x in found.outer if x.tag is ThreadTag.VTHREAD))
-            use.storage += _storage(found, vthreads, _stages(found, bounds))
-    return [use for use in uses.values() if use.extents]
+            use.storage += _storage(found, _vthreads(bounds, found.outer), _stages(found, bounds))
+    return use
 
 
-def _readers(schedule: Schedule, bounds: Bounds) -> dict[int, list[int]]:
-    """For each stage, the stages that read it."""
-    readers: dict[int, list[int]] = {}
-    for stage_id, found in bounds.items():
-        for producer in {schedule.stage_of[t.op] for t in read_tensors(found.body)}:
-            readers.setdefault(producer, []).append(stage_id)
-    return readers
-
-
-def _in_use_with(found: StageBounds, bounds: Bounds, readers: dict[int, list[int]]) -> set[int]:
+def _in_use_with(found: StageBounds, bounds: Bounds) -> set[int]:
     """The stages computed at the same loop that are read further inside, as this one is: it needs them all at once."""
     place = found.stage.placement
     beside = [other for other in bounds.values() if other.stage.placement == place]
     inside = {
-        other.stage.id
-        for other in beside
-        if any(bounds[reader].stage.placement != place for reader in readers.get(other.stage.id, ()))
+        other.stage.id for other in beside if any(bounds[reader].stage.placement != place for reader in other.readers)
     }
     return {found.stage.id} | inside if isinstance(place, At) and found.stage.id in inside else {found.stage.id}
-
-
-def _root(schedule: Schedule, stage_id: int) -> int:
-    """The stage at the root whose loops a stage is computed in."""
-    placement = schedule.stages[stage_id].placement
-    return _root(schedule, placement.stage) if isinstance(placement, At) else stage_id
 
 
 def _extent(bounds: Bounds, loop: Loop) -> int | None:
     return _value(bounds[loop.stage].ranges[loop.axis].extent)
 
 
-def _extents(bounds: Bounds, loops: Iterable[Loop]) -> dict[Var, int]:
-    return {loop.var: _extent(bounds, loop) or 1 for loop in loops}
+def _vthreads(bounds: Bounds, loops: Iterable[Loop]) -> dict[Var, int]:
+    """The extents of the loops over vthreads."""
+    return {loop.var: _extent(bounds, loop) or 1 for loop in loops if loop.tag is ThreadTag.VTHREAD}
 
 
 def _value(e: Expr) -> int | None:
@@ -138,8 +119,8 @@ def _stages(found: StageBounds, bounds: Bounds) -> int:
     loop = found.outer[-1]
     around = bounds[loop.stage]
     serial = loop.tag is None and around.stage.note(loop.axis).kind is LoopKind.SERIAL and _extent(bounds, loop) != 1
-    own = {t.op for t in read_tensors(found.body)}
-    fed = any(other.stage.op in own and other.stage.placement == found.stage.placement for other in bounds.values())
+    beside = (other for other in bounds.values() if other.stage.placement == found.stage.placement)
+    fed = any(found.stage.id in other.readers for other in beside)
     return found.stage.stages if serial and not fed else 1
 
 

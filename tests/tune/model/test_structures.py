@@ -46,7 +46,7 @@ def test_extents_are_those_of_each_configuration(name: str) -> None:
     points = space.draw(np.random.default_rng(3), 16)
     for rows, structure, columns in Structures(task).groups(points):
         assert structure.schedule is not None, structure.refusal
-        (kernel,) = extents.kernels(structure, extents.infer(structure, columns))
+        (kernel,) = extents.kernels(extents.infer(structure, columns))
         for row, point in enumerate(points[rows].tolist()):
             (use,) = inspect_candidate(task, space.get(space.index(point)), CUDA).uses
             shared = sum(s.bytes for s in use.storage if s.scope is MemoryScope.SHARED)
@@ -60,7 +60,7 @@ def test_extents_of_fused_loops_are_near(name: str) -> None:
     space = task.config_space
     points = space.draw(np.random.default_rng(3), 16)
     for rows, structure, columns in Structures(task).groups(points):
-        (kernel,) = extents.kernels(structure, extents.infer(structure, columns))
+        (kernel,) = extents.kernels(extents.infer(structure, columns))
         for row, point in enumerate(points[rows].tolist()):
             (use,) = inspect_candidate(task, space.get(space.index(point)), CUDA).uses
             threads, blocks, _, local = used(kernel, row, len(columns))

@@ -112,7 +112,7 @@ class SimtTile(KnobTile):
         on = on or REFERENCE.hardware
         return (
             (self.block <= on.block.threads)
-            & (self.registers(of) <= of_each(on.registers_at, self.block))
+            & (self.registers(of) <= on.registers_at(self.block))
             & (self.shared_bytes(of) <= on.memory(MemoryScope.SHARED).capacity)
             & (self.split * self.depth < of.depth + self.depth)
             & ((self.stages == 1) | (ceiling(of.depth, self.split * self.depth) >= self.stages))

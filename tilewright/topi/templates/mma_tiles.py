@@ -18,7 +18,7 @@ from ...core.atoms import LANES, Atom
 from ...core.dtype import DType
 from ...core.hardware import Hardware, MemoryScope
 from ...core.occupancy import occupancy
-from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
+from ...core.vectorized import Number, ceiling, either, most, upwards
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, shown_latency, slice_cycles, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
@@ -152,7 +152,7 @@ class MmaTile(KnobTile):
         slices, columns = ceiling(of.depth, self.split * self.depth), prod(self.columns)
         return (
             (self.warps * on.warp <= on.block.threads)
-            & (self.registers(atom) <= of_each(on.registers_at, self.warps * on.warp))
+            & (self.registers(atom) <= on.registers_at(self.warps * on.warp))
             & self.fits(of, atom, on)
             & (self.split * self.depth < of.depth + self.depth)
             & ((self.stages == 1) | (most(slices, either(slices == 1, self.tiles, 1)) >= self.stages))
@@ -190,7 +190,7 @@ class MmaTile(KnobTile):
         issued = instructions * _cycles_of(atom, at) + fragments * (self.depth // atom.k) * at.fragment_cycles
         issued = issued + either(self.tiles > 1, copied[0], sum(copied))
         wanted = self.registers(atom) + self._address_registers(of, threads, at)
-        issued = issued + most(0.0, wanted - of_each(on.registers_at, threads)) * at.spill_cycles
+        issued = issued + most(0.0, wanted - on.registers_at(threads)) * at.spill_cycles
         together = at_once(resident, blocks, machine)
         warps = most(1.0, together * self.warps / on.multiprocessor.schedulers)
         asynchronous = all(_is_asynchronous(of, operand) for operand in (of.rows, of.columns))

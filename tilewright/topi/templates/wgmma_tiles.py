@@ -87,7 +87,7 @@ class WgmmaTile(MmaTile):
         power = columns & (columns - 1) == 0
         return (
             (threads <= on.block.threads)
-            & (self.registers(atom) <= of_each(on.registers_at, threads))
+            & (self.registers(atom) <= on.registers_at(threads))
             & self.fits(of, atom, on)
             & (self.split * self.depth < of.depth + self.depth)
             & (self.stages <= either(self.tiles > 1, self.tiles, slices))

@@ -53,7 +53,7 @@ def inspect_candidate(
             scheduled = True
             with ROOM, naming_steps(handle.steps):
                 bounds = refined_bounds(handle.value, target)
-                uses = kernel_uses(handle.value, bounds)
+                uses = kernel_uses(bounds)
                 refusal = refuse(handle, uses, target)
                 if refusal is None and kind != "knob":
                     nest = build_function(handle.value, bounds, args)

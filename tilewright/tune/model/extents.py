@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...bounds.kernels import kernel_of
 from ...bounds.nest import Loop, outer_loops
 from ...bounds.visibility import default_scope, shares
 from ...core.hardware import MemoryScope, ThreadTag
@@ -360,17 +361,17 @@ class KernelExtents:
         )
 
 
-def kernels(structure: Structure, found: dict[int, StageExtents]) -> list[KernelExtents]:
+def kernels(found: dict[int, StageExtents]) -> list[KernelExtents]:
     """The kernels of a structure; stages outside of any are left out."""
-    by_root: dict[int, KernelExtents] = {}
-    for stage_id, one in found.items():
-        root = stage_id
-        while isinstance(at := structure.schedule.stages[root].placement, At):  # type: ignore[union-attr]
-            root = at.stage
-        kernel = by_root.setdefault(root, KernelExtents([], {}))
+    made: dict[Loop, KernelExtents] = {}
+    for one in found.values():
+        outermost = kernel_of(one.path)
+        if outermost is None:
+            continue
+        kernel = made.setdefault(outermost, KernelExtents([], {}))
         kernel.stages.append(one)
         for loop in one.path:
             if loop.tag is not None and loop.tag is not ThreadTag.VTHREAD:
                 extent = one.loop_extents[loop.var]
                 kernel.extents[loop.tag] = np.maximum(kernel.extents.get(loop.tag, 1), extent)
-    return [kernel for kernel in by_root.values() if kernel.extents]
+    return list(made.values())

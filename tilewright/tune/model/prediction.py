@@ -8,13 +8,13 @@ multiprocessor has a block more than the others, they all wait for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 
 from ...codegen.abi import Resources
 from ...core.occupancy import occupancy
-from ...passes.register_prefetch import MAX_HELD, OVERHEAD, SHARE
+from ...core.vectorized import most
+from ...passes.register_prefetch import spare_registers
 from .fitted import Quantities
 from .kernel_time import overlapped
 from .machine import Machine
@@ -133,24 +133,19 @@ def _alone(c: Counts, machine: Machine, at: Quantities, warps: np.ndarray, busy:
 
 
 def _is_prefetched(c: Counts, machine: Machine) -> np.ndarray:
-    """Whether registers hold the next tiles while these are used (`passes/register_prefetch.py`)."""
-    hardware = machine.hardware
-    given = hardware.multiprocessor.registers // np.maximum(c["threads"], 1)
-    most = np.minimum(ceil(SHARE * hardware.registers_per_thread), given)
-    spare = np.minimum(MAX_HELD, most - c["local_words"] - OVERHEAD)
-    found: np.ndarray = (c["held"] <= spare) & (c["phases"] > 1)
-    return found
+    """Whether registers hold the next tiles while these are used."""
+    found: np.ndarray = c["held"] <= spare_registers(machine.hardware, c["threads"], c["local_words"])
+    return found & (c["phases"] > 1)
 
 
 def _registers(c: Counts, machine: Machine, at: Quantities) -> tuple[np.ndarray, np.ndarray]:
     """Registers per thread, and the part of its arrays that they do not hold."""
-    limit = np.minimum(machine.hardware.registers_per_thread, machine.hardware.multiprocessor.registers
-                       // np.maximum(c["threads"], 1))  # fmt: skip
+    limit = most(machine.hardware.registers_at(c["threads"]), 16)
     # If tiles are filled repeatedly, values of several steps are alive at once.
     word = np.where(c["phases"] > 1, at.word, at.word_once)
     wanted = at.registers + word * c["local_words"] + np.minimum(c["held"], 32) * 0.5
-    granted = np.ceil(np.clip(wanted, 16, np.maximum(limit, 16)) / 8) * 8
-    return granted, np.maximum(wanted - np.maximum(limit, 16), 0) / np.maximum(wanted, 1)
+    granted = np.ceil(np.clip(wanted, 16, limit) / 8) * 8
+    return granted, np.maximum(wanted - limit, 0) / np.maximum(wanted, 1)
 
 
 def _resident(c: Counts, machine: Machine, warps: np.ndarray, registers: np.ndarray) -> np.ndarray:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...codegen.abi import Resources
 from ...core.hardware import Hardware, MemoryScope
-from ...core.limits import HOPELESS
+from ...core.limits import resource_needs
+from ...core.vectorized import ceiling
 from ..task import Expected, Task
 from .extents import KernelExtents, NotModelledError, infer, kernels
 from .fitted import Quantities
@@ -87,7 +88,7 @@ class Scorer:
         for _, structure, columns in self.structures.groups(points):
             if structure.schedule is not None:
                 made = [Work(structure, columns, k, self.machine.hardware).counts()
-                        for k in kernels(structure, infer(structure, columns))]  # fmt: skip
+                        for k in kernels(infer(structure, columns))]  # fmt: skip
                 known = list(reversed(compiled)) if len(compiled) == len(made) else [None] * len(made)
                 pairs = zip(made, known, strict=True)
                 return [(predict(counts, self.machine, self.quantities, each), counts) for counts, each in pairs]
@@ -98,7 +99,7 @@ class Scorer:
         if structure.schedule is None:
             return None
         try:
-            parts = kernels(structure, infer(structure, columns))
+            parts = kernels(infer(structure, columns))
             done = [(part, Work(structure, columns, part, self.machine.hardware).counts()) for part in parts]
         except NotModelledError:
             return None
@@ -116,11 +117,9 @@ class Scorer:
 
 
 def fits(kernel: KernelExtents, hardware: Hardware, count: int) -> np.ndarray:
-    """For each configuration, whether the kernel keeps to the limits of the hardware (`core/limits.py`)."""
-    good = np.broadcast_to(np.asarray(kernel.threads) <= hardware.block.threads, (count,)).copy()
-    for tag, extent in kernel.extents.items():
-        level = hardware.grid if tag.is_block else hardware.block
-        good &= np.asarray(extent) <= level.extents[tag.dimension]
-    good &= np.asarray(kernel.bytes_in(MemoryScope.SHARED)) <= hardware.memory(MemoryScope.SHARED).most
-    words = -(-kernel.bytes_in(MemoryScope.LOCAL) // 4)
-    return good & (np.asarray(words) <= HOPELESS * hardware.registers_per_thread)
+    """For each configuration, whether the kernel keeps to the limits of the hardware."""
+    words = ceiling(kernel.bytes_in(MemoryScope.LOCAL), 4)
+    good = np.ones(count, dtype=bool)
+    for need in resource_needs(hardware, kernel.extents, kernel.bytes_in(MemoryScope.SHARED), words):
+        good &= np.asarray(need.needed <= need.allowed)
+    return good

@@ -1,0 +1,51 @@
+"""The kernels of a schedule: the stages of each, and the extent of each of its hardware indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..core.hardware import ThreadTag
+from ..expr.nodes import Expr
+from .nest import Loop, is_one
+from .value import Bounds, StageBounds
+
+
+class KernelBounds(NamedTuple):
+    """The stages of one kernel, readers first, and the extents of its hardware indices."""
+
+    stages: list[StageBounds]
+    extents: dict[ThreadTag, Expr]
+
+
+def kernels_of(bounds: Bounds) -> dict[Loop, KernelBounds]:
+    """The kernels, each by its outermost loop; stages outside of all kernels are left out."""
+    found: dict[Loop, list[StageBounds]] = {}
+    for one in bounds.values():
+        kernel = kernel_of((*one.outer, *one.stage.loops))
+        if kernel is not None:
+            found.setdefault(kernel, []).append(one)
+    return {kernel: KernelBounds(stages, _extents(stages, bounds)) for kernel, stages in found.items()}
+
+
+def kernel_of(loops: Iterable[Loop]) -> Loop | None:
+    """The loop that becomes a kernel: the outermost one that is bound to blocks or real threads."""
+    return next((loop for loop in loops if loop.tag not in (None, ThreadTag.VTHREAD)), None)
+
+
+def _extents(stages: Iterable[StageBounds], bounds: Bounds) -> dict[ThreadTag, Expr]:
+    loops = dict.fromkeys(loop for one in stages for loop in (*one.outer, *one.stage.loops))
+    return index_extents((loop.tag, bounds[loop.stage].ranges[loop.axis].extent) for loop in loops)
+
+
+def index_extents(loops: Iterable[tuple[ThreadTag | None, Expr]]) -> dict[ThreadTag, Expr]:
+    """The extent of each hardware index, by the tags and extents of the loops of a kernel.
+
+    A loop of extent 1 agrees with every other: all threads along its index run its body. Other loops of one index have
+    the same extent, which `loops/thread_extents.py` checks.
+    """
+    found: dict[ThreadTag, Expr] = {}
+    for tag, extent in loops:
+        if tag is not None and tag is not ThreadTag.VTHREAD and (tag not in found or is_one(found[tag])):
+            found[tag] = extent
+    return found
