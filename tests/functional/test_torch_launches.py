@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch
 
 from tilewright.functional import torch_launches
+from tilewright.functional.cuda_kernels import in_order
 from tilewright.functional.running import GpuProgram
 
 
@@ -33,7 +34,8 @@ class Kernel:
 def program(*kernels: Kernel, scratch: tuple[int, ...] = (256, 64)) -> Any:
     """A program of kernels with two pieces of memory of their own."""
     made = GpuProgram.__new__(GpuProgram)
-    made.index, made.starts, made.kernels = 0, None, list(kernels)  # type: ignore[assignment]  # they stand for such
+    made.index, made.starts = 0, None
+    made.launch_all = in_order([(kernel, kernel.arguments, ()) for kernel in kernels])  # type: ignore[misc]  # stand-ins
     made.program = type("", (), {"scratch": scratch})()
     return made
 
@@ -49,6 +51,14 @@ def test_kernels_share_memory_between_them() -> None:
     assert 0 not in (first, second)
     assert first != second
     assert len(notes) == 4
+
+
+def test_numbers_follow_the_addresses_of_their_kernel() -> None:
+    notes: list[tuple[int, ...]] = []
+    first, second = Kernel((), notes), Kernel((), notes)
+    launch_all = in_order([(first, (1, -1), (5, 6)), (second, (0,), (7,))])  # type: ignore[list-item]  # stand-ins
+    assert launch_all([8, 16], [32], 99) == 0
+    assert notes == [(16, 32, 5, 6, 99), (8, 7, 99)]
 
 
 def test_a_status_ends_the_launches() -> None:

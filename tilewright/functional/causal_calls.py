@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal
 from . import causal_by_pytorch
-from .launcher import MISALIGNED
 from .prepared_calls import PreparedCalls
-from .running import failed
-from .sized_programs import SizedLaunches, UnsuitableError, launches, ready, sized_program
+from .sized_programs import UnsuitableError, launches, sized_program
 from .torch_allocation import strided_allocator
-from .torch_launches import raw_stream
+from .torch_launches import starts_of_sized
 from .torch_tensors import NAMES, TensorGuards, place
-from .torch_threads import by_pytorch, threads
-
-if TYPE_CHECKING:
-    from ..codegen.abi import CompiledProgram
-    from ..runtime.device import Device
+from .torch_threads import by_pytorch
 
 Run = Callable[..., Any]
 _passes = PreparedCalls()
@@ -185,13 +178,11 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
         numbers += states.stride()
     takes = (of.step != FORWARD, of.reads_x, of.reads_weights, of.reads_weights and of.bias, of.packed, of.states)
     found = launches(program, [*arrays, (out, None)], numbers)
-    launch = launcher_of(program, found, x, on)
+    start = starts_of_sized(program, found, x, on)
 
     def run(*given: Any) -> Any:
         made = fresh()
-        status = launch(
-            made, [a.data_ptr() for a, taken in zip(given, takes, strict=True) if taken] + [made.data_ptr()]
-        )
+        status = start([a.data_ptr() for a, taken in zip(given, takes, strict=True) if taken] + [made.data_ptr()])
         return made if status == 0 else unaligned(*given)
 
     others: list[Run] = []
@@ -209,51 +200,6 @@ def _steps(a: Any, last: bool) -> tuple[int, int, int]:
     """The steps of rows, in the order of memory; 0 for a single row, which has none."""
     row = 2 if last else 1
     return (a.stride(0) if a.shape[0] > 1 else 0, a.stride(row) if a.shape[row] > 1 else 0, 1)
-
-
-def launcher_of(program: CompiledProgram, found: SizedLaunches, x: Any, on: Device) -> Callable[[Any, list[int]], int]:
-    """Return a function that starts a program on addresses, on the current stream of the device of `x`.
-
-    It returns `MISALIGNED` if an address is not a multiple that the code relies on, and otherwise 0. Memory between
-    kernels is PyTorch's.
-    """
-    team, index, scratch = threads(), on.index, found.scratch
-    kernels = [(ready(program, one, on, team), one) for one in found.launches]
-
-    def launch_on_cpu(made: Any, addresses: list[int]) -> int:
-        if not team.ready:
-            team.start()
-        spare = [torch.empty(size, dtype=torch.uint8) for size in scratch]
-        for kernel, one in kernels:
-            pointers = [addresses[p] if p >= 0 else spare[-1 - p].data_ptr() for p in one.places]
-            if status := kernel.start(*pointers, *one.numbers):
-                failed(status)
-        return 0
-
-    def launch(made: Any, addresses: list[int]) -> int:
-        spare = [torch.empty(size, dtype=torch.uint8, device=made.device) for size in scratch]
-        for kernel, one in kernels:
-            pointers = [addresses[p] if p >= 0 else spare[-1 - p].data_ptr() for p in one.places]
-            values = (*pointers, *one.numbers, raw_stream(index))
-            if status := kernel.start(*values):
-                if status == MISALIGNED:
-                    return status
-                kernel.failed(status, values)  # type: ignore[attr-defined]  # of a GPU
-        return 0
-
-    (lone, one), *others = kernels
-    if on.kind == "cpu" or others or scratch or len(one.places) < 2:
-        return launch_on_cpu if on.kind == "cpu" else launch
-    arguments, numbers = itemgetter(*one.places), one.numbers
-
-    def launch_one(made: Any, addresses: list[int]) -> int:
-        values = (*arguments(addresses), *numbers, raw_stream(index))
-        status: int = lone.start(*values)
-        if status and status != MISALIGNED:
-            lone.failed(status, values)  # type: ignore[attr-defined]  # of a GPU
-        return status
-
-    return launch_one
 
 
 def _by_pytorch(

@@ -9,10 +9,11 @@ import torch
 
 from ..core.causal import CausalUpdate
 from . import causal_by_pytorch
-from .causal_calls import facts, is_last, launcher_of
+from .causal_calls import facts, is_last
 from .prepared_calls import PreparedCalls
 from .sized_programs import UnsuitableError, launches, sized_program
 from .torch_allocation import strided_allocator
+from .torch_launches import starts_of_sized
 from .torch_tensors import NAMES, place
 from .torch_threads import by_pytorch
 
@@ -102,12 +103,12 @@ def _of_update(of: CausalUpdate, x: Any, x3: Any, state: Any, bias: Any, counts:
         return lambda x, *_: torch.zeros_like(x)
     shape = tuple(x.shape)
     fresh = strided_allocator(x, shape, steps[: len(shape)], x.dtype)
-    launch = launcher_of(program, found, x, on)
+    start = starts_of_sized(program, found, x, on)
 
     def run(x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any) -> Any:
         made = fresh()
         addresses = [a.data_ptr() for a in (x, weight, bias, counts, rows, made, state) if a is not None]
-        launch(made, addresses)
+        start(addresses)
         if not state.is_inference():
             torch.autograd.graph.increment_version(state)
         return made

@@ -7,8 +7,9 @@ are called directly. Contexts are the primary ones, which every library of the p
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
@@ -24,6 +25,9 @@ _RELAXED = 2
 """CU_STREAM_CAPTURE_MODE_RELAXED."""
 QUICK_AFTER = 16
 """Number of launches after which compiling the launcher pays off."""
+
+LaunchAll = Callable[[Sequence[int], Sequence[int], int], int]
+"""`launch_all(addresses, addresses of scratch memory from its last piece to its first, stream)`: 0, or `MISALIGNED`."""
 
 
 @cache
@@ -158,6 +162,31 @@ class LoadedKernel:
                 fix="pass a tensor that begins at the start of its memory: x.clone() instead of a slice of it",
             )
         check(f"launch of {self.launch.kernel}", status)
+
+
+def in_order(launches: Sequence[tuple[LoadedKernel, Sequence[int], Sequence[int]]]) -> LaunchAll:
+    """Return the launch of kernels one after the other; for each: the places of its addresses, then its numbers.
+
+    The place -1 is the last piece of scratch memory in the list of `LaunchAll`.
+    """
+    numbers = [number for *_, own in launches for number in own]
+    before, at, parts = 1 + len(numbers), 1, []  # places among the stream, the numbers, and the addresses
+    for kernel, places, own in launches:
+        moved = [place + before if place >= 0 else place for place in places]
+        parts.append((kernel, itemgetter(*[*moved, *range(at, at + len(own)), 0])))
+        at += len(own)
+
+    def launch_all(pointers: Sequence[int], scratch: Sequence[int], stream: int) -> int:
+        values = [stream, *numbers, *pointers, *scratch]
+        for kernel, choose in parts:
+            arguments = choose(values)
+            if status := kernel.start(*arguments):
+                if status == launcher.MISALIGNED:
+                    return launcher.MISALIGNED
+                kernel.failed(status, arguments)
+        return 0
+
+    return launch_all
 
 
 def allocate(size: int, index: int) -> int:

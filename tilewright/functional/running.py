@@ -47,8 +47,12 @@ class CpuProgram:
         """Starts the program with NumPy arrays, if it is one launch that takes exactly its arguments."""
         self.direct_pointers = self._direct(arrays=False)
         """The same with addresses."""
-        self._starts = [
-            (launcher.on_cpu(self.addresses[one.kernel + PACKED], self._aligned(one.arguments), False), one.arguments)
+        self._launches: list[CpuLaunch] = [
+            (
+                launcher.on_cpu(self.addresses[one.kernel + PACKED], self._aligned(one.arguments), False),
+                one.arguments,
+                (),
+            )
             for one in program.launches
         ]
 
@@ -70,14 +74,23 @@ class CpuProgram:
     def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
         if self.program.parallel and not self.threads.ready:
             self.threads.start()
-        scratch = [_piece(size) for size in self.program.scratch]
-        try:
-            for start, arguments in self._starts:
-                status = start(*(pointers[a] if a >= 0 else scratch[-1 - a].address for a in arguments))
-                if status:
-                    failed(status)
-        finally:
-            _spare.extend(scratch)
+        run_on_cpu(self._launches, pointers, self.program.scratch)
+
+
+CpuLaunch = tuple[launcher.Start, Sequence[int], Sequence[int]]
+"""A launch, the places of its addresses (scratch memory from -1 downwards), and its numbers."""
+
+
+def run_on_cpu(launches: Sequence[CpuLaunch], pointers: Sequence[int], sizes: Sequence[int]) -> None:
+    """Run launches one after the other, with pieces of scratch memory of these sizes. Raises the errors of `failed`."""
+    scratch = [_piece(size) for size in sizes]
+    addresses = [*pointers, *[piece.address for piece in reversed(scratch)]]
+    try:
+        for start, places, numbers in launches:
+            if status := start(*[addresses[place] for place in places], *numbers):
+                failed(status)
+    finally:
+        _spare.extend(scratch)
 
 
 class _Piece(NamedTuple):
@@ -132,6 +145,7 @@ class GpuProgram:
         self.program = program
         self.index = index
         self.kernels = cuda_kernels.load(program, index)
+        self.launch_all = cuda_kernels.in_order([(kernel, kernel.arguments, ()) for kernel in self.kernels])
         self._scratch: dict[int, list[int]] = {}
         self.starts: Callable[[list[int]], int] | None = None
         """Launches all kernels on the current stream of another library, with memory of that library between them."""
@@ -142,21 +156,17 @@ class GpuProgram:
         alone = len(self.kernels) == 1 and self.kernels[0].arguments == tuple(range(self.program.arguments))
         return self.kernels[0] if alone else None
 
-    def __call__(self, pointers: Sequence[int], stream: int = 0, scratch: Sequence[int] = ()) -> None:
-        """Launch the kernels; `scratch` holds addresses of intermediate buffers, by default memory of the stream."""
-        if self.program.scratch and not scratch:
-            scratch = self._memory(stream)
-        for kernel in self.kernels:
-            arguments = (*(pointers[a] if a >= 0 else scratch[-1 - a] for a in kernel.arguments), stream)
-            status = kernel.start(*arguments)
-            if status:
-                kernel.failed(status, arguments)
+    def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
+        """Launch the kernels, with scratch memory of the stream."""
+        if self.launch_all(pointers, self._memory(stream), stream):
+            self.kernels[0].failed(launcher.MISALIGNED, ())
 
     def _memory(self, stream: int) -> list[int]:
-        """Scratch memory, one piece for each stream: on a stream, calls follow each other."""
+        """Scratch memory, its last piece first, for each stream: on a stream, calls follow each other."""
         found = self._scratch.get(stream)
         if found is None:
-            found = self._scratch[stream] = [cuda_kernels.allocate(size, self.index) for size in self.program.scratch]
+            sizes = reversed(self.program.scratch)
+            found = self._scratch[stream] = [cuda_kernels.allocate(size, self.index) for size in sizes]
         return found
 
 

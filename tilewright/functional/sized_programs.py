@@ -25,7 +25,8 @@ from .store import StoredKernel, store
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
-    from .running import Threads
+    from .cuda_kernels import LoadedKernel
+    from .running import CpuLaunch, Threads
 
 _ADDRESS = 1 << 48
 """The distance between the made-up addresses of recorded arguments, larger than any size; the first address, too."""
@@ -157,28 +158,31 @@ def _compiled(of: Any, on: Device, scheduler: str, name: str) -> CompiledProgram
     return program
 
 
-class ReadyLaunch(Protocol):
-    """A launch that is ready."""
-
-    start: Callable[..., int]
-    """`start(*addresses, *numbers)`, on a GPU with the stream last, returns 0 or an error."""
-
-
-class _OnCpu:
-    def __init__(self, start: Callable[..., int]) -> None:
-        self.start = start
+def on_cpu(program: CompiledProgram, found: SizedLaunches, threads: Threads) -> list[CpuLaunch]:
+    """Launches, ready on the CPU, whose loops run on `threads`."""
+    functions = _linked(program, threads)
+    return [
+        (launcher.on_cpu(functions[one.kernel + PACKED], _aligned(program, one), False), one.places, one.numbers)
+        for one in found.launches
+    ]
 
 
-def ready(program: CompiledProgram, one: SizedLaunch, on: Device, threads: Threads) -> ReadyLaunch:
-    """A launch, ready on a device; on a CPU, its loops run on `threads`."""
-    aligned = (*[_alignment(program, place) for place in one.places], *[1] * len(one.numbers))
-    if on.kind == "cpu":
-        address = _linked(program, threads)[one.kernel + PACKED]
-        return _OnCpu(launcher.on_cpu(address, aligned, arrays=False))
-    x, y, z, *block = one.extents
-    values = tuple(range(len(aligned)))
-    launch = FixedLaunch(one.kernel, (x, y, z), (block[0], block[1], block[2]), one.shared, values)
-    return cuda_kernels.load_one(program.binary or b"", launch, aligned, on.index)
+def on_gpu(
+    program: CompiledProgram, found: SizedLaunches, index: int
+) -> list[tuple[LoadedKernel, tuple[int, ...], tuple[int, ...]]]:
+    """Launches, ready on a GPU: each kernel, the places of its addresses, and its numbers."""
+    made = []
+    for one in found.launches:
+        (x, y, z, *block), aligned = one.extents, _aligned(program, one)
+        values = tuple(range(len(aligned)))
+        launch = FixedLaunch(one.kernel, (x, y, z), (block[0], block[1], block[2]), one.shared, values)
+        kernel = cuda_kernels.load_one(program.binary or b"", launch, aligned, index)
+        made.append((kernel, one.places, one.numbers))
+    return made
+
+
+def _aligned(program: CompiledProgram, one: SizedLaunch) -> tuple[int, ...]:
+    return (*[_alignment(program, place) for place in one.places], *[1] * len(one.numbers))
 
 
 def _alignment(program: CompiledProgram, place: int) -> int:

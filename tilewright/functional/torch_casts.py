@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.casts import Casts
-from .causal_calls import launcher_of
 from .sized_programs import launches, sized_program
 from .torch_allocation import part_of, strided_allocator
+from .torch_launches import starts_of_sized
 from .torch_tensors import NAMES, place
 
 _ALIGNED = 64
@@ -37,7 +37,7 @@ def casts_of(weight: Any, bias: Any, kind: Any) -> Callable[[Any, Any], tuple[An
     def run(weight: Any, bias: Any) -> tuple[Any, Any]:
         made = fresh()
         pointers = [weight.data_ptr()] if alone else [weight.data_ptr(), bias.data_ptr()]
-        if start(made, [*pointers, made.data_ptr()]):
+        if start([*pointers, made.data_ptr()]):
             return by_pytorch(weight, bias)
         if alone:
             return made, None
@@ -55,7 +55,7 @@ def cast_of(a: Any, kind: Any) -> Callable[[Any], Any]:
 
     def run(a: Any) -> Any:
         made = fresh()
-        return a.to(kind) if start(made, [a.data_ptr(), made.data_ptr()]) else made
+        return a.to(kind) if start([a.data_ptr(), made.data_ptr()]) else made
 
     return run
 
@@ -64,8 +64,8 @@ def _is_ours(a: Any, kind: Any) -> bool:
     return bool(a.is_cuda and a.dtype == kind and kind in NAMES and a.is_contiguous() and a.numel())
 
 
-def _launch(of: Casts, x: Any, given: list[Any], total: int, begin: int) -> Callable[[Any, list[int]], int]:
+def _launch(of: Casts, x: Any, given: list[Any], total: int, begin: int) -> Callable[[list[int]], int]:
     on = place("conv2d", x)
     program = sized_program(of, on, "topi.casts", "casts")
     arrays = [*[((a.numel(),), None) for a in given], ((total,), None)]
-    return launcher_of(program, launches(program, arrays, [begin] if of.rows == 2 else []), x, on)
+    return starts_of_sized(program, launches(program, arrays, [begin] if of.rows == 2 else []), x, on)

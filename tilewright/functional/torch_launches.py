@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import itemgetter
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..runtime.device import Device
+from . import cuda_kernels
 from .call import OperatorCall
 from .launcher import MISALIGNED
-from .running import CpuProgram, GpuProgram, Program, failed
+from .running import CpuProgram, GpuProgram, Program, failed, run_on_cpu
+from .sized_programs import SizedLaunches, on_cpu, on_gpu
 from .torch_allocation import strided_allocator
+from .torch_threads import threads
+
+if TYPE_CHECKING:
+    from ..codegen.abi import CompiledProgram
+    from .cuda_kernels import LaunchAll
 
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
@@ -27,30 +33,40 @@ def launch(program: Program, pointers: list[int], x: Any) -> None:
 
 
 def starts(program: GpuProgram, x: Any) -> Callable[[list[int]], int]:
-    """Return the launch of a program's kernels on the current stream of the GPU of `x`: 0, or `MISALIGNED`.
+    """Return the launch of a program's kernels on the current stream of the GPU of `x`: 0, or `MISALIGNED`."""
+    if program.starts is None:
+        program.starts = _on_current_stream(program.launch_all, program.program.scratch, x, program.index)
+    return program.starts
 
-    Memory between its kernels comes from PyTorch, which separates CUDA graphs and streams.
+
+def _on_current_stream(launch_all: LaunchAll, sizes: Sequence[int], x: Any, index: int) -> Callable[[list[int]], int]:
+    """Return the launch of kernels on the current stream, with scratch memory of these sizes.
+
+    The memory comes from PyTorch, which separates CUDA graphs and streams.
     """
-    found: Callable[[list[int]], int] | None = program.starts
-    if found is not None:
-        return found
-    index, stream = program.index, raw_stream
-    spare = [strided_allocator(x, (size,), (1,), torch.uint8) for size in reversed(program.program.scratch)]
-    # The argument -1 is the first piece of scratch memory, and the last of `places`, in which the stream comes first.
-    kernels = [(k, itemgetter(*[a + 1 if a >= 0 else a for a in k.arguments], 0)) for k in program.kernels]
+    spare = [strided_allocator(x, (size,), (1,), torch.uint8) for size in reversed(sizes)]
+    stream = raw_stream
 
     def start(pointers: list[int]) -> int:
         held = [allocate() for allocate in spare]
-        places = [stream(index), *pointers, *[a.data_ptr() for a in held]]
-        for kernel, arguments in kernels:
-            addresses = arguments(places)
-            if status := kernel.start(*addresses):
-                if status == MISALIGNED:
-                    return MISALIGNED
-                kernel.failed(status, addresses)
+        return launch_all(pointers, [a.data_ptr() for a in held], stream(index))
+
+    return start if spare else lambda pointers: launch_all(pointers, (), stream(index))
+
+
+def starts_of_sized(program: CompiledProgram, found: SizedLaunches, x: Any, on: Device) -> Callable[[list[int]], int]:
+    """Return the launches of a program of known sizes on the device of `x`: 0, or on a GPU `MISALIGNED`."""
+    if on.kind != "cpu":
+        return _on_current_stream(cuda_kernels.in_order(on_gpu(program, found, on.index)), found.scratch, x, on.index)
+    team = threads()
+    launches = on_cpu(program, found, team)
+
+    def start(pointers: list[int]) -> int:
+        if not team.ready:
+            team.start()
+        run_on_cpu(launches, pointers, found.scratch)
         return 0
 
-    program.starts = start
     return start
 
 

@@ -16,11 +16,11 @@ from ..runtime.module import Module
 from ..runtime.program import resolve_target, target_on
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
-from .causal_calls import launcher_of
 from .declared_program import DeclaredProgram, declared
 from .sized_programs import SizedLaunches, UnsuitableError, launches
 from .torch_allocation import strided_allocator
 from .torch_arguments import differentiates
+from .torch_launches import starts_of_sized
 from .torch_tensors import NAMES, place, transforms
 
 Run = Callable[..., list[Any]]
@@ -169,11 +169,11 @@ class _Operator:
 
         if found is None:
             return general
-        launch = launcher_of(program, found, x, place(self.name, x))
+        start = starts_of_sized(program, found, x, place(self.name, x))
 
         def run(given: list[Any]) -> list[Any]:
             made = [allocate() for allocate in fresh]
-            launch(made[0], [t.data_ptr() for t in (*given, *made)])
+            start([t.data_ptr() for t in (*given, *made)])
             return made
 
         return run
