@@ -24,7 +24,7 @@ from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
-from .nest import Loop, axis_values, cut_axes, index_values
+from .nest import Loop, cut_axes, index_values
 from .value import StageBounds
 from .visibility import check_owners, shares
 
@@ -67,8 +67,7 @@ def demand(
         cut = cut_axes(consumer.stage, consumer.ranges, relaxed)
         relaxed |= {axis.var: (consumer.ranges[axis].min, consumer.ranges[axis].extent) for axis in cut}
         if isinstance(consumer.stage.op, ScanOp):
-            values = axis_values(consumer.stage, consumer.ranges)
-            row = values[consumer.stage.op.scan_axis] if any(map(is_read, consumer.stage.op.update)) else None
+            row = consumer.values[consumer.stage.op.scan_axis] if any(map(is_read, consumer.stage.op.update)) else None
             found = _rows(stage, row)
             spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
             continue

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..arith.simplify import prove, simplify
@@ -14,8 +14,6 @@ from ..expr.operators import greater_equal, less, subtract
 from ..schedule.relations import Relation
 from ..tensor.axis import AxisKind, IterVar
 from .value import StageBounds
-
-Values = Mapping[IterVar, Expr]
 
 
 @dataclass(frozen=True)
@@ -27,20 +25,20 @@ class StageGuard:
     axis: IterVar | None = None
 
 
-def relation_guards(found: StageBounds, values: Values, kind: AxisKind) -> tuple[StageGuard, ...]:
+def relation_guards(found: StageBounds, kind: AxisKind) -> tuple[StageGuard, ...]:
     """The guards of uneven splits of axes of one kind, outermost first, except guards that provably hold."""
     guards: dict[Expr, StageGuard] = {}
     for relation in found.stage.relations:
         if not any(axis.kind is kind for axis in relation.above):
             continue
-        guard = relation.guard(values, found.ranges)
+        guard = relation.guard(found.values, found.ranges)
         if guard is not None and not prove(guard, found.facts):
             condition = simplify(guard, found.facts)
             guards.setdefault(condition, StageGuard(condition, relation=relation))
     return tuple(guards.values())
 
 
-def domain_guards(found: StageBounds, values: Values, known: Sequence[StageGuard]) -> tuple[StageGuard, ...]:
+def domain_guards(found: StageBounds, known: Sequence[StageGuard]) -> tuple[StageGuard, ...]:
     """Conditions that keep a region that was widened inside the tensor, beyond what `known` ones imply."""
     guards: dict[Expr, StageGuard] = {}
     facts = found.facts
@@ -50,7 +48,7 @@ def domain_guards(found: StageBounds, values: Values, known: Sequence[StageGuard
         dom, part = axis.dom, found.ranges[axis]
         if dom is None or axis.kind is AxisKind.REDUCE or (dom.min is part.min and dom.extent is part.extent):
             continue
-        offset = subtract(values[axis], dom.min)
+        offset = subtract(found.values[axis], dom.min)
         for guard in (greater_equal(offset, 0), less(offset, dom.extent)):
             if not prove(guard, facts):
                 condition = simplify(guard, found.facts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..arith.facts import Facts
 from ..core.atoms import Atom, Fragment
@@ -10,7 +12,7 @@ from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, Load, Var
 from ..schedule.value import Stage
 from ..tensor.axis import IterVar, Range
-from .nest import Loop
+from .nest import Loop, axis_values
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class StageBounds:
     align: int = 64
     ends: tuple[ReadEnd, ...] = ()
     readers: tuple[int, ...] = ()
+
+    @cached_property
+    def values(self) -> Mapping[IterVar, Expr]:
+        """The value of each axis in terms of loop variables."""
+        return axis_values(self.stage, self.ranges)
 
 
 Bounds = dict[int, StageBounds]

@@ -8,7 +8,7 @@ from math import prod
 
 from ..arith.region import extremes
 from ..arith.simplify import simplify
-from ..bounds.nest import Loop, axis_values, is_one
+from ..bounds.nest import Loop, is_one
 from ..bounds.value import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, IntImm, Var
@@ -123,8 +123,7 @@ def _node(found: StageBounds, loop: Loop | None, fixed: Sequence[Loop], depth: i
 def _scattered(found: StageBounds, fixed: Sequence[Loop], parts: Sequence[Part]) -> int:
     """The number of iterations that compute different elements of a region, if that is less than its size."""
     still = {loop.var for loop in fixed}
-    values = axis_values(found.stage, found.ranges)
-    moving = set(variables(*(values[axis] for axis in found.stage.op.axis)))
+    moving = set(variables(*(found.values[axis] for axis in found.stage.op.axis)))
     extents = [found.ranges[loop.axis].extent for loop in found.stage.loops if loop.var in moving - still]
     sizes = [part.extent for part in parts]
     if not all(isinstance(extent, IntImm) for extent in (*extents, *sizes)):
@@ -145,7 +144,7 @@ def _region(found: StageBounds, fixed: Sequence[Loop], kind: AxisKind) -> tuple[
     running: dict[Var, tuple[Expr, Expr]] = {
         loop.var: (zero, found.ranges[loop.axis].extent) for loop in found.stage.loops if loop.var not in still
     }
-    values = axis_values(found.stage, found.ranges)
+    values = found.values
     made: list[Part] = []
     for axis in found.stage.roots:
         if (axis.kind is AxisKind.REDUCE) is not (kind is AxisKind.REDUCE):

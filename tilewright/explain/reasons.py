@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..bounds.guards import StageGuard, domain_guards, relation_guards
-from ..bounds.nest import axis_values
 from ..bounds.value import Bounds, StageBounds
 from ..expr.nodes import IntImm
 from ..schedule.relations import Fuse, Relation, Split
@@ -15,9 +14,8 @@ def reasons(schedule: Schedule, bounds: Bounds) -> dict[str, tuple[str, ...]]:
     """The reasons for the guards of each stage that has any, by the stage's name."""
     found: dict[str, tuple[str, ...]] = {}
     for stage_id, one in bounds.items():
-        values = axis_values(one.stage, one.ranges)
-        guards = [guard for kind in AxisKind for guard in relation_guards(one, values, kind)]
-        guards += domain_guards(one, values, guards)
+        guards = [guard for kind in AxisKind for guard in relation_guards(one, kind)]
+        guards += domain_guards(one, guards)
         own = schedule.stages[stage_id].relations if stage_id in schedule.stages else ()
         texts = dict.fromkeys(_reason(one, guard, own) for guard in guards)
         if texts:

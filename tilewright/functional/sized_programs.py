@@ -159,7 +159,7 @@ def _compiled(of: Any, on: Device, scheduler: str, name: str) -> CompiledProgram
 
 
 def on_cpu(program: CompiledProgram, found: SizedLaunches, threads: Threads) -> list[CpuLaunch]:
-    """Launches, ready on the CPU, whose loops run on `threads`."""
+    """Launches, ready on the CPU; parallel loops run on `threads`."""
     functions = _linked(program, threads)
     return [
         (launcher.on_cpu(functions[one.kernel + PACKED], _aligned(program, one), False), one.places, one.numbers)

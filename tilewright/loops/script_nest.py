@@ -14,7 +14,6 @@ from typing import Any
 
 from ..arith.simplify import prove, simplify
 from ..bounds.infer import StageBounds
-from ..bounds.nest import axis_values
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Call, Expr, Load, Var
@@ -76,7 +75,6 @@ class ScriptNest:
         self.theirs = theirs
         """The function's buffers for the buffers of the script."""
         self.written = statement
-        self.values = axis_values(found.stage, found.ranges)
         self.loops = found.stage.loops
         self.nest_of_leaf = {loop.axis: script_nest(found.stage, op, loop.axis) for loop in self.loops}
         self.head = {nest.axes[0].var: i for i, nest in enumerate(op.nests)}
@@ -115,7 +113,7 @@ class ScriptNest:
         around = [bound]
         for loop in loops:
             around.append(around[-1] | {loop.var} if loop.thread is not None else around[-1])
-        values = {axis.var: simplify(cast(axis.var.dtype, self.values[axis]), self.found.facts) for axis in axes}
+        values = {axis.var: simplify(cast(axis.var.dtype, self.found.values[axis]), self.found.facts) for axis in axes}
         moved: dict[Any, Expr] = {var: value for var, value in values.items() if value is not var}
         body: Stmt = substitute(self._visit(stmt, around[-1]), moved)
         for guard in reversed(self._guards(number)):
@@ -134,7 +132,7 @@ class ScriptNest:
         for relation in stage.relations:
             if not relation.above or script_nest(stage, self.op, relation.above[0]) != number:
                 continue
-            guard = relation.guard(self.values, self.found.ranges)
+            guard = relation.guard(self.found.values, self.found.ranges)
             if guard is not None and not prove(guard, self.found.facts):
                 guards.append(simplify(guard, self.found.facts))
         return tuple(dict.fromkeys(guards))

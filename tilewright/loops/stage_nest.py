@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ..arith.simplify import prove, simplify
 from ..bounds.guards import domain_guards, relation_guards
 from ..bounds.infer import Bounds, StageBounds, bounds_of_first_values
-from ..bounds.nest import Loop, axis_values, index_values, is_one
+from ..bounds.nest import Loop, index_values, is_one
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
@@ -87,14 +87,14 @@ class StageNest:
         """The first of the loops that are not built because something replaces them."""
         self._check_variables()
         self._check_depth()
-        self.values = axis_values(found.stage, found.ranges)
+        self.values = found.values
         self.has_guarded_reads = bool(guarded_axes(found.stage, found.ranges))
         first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
         is_reduction = isinstance(found.body[0], Reduce)
         self.reduce_from = first[0] if first else len(self.loops) if is_reduction else None
-        of_data = relation_guards(found, self.values, AxisKind.DATA)
-        of_reduction = relation_guards(found, self.values, AxisKind.REDUCE)
-        of_domain = domain_guards(found, self.values, (*of_data, *of_reduction))
+        of_data = relation_guards(found, AxisKind.DATA)
+        of_reduction = relation_guards(found, AxisKind.REDUCE)
+        of_domain = domain_guards(found, (*of_data, *of_reduction))
         self.guards = tuple(guard.condition for guard in (*of_data, *of_reduction, *of_domain))
         self.data_guards = tuple(guard.condition for guard in (*of_data, *of_domain))
         # Buffers allocated here have the size of the region. The caller's buffer has the size of the tensor, as does

@@ -20,12 +20,12 @@ import numpy as np
 
 from ..core.target import Target
 from . import reference
-from .build import build, preload
+from .build import build, died_building, preload
 from .channel import wait
 from .client import Client
 from .job import Built, Feed, Job
 from .option import LocalBuilder, LocalRunner
-from .outcome import SWITCHED_OFF, WAITS, BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, TimedOut, shorten
+from .outcome import SWITCHED_OFF, WAITS, Measured, Outcome, ReferenceLost, RunFailed, shorten
 from .pool import Died, WorkerPool
 from .protocol import DropQueued, RunRequest, Submit
 from .referee import Referee, References
@@ -221,7 +221,7 @@ class Batch:
 
     def _on_built(self, index: int, result: Built | Outcome | Died) -> None:
         if isinstance(result, Died):
-            self._finish(index, _build_death(result, self.builder.timeout))
+            self._finish(index, died_building(result, self.builder.timeout))
         elif isinstance(result, Outcome):
             self._finish(index, result)
         else:
@@ -305,10 +305,3 @@ class Batch:
             else:
                 self._finish(index, RunFailed(reason="the measurement server ended while it had it", killed=True))
         self.running.clear()
-
-
-def _build_death(died: Died, timeout: float) -> Outcome:
-    if died.overdue:
-        return TimedOut(reason=f"still building after {timeout:g} s", phase="build", build_seconds=died.seconds)
-    reason = f"the process that built it {died.how}"
-    return BuildFailed(reason=reason, stage="crash", killed=died.killed, build_seconds=died.seconds)

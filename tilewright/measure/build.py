@@ -21,7 +21,8 @@ from ..schedule.culprits import naming_steps, step_at_fault
 from .job import Built, CheckSpec, Job
 from .lowered import LoweredCandidate, nest_for, spec_of, steps_of, unpacked
 from .option import BuildFunc
-from .outcome import BuildFailed, Outcome, Refused, shorten
+from .outcome import BuildFailed, Outcome, Refused, TimedOut, shorten
+from .pool import Died
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -31,6 +32,14 @@ def preload(target: Target) -> None:
     if target.kind == "cuda":
         with suppress(UserError):  # each build will report the missing part
             nvrtc.architectures()
+
+
+def died_building(died: Died, timeout: float) -> Outcome:
+    """The outcome of a job if its builder ended too early, by itself or after `timeout` seconds."""
+    if died.overdue:
+        return TimedOut(reason=f"still building after {timeout:g} s", phase="build", build_seconds=died.seconds)
+    reason = f"the process that built it {died.how}"
+    return BuildFailed(reason=reason, stage="crash", killed=died.killed, build_seconds=died.seconds)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import NoReturn
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import Bounds, StageBounds
-from ..bounds.nest import axis_values, index_values
+from ..bounds.nest import index_values
 from ..bounds.value import StageContraction
 from ..core.atoms import Atom
 from ..core.errors import UserError
@@ -65,8 +65,7 @@ def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Stage
     a, b = _operands(found, atom)
     for operand in () if atom.by_thread else (a, b):
         _check_staged(schedule, bounds, operand, stage)
-    values = axis_values(stage, found.ranges)
-    roots = {root.var: cast(root.var.dtype, values[root]) for root in stage.roots}
+    roots = {root.var: cast(root.var.dtype, found.values[root]) for root in stage.roots}
     in_a, in_b = ({x for x in inner if _depends(operand, roots, x, found)} for operand in (a, b))
     data = [x for x in inner if x.kind is not AxisKind.REDUCE]
     depth = [x for x in inner if x.kind is AxisKind.REDUCE]
@@ -74,7 +73,9 @@ def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Stage
         _check_role(x, stage, x in in_a, x in in_b, (a, b))
     rows, columns = [x for x in data if x in in_a], [x for x in data if x in in_b]
     ordered = not columns if atom.by_thread and len(rows) + len(columns) < 2 else False
-    if ordered or (rows and columns and _order(stage, values, rows[-1]) > _order(stage, values, columns[-1])):
+    if ordered or (
+        rows and columns and _order(stage, found.values, rows[-1]) > _order(stage, found.values, columns[-1])
+    ):
         a, b, rows, columns = b, a, columns, rows  # columns are the dimension in which neighbours are stored
     for role, axes, step in (("rows", rows, atom.m), ("columns", columns, atom.n), ("terms", depth, atom.k)):
         size = prod(extent(found, x) for x in axes)

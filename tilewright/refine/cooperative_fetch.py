@@ -18,7 +18,6 @@ from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
 from ..bounds.kernels import kernel_of, kernels_of
-from ..bounds.nest import axis_values
 from ..bounds.value import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
@@ -132,10 +131,9 @@ def _lanes(found: StageBounds) -> int:
 
 def _is_even(found: StageBounds, shape: list[int], block: dict[ThreadTag, int], lanes: int) -> bool:
     """Return whether neighbouring threads already store neighbouring elements, and no thread repeats another's work."""
-    values = axis_values(found.stage, found.ranges)
     place: Expr = const(0, "int32")
     for axis, extent in zip(found.stage.op.axis, shape, strict=True):
-        place = add(multiply(place, extent), subtract(values[axis], found.ranges[axis].min))
+        place = add(multiply(place, extent), subtract(found.values[axis], found.ranges[axis].min))
     terms = Affine.of(simplify(place, found.facts)).terms
     bound = {loop.tag: loop for loop in found.stage.loops if loop.tag is not None}
     step = lanes

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
-from ..bounds.nest import axis_values
 from ..bounds.value import Bounds, StageBounds, StageContraction
 from ..core.hardware import LoopKind
 from ..core.target import Target
@@ -65,7 +64,7 @@ def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matche
             f"{matched.a.source.name!r} does not run along axis {depth.name!r} of stage {stage.name!r}",
             "declare that operand with the terms of the product as its last dimension",
         )
-    last = axis_values(stage, found.ranges)[stage.op.axis[-1]]
+    last = found.values[stage.op.axis[-1]]
     if Affine.of(simplify(substitute(last, digits), found.facts)).terms.get(place) != 1:
         refuse(
             f"{atom.name} stores {atom.n} neighbouring sums, but the last dimension of stage {stage.name!r} does not "

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from ...arith.region import extremes
 from ...arith.simplify import simplify
 from ...bounds.infer import infer_bounds
-from ...bounds.nest import axis_values
 from ...core.errors import UserError
 from ...expr.nodes import Expr, Load
 from ...expr.operators import add, cast, const, subtract
@@ -60,7 +59,7 @@ def infer_tensorize_region(stage: Any, dom_map: Any = None) -> tuple[dict[IterVa
     own = found.stage
     inner = own.loops[own.leaves.index(declared[0]) :]
     running = {loop.var: (const(0, loop.var.dtype), found.ranges[loop.axis].extent) for loop in inner}
-    values = axis_values(own, found.ranges)
+    values = found.values
 
     def span(e: Expr) -> Range:
         ends = extremes(simplify(e, found.facts), running, found.facts)

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ...bounds.nest import Loop, axis_values
+from ...bounds.nest import Loop
 from ...bounds.value import Bounds, StageBounds
 from ...core.errors import UserError
 from ...core.hardware import ThreadTag
@@ -75,8 +75,7 @@ def tile_of(found: StageBounds) -> BlockTile:
     places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
     at: dict[Var, np.ndarray] = {loop.var: np.zeros((1,), np.int64) for loop in loops}
     at.update({loop.var: place for loop, place in zip(inside, places, strict=True)})
-    values = axis_values(found.stage, found.ranges)
-    elements = [np.broadcast_to(_numbers(values[axis], at), places.shape[1:]) for axis in found.stage.op.axis]
+    elements = [np.broadcast_to(_numbers(found.values[axis], at), places.shape[1:]) for axis in found.stage.op.axis]
     block = tuple((tag, max((extents[x] for x in loops if x.tag is tag), default=1)) for tag in _TAGS)
     number, step = np.zeros(places.shape[1:], np.int64), 1
     for tag, extent in block:

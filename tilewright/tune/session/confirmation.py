@@ -47,7 +47,7 @@ def confirm(runs: Sequence[Run], count: int) -> None:
             contender.run.take_confirmed(contender.index, outcome)
         confirmed |= {contender.run for contender in contenders}
         for run in runs:
-            run.choose_best()
+            run.results.choose_best()
         contenders = _overlooked(runs, confirmed)
 
 

@@ -15,13 +15,13 @@ from ...codegen.abi import ArrayArgument, CompiledProgram
 from ...core.errors import UserError
 from ...core.own_code import calling
 from ...core.target import Target
-from ...measure.build import build
+from ...measure.build import build, died_building
 from ...measure.children import tuner_mark
 from ...measure.custom import BuildResult, Runner
 from ...measure.guard import folder_name
 from ...measure.job import Built, Job
 from ...measure.option import LocalBuilder
-from ...measure.outcome import BuildFailed, Failure, Measured, MeasureErrorNo, MeasureResult, Outcome, TimedOut
+from ...measure.outcome import Failure, Measured, MeasureErrorNo, MeasureResult, Outcome
 from ...measure.pool import Died, WorkerPool
 from ...runtime.driver import DeviceAttributes
 from ...runtime.module import Module
@@ -79,10 +79,13 @@ class OwnRunnerSession:
             lambda i: build(jobs[i], self._builder.build_func), self._builder.processes, self._builder.timeout
         )
         found: dict[int, Built | Outcome] = {}
+        limit = self._builder.timeout
         try:
             pool.submit(range(len(jobs)))
             while pool.active:
-                found.update((i, _of_dead(got) if isinstance(got, Died) else got) for i, got in pool.advance())
+                found.update(
+                    (i, died_building(got, limit) if isinstance(got, Died) else got) for i, got in pool.advance()
+                )
                 if pool.active:
                     pool.wait()
         finally:
@@ -119,12 +122,6 @@ def _input(job: Job) -> MeasureInput:
     if not isinstance(candidate, Candidate):
         raise TypeError(f"a job of {candidate!r}, which is not a candidate of a task")
     return MeasureInput(job.target, candidate.task, candidate.config)
-
-
-def _of_dead(found: Died) -> Outcome:
-    if found.overdue:
-        return TimedOut(reason=f"building takes longer than {found.seconds:.0f} s", phase="build")
-    return BuildFailed(reason=f"its builder {found.how}", stage="crash", killed=found.killed)
 
 
 def _outcome(result: MeasureResult) -> Outcome:

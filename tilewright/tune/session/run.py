@@ -53,6 +53,7 @@ class Run:
         self.measurer = measurer
         self.options = options
         self.results = Results(task, measurer, options, listeners, total)
+        self.tally, self.total, self.good = self.results.tally, self.results.total, self.results.good
         self.first: Sequence[int] | None = None
         self._outstanding: list[int] = []
         """Configurations to measure before the search is asked."""
@@ -176,25 +177,6 @@ class Run:
         if isinstance(outcome, WrongAnswer):  # nobody had checked it before
             del self.good[index]
 
-    def choose_best(self) -> None:
-        """Choose the best of all records."""
-        self.results.choose_best()
-
-    @property
-    def tally(self) -> Tally:
-        """The counts and the best."""
-        return self.results.tally
-
-    @property
-    def total(self) -> Tally:
-        """The counts and the best of all rivals of this run."""
-        return self.results.total
-
-    @property
-    def good(self) -> dict[int, Trial]:
-        """The last successful trial of each configuration."""
-        return self.results.good
-
     @property
     def _room(self) -> int:
         """How many more configurations may be measured."""
@@ -240,7 +222,7 @@ class Run:
         self.search.skip(list(seen))
         self.search.advise(advice)
         self.search.learn([seen[i] for i in sorted(seen)])
-        self.choose_best()
+        self.results.choose_best()
         if self.total is not self.tally:
             self.total.add_resumed(self.tally)
         self._ask_again(unrecorded(self.measurer, self.task, self.search))
