@@ -9,7 +9,7 @@ from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp, PlaceholderOp, topological
 from ..topi.idioms.convolutions import recognised
-from ..topi.idioms.redeclared import default_config, schedule_convolution, strategies_for
+from ..topi.idioms.redeclared import default_index, schedule_convolution, strategies_for
 from ..topi.schedules.blocked import fits_blocks
 from ..topi.schedules.injective import one_element_each
 from ..topi.templates.template import PackagedTemplate
@@ -53,7 +53,7 @@ def _way(kernel: FusedKernel, op: ComputeOp, template: PackagedTemplate[Any], of
         f"{of.name} {template.strategy_name}",
         f"{op.name} is a {of.title}: the strategy {template.name}",
         space,
-        default_config(op, template, target)[1],
+        default_index(op, template, target),
         steps,
         partial(strategy.expected, of) if modelled else None,
         partial(strategy.ranked, of, space) if modelled else None,

@@ -20,7 +20,10 @@ _FEW_LANES = 8
 
 @dataclass(frozen=True)
 class RowVectors:
-    """The neighbours of a row that are computed together, and the partial results of a reduction; 0: by its length."""
+    """`lanes` neighbours of a row are computed together; a reduction has `parts` partial results.
+
+    If `parts` is 0, the length of the reduction decides.
+    """
 
     lanes: int = 2 * LANES
     parts: int = 0

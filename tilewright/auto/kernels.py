@@ -136,7 +136,7 @@ def _reads_again(flow: Dataflow, op: Operation, limits: RowLimits) -> bool:
 
 
 def _ends_rows(flow: Dataflow, op: Operation) -> bool:
-    """Whether a stage reads sums of its own rows, as a normalisation does: one kernel computes both, and stores it."""
+    """Whether a stage reads sums of its own rows, as a normalisation does: then one kernel computes sums and stage."""
     inside = {read.source.op for read in flow.reads[op] if is_reduction(read.source.op)}
     return any(total(each.axis) < total(op.axis) and _are(flow.readers.get(each, []), op, inside) for each in inside)
 

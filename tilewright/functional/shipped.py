@@ -27,7 +27,7 @@ Args = tuple[Any, ...]
 _EPILOGUES = "epilogues"
 """The suffix of logs of kernels with an epilogue."""
 _NEAR = 2.0
-"""Largest distance of a neighbour, in doublings summed over all sizes."""
+"""The largest distance of a neighbour: the sum over all sizes of the binary logarithm of their ratio."""
 
 
 @dataclass(frozen=True)

@@ -73,9 +73,7 @@ def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Stage
         _check_role(x, stage, x in in_a, x in in_b, (a, b))
     rows, columns = [x for x in data if x in in_a], [x for x in data if x in in_b]
     ordered = not columns if atom.by_thread and len(rows) + len(columns) < 2 else False
-    if ordered or (
-        rows and columns and _order(stage, found.values, rows[-1]) > _order(stage, found.values, columns[-1])
-    ):
+    if ordered or (rows and columns and _order(found, rows[-1]) > _order(found, columns[-1])):
         a, b, rows, columns = b, a, columns, rows  # columns are the dimension in which neighbours are stored
     for role, axes, step in (("rows", rows, atom.m), ("columns", columns, atom.n), ("terms", depth, atom.k)):
         size = prod(extent(found, x) for x in axes)
@@ -185,9 +183,9 @@ def _depends(operand: Load, roots: dict[Var, Expr], axis: IterVar, found: StageB
     return any(uses_any(index, (axis.var,)) for index in indices)
 
 
-def _order(stage: Stage, values: dict[IterVar, Expr], axis: IterVar) -> int:
+def _order(found: StageBounds, axis: IterVar) -> int:
     """The last dimension of the result that a loop runs over."""
-    places = [i for i, root in enumerate(stage.op.axis) if uses_any(values[root], (axis.var,))]
+    places = [i for i, root in enumerate(found.stage.op.axis) if uses_any(found.values[root], (axis.var,))]
     return max(places, default=-1)
 
 

@@ -45,8 +45,8 @@ class Expectation(NamedTuple):
 class Expected:
     """A template's own model of its configurations, if it knows more of its kernels than their loops show.
 
-    `of` says it for the choices of the knobs, by name. `rank` returns the indices of the configurations that it
-    expects to be fastest, the best first.
+    `of` returns the expectation for the choices of the knobs, by name. `rank` returns the indices of the given number
+    of configurations that it expects to be fastest, the best first.
     """
 
     of: Callable[[Mapping[str, Any]], Expectation]
@@ -67,7 +67,7 @@ class RankedDefault(NamedTuple):
 
 @dataclass(frozen=True)
 class Declared:
-    """A template's declaration for a workload: its space, and the operations it counts itself (0: count them).
+    """A template's declaration for a workload: its space, and its number of operations (0: count them).
 
     `reference` gives random inputs and the correct outputs for them, in the order of the arguments, if the template
     knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space if the machine
@@ -273,7 +273,7 @@ def create(
         )
     task = Task(name, args, chosen)
     task.config_space.check()
-    _ = task.flop  # now rather than at the first trial: an error in the template is the caller's to see here
+    _ = task.flop  # so that an error in the template reaches the caller now, not at the first trial
     return task
 
 

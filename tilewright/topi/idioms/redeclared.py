@@ -43,11 +43,11 @@ def strategies_for(op: Operation, target: Target, precision: str = "fp32") -> li
     return default_first(able, layer.workload, target) if able else []
 
 
-def default_config(op: ComputeOp, template: PackagedTemplate[Any], target: Target) -> tuple[PackagedTemplate[Any], int]:
-    """Return a strategy and the index of its default configuration for a recognised convolution."""
+def default_index(op: ComputeOp, template: PackagedTemplate[Any], target: Target) -> int:
+    """Return the index of a strategy's default configuration for a recognised convolution."""
     layer = recognised(op)
     assert layer is not None
-    return template, template.default_config(layer.workload, target).index or 0
+    return template.default_config(layer.workload, target).index or 0
 
 
 def _declared(op: ComputeOp, options: Any) -> Tensor:

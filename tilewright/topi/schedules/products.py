@@ -13,7 +13,7 @@ from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
-from ..idioms.redeclared import default_config, schedule_convolution, strategies_for
+from ..idioms.redeclared import default_index, schedule_convolution, strategies_for
 from ..templates.fusion import schedule as schedule_declared
 from .blocked import BY_EXTENTS, ProcessorTile, block_on_processors
 from .declared import declared, follower
@@ -51,7 +51,8 @@ def schedule_products(outs: Any, target: Target, primitive: str) -> ScheduleHand
         done.add(out)
         strategies = strategies_for(op, target) if target.is_gpu else []
         if strategies:
-            for rest in schedule_convolution(s, op, out, *default_config(op, strategies[0], target), target):
+            index = default_index(op, strategies[0], target)
+            for rest in schedule_convolution(s, op, out, strategies[0], index, target):
                 one_element_each(s, rest, target)
         else:
             sums_to(s, op, out, target)

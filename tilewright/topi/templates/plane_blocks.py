@@ -83,7 +83,7 @@ class PlaneBlock(KnobTile):
         return self.planes * of.multiplier * prod(of.places)
 
     def held(self, of: Depthwise) -> int:
-        """Return how many elements the planes that it copies of an image have."""
+        """Return the elements of the planes of an image that it copies."""
         return self.planes * prod(of.shape[2:])
 
     def apart(self, of: Depthwise) -> int:

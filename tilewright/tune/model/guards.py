@@ -26,7 +26,10 @@ def is_guarded(load: n.Load, body: tuple[Expr, ...]) -> bool:
 
 
 def only_copies(found: StageExtents) -> bool:
-    """Whether a stage copies into registers: the back end's compiler predicates its guarded loads."""
+    """Whether a stage only copies into registers.
+
+    The back end's compiler turns the guarded loads of such a stage into predicated ones.
+    """
     is_local = found.scope is MemoryScope.LOCAL and not found.stage.is_output
     return is_local and not isinstance(found.body[0], Reduce)
 

@@ -97,9 +97,9 @@ class Ranking:
     def best(self, count: int) -> Ranked:
         """The `count` fastest."""
         expected = self.scorer.task.declared.expected
-        likely = expected.rank(2 * count) if expected is not None else []
-        if likely:
-            self._score(np.array([self.space.point(index) for index in likely], dtype=np.int64))
+        ranked = expected.rank(2 * count) if expected is not None else []
+        if ranked:
+            self._score(np.array([self.space.point(index) for index in ranked], dtype=np.int64))
         elif self.space.range_length <= WHOLE * (self.effort or _LITTLE):
             self._score(np.array([self.space.point(i) for i in self.space], dtype=np.int64))
         else:
