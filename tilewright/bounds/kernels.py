@@ -30,7 +30,7 @@ def kernels_of(bounds: Bounds) -> dict[Loop, KernelBounds]:
 
 def kernel_of(loops: Iterable[Loop]) -> Loop | None:
     """The loop that becomes a kernel: the outermost one that is bound to blocks or real threads."""
-    return next((loop for loop in loops if loop.tag not in (None, ThreadTag.VTHREAD)), None)
+    return next((loop for loop in loops if loop.on_hardware), None)
 
 
 def _extents(stages: Iterable[StageBounds], bounds: Bounds) -> dict[ThreadTag, Expr]:
@@ -46,6 +46,6 @@ def index_extents(loops: Iterable[tuple[ThreadTag | None, Expr]]) -> dict[Thread
     """
     found: dict[ThreadTag, Expr] = {}
     for tag, extent in loops:
-        if tag is not None and tag is not ThreadTag.VTHREAD and (tag not in found or is_one(found[tag])):
+        if tag is not None and tag.is_hardware and (tag not in found or is_one(found[tag])):
             found[tag] = extent
     return found

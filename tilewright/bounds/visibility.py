@@ -45,7 +45,7 @@ def private_steps(stage: Stage, scope: MemoryScope) -> dict[IterVar, tuple[int, 
     place = {axis: d for d, axis in enumerate(stage.op.axis)} if scope is not MemoryScope.GLOBAL else {}
     inner = {r.inner: r for r in stage.relations if isinstance(r, Split) and r.factor is not None and r.parent in place}
     for loop in stage.loops if place else ():
-        if loop.tag is None or loop.tag is ThreadTag.VTHREAD or shares(scope, loop.tag):
+        if loop.tag is None or not loop.tag.is_hardware or shares(scope, loop.tag):
             continue
         if loop.axis in place:
             found[loop.axis] = place[loop.axis], None
@@ -131,7 +131,7 @@ def _placed(stage: Stage) -> Suspect:
 
 def _on_hardware(loops: Iterable[Loop]) -> list[Loop]:
     """The loops bound to blocks or real threads."""
-    return [loop for loop in loops if loop.tag not in (None, ThreadTag.VTHREAD)]
+    return [loop for loop in loops if loop.on_hardware]
 
 
 def _tag(loop: Loop) -> str:

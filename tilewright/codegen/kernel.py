@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.dtype import INT32
 from ..core.errors import InternalError, UserError
-from ..core.hardware import MemoryScope, ThreadTag
+from ..core.hardware import BLOCK_TAGS, THREAD_TAGS, MemoryScope
 from ..expr import nodes as n
 from ..expr.traverse import post_order
 from ..loops.calls import FOREIGN, called_function
@@ -141,8 +141,8 @@ def _describe(launch: Launch, name: str, places: Mapping[Param, int]) -> Kernel:
         name,
         tuple(params),
         frozenset(stored),
-        tuple(extents.get(tag, ONE) for tag in _BLOCK_TAGS),  # type: ignore[arg-type]
-        tuple(extents.get(tag, ONE) for tag in _THREAD_TAGS),  # type: ignore[arg-type]
+        tuple(extents.get(tag, ONE) for tag in BLOCK_TAGS),  # type: ignore[arg-type]
+        tuple(extents.get(tag, ONE) for tag in THREAD_TAGS),  # type: ignore[arg-type]
         tuple(b for b in allocated if b.scope is MemoryScope.SHARED),
         tuple(b for b in allocated if b.scope is MemoryScope.LOCAL),
         launch,
@@ -151,10 +151,6 @@ def _describe(launch: Launch, name: str, places: Mapping[Param, int]) -> Kernel:
         read=frozenset(loaded),
         warpgroups=warpgroups,
     )
-
-
-_BLOCK_TAGS = (ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z)
-_THREAD_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
 def _touch(source: Any, indices: tuple[n.Expr, ...], into: dict[Buffer, None], used: dict[n.Var, None]) -> None:

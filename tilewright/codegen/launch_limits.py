@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..core.hardware import Hardware, ThreadTag
+from ..core.hardware import HARDWARE_TAGS, Hardware, ThreadTag
 from ..core.occupancy import occupancy
 from ..core.target import Target
 from ..loops.walk import stored_stages
 from .abi import EntryPoint, LaunchFact, Resources
 from .kernel import Kernel, constant
 
-_BLOCKS = (ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z)
-_THREADS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 _OF_BLOCK = "threads per block"
 
 
@@ -36,7 +34,7 @@ def launch_limits(kernel: Kernel, target: Target) -> tuple[LaunchLimit, ...]:
         fact = LaunchFact(f"{kernel.name}_{suffix}", kernel.name, what, allowed, stages)
         found.append(LaunchLimit(fact, places))
 
-    for place, (tag, extent) in enumerate(zip((*_BLOCKS, *_THREADS), (*kernel.grid, *kernel.block), strict=True)):
+    for place, (tag, extent) in enumerate(zip(HARDWARE_TAGS, (*kernel.grid, *kernel.block), strict=True)):
         if constant(extent) is None:
             level = hardware.grid if tag.is_block else hardware.block
             if tag is not ThreadTag.BLOCK_X and (tag.is_block or level.extents[tag.dimension] < level.threads):

@@ -71,12 +71,17 @@ class ThreadTag(enum.Enum):
     @property
     def is_block(self) -> bool:
         """Whether the tag indexes blocks of the grid."""
-        return self in _BLOCKS
+        return self in BLOCK_TAGS
 
     @property
     def is_thread(self) -> bool:
         """Whether the tag indexes threads within a block."""
-        return self in _THREADS
+        return self in THREAD_TAGS
+
+    @property
+    def is_hardware(self) -> bool:
+        """Whether the tag indexes blocks or threads of the hardware."""
+        return self is not ThreadTag.VTHREAD
 
     @property
     def dimension(self) -> int:
@@ -89,8 +94,10 @@ _TAGS = {
     "cthread": ThreadTag.VTHREAD,
     "virtual_thread": ThreadTag.VTHREAD,
 }
-_BLOCKS = frozenset({ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z})
-_THREADS = frozenset({ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z})
+BLOCK_TAGS = (ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z)
+THREAD_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
+HARDWARE_TAGS = (*BLOCK_TAGS, *THREAD_TAGS)
+"""The indices of blocks, of threads, and both, each with the fastest dimension first."""
 
 
 # Descriptors.

@@ -15,7 +15,7 @@ from ..codegen.nvrtc import version
 from ..codegen.program import compile_program, generate
 from ..core.boards import BOARDS, Board, board_of
 from ..core.errors import UserError
-from ..core.hardware import MemoryScope, ThreadTag
+from ..core.hardware import THREAD_TAGS, MemoryScope
 from ..core.occupancy import occupancy
 from ..core.recursion import deep
 from ..core.target import Target
@@ -41,7 +41,6 @@ from .show import show
 
 _TOGETHER = 32
 """Threads that count as a warp on targets without warps."""
-_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
 class Explanation(Findings):
@@ -188,7 +187,7 @@ def _kernel(
 ) -> KernelExplanation:
     extents = {tag: _value(extent, sizes) for tag, _, extent in kernel.launch.threads}
     grid = {tag: extent for tag, extent in extents.items() if tag.is_block}
-    block = {tag: extents[tag] for tag in _TAGS if tag in extents}
+    block = {tag: extents[tag] for tag in THREAD_TAGS if tag in extents}
     hardware, threads = target.hardware, prod(block.values())
     lanes = hardware.warp if target.has_warps else _TOGETHER
     points = Points(lanes if threads > 1 else 1, sizes)
@@ -201,7 +200,7 @@ def _kernel(
         points.loop(loop.var, loop.min, loop.extent)
         launches *= float((points.weights / before).mean())
         points.weights = before
-    index = dict(zip(_TAGS, _digits(number, [block.get(tag, 1) for tag in _TAGS]), strict=True))
+    index = dict(zip(THREAD_TAGS, _digits(number, [block.get(tag, 1) for tag in THREAD_TAGS]), strict=True))
     for tag, var, _ in kernel.launch.threads:
         each = np.full(len(points.weights), extents[tag])
         points.define(var, points.spread(each)[:, None] if tag.is_block else index[tag])

@@ -16,6 +16,7 @@ from ..expr.traverse import post_order
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from .nodes import Allocate, Buffer, For, Function, Launch, Let, Program, Seq, Stmt, Store, Tensorized
+from .thread_extents import is_kernel
 
 
 def expr_deep_equal(lhs: Any, rhs: Any) -> bool:
@@ -137,7 +138,7 @@ def verify_memory(func: Any, target: Any = None) -> bool:
 
 
 def _outside_of_kernels(stmt: Stmt) -> bool:
-    if isinstance(stmt, Launch) or _begins_kernel(stmt):
+    if isinstance(stmt, Launch) or is_kernel(stmt):
         return False
     for child in stmt.children():
         if isinstance(child, Stmt):
@@ -146,10 +147,6 @@ def _outside_of_kernels(stmt: Stmt) -> bool:
         elif any(isinstance(e, Load) for e in post_order(child)):
             return True
     return isinstance(stmt, Store)
-
-
-def _begins_kernel(stmt: Any) -> bool:
-    return isinstance(stmt, For) and stmt.kind is LoopKind.THREAD and stmt.thread is not ThreadTag.VTHREAD
 
 
 @dataclass
@@ -232,7 +229,7 @@ def verify_gpu_code(func: Any, constraints: Mapping[str, Any]) -> bool:
 
 def _collect(stmt: Any, use: _Use | None, around: list[Buffer], uses: list[_Use]) -> None:
     """Add up the resources of the kernels below `stmt`; `around` are allocations outside of any kernel."""
-    if use is None and (_begins_kernel(stmt) or isinstance(stmt, Launch)):
+    if use is None and (is_kernel(stmt) or isinstance(stmt, Launch)):
         use = _Use()
         uses.append(use)
         for buffer in around:

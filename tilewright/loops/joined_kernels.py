@@ -20,11 +20,12 @@ from typing import NamedTuple
 from ..arith.affine import Affine
 from ..arith.facts import EMPTY, Facts
 from ..core.errors import UserError
-from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..core.hardware import MemoryScope, ThreadTag
 from ..expr.nodes import Expr, Load
 from ..expr.traverse import post_order, substitute
 from .nodes import Allocate, Buffer, Evaluate, For, Let, Seq, Stmt, Store, map_statements, seq
 from .overlap import AccessRegion, Meeting, Range, meeting
+from .thread_extents import is_kernel
 from .uses import given_to_write
 
 
@@ -32,18 +33,14 @@ def join_kernels(stmt: Stmt) -> Stmt:
     """The statement with thread loops moved out of the allocations of shared and local memory around them."""
     if isinstance(stmt, Allocate) and stmt.buffer.scope is not MemoryScope.GLOBAL:
         return _joined(stmt)
-    return stmt if _is_kernel(stmt) else map_statements(stmt, join_kernels)
-
-
-def _is_kernel(stmt: Stmt) -> bool:
-    return isinstance(stmt, For) and stmt.kind is LoopKind.THREAD and stmt.thread is not ThreadTag.VTHREAD
+    return stmt if is_kernel(stmt) else map_statements(stmt, join_kernels)
 
 
 def _joined(stmt: Stmt) -> Stmt:
     """Allocations with the thread loops inside as one loop around them, if these run over the same threads."""
     buffers: list[Buffer] = []
     parts = _parts(stmt, buffers)
-    loops = [part for part in parts if isinstance(part, For) and _is_kernel(part)]
+    loops = [part for part in parts if isinstance(part, For) and is_kernel(part)]
     first = loops[0] if loops else None
     if first is None or len(loops) != len(parts):
         return stmt

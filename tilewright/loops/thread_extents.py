@@ -8,6 +8,8 @@ A loop of extent 1 agrees with every other: all threads along its index run its 
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..bounds.kernels import index_extents
 from ..bounds.nest import is_one
 from ..core.errors import Suspect, UserError
@@ -17,6 +19,11 @@ from ..expr.operators import const
 from ..expr.traverse import substitute
 from .nodes import For, Let, Stmt, Store, is_exchange, map_statements
 from .walk import statements
+
+
+def is_kernel(stmt: Any) -> bool:
+    """Whether a statement is a loop over blocks or threads of the hardware."""
+    return isinstance(stmt, For) and stmt.thread is not None and stmt.thread.is_hardware
 
 
 def thread_loops(stmt: Stmt) -> list[For]:
@@ -41,7 +48,7 @@ def _indices(kernel: Stmt) -> list[tuple[ThreadTag | None, Expr]]:
 
 def unify_thread_extents(stmt: Stmt) -> Stmt:
     """Each kernel of a nest with one extent per thread index. Raises UserError if loops of one index disagree."""
-    if not isinstance(stmt, For) or stmt.kind is not LoopKind.THREAD or stmt.thread is ThreadTag.VTHREAD:
+    if not is_kernel(stmt):
         return map_statements(stmt, unify_thread_extents)
     indices = _indices(stmt)
     extents = index_extents(indices)

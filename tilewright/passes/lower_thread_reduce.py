@@ -23,7 +23,7 @@ from math import prod
 from typing import Any
 
 from ..core.errors import Suspect, UserError
-from ..core.hardware import MemoryScope, ThreadTag
+from ..core.hardware import THREAD_TAGS, MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Call, Expr, IntImm, Load, Var
@@ -44,8 +44,6 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
-
-_FASTEST_FIRST = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
 def lower_thread_reduce(function: Function, target: Target, options: Options) -> Function:
@@ -125,7 +123,7 @@ class _Group:
 def _group(launch: Launch, threads: tuple[Expr, ...]) -> _Group:
     known = {tag: (var, extent) for tag, var, extent in launch.threads}
     sizes: list[tuple[Var, int]] = []
-    for tag in _FASTEST_FIRST:
+    for tag in THREAD_TAGS:
         if tag in known:
             var, extent = known[tag]
             if not isinstance(extent, IntImm):

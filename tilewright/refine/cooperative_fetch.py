@@ -19,7 +19,7 @@ from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
 from ..bounds.kernels import kernel_of, kernels_of
 from ..bounds.value import Bounds, StageBounds
-from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..core.hardware import THREAD_TAGS, LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm
@@ -30,7 +30,6 @@ from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
 from .fetch_width import fetch_lanes
 
-_FASTEST_FIRST = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 _PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
 
 
@@ -55,7 +54,7 @@ def idle_fills(schedule: Schedule, bounds: Bounds) -> list[str]:
     """Return remarks on the fills in which every thread of a block repeats the same work, with the reasons."""
     found: list[str] = []
     for fill, block in _fills(bounds):
-        if not fill.region or any(loop.tag in _FASTEST_FIRST for loop in fill.stage.loops):
+        if not fill.region or any(loop.tag in THREAD_TAGS for loop in fill.stage.loops):
             continue
         alone = block is not None and prod(block.values()) < 2
         why = "" if alone else _obstacle(schedule, fill, block)
@@ -73,7 +72,7 @@ def _fills(bounds: Bounds) -> Iterator[tuple[StageBounds, dict[ThreadTag, int] |
     if all(found.scope is not MemoryScope.SHARED for found in bounds.values()):
         return
     for kernel in kernels_of(bounds).values():
-        block = {tag: kernel.extents[tag] for tag in _FASTEST_FIRST if tag in kernel.extents}
+        block = {tag: kernel.extents[tag] for tag in THREAD_TAGS if tag in kernel.extents}
         sizes = _constants(list(block.values()))
         for found in kernel.stages:
             if found.scope is MemoryScope.SHARED and kernel_of(found.outer) is not None:

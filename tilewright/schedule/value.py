@@ -79,6 +79,11 @@ class Loop(NamedTuple):
         return self.thread.thread if self.thread is not None else None
 
     @property
+    def on_hardware(self) -> bool:
+        """Whether the loop is bound to blocks or threads of the hardware."""
+        return self.thread is not None and self.thread.thread is not ThreadTag.VTHREAD
+
+    @property
     def var(self) -> Var:
         """The variable that the loop counts in."""
         return self.thread.var if self.thread is not None else self.axis.var

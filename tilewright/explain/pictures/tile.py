@@ -10,7 +10,7 @@ import numpy as np
 from ...bounds.nest import Loop
 from ...bounds.value import Bounds, StageBounds
 from ...core.errors import UserError
-from ...core.hardware import ThreadTag
+from ...core.hardware import THREAD_TAGS, ThreadTag
 from ...expr.nodes import Expr, IntImm, Var
 from ...schedule.value import At, Schedule
 from ..points import evaluated
@@ -18,7 +18,6 @@ from .svg import FONT, HUES, Picture
 
 MOST_CELLS = 128 * 128
 _MOST_ITERATIONS = 64 * MOST_CELLS
-_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 _ACROSS = 32
 """Elements of one dimension that stand side by side."""
 
@@ -76,7 +75,7 @@ def tile_of(found: StageBounds) -> BlockTile:
     at: dict[Var, np.ndarray] = {loop.var: np.zeros((1,), np.int64) for loop in loops}
     at.update({loop.var: place for loop, place in zip(inside, places, strict=True)})
     elements = [np.broadcast_to(_numbers(found.values[axis], at), places.shape[1:]) for axis in found.stage.op.axis]
-    block = tuple((tag, max((extents[x] for x in loops if x.tag is tag), default=1)) for tag in _TAGS)
+    block = tuple((tag, max((extents[x] for x in loops if x.tag is tag), default=1)) for tag in THREAD_TAGS)
     number, step = np.zeros(places.shape[1:], np.int64), 1
     for tag, extent in block:
         number = number + step * sum((at[loop.var] for loop in inside if loop.tag is tag), np.zeros(1, np.int64))

@@ -7,22 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ...core.hardware import MemoryScope, ThreadTag
+from ...core.hardware import HARDWARE_TAGS, MemoryScope, ThreadTag
 from ...expr import nodes as n
 from ...expr.numerics import Value
 from ...expr.traverse import post_order
-from ..nodes import Allocate, Buffer, For, LoopKind, Stmt, Store
+from ..nodes import Allocate, Buffer, For, Stmt, Store
+from ..thread_extents import is_kernel
 from .memory import BufferStorage
 from .races import BLOCK, THREAD_BITS
-
-TAGS: tuple[ThreadTag, ...] = tuple(tag for tag in ThreadTag if tag is not ThreadTag.VTHREAD)
 
 
 class Grid:
     """The blocks of a kernel that run at once: axes Z, Y, X (threads) and blocks."""
 
     def __init__(self, sizes: tuple[int, ...], start: int, stop: int) -> None:
-        self.sizes = dict(zip(TAGS, sizes, strict=True))
+        self.sizes = dict(zip(HARDWARE_TAGS, sizes, strict=True))
         self.blocks = np.arange(start, stop)
         tx, ty, tz = sizes[3:]
         self.shape = (tz, ty, tx, stop - start)
@@ -45,7 +44,7 @@ class Grid:
             axis = 2 - tag.dimension
             values = np.arange(size, dtype=kind).reshape([size if a == axis else 1 for a in range(4)])
         else:
-            below = int(np.prod([self.sizes[t] for t in TAGS[: tag.dimension]]))
+            below = int(np.prod([self.sizes[t] for t in HARDWARE_TAGS[: tag.dimension]]))
             values = ((self.blocks // below) % self.sizes[tag]).astype(kind).reshape(1, 1, 1, -1)
         return values.flat[0] if values.size == 1 else values
 
@@ -68,19 +67,19 @@ class Grid:
     def coordinates(self, lane: tuple[Any, ...]) -> str:
         """A lane's hardware indices as text."""
         z, y, x, block = (int(i) for i in lane)
-        at = dict(zip(TAGS[3:], (x, y, z), strict=True))
+        at = dict(zip(HARDWARE_TAGS[3:], (x, y, z), strict=True))
         rest = int(self.blocks[block])
-        for tag in TAGS[:3]:
+        for tag in HARDWARE_TAGS[:3]:
             at[tag] = rest % self.sizes[tag]
             rest //= self.sizes[tag]
-        used = [tag for tag in TAGS if self.sizes[tag] > 1] or [ThreadTag.BLOCK_X]
+        used = [tag for tag in HARDWARE_TAGS if self.sizes[tag] > 1] or [ThreadTag.BLOCK_X]
         return ", ".join(f"{tag.value} = {at[tag]}" for tag in used)
 
 
-def thread_loops(stmt: Stmt) -> Iterator[For]:
+def hardware_loops(stmt: Stmt) -> Iterator[For]:
     """The loops over real hardware indices in `stmt`."""
     for s in post_order(stmt):
-        if isinstance(s, For) and s.kind is LoopKind.THREAD and s.thread is not ThreadTag.VTHREAD:
+        if is_kernel(s):
             yield s
 
 

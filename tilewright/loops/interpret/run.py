@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy import count_nonzero
 
-from ...core.hardware import ThreadTag
+from ...core.hardware import HARDWARE_TAGS, ThreadTag
 from ...core.recursion import deep
 from ...expr import nodes as n
 from ...expr.numerics import Value
@@ -50,7 +50,7 @@ from ..nodes import (
 )
 from .arena import byte_stores
 from .copies import Flights
-from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
+from .grid import Grid, footprint, hardware_loops, stored_roots
 from .memory import InterpretError
 from .races import EVERY, Shadow
 from .running_function import RunningFunction
@@ -254,7 +254,7 @@ class StatementRunner(RunningFunction):
         return run
 
     def _for(self, stmt: For) -> Run:
-        if stmt.kind is LoopKind.THREAD and any(True for _ in thread_loops(stmt)):
+        if stmt.kind is LoopKind.THREAD and any(True for _ in hardware_loops(stmt)):
             return self._thread(stmt)
         low, extent = self.expression(stmt.min), self.expression(stmt.extent)
         body, var, kind = self.statement(stmt.body), stmt.var, stmt.var.dtype.numpy.type
@@ -316,7 +316,7 @@ class StatementRunner(RunningFunction):
         assert stmt.thread is not None
         tag, body = stmt.thread, self.statement(stmt.body)
         low, extent = self.expression(stmt.min), self.expression(stmt.extent)
-        loops = tuple(thread_loops(stmt))
+        loops = tuple(hardware_loops(stmt))
 
         def inside(mask: Value) -> None:
             grid = self.grid
@@ -370,7 +370,7 @@ class StatementRunner(RunningFunction):
 
     def _kernel(self, stmt: For | Launch, extents: dict[ThreadTag, int], inside: Run) -> None:
         """Run a kernel, some of its blocks at a time."""
-        sizes = tuple(extents.get(tag, 1) for tag in TAGS)
+        sizes = tuple(extents.get(tag, 1) for tag in HARDWARE_TAGS)
         x, y, z = sizes[:3]
         threads = int(np.prod(sizes[3:]))
         if self.races and threads >= EVERY:

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from ...core.hardware import LoopKind, ThreadTag
+from ...core.hardware import HARDWARE_TAGS, LoopKind
 from ...expr.nodes import Var
 from .accesses import AffineAccess, LoopFact, Statement
 
-_TAGS = [ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z, ThreadTag.THREAD_X, ThreadTag.THREAD_Y,
-         ThreadTag.THREAD_Z]  # fmt: skip
 _KINDS = [LoopKind.UNROLLED, LoopKind.VECTORIZED, LoopKind.PARALLEL, LoopKind.SERIAL]
-_PLACES = len(_TAGS) + len(_KINDS) + 1
+_PLACES = len(HARDWARE_TAGS) + len(_KINDS) + 1
 
 
 @dataclass
@@ -71,17 +69,17 @@ def _reads(statement: Statement) -> bool:
 
 
 def _kind(loop: LoopFact) -> int:
-    if loop.thread in _TAGS:
-        return _TAGS.index(loop.thread)
+    if loop.thread in HARDWARE_TAGS:
+        return HARDWARE_TAGS.index(loop.thread)
     if loop.thread is not None:
         return _PLACES - 1
-    return len(_TAGS) + (_KINDS.index(loop.kind) if loop.kind in _KINDS else len(_KINDS) - 1)
+    return len(HARDWARE_TAGS) + (_KINDS.index(loop.kind) if loop.kind in _KINDS else len(_KINDS) - 1)
 
 
 def _level(loop: LoopFact) -> int:
     """2 for blocks, 1 for threads and processors, else 0."""
     place = _kind(loop)
-    return 2 if place < 3 else 1 if place < len(_TAGS) or loop.kind is LoopKind.PARALLEL else 0
+    return 2 if place < 3 else 1 if place < len(HARDWARE_TAGS) or loop.kind is LoopKind.PARALLEL else 0
 
 
 def _touch(rows: dict[Var, LoopRow], loops: Sequence[LoopFact], access: AffineAccess, name: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from ...bounds.kernels import kernel_of
 from ...bounds.nest import Loop, outer_loops
 from ...bounds.visibility import default_scope, shares
-from ...core.hardware import MemoryScope, ThreadTag
+from ...core.hardware import THREAD_TAGS, MemoryScope, ThreadTag
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
 from ...schedule.relations import Fuse, Relation, Split
@@ -333,8 +333,7 @@ class KernelExtents:
     @property
     def block(self) -> list[Number]:
         """Threads of a block along x, y and z."""
-        tags = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
-        return [self.extents.get(tag, 1) for tag in tags]
+        return [self.extents.get(tag, 1) for tag in THREAD_TAGS]
 
     @property
     def threads(self) -> Number:
@@ -371,7 +370,7 @@ def kernels(found: dict[int, StageExtents]) -> list[KernelExtents]:
         kernel = made.setdefault(outermost, KernelExtents([], {}))
         kernel.stages.append(one)
         for loop in one.path:
-            if loop.tag is not None and loop.tag is not ThreadTag.VTHREAD:
+            if loop.tag is not None and loop.tag.is_hardware:
                 extent = one.loop_extents[loop.var]
                 kernel.extents[loop.tag] = np.maximum(kernel.extents.get(loop.tag, 1), extent)
     return list(made.values())

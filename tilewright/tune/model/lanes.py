@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...bounds.visibility import shares
-from ...core.hardware import ThreadTag, WarpMemory
+from ...core.hardware import THREAD_TAGS, ThreadTag, WarpMemory
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
 from ...loops import warp_access
@@ -21,8 +21,6 @@ from ...tensor.axis import IterVar
 from .extents import StageExtents, constant
 from .structure import Structure
 from .traced import Columns, Number
-
-_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
 class WarpLanes:
@@ -36,7 +34,7 @@ class WarpLanes:
         number = np.where(number < threads, number, 0)  # absent lanes repeat the first one
         self.number = number
         self.index: dict[ThreadTag, np.ndarray] = {}
-        for tag, extent in zip(_TAGS, block, strict=True):
+        for tag, extent in zip(THREAD_TAGS, block, strict=True):
             wide = column(np.asarray(extent), count)
             self.index[tag] = number % wide
             number = number // wide
