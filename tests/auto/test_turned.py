@@ -7,6 +7,7 @@ import pytest
 
 import tilewright as tw
 from benchmarks.automatic_programs import product
+from tilewright import te
 from tilewright.auto.program import AutomaticProgram
 from tilewright.auto.ways import Way
 from tilewright.core.target import Target
@@ -70,3 +71,16 @@ def test_a_large_product_is_computed_so() -> None:
     assert ways[0].name == "turned warpgroup instructions"
     s = tw.auto_schedule(outputs, TARGET)
     tw.build(s, [*inputs, *outputs], TARGET)
+
+
+def test_products_of_halves_are_added_up_in_float32() -> None:
+    """Sums of more than 2,048 ones stop growing in float16; matrix instructions compute sums that are declared so."""
+    a, b, k = (*(te.placeholder((64, 3000), "float16", name) for name in "ab"), te.reduce_axis((0, 3000), "k"))
+    c = te.compute((64, 64), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), "c")
+    (ways,) = AutomaticProgram([c.op], TARGET).ways
+    assert "instructions" in ways[0].name
+    s = te.create_schedule(c.op)
+    s[c].as_product([], c.op.axis[:1], c.op.axis[1:], c.op.reduce_axis)
+    ones, out = tw.nd.array(np.ones((64, 3000), "float16")), tw.nd.array(np.zeros((64, 64), "float16"))
+    tw.build(s, [a, b, c], "llvm")(ones, ones, out)
+    assert (out.numpy() == 3000).all()

@@ -15,6 +15,7 @@ from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import ComputeOp
 from ..topi.templates.contraction import Contraction, MatrixOperand
+from ..topi.templates.workload import sum_dtype
 from .dataflow import Dataflow, Read, is_element_wise, known, size
 from .kernels import FusedKernel
 
@@ -73,11 +74,13 @@ def product_of(flow: Dataflow, kernel: FusedKernel, op: ComputeOp) -> tuple[Prod
     deep = over.along_depth
     windows = [size(a) for a in axes.depth]
     period = (windows[-1] if deep else prod(windows[1:])) if len(windows) > 1 else 1
+    element, sums = _element(body, reads), str(op.dtypes[0])
     made = Contraction(
-        prod(map(size, batch)), left, over, prod(windows), str(reads[0].source.dtype), str(op.dtypes[0]),
+        prod(map(size, batch)), left, over, prod(windows), str(reads[0].source.dtype),
+        sum_dtype(element) if op.dtypes[0].bits == 16 and sums == element else sums,
         places[0], places[1], places[2], period, _run(kernel, places[2]),
     )  # fmt: skip
-    return axes, MatrixProduct(made, _element(body, reads))
+    return axes, MatrixProduct(made, element)
 
 
 def _is_zero(e: Expr) -> bool:

@@ -8,11 +8,12 @@ from math import prod
 
 from ...arith.simplify import simplify
 from ...core.errors import UserError
-from ...expr.nodes import TRUE, Expr, IntImm, Load
+from ...expr.nodes import TRUE, Add, Expr, IntImm, Load, Mul
 from ...expr.operators import add, as_expr, floordiv, floormod, multiply
 from ...expr.traverse import loads, rewrite, substitute, uses_any
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.reduction import Reduce
+from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import has_loops, names
 from ..value import Schedule, Stage
@@ -33,7 +34,7 @@ def as_product(
 
     `rows=[o], columns=[n, y], depth=[r, t]`, the slowest axis first; `batch` are axes that both tensors follow. The
     left view follows the rows, the right one the columns. Their last dimension is the one along which neighbours lie
-    together. Returns the left view, the right view and the product, to be inlined, tiled or cached as any other stage.
+    together. Products of 16-bit floats are added up in float32. Returns the left view, the right view and the product, to be inlined, tiled or cached as any other stage.
     Raises UserError if the stage is not such a reduction, or if it has been scheduled already.
     """
     has_loops(stage, "as_product")
@@ -55,12 +56,14 @@ def as_product(
         views[load] = Load(op.outputs[0], tuple(a.var for a in dims))
         schedule, _ = schedule.with_new_stage(op, before=stage.id)
     source = tuple(substitute(rewrite(e, lambda part: views.get(part, part)), values) for e in body.source)
-    combiner = body.combiner.where(values)
-    total = Reduce(combiner, source, (k,), TRUE, 0, (), ())
+    total = _in_float32(body, source, k)
+    if total is None:
+        total = Reduce(body.combiner.where(values), source, (k,), TRUE, 0, (), ())
     product = ComputeOp(f"{stage.name}.product", (*before, i, j), (total,), stage.op.tag)
     schedule, _ = schedule.with_new_stage(product, before=stage.id)
     place = [_flat(group) for group in groups[:3] if group is not groups[0] or group]
-    out = ComputeOp(stage.op.name, stage.op.axis, (product.outputs[0](*place),), "", stage.op.attrs)
+    value = as_expr(product.outputs[0](*place)).astype(str(body.source[0].dtype))
+    out = ComputeOp(stage.op.name, stage.op.axis, (value,), "", stage.op.attrs)
     schedule = schedule.with_stage(replace(stage, op=out, leaves=out.axis, relations=(), notes={}))
     return schedule, (found[0], found[1], product.outputs[0])
 
@@ -121,6 +124,17 @@ def _factors(stage: Stage, body: Reduce, groups: tuple[Axes, ...]) -> tuple[Load
             fix="compute such factors in a stage of their own",
         )
     return left[0], right[0]
+
+
+def _in_float32(body: Reduce, source: tuple[Expr, ...], axis: IterVar) -> Expr | None:
+    """The sum of products of 16-bit floats in float32, as matrix instructions compute it; None for another reduction."""
+    (a, b), term = (body.combiner.lhs[0], body.combiner.rhs[0]), source[0]
+    is_sum = body.combiner.result[0] in (Add(a, b), Add(b, a)) and len(source) == 1
+    if not is_sum or not isinstance(term, Mul) or not term.dtype.is_float or term.dtype.bits != 16:
+        return None
+    left, right = term.a.astype("float32"), term.b.astype("float32")
+    plain = isinstance(term.a, Load) and isinstance(term.b, Load)
+    return reduce_sum(left * right, axis=[axis]) if plain else None
 
 
 def _axis(name: str, group: Axes) -> IterVar:
