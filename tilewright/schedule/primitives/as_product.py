@@ -34,7 +34,8 @@ def as_product(
 
     `rows=[o], columns=[n, y], depth=[r, t]`, the slowest axis first; `batch` are axes that both tensors follow. The
     left view follows the rows, the right one the columns. Their last dimension is the one along which neighbours lie
-    together. Products of 16-bit floats are added up in float32. Returns the left view, the right view and the product, to be inlined, tiled or cached as any other stage.
+    together. Products of 16-bit floats are added up in float32. Returns the left view, the right view and the product,
+    to be inlined, tiled or cached as any other stage.
     Raises UserError if the stage is not such a reduction, or if it has been scheduled already.
     """
     has_loops(stage, "as_product")
