@@ -128,7 +128,7 @@ def _factors(stage: Stage, body: Reduce, groups: tuple[Axes, ...]) -> tuple[Load
 
 
 def _in_float32(body: Reduce, source: tuple[Expr, ...], axis: IterVar) -> Expr | None:
-    """The sum of products of 16-bit floats in float32, as matrix instructions compute it; None for another reduction."""
+    """The sum of products of 16-bit floats in float32, as matrix instructions add up; None for another reduction."""
     (a, b), term = (body.combiner.lhs[0], body.combiner.rhs[0]), source[0]
     is_sum = body.combiner.result[0] in (Add(a, b), Add(b, a)) and len(source) == 1
     if not is_sum or not isinstance(term, Mul) or not term.dtype.is_float or term.dtype.bits != 16:
