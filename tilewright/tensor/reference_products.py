@@ -1,4 +1,4 @@
-"""Products of matrices in NumPy: reductions that add the products of two tensors' elements.
+"""Products of tensors in NumPy: reductions that add the products of two tensors' elements, such as convolutions.
 
 Large ones take minutes term by term. A library of linear algebra computes them in seconds, as exactly in float64.
 """
@@ -13,11 +13,14 @@ import numpy as np
 from ..core.errors import InternalError
 from ..expr import nodes as n
 from ..expr.nodes import TRUE, Expr, IntImm, Var
+from ..expr.traverse import variables
 from .reduction import Reduce
 from .tensor import ComputeOp, Tensor
 
 _LEAST_TERMS = 1 << 22
 """Terms below which the general way is fast enough."""
+_MOST_COPIED = 1 << 27
+"""Elements of a factor that are copied into the order of a matrix."""
 
 
 def factors_of(op: ComputeOp) -> tuple[n.Load, n.Load] | None:
@@ -35,7 +38,8 @@ def factors_of(op: ComputeOp) -> tuple[n.Load, n.Load] | None:
     if len(parts) != 2 or not isinstance(parts[0], n.Load) or not isinstance(parts[1], n.Load):
         return None
     reads = parts[0], parts[1]
-    return reads if all(_is_whole(read, sizes) for read in reads) and _groups(op, reads) is not None else None
+    strides = [_strides(read, sizes) for read in reads]
+    return reads if None not in strides and _groups(op, reads) is not None else None
 
 
 def product(op: ComputeOp, reads: tuple[n.Load, n.Load], left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -43,11 +47,15 @@ def product(op: ComputeOp, reads: tuple[n.Load, n.Load], left: np.ndarray, right
     groups = _groups(op, reads)
     if groups is None:
         raise InternalError(f"the sums of {op} are no products of matrices")
+    sizes = {axis.var: _size(axis.dom.extent) for axis in op.loop_axes if axis.dom is not None}
+    a, b = (_view(read, values, sizes) for read, values in zip(reads, (left, right), strict=True))
+    if not groups[1] or not groups[2] or max(a[0].size, b[0].size) > _MOST_COPIED:
+        numbers = {var: at for at, var in enumerate(sizes)}
+        terms = (part for view, axes in (a, b) for part in (view, [numbers[var] for var in axes]))
+        return np.asarray(np.einsum(*terms, [numbers[axis.var] for axis in op.axis]))
     batch, rows, columns, depth = groups
-    a, b = _matrices(reads[0], left, batch, rows, depth), _matrices(reads[1], right, batch, depth, columns)
-    sizes = {axis.var: _size(axis.dom.extent) for axis in op.axis if axis.dom is not None}
     found = [*batch, *rows, *columns]
-    made = (a @ b).reshape([sizes[var] for var in found])
+    made = (_matrices(*a, batch, rows, depth) @ _matrices(*b, batch, depth, columns)).reshape([sizes[v] for v in found])
     return np.asarray(made.transpose([found.index(axis.var) for axis in op.axis]))
 
 
@@ -65,19 +73,53 @@ def _is_zero(e: object) -> bool:
     return isinstance(e, IntImm) and e.value == 0
 
 
-def _is_whole(read: n.Load, sizes: Mapping[Var, int]) -> bool:
-    """Whether a load reads a whole tensor, each dimension by an axis of its own."""
-    if not isinstance(read.source, Tensor) or len(set(read.indices)) < len(read.indices):
-        return False
-    return all(
-        isinstance(index, Var) and sizes.get(index) == _size(extent)
-        for index, extent in zip(read.indices, read.source.shape, strict=True)
-    )
+def _strides(read: n.Load, sizes: Mapping[Var, int]) -> list[dict[Var | None, int]] | None:
+    """The steps of each index of a load per variable, and its start; None if one is not linear, or may be outside."""
+    if not isinstance(read.source, Tensor):
+        return None
+    found = [_linear(index) for index in read.indices]
+    for steps, extent in zip(found, read.source.shape, strict=True):
+        if steps is None or not set(steps) <= {*sizes, None}:
+            return None
+        moves = [step * (sizes[var] - 1) for var, step in steps.items() if var is not None]
+        start = steps.get(None, 0)
+        if start + sum(m for m in moves if m < 0) < 0 or start + sum(m for m in moves if m > 0) >= _size(extent):
+            return None
+    return [steps for steps in found if steps is not None]
+
+
+def _linear(e: Expr) -> dict[Var | None, int] | None:
+    """The factor of each variable of an index, and of None the constant; None if the index is not linear."""
+    if isinstance(e, Var):
+        return {e: 1}
+    if isinstance(e, IntImm):
+        return {None: e.value}
+    if not isinstance(e, (n.Add, n.Sub, n.Mul)):
+        return None
+    a, b = _linear(e.a), _linear(e.b)
+    if a is None or b is None:
+        return None
+    if isinstance(e, n.Mul):
+        a, b = (a, b) if set(b) <= {None} else (b, a)
+        return {var: step * b.get(None, 0) for var, step in a.items()} if set(b) <= {None} else None
+    sign = 1 if isinstance(e, n.Add) else -1
+    return {var: a.get(var, 0) + sign * b.get(var, 0) for var in {**a, **b}}
+
+
+def _view(read: n.Load, values: np.ndarray, sizes: Mapping[Var, int]) -> tuple[np.ndarray, list[Var]]:
+    """The elements that a load reads, with a dimension for each variable of its indices."""
+    steps = _strides(read, sizes)
+    if steps is None:
+        raise InternalError(f"the indices of {read} are not linear")
+    start = values[tuple(slice(each.get(None, 0), None) for each in steps)]
+    axes = [var for var in sizes if any(var in each for each in steps)]
+    strides = [sum(each.get(var, 0) * own for each, own in zip(steps, values.strides, strict=True)) for var in axes]
+    return np.lib.stride_tricks.as_strided(start, [sizes[var] for var in axes], strides, writeable=False), axes
 
 
 def _groups(op: ComputeOp, reads: tuple[n.Load, n.Load]) -> tuple[Sequence[Var], ...] | None:
     """Return the variables of batches, rows, columns and terms; None if an axis is none of these."""
-    left, right = (set(read.indices) for read in reads)
+    left, right = (set(variables(*read.indices)) for read in reads)
     data, reduced = ([axis.var for axis in axes] for axes in (op.axis, op.reduce_axis))
     if any(var not in left or var not in right for var in reduced) or any(var not in left | right for var in data):
         return None
@@ -85,8 +127,8 @@ def _groups(op: ComputeOp, reads: tuple[n.Load, n.Load]) -> tuple[Sequence[Var],
     return batch, [v for v in data if v not in right], [v for v in data if v not in left], reduced
 
 
-def _matrices(read: n.Load, values: np.ndarray, *groups: Sequence[Var]) -> np.ndarray:
+def _matrices(view: np.ndarray, axes: Sequence[Var], *groups: Sequence[Var]) -> np.ndarray:
     """Return a tensor as matrices of three dimensions, each of one group of variables."""
-    places = {index: at for at, index in enumerate(read.indices)}
-    turned = values.transpose([places[var] for group in groups for var in group])
-    return np.asarray(turned.reshape([prod(values.shape[places[var]] for var in group) for group in groups]))
+    turned = view.transpose([axes.index(var) for group in groups for var in group])
+    sizes = dict(zip(axes, view.shape, strict=True))
+    return np.asarray(turned.reshape([prod(sizes[var] for var in group) for group in groups]))
