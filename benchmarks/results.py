@@ -280,6 +280,24 @@ def in_order(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (True, row["row"]) if "both" not in row else (False, ""))
 
 
+TRAINED = {
+    "convnext_tiny, channels last": "ConvNeXt-T",
+    "efficientnet_b0, channels last": "EfficientNet-B0",
+    "12 short convolutions": "12 gated short convolutions",
+}
+
+
+def training_models_table() -> list[str]:
+    """Return the table of training steps of whole models."""
+    body = [
+        [f"{TRAINED[row['row']]}, {row['mode']}", *(number(row[key]) for key in ("pytorch_ms", "ms")),
+         f"{row['pytorch_ms'] / row['ms']:.2f}", *(number(row[key]) for key in ("pytorch_gib", "gib"))]
+        for row in read("training-models").rows
+    ]  # fmt: skip
+    heads = ["model", "PyTorch, ms", "Tilewright, ms", "times as fast", "PyTorch, GiB", "Tilewright, GiB"]
+    return lines_of(heads, body)
+
+
 def models_table() -> list[str]:
     """Return the table of whole models."""
     sides = ("eager", "compile", "accelerate", "both", "backend")
@@ -297,7 +315,7 @@ def models_table() -> list[str]:
 TRAINING_KEYS = ("copy_us", "forward_us", "by_x_us", "by_weights_us", "us", "pytorch_us")
 BLOCKS = {
     README: {"gpu": gpu_table, "cpu": cpu_table},
-    TRAINING: {"training": training_table},
+    TRAINING: {"training": training_table, "training models": training_models_table},
     MODELS: {"models": models_table},
     AUTOMATIC: automatic_tables.TABLES,
 }
@@ -325,10 +343,13 @@ def page() -> str:
 
 
 def take(path: Path) -> None:
-    """Store a run of `benchmarks.training`, of `.whole_models`, or the parts `rows` and `models` of `.acceptance`."""
+    """Store a run of `.training`, `.training_models` or `.whole_models`; or `rows` and `models` of `.acceptance`."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     if isinstance(lines[0].get("model"), dict):
         _take_models(lines)
+        return
+    if "training_model" in lines[0]:
+        write("training-models", lines[0]["run"], list(map(_trained, lines)))
         return
     if "layer" in lines[0]:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
@@ -372,6 +393,11 @@ def _model(unit: str, values: Row) -> Row:
     return {"row": f"{name}, {mode}", "mode": f"batch {batch}", **ratios}
 
 
+def _trained(line: Row) -> Row:
+    times = {key: round(line[key], 2) for key in ("pytorch_ms", "ms", "pytorch_gib", "gib")}
+    return {"row": line["training_model"], "mode": line["mode"], **times}
+
+
 def _step(line: Row) -> Row:
     """A training step in µs, in the faster memory order of each side."""
     seconds = line["seconds"]
@@ -388,7 +414,7 @@ def main() -> int:
     """Write the page, or compare it with the data."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
-    parser.add_argument("--take", type=Path, help="store a run of .acceptance, .training or .whole_models first")
+    parser.add_argument("--take", type=Path, help="store a run of a benchmark first")
     given = parser.parse_args()
     if given.take:
         take(given.take)

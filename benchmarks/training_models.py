@@ -1,21 +1,28 @@
 """Training steps of whole models on a GPU, with PyTorch's convolutions and with ours.
 
-    python -m benchmarks.training_models [--only TEXT] [--compile | --graph] [--steps N]
+    python -m benchmarks.training_models [--only TEXT] [--compile | --graph] [--steps N] [--out FILE]
 
 A step is forward, loss, backward and optimizer, under autocast to bfloat16. Ours has `tilewright.nn` in place of
 depthwise and grouped convolutions, with the same parameters. Both sides take turns, a few steps each; medians count.
 With `--compile`, both go through `torch.compile`. With `--graph`, whole steps are recorded in CUDA graphs: eager steps
-of these models wait for the host, and its times vary. Losses after the first steps are compared.
+of these models wait for the host, and its times vary. Losses after the first steps are compared. While steps are timed,
+all threads run on one core, and the collector of cycles is off. `--out` appends a line of JSON for each model, which
+`benchmarks.results --take` stores.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import gc
+import json
+import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,9 +30,10 @@ from torch import nn
 
 import tilewright as tw
 import tilewright.nn
+from benchmarks.stored_runs import run_of
 from tilewright.report.table import Column, table
 
-ROUNDS, WARM, REST = 7, 5, 5.0
+ROUNDS, WARM, REST = 13, 5, 5.0
 """Turns of each side, and steps before the first turn, in which kernels compile. Then some seconds, in which the
 launchers of small calls compile.
 """
@@ -72,6 +80,8 @@ def _stack() -> tuple[nn.Module, Any]:
     return nn.Sequential(*(ShortConvolution() for _ in range(12))).cuda(), torch.randn(8, 2048, 1024, device="cuda")
 
 
+MODES = {"graph": "CUDA graph"}
+"""Names of modes in tables, if they differ."""
 MODELS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "convnext_tiny": _of_timm("convnext_tiny", False),
     "convnext_tiny, channels last": _of_timm("convnext_tiny", True),
@@ -130,30 +140,67 @@ def recorded(model: nn.Module, step: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: (graph.replay(), loss, step)[1]
 
 
-def measure(name: str, mode: str, steps: int) -> list[str]:
-    """Time both sides in turns; one row of the table."""
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Run all threads of this process on one core, without collections of cycles."""
+    before = os.sched_getaffinity(0)
+    threads = [int(each) for each in os.listdir("/proc/self/task")]
+    gc.collect()
+    gc.disable()
+    for thread in threads:
+        os.sched_setaffinity(thread, {max(before)})
+    try:
+        yield
+    finally:
+        for thread in threads:
+            os.sched_setaffinity(thread, before)
+        gc.enable()
+
+
+def measure(name: str, mode: str, steps: int) -> dict[str, Any]:
+    """Time both sides in turns; milliseconds of a step by side, and GiB that a step takes beside what is kept."""
     torch.manual_seed(0)
     model, x = MODELS[name]()
     models, given = (model.train(), replaced(model).train()), (mode == "compiled", mode == "graph")
     sides = [stepping(each, x, *given) for each in models]
     losses = [[float(step()) for _ in range(WARM)] for step in sides]
+    peaks = [_peak(step) for step in sides]
     if mode == "graph":
         sides = [recorded(each, step) for each, step in zip(models, sides, strict=True)]
     time.sleep(REST)
-    apart = max(abs(a - b) / abs(a) for a, b in zip(*losses, strict=True))
     times: list[list[float]] = [[], []]
-    for _ in range(ROUNDS):
-        for step, into in zip(sides, times, strict=True):
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            for _ in range(steps):
-                step()
-            torch.cuda.synchronize()
-            into.append((time.perf_counter() - began) / steps * 1e3)
-    theirs, ours = map(statistics.median, times)
-    spread = max((max(each) - min(each)) / statistics.median(each) for each in times)
-    return [name, mode, f"{theirs:.2f}", f"{ours:.2f}", f"{theirs / ours:.2f}",
-            f"{spread:.0%}", f"{apart:.1e}"]  # fmt: skip
+    with undisturbed():
+        for _ in range(ROUNDS):
+            for step, into in zip(sides, times, strict=True):
+                torch.cuda.synchronize()
+                began = time.perf_counter()
+                for _ in range(steps):
+                    step()
+                torch.cuda.synchronize()
+                into.append((time.perf_counter() - began) / steps * 1e3)
+    apart = max(abs(a - b) / abs(a) for a, b in zip(*losses, strict=True))
+    found = {"pytorch_ms": statistics.median(times[0]), "ms": statistics.median(times[1])}
+    found |= {"pytorch_best_ms": min(times[0]), "best_ms": min(times[1]), "pytorch_gib": peaks[0], "gib": peaks[1]}
+    found["spread"] = max((max(each) - min(each)) / statistics.median(each) for each in times)
+    run = run_of("python -m benchmarks.training_models", torch.cuda.get_device_name())
+    return {"training_model": name, "mode": MODES.get(mode, mode), **found, "losses_differ": apart, "run": run}
+
+
+def _peak(step: Callable[[], Any]) -> float:
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step()
+    torch.cuda.synchronize()
+    return float((torch.cuda.max_memory_allocated() - before) / 2**30)
+
+
+def row_of(line: dict[str, Any]) -> list[str]:
+    """Return the line of a model in the printed table."""
+    ratios = (line["pytorch_ms"] / line["ms"], line["pytorch_best_ms"] / line["best_ms"])
+    numbers = [f"{line[key]:.2f}" for key in ("pytorch_ms", "ms", "pytorch_gib", "gib")]
+    return [line["training_model"], line["mode"], *numbers[:2], *(f"{each:.2f}" for each in ratios),
+            f"{line['spread']:.0%}", *numbers[2:], f"{line['losses_differ']:.1e}"]  # fmt: skip
 
 
 def main() -> None:
@@ -164,6 +211,7 @@ def main() -> None:
     modes.add_argument("--compile", action="store_true", help="both sides through torch.compile")
     modes.add_argument("--graph", action="store_true", help="whole steps of both sides as CUDA graphs")
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
+    parser.add_argument("--out", type=Path, help="append a line of JSON for each model")
     given = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("error: PyTorch sees no GPU")
@@ -171,10 +219,15 @@ def main() -> None:
     rows, mode = [], "compiled" if given.compile else "graph" if given.graph else "eager"
     for name in MODELS:
         if given.only in name:
-            rows.append(measure(name, mode, given.steps))
+            line = measure(name, mode, given.steps)
+            rows.append(row_of(line))
             print(*rows[-1], sep="  ", flush=True)
+            if given.out:
+                with given.out.open("a", encoding="utf-8") as file:
+                    print(json.dumps(line), file=file)
             torch.cuda.empty_cache()
-    heads = ["model", "mode", "PyTorch ms", "ours ms", "times as fast", "spread", "losses differ"]
+    heads = ["model", "mode", "PyTorch ms", "ours ms", "times as fast", "of the best", "spread", "PyTorch GiB",
+             "ours GiB", "losses differ"]  # fmt: skip
     print(
         "\n".join(table([Column(heads[0], right=False), Column(heads[1], right=False), *map(Column, heads[2:])], rows))
     )
