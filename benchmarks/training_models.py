@@ -158,7 +158,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def measure(name: str, mode: str, steps: int) -> dict[str, Any]:
-    """Time both sides in turns; milliseconds of a step by side, and GiB that a step takes beside what is kept."""
+    """Time both sides in turns; milliseconds of a step, and the most GiB of new memory."""
     torch.manual_seed(0)
     model, x = MODELS[name]()
     models, given = (model.train(), replaced(model).train()), (mode == "compiled", mode == "graph")
