@@ -18,6 +18,7 @@ CASES = {
     "tiles": ((128, 256, 192, 0), {"columns": 128, "stages": 3, "store": "shared"}),
     "split": ((64, 128, 256, 0), {"columns": 128, "stages": 2, "split": 2}),
     "batches": ((64, 128, 128, 3), {"columns": 64, "stages": 2, "store": "shared"}),
+    "few rows": ((16, 128, 256, 0), {"columns": 64, "stages": 2, "split": 2}),
     "uneven": ((100, 200, 136, 0), {"columns": 128, "stages": 2, "store": "fragments"}),
     "warpgroups": ((128, 128, 128, 0), {"rows": 128, "columns": 128, "stages": 2}),
 }

@@ -30,6 +30,8 @@ _OVERHEAD = 40
 """Registers for addresses and loops."""
 _LEAST_COLUMNS = 16
 """Columns of the smallest tile."""
+_FEW_ROWS = 8
+"""Rows up to which vectors of sums are faster than a warpgroup."""
 _STATIONARY = 4
 """Slices of the columns' factor that may stay in shared memory for several tiles of rows."""
 
@@ -149,9 +151,9 @@ class TurnedWgmmaTile(WgmmaTile):
 
     @classmethod
     def covers(cls, of: Contraction, atom: Atom) -> bool:
-        """Return whether the columns fill lines, and rows fill more than half of a warpgroup's tile."""
+        """Return whether the columns fill lines, and there are rows; few of them only wait for the columns' factor."""
         rows, columns = of.rows, of.columns
-        fits = rows.along_depth and rows.extent > 32 and not columns.along_depth and columns.extent >= cls.line
+        fits = rows.along_depth and rows.extent > _FEW_ROWS and not columns.along_depth and columns.extent >= cls.line
         return fits and DType(atom.operands).bytes == 2
 
     @classmethod
