@@ -111,6 +111,21 @@ def test_lines_of_another_compiler_are_skipped(tmp_path: Path) -> None:
         assert not list(auto_scheduler.load_records(log))
 
 
+def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
+    whole: dict[str, Any] = {"i": [["[]", "llvm"], [[], []], ""], "r": [[1.0], 0, 1.0, 1.0], "v": "tilewright 1"}
+    damaged = (
+        *({"i": i} for i in ([["[]", "no target"], [[], []], ""], [[3, "llvm"], [[], []], ""])),
+        *({"i": [["[]", "llvm"], [[], steps], record]} for steps, record in (("a", ""), ([], "a"), ([], 3))),
+        *({"r": [costs, 0, 1.0, 1.0]} for costs in ("a", ["a"], 3, [float("nan")], [0.0], [-1.0])),
+        *({"r": [[1.0], *rest]} for rest in (["a", 1.0, 1.0], [0, "a", 1.0])),
+    )
+    lines = [*(json.dumps(whole | part) for part in ({}, *damaged)), "[" * 100_000, "\udcff"]
+    log = tmp_path / "log.json"
+    log.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
+    with pytest.warns(UserWarning, match=f"{len(lines) - 1} lines of .* no records of Tilewright"):
+        assert len(list(auto_scheduler.load_records(log))) == 1
+
+
 def test_measured_states_are_not_measured_again(tmp_path: Path) -> None:
     log, task = tmp_path / "log.json", task_of()
     chosen = options(auto_scheduler.RecordToFile(log))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,17 @@ def load_record_from_string(record: str) -> Pair:
 
 
 def _pair(line: str) -> Pair | None:
+    """The measurement of a line; None if the line is another compiler's, or damaged."""
     try:
         data = json.loads(line)
         (key, target), (_, steps), *record = data["i"]
         costs, error, cost, stamp = data["r"]
-        if data["v"] != VERSION:
-            return None
         given = MeasureInput(Workload(None, key, target), State(key, steps), *record)
-        return given, MeasureResult(tuple(costs), error, "", cost, stamp)
-    except (ValueError, KeyError, TypeError):
+        whole = isinstance(key, str) and isinstance(steps, list) and isinstance(given.is_confirmed, bool)
+        times = isinstance(costs, list) and all(0.0 < float(each) < inf for each in costs)
+        result = MeasureResult(tuple(costs), int(error), "", float(cost), float(stamp))
+        return (given, result) if whole and times and data["v"] == VERSION else None
+    except (ValueError, KeyError, TypeError, RecursionError, UserError):
         return None
 
 
@@ -104,7 +107,7 @@ def load_records(filename: Any) -> Iterator[Pair]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     except OSError as error:
         raise UserError(
             f"{path} cannot be read: {error.strerror}", primitive="load_records", fix="give a file that is there"
