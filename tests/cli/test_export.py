@@ -29,6 +29,16 @@ def model():
     )
 
 line = nn.Conv1d(8, 8, 5, groups=8, bias=False)
+
+class Doubled(nn.Conv2d):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+odd = nn.ModuleList([
+    Doubled(8, 8, 3), tw.nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect"), nn.LazyConv2d(8, 3), nn.Conv2d(8, 8, 3),
+    nn.MaxPool2d(2, return_indices=True),
+])
+odd[3].register_forward_hook(lambda module, given, result: 2 * result)
 """
 
 
@@ -113,6 +123,11 @@ def test_a_tuned_record_of_the_layer_is_used(
     [
         ("{}", "1x8x6x5", "names no layer of a file", "give FILE:NAME"),
         ("{}:other", "1x8x6x5", "there is no other", "give one of torch, nn, tw, SEED, model, line"),
+        ("{}:odd.0", "1x8x6x5", "its class Doubled has its own forward()", "export the convolution"),
+        ("{}:odd.1", "1x8x6x5", "its padding_mode is 'reflect'", "pad the input"),
+        ("{}:odd.2", "1x8x6x5", "it is lazy", "call the model once"),
+        ("{}:odd.3", "1x8x6x5", "it has hooks", "remove them"),
+        ("{}:odd.4", "1x8x6x5", "it returns indices", "return_indices=False"),
         ("{}:model.7", "1x8x6x5", "there is no 7", "give one of 0, 1"),
         ("{}:model", "1x8x6x5", "model is a Sequential, not a layer of ours", "model.0, model.1.0, model.1.1"),
         ("{}:SEED", "1x8x6x5", "SEED is an int", "name a layer"),

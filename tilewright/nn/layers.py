@@ -128,7 +128,7 @@ def _refusal(layer: ModelLayer) -> str:
         return "it is prepared for quantisation"
     if hasattr(module, "activation"):
         return "it has an attribute of the name activation, which modules of tilewright.nn apply"
-    if getattr(module, "return_indices", False):
+    if _returns_indices(module):
         return "it returns indices"
     if layer.x is None:
         return "the sample does not reach it"
@@ -145,6 +145,25 @@ def _is_changed(module: Any, base: type, name: str) -> bool:
 def is_covered(module: Any) -> bool:
     """Whether a module is a convolution or a pooling that our operators compute."""
     return _base(type(module)) is not None
+
+
+def left_out(module: Any) -> tuple[str, str]:
+    """Return the part of a layer that its kernel alone would not compute, and a way out; "" for none."""
+    known: list[Any] = [kind.forward for base, (ours, _) in _KINDS.items() for kind in (base, ours)]  # type: ignore[attr-defined]
+    if isinstance(module, LazyModuleMixin):
+        return "it is lazy, and has no sizes yet", "call the model once in the file"
+    if "forward" in vars(module) or type(module).forward not in known:
+        return f"its class {type(module).__name__} has its own forward()", "export the convolution that it calls"
+    if module._forward_hooks or module._forward_pre_hooks:
+        return "it has hooks, which the kernel leaves out", "remove them, or export a layer without hooks"
+    if getattr(module, "padding_mode", "zeros") != "zeros":
+        fix = "give the layer padding=0, and pad the input before the call"
+        return f"its padding_mode is {module.padding_mode!r}, and the kernel does not compute that border", fix
+    return ("it returns indices", "export it with return_indices=False") if _returns_indices(module) else ("", "")
+
+
+def _returns_indices(module: Any) -> bool:
+    return bool(getattr(module, "return_indices", False))
 
 
 def activation_of(module: Any) -> Any:
