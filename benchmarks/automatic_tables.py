@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import geometric_mean
 
+from benchmarks.convolution_rows import DENSE
 from benchmarks.stored_runs import MISSING, Row, lines_of, ratio, read
 
 _PAGE = "page: "
@@ -68,5 +69,24 @@ def cpu_table() -> list[str]:
     return [*lines_of(heads, body), "", _means([row for row in rows if row["threads"] == threads[0]])]
 
 
-TABLES = {"automatic-page": page_table, "automatic": gpu_table, "automatic-cpu": cpu_table}
+def layers_table() -> list[str]:
+    """Return the table of layers: the time of tuned kernels divided by the time of automatic schedules."""
+    every, body = read("automatic-layers").rows, []
+    for title, dense, mode in (
+        ("depthwise, grouped, 1-D, float32", False, "float32"), ("the same in float16", False, "float16"),
+        ("dense, float16", True, "float16"), ("dense, rounded float32", True, "tf32"),
+    ):  # fmt: skip
+        rows = [row for row in every if row["mode"] == mode and row["row"].startswith(DENSE) == dense]
+        speeds = {side: [row["packaged"] / row[side] for row in rows] for side in ("ranked", "rules")}
+        cells = [f"{geometric_mean(each):.2f} (least {min(each):.2f})" for each in speeds.values()]
+        body.append([f"{title}, {len(rows)} rows", *cells])
+    return lines_of(["tuned kernel's time ÷ ours, H200", "auto_schedule", "without packaged strategies"], body)
+
+
+TABLES = {
+    "automatic-layers": layers_table,
+    "automatic-page": page_table,
+    "automatic": gpu_table,
+    "automatic-cpu": cpu_table,
+}
 """By the name of their figures."""

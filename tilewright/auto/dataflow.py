@@ -16,7 +16,7 @@ from ..schedule.value import Inlined
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.scan import ScanOp
-from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ..tensor.tensor import ComputeOp, Operation, Tensor
 
 SIZE_AT_CALL = 1024
 """The extent that rules assume for a size that is known only at the call."""
@@ -147,11 +147,6 @@ def weight(body: Iterable[Expr]) -> float:
         elif isinstance(e, n.Arithmetic):
             found += _DIVISION if isinstance(e, n.Div) else _EXACT
     return found
-
-
-def is_input(op: Operation) -> bool:
-    """Return whether an operation is a placeholder."""
-    return isinstance(op, PlaceholderOp)
 
 
 def whole_index(e: Expr, axes: dict[Var, IterVar]) -> tuple[IterVar, int] | None:
