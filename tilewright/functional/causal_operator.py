@@ -13,8 +13,8 @@ from ..core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from . import causal_by_pytorch, causal_calls, causal_updates
 from .causal_checks import CausalChecks, check_convolution, check_update
 from .operators import conv1d
-from .torch_arguments import functionalizes
-from .torch_tensors import _PRE_DISPATCH, TENSORS, _included, _modes, tracing, transforms
+from .torch_state import differentiates, is_watched
+from .torch_tensors import TENSORS
 
 _library = Library("tilewright", "FRAGMENT")
 _ARGUMENTS = "Tensor x, Tensor weight, Tensor? bias, Tensor? seq_idx, Tensor? initial_states, str activation"
@@ -31,9 +31,7 @@ _operators = torch.ops.tilewright
 
 def _is_watched() -> bool:
     """Whether something traces, records or transforms calls, beside `torch.compile`."""
-    return bool(
-        tracing() is not None or _modes() or transforms() or _included(_PRE_DISPATCH) or forward_ad._current_level >= 0
-    )
+    return is_watched() or forward_ad._current_level >= 0
 
 
 def _are_plain(tensors: tuple[Any, ...]) -> bool:
@@ -83,7 +81,7 @@ def _is_layer(x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any)
 
 
 def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:
-    if not is_dynamo_compiling() and _differentiates():
+    if not is_dynamo_compiling() and differentiates():
         return causal_by_pytorch.convolved(*(*tensors, activation))
     if _is_layer(*tensors):  # with the kernels, gradients and decisions of every layer
         x, weight, bias, _, _ = tensors
@@ -100,11 +98,6 @@ def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:
                 causal_calls.remember(key, tensors, run, version)
             return made
     return _operators.causal_conv1d(*tensors, activation)
-
-
-def _differentiates() -> bool:
-    """Whether a transform of `torch.func` or a forward gradient is active: they do not differentiate our operators."""
-    return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
 
 
 def update(

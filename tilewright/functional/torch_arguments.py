@@ -3,13 +3,11 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from operator import index
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 from torch.compiler import assume_constant_result
 
 from ..core.errors import UserError, warn_caller
@@ -19,50 +17,8 @@ from .call import OPERATORS, OperatorCall
 from .outputs import check_places
 from .plans import Tune
 from .problem import CONV
-from .torch_tensors import NAMES, autocasts, check_types, signed, tracing, transforms
-
-_AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
-
-
-@contextmanager
-def untraced() -> Iterator[None]:
-    """Stop the recording of `torch.jit.trace` for a while: sizes are numbers then, not traced tensors."""
-    state = tracing()
-    if state is None:
-        yield
-        return
-    torch._C._set_tracing_state(None)
-    try:
-        yield
-    finally:
-        torch._C._set_tracing_state(state)
-
-
-def functionalizes() -> bool:
-    """Whether the innermost transform is `torch.func.functionalize`, which does not take an `autograd.Function`."""
-    functorch = torch._C._functorch
-    return bool(functorch.peek_interpreter_stack().key() == functorch.TransformType.Functionalize)
-
-
-def differentiates() -> bool:
-    """Whether a transform of `torch.func` or a forward gradient is active: they do not differentiate our operators."""
-    return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
-
-
-def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors as PyTorch's own convolutions take them under `torch.autocast`, which leaves float64 alone."""
-    kind = tensors[0].device.type
-    if not autocasts() or not torch.is_autocast_enabled(kind):
-        return tensors
-    dtype = torch.get_autocast_dtype(kind)
-    return tuple(t.to(dtype) if t is not None and t.dtype in _AUTOCAST else t for t in tensors)
-
-
-def type_in_autocast(x: Any) -> Any:
-    """The type that PyTorch's own convolutions take a tensor in: its own, or the type of `torch.autocast`."""
-    if not autocasts() or x.dtype not in _AUTOCAST or not torch.is_autocast_enabled(x.device.type):
-        return x.dtype
-    return torch.get_autocast_dtype(x.device.type)
+from .torch_state import as_autocast, autocasts, untraced
+from .torch_tensors import NAMES, check_types, signed
 
 
 def numbers(value: Any, rank: int) -> list[int]:

@@ -17,23 +17,9 @@ from torch.compiler import is_dynamo_compiling
 
 from .call import ARRAYS, OperatorCall, operator_call
 from .prepared_calls import PreparedCalls
-from .torch_arguments import as_autocast
 from .torch_eager import is_plain
-from .torch_tensors import (
-    _PRE_DISPATCH,
-    Run,
-    _included,
-    _modes,
-    autocast_type,
-    autocasts,
-    check_types,
-    facts,
-    prepared,
-    same_tensors,
-    signed,
-    tracing,
-    transforms,
-)
+from .torch_state import as_autocast, autocast_type, autocasts, modes, pre_dispatches, tracing, transforms
+from .torch_tensors import Run, check_types, facts, prepared, same_tensors, signed
 
 _calls = PreparedCalls()
 _recent = PreparedCalls()
@@ -44,7 +30,7 @@ _wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
     """Compute an operator on tensors; `options` are in the order of `call.py`."""
-    if is_dynamo_compiling() or tracing() is not None or forward_ad._current_level >= 0 or _modes():
+    if is_dynamo_compiling() or tracing() is not None or forward_ad._current_level >= 0 or modes():
         return operator(operator_call(name, x, w, bias, residual, out, options))
     if residual is None and out is None:
         try:
@@ -62,7 +48,7 @@ def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options:
 def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
     """Look up a call by shapes, strides, types and options: it differs from the last call with its weight."""
     arrays = x, w, bias, residual, out
-    if transforms() or _included(_PRE_DISPATCH):  # the tensors that these wrap or record look like any other
+    if transforms() or pre_dispatches():  # the tensors that these wrap or record look like any other
         return operator(operator_call(name, *arrays, options))
     key: Any = []  # not a tensor: never remembered
     version, run = _recent.version, None

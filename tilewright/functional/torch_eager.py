@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from .torch_tensors import _PRE_DISPATCH, TENSORS, _included, _modes, tracing, transforms
+from .torch_state import is_watched
+from .torch_tensors import TENSORS
 
 Operator = Callable[..., Any]
 
@@ -21,7 +22,7 @@ Operator = Callable[..., Any]
 def is_plain(tensors: tuple[Any, ...]) -> bool:
     """Whether all tensors of a call are dense and on a CPU or a GPU, and nothing traces, records or transforms the
     call."""
-    if is_dynamo_compiling() or tracing() is not None or _modes() or transforms() or _included(_PRE_DISPATCH):
+    if is_dynamo_compiling() or is_watched():
         return False
     return all([a is None or _is_dense(a) for a in tensors])
 

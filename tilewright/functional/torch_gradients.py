@@ -16,11 +16,11 @@ from . import torch_backward, torch_native, torch_vmap
 from .call import OPERATORS
 from .problem import TRANSPOSES, Problem
 from .signature import GRADIENT, channels_last_order
-from .torch_arguments import differentiates
 from .torch_eager import Operator, eager, is_plain
 from .torch_expressions import activation_gradient, reads_sums
 from .torch_options import ConvolutionOptions, WeightGradientOptions
 from .torch_pools import pool_gradient, save_pool
+from .torch_state import differentiates
 from .torch_tensors import channels_last, in_order
 from .torch_threads import by_pytorch
 

@@ -13,12 +13,12 @@ from .call import OPERATORS
 from .problem import TRANSPOSED
 from .torch_expressions import activation_of
 from .torch_options import ConvolutionOptions
-from .torch_tensors import _modes, tracing
+from .torch_state import modes, tracing
 
 
 def exports() -> bool:
     """Whether a call is traced for ONNX, by either of PyTorch's exporters."""
-    traces = is_dynamo_compiling() or tracing() is not None or _modes()
+    traces = is_dynamo_compiling() or tracing() is not None or modes()
     return bool(traces and torch.onnx.is_in_onnx_export())
 
 

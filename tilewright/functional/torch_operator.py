@@ -28,10 +28,8 @@ from .signature import Arrays, Described, Signature, check_no_indices, signature
 from .torch_allocation import empty_in_order, lies_in
 from .torch_arguments import (
     activation_text,
-    as_autocast,
     mistake,
     numbers,
-    untraced,
     warn_of_budget,
     written,
 )
@@ -40,7 +38,8 @@ from .torch_gradients import convolved
 from .torch_gradients import register as register_gradients
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions, call_options
 from .torch_pools import pooled
-from .torch_tensors import NAMES, channels_last, facts, in_order, prepared, signed, tracing
+from .torch_state import as_autocast, tracing, untraced
+from .torch_tensors import NAMES, channels_last, facts, in_order, prepared, signed
 
 _KEY = "torch.ops.tilewright"
 _library = Library("tilewright", "DEF")

@@ -17,7 +17,8 @@ from .torch_allocation import part_of
 from .torch_eager import is_plain
 from .torch_expressions import reads_sums
 from .torch_gradients import CalledLayer, is_one_pass
-from .torch_tensors import _modes, same_tensors
+from .torch_state import modes
+from .torch_tensors import same_tensors
 
 Gradients = tuple[Any, Any, Any, Any]
 Run = Callable[..., Any]
@@ -33,7 +34,7 @@ class KnownPass(NamedTuple):
 
 def known_gradients(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Gradients | None:
     """Return the gradients of the tensors of a layer if such a pass is known, or can be prepared; else None."""
-    if is_dynamo_compiling() or _grad_enabled() or _modes():
+    if is_dynamo_compiling() or _grad_enabled() or modes():
         return None
     passes: dict[Any, KnownPass] = ctx.layer.passes
     key = ctx.needs_input_grad, grad.stride()

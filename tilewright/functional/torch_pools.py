@@ -8,10 +8,10 @@ import torch
 
 from ..core.errors import UserError
 from .pooling import reach_beyond
-from .torch_arguments import differentiates
 from .torch_averages import AveragePooling
 from .torch_lowered import channels_behind, channels_first, exports
 from .torch_options import PoolOptions
+from .torch_state import differentiates
 
 
 def save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -19,9 +19,9 @@ from ..tensor.tensor import Tensor
 from .declared_program import DeclaredProgram, declared
 from .sized_programs import SizedLaunches, UnsuitableError, launches
 from .torch_allocation import strided_allocator
-from .torch_arguments import differentiates
 from .torch_launches import starts_of_sized
-from .torch_tensors import NAMES, place, transforms
+from .torch_state import differentiates, transforms
+from .torch_tensors import NAMES, place
 
 Run = Callable[..., list[Any]]
 Declare = Callable[[str], DeclaredProgram]

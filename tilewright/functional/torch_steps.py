@@ -19,7 +19,8 @@ from .plans import OURS, plan_for
 from .problem import CONV, Problem
 from .signature import Signature
 from .torch_gradients import gradients_of_ours
-from .torch_tensors import RIVAL, autocasts, channels_last, in_order, place
+from .torch_state import autocasts
+from .torch_tensors import RIVAL, channels_last, in_order, place
 from .torch_threads import by_pytorch, lost
 from .torch_timing import in_turns
 from .torch_training import shortest

@@ -29,13 +29,6 @@ RIVAL = f"torch {torch.__version__}"
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 """PyTorch's check of tensors; None in versions without it, which look up every call."""
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
-_modes = torch._C._len_torch_dispatch_stack
-"""The number of modes that see every operator: of users, of fake tensors, and of `make_fx`, which records operators."""
-autocasts = torch._C._is_any_autocast_enabled
-transforms = torch._C._are_functorch_transforms_active
-_included, _PRE_DISPATCH = torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
-tracing = torch._C._get_tracing_state
-"""The graph that `torch.jit.trace` is recording; None if it is not. A launch by address would not be recorded."""
 
 
 def same_tensors(*arrays: Any) -> Callable[..., bool] | None:
@@ -57,11 +50,6 @@ def facts(a: Any) -> tuple[Any, ...]:
     """Return the properties of a tensor on which its executor depends."""
     order = a.is_contiguous() or a.stride()
     return a.shape, a.dtype, a.device, a.layout, order, type(a), a.is_neg(), a._is_zerotensor()
-
-
-def autocast_type(device: str) -> Any:
-    """The type of `torch.autocast` on a kind of device; None without."""
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 def check_types(call: OperatorCall) -> None:

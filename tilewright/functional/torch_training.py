@@ -16,7 +16,7 @@ from .torch_casts import casts_of
 from .torch_gradients import CalledLayer, anywhere, gradients, save
 from .torch_operator import convolution_options, executor
 from .torch_passes import known_gradients
-from .torch_tensors import autocast_type, autocasts
+from .torch_state import autocast_type, autocasts
 
 Run = Callable[..., Any]
 

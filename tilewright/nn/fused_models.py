@@ -19,7 +19,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from torch.utils import _pytree as pytree
 
 from ..functional.torch_native import NO_TF32, forbids_tf32, tf32_settings
-from ..functional.torch_tensors import _modes, autocasts, tracing, transforms
+from ..functional.torch_state import autocasts, modes, tracing, transforms
 from .folding import FoldedParameters
 from .fusion import FusedGraph, fuse
 from .samples import Sample
@@ -80,7 +80,7 @@ class FusedModel:
 
     def fits(self, model: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
         """Return the inputs of the graph if it computes a call, else None."""
-        if torch.is_grad_enabled() or is_dynamo_compiling() or tracing() is not None or _modes() or transforms():
+        if torch.is_grad_enabled() or is_dynamo_compiling() or tracing() is not None or modes() or transforms():
             return None
         flat, takes = pytree.tree_flatten((positional, named))
         if takes != self._takes or autocasts() or [_facts(a) for a in flat] != self._like:

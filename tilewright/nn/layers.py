@@ -18,7 +18,7 @@ from ..functional import torch_tensors
 from ..functional.call import OPERATORS, CallOptions
 from ..functional.problem import Problem
 from ..functional.signature import FLOATS, Arrays, signature
-from ..functional.torch_arguments import type_in_autocast
+from ..functional.torch_state import type_in_autocast
 from . import modules
 from .samples import Sample
 
