@@ -232,7 +232,13 @@ def compared(of: Conv2dLayer, cycles: float) -> float:
 def computes(of: Conv2dLayer, machine: Machine) -> bool:
     """Return whether the channels fill whole instructions, and a GPU has room for the weights of some filters."""
     plain = of.groups == 1 and of.kernel != (1, 1)
-    return plain and of.shape[1] % atom_of(of).k == 0 and bool(rank_tiles(of, machine))
+    return plain and of.shape[1] % atom_of(of).k == 0 and _has_tiles(of, machine)
+
+
+@lru_cache(maxsize=256)
+def _has_tiles(of: Conv2dLayer, machine: Machine) -> bool:
+    """Return whether there is a tile to rank; ranking all of them takes 100 ms."""
+    return next(candidates(of, machine), None) is not None
 
 
 def declare(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Tensor:
