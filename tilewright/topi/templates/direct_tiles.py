@@ -7,11 +7,12 @@ the bytes that the GPU must move. A kernel takes the longest of them, and the ti
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from math import ceil, gcd, prod
 from typing import Any
 
-from ...core.hardware import Hardware, MemoryScope
+from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import memory_cycles, overlapped
@@ -159,7 +160,7 @@ def cycles(of: Images, tile: Tile, block: tuple[int, int, int], machine: Machine
     loads, rounds = tile.loads(of), _rounds(of, tile)
     alone = at.latency_cycles * (1 + at.round_latency_factor * (rounds - 1))
     alone += at.alone_issue_factor * issued * at.issue_per_cycle
-    resident = _resident(of, tile, warps, machine.hardware)
+    resident = _resident(of, tile, warps, machine)
     memory = size * (prod(of.shape) + of.shape[0] * of.filters * prod(of.places))
     asked = min(each, resident) * threads * min(loads / rounds, _LOADS_IN_FLIGHT) * tile.chunk * size
     if _uneven(of, tile, block):
@@ -234,9 +235,15 @@ def _work(of: Images, tile: Tile, block: tuple[int, int, int], at: Quantities) -
     return issued / at.issue_per_cycle, moved + fill / 4
 
 
-def _resident(of: Images, tile: Tile, warps: int, on: Hardware) -> int:
+def _resident(of: Images, tile: Tile, warps: int, machine: Machine) -> int:
     """Return how many blocks a multiprocessor runs at a time."""
     window = tile.registers(of) - tile.results()
     held = prod(of.kernel) * tile.channels * BYTES[of.dtype] / 4 if weights_of(of, tile) is Weights.REGISTERS else 0
-    registers = min(on.registers_per_thread, max(24, 13 + tile.results() + window + held)) // 8 * 8
-    return max(1, int(occupancy(on, warps * on.warp, int(registers), 0, pooled=True).blocks))
+    most = machine.hardware.registers_per_thread
+    return _resident_with(machine, warps, int(min(most, max(24, 13 + tile.results() + window + held)) // 8 * 8))
+
+
+@lru_cache(maxsize=1024)
+def _resident_with(machine: Machine, warps: int, registers: int) -> int:
+    on = machine.hardware
+    return max(1, int(occupancy(on, warps * on.warp, registers, 0, pooled=True).blocks))
