@@ -68,8 +68,8 @@ print("right")
 
 @pytest.fixture
 def patched(tmp_path, request):
-    """Return a copy of the package with a diff applied."""
-    shutil.copytree(ROOT / "tilewright", tmp_path / "tilewright", ignore=shutil.ignore_patterns("__pycache__"))
+    """Return a copy of the package with a diff applied; byte code is copied too, but no file that is being written."""
+    shutil.copytree(ROOT / "tilewright", tmp_path / "tilewright", ignore=shutil.ignore_patterns("*.pyc.*"))
     alone = {**os.environ, "GIT_DIR": "/"}  # the folder is not part of a repository around it
     subprocess.run(["git", "apply", DIFFS / request.param], cwd=tmp_path, check=True, env=alone)
     return tmp_path
