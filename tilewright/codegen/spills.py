@@ -1,4 +1,4 @@
-"""Kernels that spill although registers are left: they are compiled again, with one block per multiprocessor asked for.
+"""Needless spills: a kernel that spills although registers are left is compiled again, for one block at a time.
 
 ptxas aims at several blocks per multiprocessor. It may give a thread 32 registers and spill thousands of bytes,
 although more registers were free. A second operand of `__launch_bounds__` takes that aim away.
@@ -19,9 +19,9 @@ from .nvrtc import CompiledSource
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)( \w+\()")
 _LIMITED = re.compile(r"__launch_bounds__\((\d+), (\d+)\)( \w+\()")
 _WORTHWHILE = 64
-"""Bytes of spills per thread from which another compilation pays: a few are hidden behind other work."""
+"""The least bytes of spills per thread for which another compilation pays: fewer are hidden behind other work."""
 _FEW = 0.5
-"""The part of the registers up to which ptxas stayed below them on purpose."""
+"""ptxas limited a kernel on purpose if it uses at most this part of the registers that a thread can have."""
 
 
 def without_needless_spills(

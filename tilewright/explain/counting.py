@@ -42,6 +42,7 @@ from ..loops.nodes import (
     Tensorized,
     While,
 )
+from ..loops.walk import substatements
 from ..loops.warp_access import conflict_free, distinct, sectors, wavefronts
 from ..passes.register_prefetch import AHEAD
 from .points import Points
@@ -442,4 +443,4 @@ def _stores(stmt: Stmt) -> list[Store]:
     """The stores in a statement, including stores of matrix instructions."""
     if isinstance(stmt, Store):
         return [stmt]
-    return [store for child in stmt.children() if isinstance(child, Stmt) for store in _stores(child)]
+    return [store for child in substatements(stmt) for store in _stores(child)]

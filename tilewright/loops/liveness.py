@@ -29,6 +29,7 @@ from .nodes import (
     map_statements,
 )
 from .uses import NO_SOURCES, Sources
+from .walk import substatements
 
 
 class Liveness:
@@ -50,7 +51,7 @@ class Liveness:
         if isinstance(stmt, (Store, Tensorized)) and not uses.given_to_write(stmt):
             return uses.read(stmt) - uses.written(stmt)
         found, ended = heads(stmt), NO_SOURCES
-        for part in parts(stmt):
+        for part in substatements(stmt):
             found |= self.exposed(part) - ended
             ended |= self.ended(part) if isinstance(stmt, Seq) else NO_SOURCES
         return found - {stmt.buffer} if isinstance(stmt, Allocate) else found
@@ -67,7 +68,7 @@ class Liveness:
             return frozenset((stmt.buffer,))
         if isinstance(stmt, Store):
             return frozenset((stmt.buffer,)) if _is_whole(stmt) else NO_SOURCES
-        inside = parts(stmt)
+        inside = substatements(stmt)
         if isinstance(stmt, If):
             return self.ended(stmt.then) & self.ended(stmt.orelse) if stmt.orelse is not None else NO_SOURCES
         if isinstance(stmt, While):
@@ -96,11 +97,6 @@ def heads(stmt: Stmt) -> Sources:
         if not isinstance(child, Stmt):
             found |= uses.read(child)
     return found
-
-
-def parts(stmt: Stmt) -> list[Stmt]:
-    """The statements directly below a statement."""
-    return [child for child in stmt.children() if isinstance(child, Stmt)]
 
 
 def is_own(buffer: Buffer) -> bool:

@@ -25,6 +25,7 @@ from ..tensor.script import LoopNest, ScriptOp
 from .buffers import with_buffers
 from .nodes import REPORT, Buffer, Evaluate, For, If, Let, Stmt, map_statements
 from .stage_nest import NestContext, one_loop
+from .walk import substatements
 
 
 def loop_nests(statement: Stmt, axes: Mapping[Var, IterVar]) -> tuple[LoopNest, ...]:
@@ -108,7 +109,7 @@ class ScriptNest:
         """One nest of the text, built from the leaves that its axes became."""
         axes = self.op.nests[number].axes
         for _ in axes:
-            (stmt,) = (part for part in stmt.children() if isinstance(part, Stmt))
+            (stmt,) = substatements(stmt)
         loops = [loop for loop in self.loops if self.nest_of_leaf[loop.axis] == number]
         around = [bound]
         for loop in loops:

@@ -8,6 +8,11 @@ from typing import Any
 from .nodes import SIMPLE, Stmt, Store, Tensorized
 
 
+def substatements(stmt: Stmt) -> list[Stmt]:
+    """The statements directly below a statement."""
+    return [child for child in stmt.children() if isinstance(child, Stmt)]
+
+
 def statements(root: Stmt) -> Iterator[Stmt]:
     """The statements of `root`, itself included, outer ones first, in order. Expressions are not walked."""
     stack = [root]
@@ -15,7 +20,7 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         stmt = stack.pop()
         yield stmt
         if type(stmt) not in SIMPLE:
-            stack += [child for child in reversed(stmt.children()) if isinstance(child, Stmt)]
+            stack += reversed(substatements(stmt))
 
 
 def inner_first(root: Stmt) -> list[Any]:
@@ -33,7 +38,7 @@ def inner_first(root: Stmt) -> list[Any]:
             found[stmt] = None
         elif stmt not in found:
             stack += (stmt, None)
-            stack += [child for child in reversed(stmt.children()) if isinstance(child, Stmt)]
+            stack += reversed(substatements(stmt))
     return list(found)
 
 

@@ -138,7 +138,7 @@ _BUILD_STAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunFailed(Failure):
-    """It failed on the device, or ended the process that ran it."""
+    """The candidate failed on the device, or ended the process that ran it."""
 
     killed: bool = False
     """Whether somebody else ended the process that ran it."""
@@ -150,14 +150,17 @@ class RunFailed(Failure):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceLost(Failure):
-    """It was not run, as the file `path` of its reference cannot be read: no caller of `measure` hears of that."""
+    """The file `path` of its reference cannot be read, so the candidate did not run.
+
+    `Batch` computes the reference again: no caller of `measure` gets this outcome.
+    """
 
     path: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrongAnswer(Failure):
-    """It ran, and computed something else than the reference."""
+    """The candidate ran, and its results differ from the reference."""
 
     @property
     def error_no(self) -> int:
@@ -166,7 +169,7 @@ class WrongAnswer(Failure):
 
 @dataclass(frozen=True, kw_only=True)
 class TimedOut(Failure):
-    """Building or running it took longer than allowed, and was ended. `phase` is "build" or "run"."""
+    """Building or running the candidate took longer than allowed, and was ended. `phase` is "build" or "run"."""
 
     phase: str
 
@@ -177,7 +180,7 @@ class TimedOut(Failure):
 
 @dataclass(frozen=True, kw_only=True)
 class Refused(Failure):
-    """It breaks a limit of the target, and was not even compiled."""
+    """The candidate breaks a limit of the target, and was not compiled."""
 
     @property
     def error_no(self) -> int:
@@ -192,7 +195,7 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
 
 
 def to_result(outcome: Outcome) -> MeasureResult:
-    """The outcome as the legacy API has it: a failure's cost is an exception that says why."""
+    """Return the outcome in the legacy form: the cost of a failure is an exception with the reason."""
     spent = outcome.build_seconds + outcome.run_seconds
     if isinstance(outcome, Measured):
         costs: tuple[Any, ...] = outcome.costs
@@ -203,7 +206,7 @@ def to_result(outcome: Outcome) -> MeasureResult:
 
 
 def shorten(text: str, longest: int = _LONGEST_REASON) -> str:
-    """A reason that a record can hold: not too long (the ends say most), and nothing that UTF-8 does not know."""
+    """Shorten a reason for a record: the middle of a long one is cut, and text that UTF-8 cannot hold is escaped."""
     if len(text) > longest + len(_CUT):
         half = longest // 2
         text = f"{text[:half]}{_CUT}{text[-half:]}"

@@ -27,14 +27,14 @@ _OVERDUE = 2
 """Computations that may run out of time: a configuration can hang, but two in a row say that the workload is large."""
 _ROUNDS = 4
 _IDLE_SECONDS = 600.0
-"""A reference that was not used for so long may make room on the disk for others: no candidate waits with it."""
+"""A reference that was not used for this long may be removed if the disk is full: no candidate waits for it."""
 _PAUSE = 16
 """Candidates that run unchecked after a failed round before the next one; twice as many after each."""
 
 
 @dataclass
 class _Failed:
-    """Why a workload has no reference, and how long nobody asks again."""
+    """Why a workload has no reference, and for how many candidates (`left`) none is computed."""
 
     reason: str = ""
     rounds: int = 0
@@ -43,7 +43,7 @@ class _Failed:
 
 
 class References:
-    """The file of each workload's reference, or why there is none. Kept from call to call of `measure`.
+    """The file of each workload's reference, or the reason for its absence. Calls of `measure` share one object.
 
     The files of a session that lives for long, as a worker's, take no more than half of the available space. Beyond
     that, the least recently used ones are removed, and computed again when their workload returns.
@@ -56,7 +56,7 @@ class References:
         self._failed: dict[Any, _Failed] = {}
 
     def file(self, workload: Any) -> str:
-        """The file; empty if there is none."""
+        """Return the file of a workload's reference; empty if there is none."""
         path = self._files.pop(workload, "")
         if path:
             self._files[workload] = path
@@ -64,12 +64,12 @@ class References:
         return path
 
     def reason(self, workload: Any) -> str:
-        """Why there is none."""
+        """Return why a workload has no reference; empty if it has one, or was never asked for one."""
         failed = self._failed.get(workload)
         return failed.reason if failed is not None else ""
 
     def wanted(self, workload: Any) -> bool:
-        """Whether a candidate that comes now is a reason to compute it."""
+        """Return whether the reference should be computed, now that a candidate needs it."""
         if workload in self._files:
             return False
         failed = self._failed.get(workload)
@@ -79,19 +79,19 @@ class References:
         return failed.left < 0 and not failed.final
 
     def keep(self, workload: Any, path: str) -> None:
-        """It is in this file."""
+        """Keep the file of a reference that was computed."""
         self._files[workload] = path
         self._used[workload] = self._now()
         self._failed.pop(workload, None)
         self._make_room(Path(path).parent)
 
     def drop(self, workload: Any, path: str) -> None:
-        """This file cannot be read any more."""
+        """Forget a file that cannot be read any more."""
         if self._files.get(workload) == path:
             del self._files[workload], self._used[workload]
 
     def _make_room(self, folder: Path) -> None:
-        """Remove files that were not used for long, while all of them take more than is left."""
+        """Remove files that were not used for long, while the files take more than the disk has left."""
         with suppress(OSError):
             taken, left = sum(map(_size, self._files.values())), shutil.disk_usage(folder).free
             for workload, path in list(self._files.items()):
@@ -103,7 +103,7 @@ class References:
                 self.drop(workload, path)
 
     def fail(self, workload: Any, reason: str, final: bool) -> None:
-        """A round of attempts ended without one."""
+        """Note that a round of attempts ended without a reference."""
         failed = self._failed.setdefault(workload, _Failed())
         failed.reason = reason
         failed.left = _PAUSE << failed.rounds

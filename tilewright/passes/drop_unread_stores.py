@@ -22,7 +22,7 @@ from ..expr.operators import const
 from ..expr.traverse import post_order
 from ..loops import uses
 from ..loops.calls import has_effect
-from ..loops.liveness import Liveness, heads, is_own, parts, without_lifetimes
+from ..loops.liveness import Liveness, heads, is_own, without_lifetimes
 from ..loops.nodes import (
     NOTHING,
     Allocate,
@@ -42,6 +42,7 @@ from ..loops.nodes import (
     seq,
 )
 from ..loops.uses import NO_SOURCES, Sources
+from ..loops.walk import substatements
 
 _NO_VALUE = const(0, "int32")
 
@@ -164,7 +165,7 @@ def _is_idle(stmt: Stmt) -> bool:
 
 def _tidy(stmt: Stmt) -> Stmt:
     """Return a branch, scope or named value; nothing if its body is empty."""
-    if all(map(_is_idle, parts(stmt))) and isinstance(stmt, (If, Let, Allocate)):
+    if all(map(_is_idle, substatements(stmt))) and isinstance(stmt, (If, Let, Allocate)):
         return NOTHING
     return If(stmt.condition, stmt.then, None) if isinstance(stmt, If) and stmt.orelse is NOTHING else stmt
 
@@ -175,7 +176,7 @@ def _without_values(stmt: Stmt) -> Stmt | None:
         return Store(stmt.buffer, stmt.indices, _NO_VALUE)
     if not isinstance(stmt, (For, If, Seq)):
         return None
-    blank = [_without_values(part) for part in parts(stmt)]
+    blank = [_without_values(part) for part in substatements(stmt)]
     if any(part is None for part in blank):
         return None
     rest: Any = iter(blank)

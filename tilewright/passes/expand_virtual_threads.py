@@ -19,7 +19,7 @@ from ..expr.traverse import post_order, substitute
 from ..loops import uses
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
 from ..loops.uses import NO_SOURCES, Sources
-from ..loops.walk import statements, stored_stages
+from ..loops.walk import statements, stored_stages, substatements
 
 MAX_COPIES = 16  # from here on the copies are a loop
 
@@ -148,4 +148,4 @@ def _writes(stmt: Stmt, conditions: tuple[Expr, ...]) -> list[tuple[Sources, tup
     under = (*conditions, *own)
     written = uses.given_to_write(stmt) | (frozenset((stmt.buffer,)) if isinstance(stmt, Store) else NO_SOURCES)
     found = [(written, under)] if written else []
-    return found + [each for child in stmt.children() if isinstance(child, Stmt) for each in _writes(child, under)]
+    return found + [each for child in substatements(stmt) for each in _writes(child, under)]

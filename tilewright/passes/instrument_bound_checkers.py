@@ -42,6 +42,7 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
+from ..loops.walk import substatements
 
 
 def instrument_bound_checkers(function: Function, target: Target, options: Options) -> Function:
@@ -225,7 +226,7 @@ def _name(buffer: Buffer) -> str:
 def _stage(stmt: Stmt) -> str:
     """The stage that a statement belongs to: that of its first store."""
     while not isinstance(stmt, Store):
-        inner = [child for child in stmt.children() if isinstance(child, Stmt)]
+        inner = substatements(stmt)
         if not inner:
             return ""
         stmt = inner[0]

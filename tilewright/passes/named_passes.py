@@ -21,7 +21,7 @@ from ..loops.assertions import without_assertions
 from ..loops.calls import has_effect
 from ..loops.functions import PrimFunction, with_attr
 from ..loops.nodes import NOTHING, Allocate, Evaluate, For, Function, If, Launch, Let, Program, Stmt, map_statements
-from ..loops.walk import statements
+from ..loops.walk import statements, substatements
 from .asynchronous_copies import asynchronous_copies
 from .context import PassContext
 from .drop_unread_stores import drop_unread_stores
@@ -135,7 +135,7 @@ def _without_effects(function: Function) -> Function:
         done = map_statements(stmt, visit)
         if isinstance(done, Evaluate):
             return done if any(has_effect(e) for e in post_order(done.value)) else NOTHING
-        bodies = [child for child in done.children() if isinstance(child, Stmt)]
+        bodies = substatements(done)
         idle = isinstance(done, (For, If, Let, Allocate)) and all(body is NOTHING for body in bodies)
         return NOTHING if idle else done
 

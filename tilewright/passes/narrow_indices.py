@@ -36,6 +36,7 @@ from ..expr.nodes import (
 from ..expr.operators import const
 from ..expr.traverse import substitute
 from ..loops.nodes import For, Function, Launch, Stmt, Store
+from ..loops.walk import substatements
 
 _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 
@@ -52,7 +53,7 @@ def _counts_wide(stmt: Stmt) -> bool:
         return True
     if isinstance(stmt, Launch) and any(var.dtype == INT64 for _, var, _ in stmt.threads):
         return True
-    return any([_counts_wide(child) for child in stmt.children() if isinstance(child, Stmt)])
+    return any([_counts_wide(child) for child in substatements(stmt)])
 
 
 def _visit(stmt: Stmt, facts: Facts) -> Stmt:

@@ -44,7 +44,7 @@ from ..loops.nodes import (
     seq,
 )
 from ..loops.overlap import AccessRegion, LoopDistance
-from ..loops.walk import statements
+from ..loops.walk import statements, substatements
 from .asynchronous_copies import is_fill, without_commits
 
 _SHARED = frozenset({MemoryScope.SHARED})
@@ -262,7 +262,7 @@ def _without_implied(parts: Iterable[Stmt], pending: int) -> Iterator[Stmt]:
 def _holds_commits(stmt: Stmt) -> bool:
     if isinstance(stmt, Commit):
         return True
-    return any(_holds_commits(child) for child in stmt.children() if isinstance(child, Stmt))
+    return any(_holds_commits(child) for child in substatements(stmt))
 
 
 def _groups(stmt: Stmt) -> int:
@@ -274,7 +274,7 @@ def _groups(stmt: Stmt) -> int:
         return max(0, times) * _groups(stmt.body)
     if isinstance(stmt, If):
         return 0 if stmt.orelse is None else min(_groups(stmt.then), _groups(stmt.orelse))
-    return sum(_groups(child) for child in stmt.children() if isinstance(child, Stmt))
+    return sum(_groups(child) for child in substatements(stmt))
 
 
 def _buffers(issued: Iterable[_Issued]) -> tuple[Buffer, ...]:

@@ -22,7 +22,7 @@ from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import const
 from ..loops import uses
-from ..loops.liveness import Liveness, heads, parts, without_lifetimes
+from ..loops.liveness import Liveness, heads, without_lifetimes
 from ..loops.nodes import (
     Allocate,
     Buffer,
@@ -40,7 +40,7 @@ from ..loops.nodes import (
 )
 from ..loops.uniformity import varies, varying_memory
 from ..loops.uses import NO_SOURCES, Sources
-from ..loops.walk import statements
+from ..loops.walk import statements, substatements
 
 Clashes = set[frozenset[Buffer]]
 """Return the pairs of buffers that may not share memory."""
@@ -181,7 +181,7 @@ class _Clashes:
             return self._sequence(stmt, held, live)
         if isinstance(stmt, Store) and not uses.written(stmt) & self.buffers:
             return held
-        inside, written = parts(stmt), uses.written(stmt) & self.buffers
+        inside, written = substatements(stmt), uses.written(stmt) & self.buffers
         live |= heads(stmt) & self.buffers  # while one thread stores, another may still be reading
         if isinstance(stmt, Let) and self._varies(stmt.value):
             self.threads |= {stmt.var}

@@ -30,7 +30,7 @@ from ..loops.nodes import (
     seq,
 )
 from ..loops.thread_extents import last_stage, thread_extents, thread_loops
-from ..loops.walk import statements
+from ..loops.walk import statements, substatements
 from ..schedule.primitives.annotate import RESIDENT_BLOCKS, WHOLE_WORDS
 
 _Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # the buffer, and the thread indices restricted to 0
@@ -129,7 +129,7 @@ def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozens
     if isinstance(stmt, (If, While)):  # the condition itself selects the threads that it names
         named = variables(stmt.condition)
         threads = tuple(v for v in threads if v not in named)
-    parts = [child for child in stmt.children() if isinstance(child, Stmt)]
+    parts = substatements(stmt)
     made = [_guarded(part, threads, updated) for part in parts]
     doers = {found for _, found in made if found[0]}
     if len(doers) <= 1 and not isinstance(stmt, Allocate):
@@ -168,7 +168,7 @@ def _units(stmt: Stmt) -> list[Stmt]:
     """The stores below `stmt`, each with the values around it that are computed before."""
     if isinstance(stmt, (Store, Let)):
         return [stmt]
-    return [unit for child in stmt.children() if isinstance(child, Stmt) for unit in _units(child)]
+    return [unit for child in substatements(stmt) for unit in _units(child)]
 
 
 def _updated(unit: Stmt) -> frozenset[Buffer]:

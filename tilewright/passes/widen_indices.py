@@ -38,6 +38,7 @@ from ..expr.nodes import (
 from ..expr.operators import cast
 from ..expr.traverse import post_order
 from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Let, Stmt, Store
+from ..loops.walk import substatements
 
 NARROW = 2**30
 _OPERATORS = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
@@ -55,7 +56,7 @@ def _needs(stmt: Stmt) -> bool:
         return True
     if isinstance(stmt, Allocate) and _is_large(stmt.buffer):
         return True
-    return any([_needs(child) for child in stmt.children() if isinstance(child, Stmt)])
+    return any([_needs(child) for child in substatements(stmt)])
 
 
 def _large_extent(extent: Expr) -> bool:

@@ -21,7 +21,7 @@ from ...core.errors import UserError
 from ...core.hardware import LoopKind
 from ...loops import uses
 from ...loops.nodes import NOTHING, Allocate, Buffer, For, Stmt, Store, While, map_statements
-from ...loops.walk import statements
+from ...loops.walk import statements, substatements
 from ...schedule.primitives.annotate import BARRIER_WHEN_FINISH as BARRIER
 from ...schedule.primitives.annotate import LAUNCH_POINT, TASKS
 from ...schedule.primitives.annotate import STRIDE_PATTERN as STRIDE
@@ -162,7 +162,7 @@ def _outside_parallel(stmt: Stmt) -> list[Stmt]:
     """The statements that every task runs: all outside of parallel loops."""
     if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL:
         return [stmt]
-    children = [child for child in stmt.children() if isinstance(child, Stmt)]
+    children = substatements(stmt)
     return [stmt, *(part for child in children for part in _outside_parallel(child))]
 
 

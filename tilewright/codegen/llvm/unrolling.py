@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...core.architectures import LLVM_UNROLLED_STORES
 from ...core.hardware import LoopKind
 from ...loops.nodes import Evaluate, For, Stmt, Store
+from ...loops.walk import substatements
 from .types import immediate
 
 _FULL_UNROLL = 64
@@ -29,4 +30,4 @@ def _stores(stmt: Stmt) -> int:
     if isinstance(stmt, Evaluate):
         return 1
     times = (immediate(stmt.extent) or 1) if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED else 1
-    return times * sum(_stores(child) for child in stmt.children() if isinstance(child, Stmt))
+    return times * sum(_stores(child) for child in substatements(stmt))

@@ -45,7 +45,7 @@ class Corrections:
         self._middle = float(np.median(np.log(predicted)))
         expected = np.clip(np.log(predicted) - self._middle, -2.0, 2.0)
         found = np.log(measured) - np.median(np.log(measured))
-        # Predictions that do not distinguish these should not lead the search.
+        # If the predictions do not distinguish the measured kernels, they should not lead the search.
         self._trust = float(np.clip((expected @ found + _TRUST) / (expected @ expected + _TRUST), 0.0, 1.2))
         errors = np.log(measured) - self._trusted(np.log(predicted))
         self._centre = rows.mean(axis=0)
@@ -74,7 +74,7 @@ class Corrections:
         return made
 
     def estimate(self, rows: np.ndarray, predicted: np.ndarray) -> Estimate:
-        """Logarithms of seconds for rows of features whose predicted seconds are given."""
+        """Estimate the logarithms of seconds, from rows of features and predicted seconds."""
         plain = self._trusted(np.log(predicted))
         if not len(self._rows):
             return Estimate(plain, np.full(len(rows), _PRIOR))

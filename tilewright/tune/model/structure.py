@@ -47,7 +47,7 @@ class Structure:
     _known: dict[Hashable, Any] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The parts that do not depend on numbers, made once for all configurations."""
+        """Return a part that does not depend on numbers; `make` runs once for all configurations."""
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
