@@ -37,7 +37,7 @@ class _Bench:
         self.on = on
         attributes = on.attributes
         self.processors = attributes.multi_processor_count
-        architecture = NVIDIA.get("sm_" + attributes.compute_version.replace(".", ""))
+        architecture = NVIDIA.get(attributes.architecture)
         if architecture is None:
             raise UserError(
                 f"{attributes.name} has compute version {attributes.compute_version}, of which no data are known",

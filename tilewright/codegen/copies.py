@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ..arith.affine import Affine
 from ..core.errors import InternalError
 from ..expr import nodes as n
-from ..expr.traverse import post_order, substitute, uses_any
+from ..expr.traverse import post_order, reads_memory, substitute, uses_any
 from ..loops.nodes import Commit, Copy, For, If, Let, Seq, Stmt, Tensorized, copied_load
 from ..loops.walk import statements
 from .c_expr import AND
@@ -120,7 +120,7 @@ def write_copies_where(writer: CopyWriter, s: If) -> bool:
         return False
     loads = [node for node in post_order(s) if isinstance(node, n.Load)]
     copied = [copied_load(part.value) for part in statements(s) if isinstance(part, Copy)]
-    if not set(loads) <= set(copied) or any(_reads(index) for load in loads for index in load.indices):
+    if not set(loads) <= set(copied) or any(reads_memory(index) for load in loads for index in load.indices):
         return False
     around, condition = writer.copies_where, writer.expr(s.condition, AND)
     name = writer.names.fresh("runs")
@@ -129,10 +129,6 @@ def write_copies_where(writer: CopyWriter, s: If) -> bool:
     writer._stmt(s.then)
     writer.copies_where = around
     return True
-
-
-def _reads(e: n.Expr) -> bool:
-    return any(isinstance(node, n.Load) for node in post_order(e))
 
 
 def write_copy(writer: CopyWriter, copy: Copy) -> None:

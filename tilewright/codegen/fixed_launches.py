@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from ..core.dtype import INT64
 from ..core.launches import FixedLaunch, FixedLaunches
 from ..expr import nodes as n
+from ..expr.traverse import constant_value
 from ..loops.calls import has_effect, is_packed
 from ..loops.nodes import Allocate, Buffer, Evaluate, Function, Stmt
 from .host_walk import HostVisitor
-from .kernel import Kernel, constant, product, root
+from .kernel import Kernel, product, root
 
 
 def fixed_launches(function: Function, kernels: Sequence[Kernel]) -> FixedLaunches | None:
@@ -29,7 +30,7 @@ class _Listing(HostVisitor):
         self.complete = True
 
     def launch(self, kernel: Kernel) -> None:
-        sizes = [constant(extent) for extent in (*kernel.grid, *kernel.block)]
+        sizes = [constant_value(extent) for extent in (*kernel.grid, *kernel.block)]
         places = [self.places.get(root(p)) if isinstance(p, Buffer) else None for p in kernel.params]
         extents = [size for size in sizes if size is not None]
         arguments = tuple(place for place in places if place is not None)

@@ -25,7 +25,7 @@ from ..core.target import Target
 from ..core.text import remark
 from ..expr import nodes as n
 from ..expr.effects import RETURN
-from ..expr.traverse import post_order
+from ..expr.traverse import constant_value, post_order
 from ..loops.calls import addresses, has_effect, is_packed, refuse_packed
 from ..loops.nodes import (
     Allocate,
@@ -46,7 +46,7 @@ from .fixed_launches import fixed_launches
 from .host_checks import ArgumentChecks
 from .host_expr import HostExpr, wrapped
 from .host_walk import HostVisitor
-from .kernel import Kernel, constant, root
+from .kernel import Kernel, root
 from .launch_limits import launch_limits
 from .names import Names
 
@@ -203,7 +203,7 @@ class _HostWriter(HostVisitor):
 
     def loop(self, s: For) -> None:
         """Write a loop."""
-        first = constant(s.min) == 0
+        first = constant_value(s.min) == 0
         bounds = self.expr(s.extent) if first else f"{self.expr(s.min)}, {self.expr(n.Add(s.min, s.extent))}"
         self._block(f"for {self.names(s.var)} in range({bounds}):", s.body)
 
@@ -227,12 +227,12 @@ class _HostWriter(HostVisitor):
     def launch(self, kernel: Kernel) -> None:
         """Write a launch, and the checks of its extents."""
         extents = (*kernel.grid, *kernel.block)
-        if any(constant(extent) == 0 for extent in extents):
+        if any(constant_value(extent) == 0 for extent in extents):
             return  # nothing to do
         args, unsure = [], []
         for extent, wish in zip(extents, _EXTENTS, strict=True):
             text = self.expr(extent)
-            if constant(extent) is None:
+            if constant_value(extent) is None:
                 if not isinstance(extent, n.Var):
                     name = self.names.fresh(wish)
                     self._line(f"{name} = {text}")

@@ -16,12 +16,11 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr import operators as op
-from ..expr.traverse import variables
+from ..expr.traverse import constant_value, variables
 from ..loops.nodes import Buffer, Function
 from .abi import ArrayArgument, ReadFact, ScalarArgument, SizeFact
 from .dialect import is_half
 from .host_expr import HostExpr
-from .kernel import constant
 
 INT32_ELEMENTS = 2**31 - 2**24
 """Elements that 32-bit indices may count in arrays of symbolic size: the last tile may reach a little further."""
@@ -230,7 +229,7 @@ MOST_IN_PAIRS = 12
 
 
 def _is_static(p: Buffer) -> bool:
-    return all(constant(extent) is not None for extent in p.shape)
+    return all(constant_value(extent) is not None for extent in p.shape)
 
 
 def _narrow(e: n.Expr) -> n.Expr:

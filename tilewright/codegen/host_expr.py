@@ -8,7 +8,7 @@ from typing import Any
 from ..core.dtype import INT32, DType
 from ..core.errors import InternalError, UserError
 from ..expr import nodes as n
-from ..expr.traverse import fold, post_order
+from ..expr.traverse import fold, reads_memory
 from ..loops.calls import ARRAY, has_effect, is_packed
 from ..loops.storage import AddressOf, Buffer
 from .names import Names
@@ -95,7 +95,7 @@ class HostExpr:
             return f"packed({', '.join(args)})"
         if kind is n.Load and not e.dtype.is_float:
             return self.element(e)
-        if has_effect(e) or any(isinstance(at, n.Load) for at in post_order(e)):
+        if has_effect(e) or reads_memory(e):
             raise UserError(
                 f"`{e}` is evaluated by host code, which calls packed functions and computes with sizes only",
                 primitive="call_packed",

@@ -13,7 +13,7 @@ from ..core.dtype import INT32
 from ..core.errors import InternalError, UserError
 from ..core.hardware import BLOCK_TAGS, THREAD_TAGS, MemoryScope
 from ..expr import nodes as n
-from ..expr.traverse import post_order
+from ..expr.traverse import constant_value, post_order
 from ..loops.calls import FOREIGN, called_function
 from ..loops.nodes import AddressOf, Allocate, Buffer, For, Function, Launch, Let, Stmt, Store, Tensorized
 from .names import Names
@@ -44,6 +44,11 @@ class Kernel:
     """Whether it has instructions of a warpgroup."""
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its parameters: "buffer", or the type of a scalar."""
+        return tuple("buffer" if isinstance(p, Buffer) else str(p.dtype) for p in self.params)
+
+    @property
     def threads(self) -> int | None:
         """Threads of one block, if known at compile time."""
         return product(self.block)
@@ -65,16 +70,11 @@ def root(buffer: Any) -> Buffer:
     return buffer.memory
 
 
-def constant(e: n.Expr) -> int | None:
-    """The value of an integer constant, else None."""
-    return e.value if isinstance(e, n.IntImm) else None
-
-
 def product(extents: tuple[n.Expr, ...]) -> int | None:
     """The product of constant extents; None if one is not known."""
     total = 1
     for extent in extents:
-        value = constant(extent)
+        value = constant_value(extent)
         if value is None:
             return None
         total *= value

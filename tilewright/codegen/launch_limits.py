@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from ..core.hardware import HARDWARE_TAGS, Hardware, ThreadTag
 from ..core.occupancy import occupancy
 from ..core.target import Target
+from ..expr.traverse import constant_value
 from ..loops.walk import stored_stages
 from .abi import EntryPoint, LaunchFact, Resources
-from .kernel import Kernel, constant
+from .kernel import Kernel
 
 _OF_BLOCK = "threads per block"
 
@@ -35,7 +36,7 @@ def launch_limits(kernel: Kernel, target: Target) -> tuple[LaunchLimit, ...]:
         found.append(LaunchLimit(fact, places))
 
     for place, (tag, extent) in enumerate(zip(HARDWARE_TAGS, (*kernel.grid, *kernel.block), strict=True)):
-        if constant(extent) is None:
+        if constant_value(extent) is None:
             level = hardware.grid if tag.is_block else hardware.block
             if tag is not ThreadTag.BLOCK_X and (tag.is_block or level.extents[tag.dimension] < level.threads):
                 add(tag.value.replace(".", "_"), tag.value, level.extents[tag.dimension], (place,))

@@ -10,10 +10,11 @@ from ..core.hardware import MemoryScope, ThreadTag
 from ..core.limits import Limit, ResourceNeed, exceeded
 from ..core.target import Target
 from ..expr import nodes as n
+from ..expr.traverse import constant_value
 from ..loops.nodes import Store
 from ..loops.walk import statements, stored_stages
 from .arrays import array_size, shared_offsets
-from .kernel import Kernel, constant
+from .kernel import Kernel
 
 
 def check(kernel: Kernel, target: Target) -> Kernel:
@@ -28,7 +29,7 @@ def check(kernel: Kernel, target: Target) -> Kernel:
 
 
 def _known_extents(kernel: Kernel) -> dict[ThreadTag, int]:
-    extents = {tag: constant(extent) for tag, _, extent in kernel.launch.threads}
+    extents = {tag: constant_value(extent) for tag, _, extent in kernel.launch.threads}
     return {tag: extent for tag, extent in extents.items() if extent is not None}
 
 
@@ -97,6 +98,8 @@ def _sizes(kernel: Kernel) -> str:
 
 def _shown(extents: tuple[n.Expr, ...]) -> str:
     shown = [
-        f"threadIdx.{letter} {extent}" for letter, extent in zip("xyz", extents, strict=True) if constant(extent) != 1
+        f"threadIdx.{letter} {extent}"
+        for letter, extent in zip("xyz", extents, strict=True)
+        if constant_value(extent) != 1
     ]
     return " × ".join(shown) or "threadIdx.x 1"

@@ -19,7 +19,7 @@ from ..core.dtype import DType
 from ..core.hardware import LoopKind
 from ..expr import nodes as n
 from ..expr import operators as op
-from ..expr.traverse import post_order, variables
+from ..expr.traverse import post_order, reads_memory, variables
 from ..loops.nodes import For, Launch
 from .c_expr import OR, ExprWriter
 from .dialect import Dialect, is_half
@@ -53,7 +53,7 @@ def padded_load(
     changing: list[n.Expr] = []
     constant: list[n.Expr] = []
     for part in conjuncts(condition):
-        changes = not by.unrolled.issuperset(variables(part)) or _reads_memory(part)
+        changes = not by.unrolled.issuperset(variables(part)) or reads_memory(part)
         (changing if changes else constant).append(part)
     asked = by.kernel.launch.whole_words and is_half(dtype) and name in by.dialect.helpers
     if not asked or not changing:
@@ -63,11 +63,6 @@ def padded_load(
     else:
         chosen = f"{by.expr.helper(name)}({by.expr(op.all_of(*changing), OR)} ? {text} : {zeros})"
     return f"{by.expr(op.all_of(*constant), OR)} ? {chosen} : {zeros}" if constant else chosen
-
-
-def _reads_memory(condition: n.Expr) -> bool:
-    """Whether a condition reads memory, which the conditions before it may guard."""
-    return any(isinstance(at, n.Load) for at in post_order(condition))
 
 
 def _settled(lanes: int, kind: str, words: str) -> str:

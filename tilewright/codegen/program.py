@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
-from ..loops.nodes import Buffer, Function
+from ..loops.nodes import Function
 from .abi import CompiledProgram, KernelAbi, unknown_functions
 from .c.program import compile_c_program
 from .c_compiler import CSource, text_of
@@ -70,7 +70,7 @@ def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledP
     kernels = tuple(kernel for own in found for kernel in own)
     source, aligned = write_source(dialect, kernels)
     entries = tuple(write_entry(f, own, aligned, target) for f, own in zip(functions, found, strict=True))
-    abi = tuple(KernelAbi(k.name, _kinds(k), k.dynamic_shared_bytes) for k in kernels)
+    abi = tuple(KernelAbi(k.name, k.kinds, k.dynamic_shared_bytes) for k in kernels)
     imported = _imported(functions, target)
     called = tuple(sorted(called_in(functions))) or (("imported code",) if imported else ())
     return CompiledProgram(str(target), entries, abi, imported + source, called=called), kernels
@@ -88,7 +88,3 @@ def _imported(functions: tuple[Function, ...], target: Target) -> str:
             )
         texts.append(text_of(text, (".c", ".cc", ".cpp", ".h", ".cu", ".cuh", ".cl")).strip() + "\n\n")
     return "".join(texts)
-
-
-def _kinds(kernel: Kernel) -> tuple[str, ...]:
-    return tuple("buffer" if isinstance(p, Buffer) else str(p.dtype) for p in kernel.params)

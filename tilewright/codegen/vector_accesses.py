@@ -8,7 +8,7 @@ from ..core.dtype import DType
 from ..core.hardware import MemoryScope
 from ..expr import nodes as n
 from ..expr import operators as op
-from ..expr.traverse import post_order
+from ..expr.traverse import reads_memory
 from ..loops.nodes import Buffer, Store
 from .c_expr import OR, ExprWriter
 from .dialect import Dialect
@@ -150,7 +150,7 @@ class VectorAccesses:
     def _fixed_pointer(self, load: n.Load, start: int) -> str | None:
         """Return the place of lane `start` of a load, if nothing writes there and its index reads no memory."""
         index = self._first(load, start)
-        if not self._is_constant(load) or any(isinstance(at, n.Load) for at in post_order(index)):
+        if not self._is_constant(load) or reads_memory(index):
             return None
         return self.by._pointer(load.source, index)
 

@@ -17,7 +17,7 @@ from ..expr import nodes as n
 from ..expr import operators as op
 from ..expr.evaluate import evaluate
 from ..expr.nodes import Expr, Load, Var
-from ..expr.traverse import post_order, substitute, variables
+from ..expr.traverse import post_order, reads_memory, substitute, variables
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Let, LoopKind, Stmt, Store
 from .footprint import Touched, bytes_of
 
@@ -153,7 +153,7 @@ class _Walk:
         e = self._seen(e)
         if isinstance(e, n.IntImm):
             return e.value
-        return None if variables(e) or any(isinstance(at, Load) for at in post_order(e)) else int(evaluate(e, {}))
+        return None if variables(e) or reads_memory(e) else int(evaluate(e, {}))
 
     def _loop(self, stmt: For, depth: int) -> _Body:
         extent = self._number(stmt.extent)
@@ -225,7 +225,7 @@ class _Walk:
 
     def _lanes(self, index: Expr) -> tuple[Expr | None, int | None]:
         """The position of the first lane, and the distance of lanes; None if they depend on data or are uneven."""
-        if any(isinstance(at, Load) for at in post_order(index)):
+        if reads_memory(index):
             return None, None
         if index.dtype.lanes == 1:
             return index, 0

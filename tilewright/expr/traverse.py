@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ..core.node import Node
 from ..core.recursion import with_room
-from .nodes import And, Expr, Load, Var
+from .nodes import And, Expr, IntImm, Load, Var
 
 T = TypeVar("T")
 
@@ -44,6 +44,16 @@ def variables(*roots: Node) -> tuple[Var, ...]:
             else:
                 stack += reversed(at.children())
     return tuple(found)
+
+
+def constant_value(e: Any) -> int | None:
+    """The value of an integer constant, None for other expressions."""
+    return e.value if isinstance(e, IntImm) else None
+
+
+def reads_memory(*roots: Node) -> bool:
+    """Whether any of the roots loads from a tensor or a buffer."""
+    return any(isinstance(at, Load) for at in post_order(*roots))
 
 
 def uses_any(root: Expr, wanted: Iterable[Var]) -> bool:

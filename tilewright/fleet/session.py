@@ -28,7 +28,7 @@ from ..measure.children import start_fresh
 from ..measure.job import Job
 from ..measure.option import LocalBuilder
 from ..measure.outcome import WAITS, Outcome, RunFailed, shorten
-from ..runtime.driver import DeviceAttributes
+from ..runtime.driver import DeviceAttributes, target_for
 from . import protocol as p
 from .dispatch import Dispatcher
 from .ledger import Ledger, Sent
@@ -135,9 +135,7 @@ class FleetSession:
     @property
     def target(self) -> Target:
         """The target, for the architecture of the fleet's devices."""
-        if self._target.kind == "cuda" and not self._target.arch_given:
-            return self._target.with_arch("sm_" + self.attributes.compute_version.replace(".", ""))
-        return self._target
+        return target_for(self._target, lambda: self.attributes)
 
     @property
     def outstanding(self) -> list[str]:

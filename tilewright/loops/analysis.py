@@ -12,7 +12,7 @@ from ..core.recursion import deep
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import as_expr
-from ..expr.traverse import post_order
+from ..expr.traverse import post_order, reads_memory
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from .nodes import Allocate, Buffer, For, Function, Launch, Let, Program, Seq, Stmt, Store, Tensorized
@@ -144,7 +144,7 @@ def _outside_of_kernels(stmt: Stmt) -> bool:
         if isinstance(child, Stmt):
             if _outside_of_kernels(child):
                 return True
-        elif any(isinstance(e, Load) for e in post_order(child)):
+        elif reads_memory(child):
             return True
     return isinstance(stmt, Store)
 

@@ -25,7 +25,7 @@ from ..core.text import quantity
 from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
 from ..expr.operators import as_expr, cast, const, floordiv, floormod, is_const, likely, subtract
 from ..expr.operators import condition as test_of
-from ..expr.traverse import post_order
+from ..expr.traverse import reads_memory
 from ..tensor.axis import IterVar, whole
 from .calls import for_effect, refuse_nested
 from .nodes import NOTHING, Allocate, Barrier, Buffer, For, If, Let, Stmt, Store, While, seq
@@ -172,7 +172,7 @@ class IRBuilder:
     def while_loop(self, condition: Any) -> Iterator[None]:
         """`with ib.while_loop(i[0] < n):` runs the block again and again, for as long as the condition holds before."""
         test = test_of(condition, "while_loop")
-        if not any(isinstance(at, Load) for at in post_order(test)):
+        if not reads_memory(test):
             raise UserError(
                 f"the condition `{test}` reads no buffer, so that the loop can never change it",
                 primitive="while_loop",

@@ -13,7 +13,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import any_of, const, equal, floormod, greater_equal, subtract
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import constant_value, substitute, variables
 from ..schedule.value import At
 
 
@@ -77,5 +77,4 @@ def rolling_of(found: StageBounds, bounds: Bounds) -> Rolling | None:
 
 def _step(first: Expr, var: Var) -> int | None:
     """The distance of a row's movement per iteration; None if that is not constant."""
-    step = simplify(subtract(substitute(first, {var: var + 1}), first))
-    return step.value if isinstance(step, IntImm) else None
+    return constant_value(simplify(subtract(substitute(first, {var: var + 1}), first)))

@@ -16,9 +16,9 @@ from ..arith.simplify import prove, simplify
 from ..bounds.infer import StageBounds
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
-from ..expr.nodes import Call, Expr, Load, Var
+from ..expr.nodes import Call, Expr, Var
 from ..expr.operators import add, cast, likely
-from ..expr.traverse import post_order, substitute, variables
+from ..expr.traverse import post_order, reads_memory, substitute, variables
 from ..schedule.legality import script_nest
 from ..tensor.axis import IterVar
 from ..tensor.script import LoopNest, ScriptOp
@@ -53,7 +53,7 @@ def _chain(stmt: For, axes: Mapping[Var, IterVar]) -> list[For]:
     while isinstance(inner := chain[-1].body, For) and inner.var in axes:
         ends = (inner.min, inner.extent)
         outside = {loop.var for loop in chain}
-        if not outside.isdisjoint(variables(*ends)) or any(isinstance(e, Load) for e in post_order(*ends)):
+        if not outside.isdisjoint(variables(*ends)) or reads_memory(*ends):
             break
         chain.append(inner)
     return chain

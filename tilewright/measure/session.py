@@ -21,7 +21,7 @@ from typing import Any
 
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
-from ..runtime.driver import DeviceAttributes
+from ..runtime.driver import DeviceAttributes, target_for
 from .batch import Batch
 from .children import tuner_mark
 from .client import Client
@@ -137,9 +137,7 @@ class MeasureSession:
             self._client = None
 
     def _resolve(self, target: Target) -> Target:
-        if target.kind == "cuda" and not target.arch_given:
-            return target.with_arch("sm_" + self.attributes.compute_version.replace(".", ""))
-        return target
+        return target_for(target, lambda: self.attributes)
 
 
 def _remove(folder: Path, owner: int) -> None:

@@ -34,7 +34,7 @@ from ..core.paths import package_path
 from ..core.target import Target
 from ..driver import refined_bounds
 from ..runtime.device import device
-from ..runtime.driver import DeviceAttributes
+from ..runtime.driver import DeviceAttributes, target_for
 from . import reference
 from .build import build
 from .device_bench import DeviceBench
@@ -77,9 +77,7 @@ class SpawnedSession:
     @property
     def target(self) -> Target:
         """The target, for the architecture of the device that is here."""
-        if self._target.kind == "cuda" and not self._target.arch_given:
-            return self._target.with_arch("sm_" + self.attributes.compute_version.replace(".", ""))
-        return self._target
+        return target_for(self._target, lambda: self.attributes)
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Build and run jobs, and return each with its outcome. Raises UserError if the device cannot be used."""

@@ -16,7 +16,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import const
-from ..expr.traverse import post_order, substitute, variables
+from ..expr.traverse import post_order, reads_memory, substitute, variables
 from ..loops import uses
 from ..loops.nodes import (
     NOTHING,
@@ -182,7 +182,7 @@ def is_fill(stmt: Stmt) -> bool:
 
 def _varies(e: Expr, varying: frozenset[Var]) -> bool:
     """Whether an expression may have different values in the threads of a block."""
-    return not varying.isdisjoint(variables(e)) or any(isinstance(node, Load) for node in post_order(e))
+    return not varying.isdisjoint(variables(e)) or reads_memory(e)
 
 
 def _is_contiguous(index: Expr) -> bool:

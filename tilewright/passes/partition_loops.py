@@ -6,6 +6,7 @@ kernel is cut at the iteration from which its guards matter: before, they are dr
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ..arith.facts import EMPTY, Facts
@@ -66,7 +67,7 @@ def _cut(loop: For, extent: int, facts: Facts) -> Stmt:
     whole = _always(loop, list(guards.values()), facts.bind_all(inner), extent)
     if whole == 0:
         return loop
-    free = _without(loop.body, set(guards))
+    free = unguarded(loop.body, set(guards))
     first = For(loop.var, loop.min, const(whole, loop.var.dtype), loop.kind, None, loop.pragmas, free)
     rest = _rest(loop, whole, extent, facts)
     return seq(simplify_statement(first, facts), rest)
@@ -88,10 +89,11 @@ def _always(loop: For, conditions: list[Expr], facts: Facts, extent: int) -> int
     return low
 
 
-def _without(stmt: Stmt, guards: set[Stmt]) -> Stmt:
+def unguarded(stmt: Stmt, guards: Collection[Any]) -> Stmt:
+    """A statement in which the bodies of these guards always run."""
     if stmt in guards and isinstance(stmt, If):
-        return _without(stmt.then, guards)
-    return map_statements(stmt, lambda child: _without(child, guards))
+        return unguarded(stmt.then, guards)
+    return map_statements(stmt, lambda child: unguarded(child, guards))
 
 
 def _rest(loop: For, whole: int, extent: int, facts: Facts) -> Stmt:

@@ -27,6 +27,7 @@ from ..expr.traverse import conjuncts, post_order, substitute, variables
 from ..loops import uses
 from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
 from ..loops.walk import inner_first
+from .partition_loops import unguarded
 
 Separate: TypeAlias = Callable[[Stmt, frozenset[Var]], "Stmt | None"]
 """Makes two versions of a statement inside loops of these variables, or says by None that it should not."""
@@ -120,7 +121,7 @@ def _without_guards(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
     conditions = _all_hold(nodes, guards)
     if not conditions or FALSE in conditions or not around.intersection(variables(*conditions)):
         return None  # a test that is equal for all tiles would send all of them to the slow version
-    return If(likely(all_of(*conditions)), _without(stmt, set(guards)), stmt)
+    return If(likely(all_of(*conditions)), unguarded(stmt, set(guards)), stmt)
 
 
 def _may_be_copied(nodes: list[Any]) -> bool:
@@ -198,9 +199,3 @@ def _end(e: Expr, ranges: dict[Var, tuple[Expr, Expr]], highest: bool) -> Expr |
         high = subtract(add(low, extent), 1)
         e = substitute(e, {var: high if (form.terms.get(var, 0) > 0) is highest else low})
     return e
-
-
-def _without(stmt: Stmt, guards: set[Any]) -> Stmt:
-    if stmt in guards and isinstance(stmt, If):
-        return _without(stmt.then, guards)
-    return map_statements(stmt, lambda child: _without(child, guards))

@@ -11,8 +11,8 @@ from ..bounds.kernels import KernelBounds, kernels_of
 from ..bounds.nest import Loop
 from ..core.atoms import LANES
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
-from ..expr.nodes import Expr, IntImm, Var
-from ..expr.traverse import variables
+from ..expr.nodes import Var
+from ..expr.traverse import constant_value, variables
 from ..schedule.value import At
 
 
@@ -79,7 +79,7 @@ def kernel_uses(bounds: Bounds) -> list[KernelUse]:
 
 
 def _use_of(kernel: KernelBounds, bounds: Bounds) -> KernelUse:
-    use = KernelUse({tag: _value(extent) or 1 for tag, extent in kernel.extents.items()})
+    use = KernelUse({tag: constant_value(extent) or 1 for tag, extent in kernel.extents.items()})
     for found in kernel.stages:
         vthreads = _vthreads(bounds, (*found.outer, *found.stage.loops))
         use.vthreads = max(use.vthreads, prod(vthreads.values()))
@@ -100,16 +100,12 @@ def _in_use_with(found: StageBounds, bounds: Bounds) -> set[int]:
 
 
 def _extent(bounds: Bounds, loop: Loop) -> int | None:
-    return _value(bounds[loop.stage].ranges[loop.axis].extent)
+    return constant_value(bounds[loop.stage].ranges[loop.axis].extent)
 
 
 def _vthreads(bounds: Bounds, loops: Iterable[Loop]) -> dict[Var, int]:
     """The extents of the loops over vthreads."""
     return {loop.var: _extent(bounds, loop) or 1 for loop in loops if loop.tag is ThreadTag.VTHREAD}
-
-
-def _value(e: Expr) -> int | None:
-    return e.value if isinstance(e, IntImm) else None
 
 
 def _stages(found: StageBounds, bounds: Bounds) -> int:
@@ -135,7 +131,7 @@ def _storage(found: StageBounds, vthreads: dict[Var, int], stages: int) -> list[
 
 def _elements(found: StageBounds) -> int:
     """The elements of one copy, with the padding that `storage_align` asks for."""
-    extents = [_value(part.extent) or 1 for part in found.region]
+    extents = [constant_value(part.extent) or 1 for part in found.region]
     if found.fragment is not None:
         return prod(extents) // LANES
     size = 1

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import TVMError, UserError
+from ..core.target import Target
 
 if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram
@@ -64,6 +65,18 @@ class DeviceAttributes(NamedTuple):
     """Of a CPU: its largest cache, the last before memory."""
     on_host: bool = False
     """Whether it computes on the very cores that run this process."""
+
+    @property
+    def architecture(self) -> str:
+        """The architecture of an NVIDIA GPU, such as "sm_90"."""
+        return f"sm_{self.compute_version.replace('.', '')}"
+
+
+def target_for(target: Target, attributes: Callable[[], DeviceAttributes]) -> Target:
+    """Return a target; a CUDA target without an architecture gets the one of the device that `attributes` describes."""
+    if target.kind == "cuda" and not target.arch_given:
+        return target.with_arch(attributes().architecture)
+    return target
 
 
 class Driver(ABC):

@@ -8,6 +8,7 @@ from ..codegen.exported.exporter import Exporter
 from ..codegen.program import compile_program
 from ..core.target import Target
 from .device import Device, cuda
+from .driver import target_for
 from .module import Module
 
 if TYPE_CHECKING:
@@ -33,6 +34,4 @@ def target_on(on: Device) -> Target:
 def resolve_target(target: Target, on: Device | None = None) -> Target:
     """`target` for a device, by default the first one: a CUDA target without an architecture gets the device's."""
     gpu = on or cuda()
-    if target.kind == "cuda" and not target.arch_given and gpu.exist:
-        return target.with_arch("sm_" + gpu.attributes.compute_version.replace(".", ""))
-    return target
+    return target_for(target, lambda: gpu.attributes) if target.kind == "cuda" and gpu.exist else target

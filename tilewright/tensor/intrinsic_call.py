@@ -14,11 +14,11 @@ from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.own_code import calling
 from ..core.text import one_line, quantity
-from ..expr.nodes import Expr, IntImm, Load, Var
+from ..expr.nodes import Expr, Load, Var
 from ..expr.operand import Operand
 from ..expr.operators import add, as_expr, cast, const, subtract
 from ..expr.runtime_value import declaring
-from ..expr.traverse import rewrite, substitute
+from ..expr.traverse import constant_value, rewrite, substitute
 from .axis import AxisKind, IterVar, Range
 from .reduction import Reduce, ends_of
 
@@ -80,7 +80,7 @@ class IntrinsicCall:
         return axis.dom if known else Range(substitute(axis.dom.extent, self.sizes))  # type: ignore[union-attr]
 
     def _extent(self, axis: IterVar) -> int | None:
-        return _constant(substitute(axis.dom.extent, self.sizes)) if axis.dom is not None else None
+        return constant_value(substitute(axis.dom.extent, self.sizes)) if axis.dom is not None else None
 
     def element(self, own: Sequence[IterVar]) -> tuple[Expr, ...]:
         """The values of an element; `own`: the last axes of the computation, in the place of the intrinsic's."""
@@ -90,7 +90,7 @@ class IntrinsicCall:
         values.update(zip(self.intrin.scalar_params, self.scalars, strict=True))
         for axis, theirs in zip(own, self._moving(), strict=True):
             wanted = self._extent(theirs)
-            if axis.dom is None or _constant(axis.dom.extent) != wanted:
+            if axis.dom is None or constant_value(axis.dom.extent) != wanted:
                 self._refuse(
                     f"computes {wanted} elements along {theirs.name!r}, and the tensor has "
                     f"{axis.dom.extent if axis.dom else None} there",
@@ -211,12 +211,12 @@ def _region(
             raise _wrong_region(intrin, given, wanted)
         origin.append(begin)
         along.append(d)
-        extents.append(_constant(simplify(subtract(end, begin))))
+        extents.append(constant_value(simplify(subtract(end, begin))))
     open_sizes = [extent for extent in wanted.shape if isinstance(extent, Var) and extent not in sizes]
     if open_sizes and len(wanted.shape) == len(extents):
         ends = zip(wanted.shape, extents, strict=True)
         sizes.update({size: const(e, size.dtype) for size, e in ends if size in open_sizes and e is not None})
-    shape = [_constant(substitute(extent, sizes)) for extent in wanted.shape]
+    shape = [constant_value(substitute(extent, sizes)) for extent in wanted.shape]
     while len(shape) > len(extents) and shape[0] == 1:
         shape.pop(0)
     if shape != extents or None in extents:
@@ -232,7 +232,3 @@ def _wrong_region(intrin: Any, given: TensorRegion, wanted: Any) -> UserError:
         fix="give begin:end in each dimension that the intrinsic runs over, as far apart as its input is long, and an "
         "index in the others",
     )
-
-
-def _constant(e: Any) -> int | None:
-    return e.value if isinstance(e, IntImm) else None

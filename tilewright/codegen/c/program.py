@@ -40,7 +40,7 @@ def compile_c_program(functions: tuple[Function, ...], target: Target) -> Compil
     kernels = tuple(kernel for own in found for kernel in own)
     entries = tuple(write_entry(f, own, frozenset(), target) for f, own in zip(functions, found, strict=True))
     source = _source(functions, found, kernels, entries, target)
-    abi = tuple(KernelAbi(k.name, _kinds(k)) for k in kernels)
+    abi = tuple(KernelAbi(k.name, k.kinds) for k in kernels)
     began = time.perf_counter()
     imported = dict.fromkeys(code for f in functions for code in f.imports)
     if any(kind == "import_llvm" and not isinstance(text, CSource) for kind, text in imported):
@@ -50,10 +50,6 @@ def compile_c_program(functions: tuple[Function, ...], target: Target) -> Compil
     binary = compiled(source, "build") if has_compiler else None
     seconds = time.perf_counter() - began
     return CompiledProgram(str(target), entries, abi, source, binary=binary, compile_seconds=seconds, objects=objects)
-
-
-def _kinds(kernel: Kernel) -> tuple[str, ...]:
-    return tuple("buffer" if isinstance(p, Buffer) else str(p.dtype) for p in kernel.params)
 
 
 def _source(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ...core.dtype import DType
 from ...expr import nodes as n
-from .types import LLVMValue, constant, immediate, value_type
+from ...expr.traverse import constant_value
+from .types import LLVMValue, constant, value_type
 from .writer import FunctionWriter
 
 Division = n.Div | n.Mod | n.FloorDiv | n.FloorMod
@@ -16,7 +17,7 @@ Division = n.Div | n.Mod | n.FloorDiv | n.FloorMod
 def divide(out: FunctionWriter, e: Division, dtype: DType, a: LLVMValue, b: LLVMValue) -> LLVMValue:
     """Write the division or remainder `e` of two integers of type `dtype`."""
     quotient = isinstance(e, (n.Div, n.FloorDiv))
-    by = immediate(e.b.value if isinstance(e.b, n.Broadcast) else e.b)
+    by = constant_value(e.b.value if isinstance(e.b, n.Broadcast) else e.b)
     if dtype.kind == "uint":
         return _guarded(out, "udiv" if quotient else "urem", dtype, a, b, by)
     if isinstance(e, (n.Div, n.Mod)):

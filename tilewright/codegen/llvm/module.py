@@ -36,7 +36,7 @@ def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledPro
         source = with_imports(source, machine, inline)
     objects = merged([compile_c(text) for kind, text in imported if kind == "import_c" or isinstance(text, CSource)])
     entries = tuple(write_entry(f, own, frozenset(), target) for f, own in zip(functions, found, strict=True))
-    abi = tuple(KernelAbi(k.name, _kinds(k)) for k in kernels)
+    abi = tuple(KernelAbi(k.name, k.kinds) for k in kernels)
     code = compile_ir(source, machine)
     seconds = code.seconds
     return CompiledProgram(
@@ -50,10 +50,6 @@ def _options(target: Target) -> CodeOptions:
     if chosen not in ("on", "off"):
         raise UserError(f"target {str(target)!r}: -fp-contract={chosen}", primitive="Target", fix='give "on" or "off"')
     return CodeOptions(contract=chosen == "on")
-
-
-def _kinds(kernel: Kernel) -> tuple[str, ...]:
-    return tuple("buffer" if isinstance(p, Buffer) else str(p.dtype) for p in kernel.params)
 
 
 def write_module(kernels: tuple[Kernel, ...], machine: Processor, options: CodeOptions) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from ...core.errors import InternalError
 from ...core.hardware import LoopKind
 from ...expr import nodes as n
-from ...expr.traverse import post_order
+from ...expr.traverse import constant_value, post_order
 from ...loops.nodes import (
     Allocate,
     Barrier,
@@ -39,7 +39,7 @@ from .expr import LLVMExprWriter
 from .mathlib import MathLibrary
 from .memory import BufferAccesses
 from .tasks import KEYS, Tasks, write_dealt, write_marked
-from .types import LLVMValue, immediate, memory_type, value_type
+from .types import LLVMValue, memory_type, value_type
 from .unrolling import unroll_hint
 from .writer import FunctionWriter, ModuleWriter
 
@@ -217,8 +217,10 @@ class BodyWriter:
         elif s.kind in (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PARALLEL):
             with self.expr.scope():
                 start = self.expr.index(s.min)
-                stop = self.expr.index(n.Add(s.min, s.extent)) if immediate(s.min) != 0 else self.expr.index(s.extent)
-            extent = immediate(s.extent)
+                stop = (
+                    self.expr.index(n.Add(s.min, s.extent)) if constant_value(s.min) != 0 else self.expr.index(s.extent)
+                )
+            extent = constant_value(s.extent)
             self._counted(s, start, stop, s.body, runs=extent is not None and extent > 0)
         else:
             raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")

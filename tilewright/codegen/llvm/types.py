@@ -15,7 +15,6 @@ import numpy as np
 
 from ...core.dtype import DType
 from ...core.errors import InternalError
-from ...expr import nodes as n
 
 _FLOATS = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
 
@@ -101,8 +100,3 @@ def lanes_constant(values: range | list[int], element: str = "i64") -> LLVMValue
     """A vector of integer constants."""
     parts = ", ".join(f"{element} {value}" for value in values)
     return LLVMValue(vector(element, len(values)), f"<{parts}>")
-
-
-def immediate(e: n.Expr) -> int | None:
-    """The value of an integer constant, else None."""
-    return e.value if isinstance(e, n.IntImm) else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...core.architectures import LLVM_UNROLLED_STORES
 from ...core.hardware import LoopKind
+from ...expr.traverse import constant_value
 from ...loops.nodes import Evaluate, For, Stmt, Store
 from ...loops.walk import substatements
-from .types import immediate
 
 _FULL_UNROLL = 64
 """Iterations of a loop that LLVM unrolls completely, and copies of the body of a longer loop at most."""
@@ -16,7 +16,7 @@ _VECTOR_BYTES = 64
 
 def unroll_hint(loop: For) -> str:
     """The metadata of LLVM for a marked loop."""
-    extent = immediate(loop.extent)
+    extent = constant_value(loop.extent)
     if extent is not None and extent <= _FULL_UNROLL:
         return '"llvm.loop.unroll.full"'
     copies = max(1, min(_FULL_UNROLL, LLVM_UNROLLED_STORES // max(1, _stores(loop.body))))
@@ -29,5 +29,5 @@ def _stores(stmt: Stmt) -> int:
         return -(-stmt.value.dtype.bytes // _VECTOR_BYTES)
     if isinstance(stmt, Evaluate):
         return 1
-    times = (immediate(stmt.extent) or 1) if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED else 1
+    times = (constant_value(stmt.extent) or 1) if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED else 1
     return times * sum(_stores(child) for child in substatements(stmt))

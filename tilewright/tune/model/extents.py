@@ -62,6 +62,10 @@ class StageExtents:
         """The loops around the stage on which its region depends."""
         return {var for form in self.begins for var, step in form.items() if moves(step)}
 
+    def is_copied(self, loop: Loop) -> bool:
+        """Whether a loop is over virtual threads that each have a copy of the stage's results."""
+        return loop.tag is ThreadTag.VTHREAD and (loop.stage == self.stage.id or loop.var in self.moved_by)
+
     @property
     def element_bytes(self) -> int:
         """The bytes of an element of all results."""

@@ -49,9 +49,9 @@ class WarpLanes:
             if isinstance(relation, Split):
                 step = structure.number(relation, "factor", relation.factor, columns)
                 step = found.extents[relation.inner] if step is None else step
-                values[relation.parent] = values[relation.outer] * _wide(step) + values[relation.inner]
+                values[relation.parent] = values[relation.outer] * as_column(step) + values[relation.inner]
             elif isinstance(relation, Fuse):
-                width = _wide(found.extents[relation.inner])
+                width = as_column(found.extents[relation.inner])
                 values[relation.outer] = values[relation.fused] // width
                 values[relation.inner] = values[relation.fused] % width
         begins = self._begins(structure, columns, found)
@@ -72,7 +72,7 @@ class WarpLanes:
         made: dict[IterVar, np.ndarray] = {}
         for axis, index, size, extent in zip(op.axis, load.indices, found.region, op.shape, strict=True):
             value = np.zeros((self.count, self.warp), np.int64) + value_of(index, axes)
-            made[axis] = (value - value[:, :1]) * (_wide(size) < constant(extent))
+            made[axis] = (value - value[:, :1]) * (as_column(size) < constant(extent))
         return made
 
 
@@ -81,7 +81,8 @@ def column(value: np.ndarray, count: int) -> np.ndarray:
     return np.broadcast_to(value, (count,))[:, None]
 
 
-def _wide(value: Number) -> Number:
+def as_column(value: Number) -> Number:
+    """Return numbers of configurations as a column; a number of all configurations as it is."""
     return value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
 
@@ -89,7 +90,7 @@ def address(indices: Sequence[np.ndarray], shape: Sequence[Number]) -> np.ndarra
     """The place of an element in memory, row by row: an array of configurations and lanes, which may be 1×1."""
     place: np.ndarray | int = 0
     for index, extent in zip(indices, shape, strict=True):
-        place = place * _wide(extent) + index
+        place = place * as_column(extent) + index
     return np.atleast_2d(place)
 
 
@@ -97,7 +98,7 @@ def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]
     """The index of an element in each dimension."""
     indices: list[np.ndarray] = []
     for extent in reversed(shape):
-        wide = _wide(extent)
+        wide = as_column(extent)
         indices.append(element % wide)
         element = element // wide
     return indices[::-1]

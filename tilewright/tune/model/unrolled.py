@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...bounds.nest import Loop
-from ...core.hardware import LoopKind, ThreadTag
+from ...core.hardware import LoopKind
 from ...expr.nodes import Var
 from ...schedule.value import Schedule
 from .extents import KernelExtents, StageExtents
@@ -101,6 +101,6 @@ def _copies(found: StageExtents) -> Number:
     """The number of virtual threads that each compute a stage."""
     copies: Number = 1.0
     for loop in found.path:
-        if loop.tag is ThreadTag.VTHREAD and (loop.stage == found.stage.id or loop.var in found.moved_by):
+        if found.is_copied(loop):
             copies = copies * found.loop_extents[loop.var]
     return copies

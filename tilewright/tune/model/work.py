@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from ...bounds.nest import Loop
-from ...core.hardware import Hardware, LoopKind, MemoryScope, ThreadTag
+from ...core.hardware import Hardware, LoopKind, MemoryScope
 from ...expr import nodes as n
 from ...expr.nodes import Var
 from ...schedule.value import At
@@ -24,7 +24,7 @@ from ...tensor.tensor import Tensor
 from .extents import Form, KernelExtents, StageExtents, constant, form_of, moves, reach
 from .footprint import address_steps, block_spans, differs_by_block, fresh_part, global_shape, sector_bytes
 from .guards import behind_branches, is_clipped, is_guarded, only_copies
-from .lanes import WarpLanes, address, sectors, unravelled, value_of, wavefronts
+from .lanes import WarpLanes, address, as_column, sectors, unravelled, value_of, wavefronts
 from .loads_in_padding import never_loads
 from .operations import evaluations, operations
 from .structure import Structure
@@ -149,7 +149,7 @@ class Work:
     def _loops(self, found: StageExtents) -> _Loops:
         """The loops that one thread runs, without virtual threads that share the stage's results."""
         local = {var for form in self._local_forms(found) for var, step in form.items() if moves(step)}
-        loops = [loop for loop in found.path if loop.tag is None or _is_copied(loop, found)]
+        loops = [loop for loop in found.path if loop.tag is None or found.is_copied(loop)]
         extents = [np.broadcast_to(found.loop_extents[loop.var], (self.count,)) for loop in loops]
         written: list[np.ndarray] = []
         marked, apart = np.zeros(self.count, bool), np.zeros(self.count, bool)
@@ -295,7 +295,7 @@ class Work:
     def _ends_in_padding(self, found: StageExtents, each: np.ndarray) -> np.ndarray:
         """Whether the last part of a tile is padding in every block, and so needs no load."""
         last = (each - 1) * self.kernel.threads * self._vector(found)
-        element = np.minimum(_column(last) + self.lanes.number, _column(found.elements - 1)).astype(np.int64)
+        element = np.minimum(as_column(last) + self.lanes.number, as_column(found.elements - 1)).astype(np.int64)
         axes: dict[Var, np.ndarray] = {}
         known: dict[Var, np.ndarray] = {}
         op, inside = found.stage.op, unravelled(element, found.region)
@@ -319,7 +319,7 @@ class Work:
         self._add("fill_loads", times)
         self._add("held", each * vector)
         self._add("written_out", each * 6)
-        element = self.lanes.number * _column(vector)
+        element = self.lanes.number * as_column(vector)
         mine = unravelled(element, found.region)
         axes = {axis.var: index for axis, index in zip(found.stage.op.axis, mine, strict=True)}
         # A warp wraps around the region; the shape of its part does not depend on the warp.
@@ -403,16 +403,7 @@ class Work:
         self._add("unique_bytes", float(prod(global_shape(load)) * load.dtype.bytes))
 
 
-def _is_copied(loop: Loop, found: StageExtents) -> bool:
-    """Whether a loop is one of virtual threads that each have a copy of the stage's results."""
-    return loop.tag is ThreadTag.VTHREAD and (loop.stage == found.stage.id or loop.var in found.moved_by)
-
-
 def _uneven(found: StageExtents) -> Number:
     """Return the ratio of computed to needed elements if tiles extend beyond the result."""
     computed = _product(found.loop_extents[loop.var] for loop in found.path if loop.axis.kind is not AxisKind.REDUCE)
     return np.maximum(computed / max(1, prod(constant(e) for e in found.stage.op.shape)) - 1, 0)
-
-
-def _column(value: Number) -> Number:
-    return value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 else value

@@ -217,7 +217,7 @@ def _share(flops: float, device: DeviceAttributes | None) -> str:
 
 def peak_flops(device: DeviceAttributes | None) -> float:
     """The peak rate of an NVIDIA device in float32 operations per second; 0 if unknown."""
-    row = NVIDIA.get(f"sm_{device.compute_version.replace('.', '')}") if device is not None else None
+    row = NVIDIA.get(device.architecture) if device is not None else None
     if device is None or row is None:
         return 0.0
     return 2e3 * device.multi_processor_count * device.max_clock_rate * row.multiprocessor.float_lanes
