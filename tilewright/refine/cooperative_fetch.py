@@ -24,11 +24,11 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, const, multiply, subtract
-from ..schedule.relations import Fuse, Relation, Split
 from ..schedule.value import At, AxisNotes, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
 from .fetch_width import fetch_lanes
+from .new_axes import NewAxes
 
 _PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
 
@@ -145,38 +145,24 @@ def _is_even(found: StageBounds, shape: list[int], block: dict[ThreadTag, int], 
 
 def _dealt_out(stage: Stage, block: dict[ThreadTag, int], lanes: int) -> Stage:
     """The stage with its axes fused and split over rounds, the threads of the block, and the lanes of a vector."""
-    relations: list[Relation] = []
-
-    def axis(name: str) -> IterVar:
-        return IterVar(f"{stage.name}.{name}", None, AxisKind.DATA)
-
-    def split(parent: IterVar, factor: int, outer: str, inner: str) -> tuple[IterVar, IterVar]:
-        parts = axis(outer), axis(inner)
-        relations.append(Split(parent, *parts, const(factor, "int32"), None))
-        return parts
-
-    first, *others = stage.op.axis
-    whole = first
-    for other in others:
-        fused = axis("element")
-        relations.append(Fuse(whole, other, fused))
-        whole = fused
+    axes = NewAxes(stage)
+    whole = axes.fused(stage.op.axis, "element")
     inner: list[IterVar] = []
     notes: dict[IterVar, AxisNotes] = {}
     if lanes > 1:
-        whole, lane = split(whole, lanes, "vector", "lane")
+        whole, lane = axes.split(whole, lanes, "vector", "lane")
         inner, notes = [lane], {lane: AxisNotes(kind=LoopKind.VECTORIZED)}
-    rounds, rest = split(whole, prod(block.values()), "round", "thread")
+    rounds, rest = axes.split(whole, prod(block.values()), "round", "thread")
     leaves: list[IterVar] = []
     slowest_first = list(reversed(block.items()))
     for k, (tag, _) in enumerate(slowest_first):
         inside = prod(extent for _, extent in slowest_first[k + 1 :])
         own = rest
         if k + 1 < len(slowest_first):
-            own, rest = split(rest, inside, tag.value, "thread")
+            own, rest = axes.split(rest, inside, tag.value, "thread")
         leaves.append(own)
         notes[own] = AxisNotes(thread=IterVar(tag.value, None, AxisKind.THREAD, tag))
-    return replace(stage, leaves=(*leaves, rounds, *inner), relations=tuple(relations), notes=notes)
+    return replace(stage, leaves=(*leaves, rounds, *inner), relations=tuple(axes.relations), notes=notes)
 
 
 def _constants(extents: list[Expr]) -> list[int] | None:

@@ -18,10 +18,9 @@ from ..core.hardware import SWIZZLE_PIECE, LoopKind, MemoryScope, ThreadTag, War
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import IntImm, Load
-from ..expr.operators import const
 from ..expr.traverse import loads as loads_in
 from ..schedule.legality import names
-from ..schedule.relations import Fuse, Split
+from ..schedule.relations import Split
 from ..schedule.value import AxisNotes, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.tensor import Tensor
@@ -29,6 +28,7 @@ from .conflicts import Demands
 from .contraction import check_hardware, contraction, extent, local_indices, refuse
 from .match_dots import match_dot
 from .match_warpgroups import match_warpgroup
+from .new_axes import NewAxes
 
 
 def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
@@ -112,36 +112,19 @@ def _dealt(
 ) -> StageBounds:
     """The stage with the loops over a tile replaced by the loops of one lane, within a loop over the lanes."""
     stage = found.stage
-    relations = list(stage.relations)
-
-    def axis(name: str) -> IterVar:
-        return IterVar(f"{stage.name}.{name}", None, AxisKind.DATA)
-
-    def fused(axes: tuple[IterVar, ...], name: str) -> IterVar:
-        whole = axes[0]
-        for other in axes[1:]:
-            both = axis(name)
-            relations.append(Fuse(whole, other, both))
-            whole = both
-        return whole
-
-    def split(parent: IterVar, factor: int, outer: str, inner: str) -> tuple[IterVar, IterVar]:
-        parts = axis(outer), axis(inner)
-        relations.append(Split(parent, *parts, const(factor, "int32"), None))
-        return parts
-
-    row, group = split(fused(rows, "rows"), 8, "row", "group")
+    axes = NewAxes(stage, stage.relations)
+    row, group = axes.split(axes.fused(rows, "rows"), 8, "row", "group")
     inside = [row]
     if atom.halves > 1:
-        inside = list(split(row, atom.halves, "row", "half"))
-    pair, neighbour = split(fused(columns, "columns"), 2, "pair", "neighbour")
-    column, member = split(pair, 4, "column", "member")
-    lane = fused((group, member), "lane")
+        inside = list(axes.split(row, atom.halves, "row", "half"))
+    pair, neighbour = axes.split(axes.fused(columns, "columns"), 2, "pair", "neighbour")
+    column, member = axes.split(pair, 4, "column", "member")
+    lane = axes.fused((group, member), "lane")
     inside = [inside[0], column, *inside[1:], neighbour]
     run = _run(found, columns) if not depth else 0
     if run:  # a lane's results in neighbouring pieces are neighbours
-        column, piece = split(column, run, "column", "piece")
-        neighbour = fused((piece, neighbour), "neighbour")
+        column, piece = axes.split(column, run, "column", "piece")
+        neighbour = axes.fused((piece, neighbour), "neighbour")
         inside = [inside[0], column, *inside[2:-1], neighbour]
     gone = {*rows, *columns, *depth}
     kept = tuple(x for x in stage.leaves if x not in gone)
@@ -152,7 +135,7 @@ def _dealt(
     notes[lane] = AxisNotes(thread=IterVar("threadIdx.x", None, AxisKind.THREAD, ThreadTag.THREAD_X))
     if not depth and stage.op.axis and columns[-1] is _leaf_of(stage, stage.op.axis[-1]):
         notes[neighbour] = AxisNotes(kind=LoopKind.VECTORIZED)
-    made = replace(stage, leaves=leaves, relations=tuple(relations), notes=notes)
+    made = replace(stage, leaves=leaves, relations=tuple(axes.relations), notes=notes)
     ranges = dict(found.ranges)  # if a tile is only partly inside, its loops still run over all of it
     for relation in made.relations:
         below = relation.ranges_down(ranges, lambda x: made.note(x).thread is not None, simplify)

@@ -1,0 +1,36 @@
+"""New axes of a stage, for loops that are distributed anew, and the relations that tie them to its own axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..expr.operators import const
+from ..schedule.relations import Fuse, Relation, Split
+from ..schedule.value import Stage
+from ..tensor.axis import AxisKind, IterVar
+
+
+class NewAxes:
+    """Fuses and splits axes of a stage; `relations` begins with the given ones, and gets the relations of each step."""
+
+    def __init__(self, stage: Stage, relations: Iterable[Relation] = ()) -> None:
+        self.stage = stage
+        self.relations = list(relations)
+
+    def _axis(self, name: str) -> IterVar:
+        return IterVar(f"{self.stage.name}.{name}", None, AxisKind.DATA)
+
+    def fused(self, axes: Sequence[IterVar], name: str) -> IterVar:
+        """One axis for several, the last one the fastest."""
+        whole = axes[0]
+        for other in axes[1:]:
+            both = self._axis(name)
+            self.relations.append(Fuse(whole, other, both))
+            whole = both
+        return whole
+
+    def split(self, parent: IterVar, factor: int, outer: str, inner: str) -> tuple[IterVar, IterVar]:
+        """The outer and the inner axis, which has `factor` iterations."""
+        parts = self._axis(outer), self._axis(inner)
+        self.relations.append(Split(parent, *parts, const(factor, "int32"), None))
+        return parts
