@@ -11,6 +11,7 @@ import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..codegen import nvrtc
 from ..codegen.abi import CompiledProgram
@@ -22,7 +23,9 @@ from .job import Built, CheckSpec, Job
 from .lowered import LoweredCandidate, nest_for, spec_of, steps_of, unpacked
 from .option import BuildFunc
 from .outcome import BuildFailed, Outcome, Refused, TimedOut, shorten
-from .pool import Died
+
+if TYPE_CHECKING:
+    from .pool import Died  # which needs forks: systems without them build, too
 
 _PACKAGE = __name__.partition(".")[0]
 
