@@ -183,7 +183,8 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     if gpu_rows.runs_along_rows(flow, kernel):
         listed |= {"vector": [n for n in _POWERS if n < default.vector], "keep": ("local", "shared", "")}
     why = f"the stages of {out.name} fall into rows: a block computes a row at a time and keeps it on the chip"
-    return [with_values("rows", why, default, listed, partial(_rows, flow, kernel, target),
+    return [with_values("rows", why, default, listed,
+                        lambda s, t: gpu_rows.schedule_rows(s, flow, kernel, target, t),
                         partial(gpu_rows.is_possible, flow, kernel, target))]  # fmt: skip
 
 
@@ -216,7 +217,3 @@ def _windows(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
 
     placed = [windows.border] if windows.border is not None else []
     return [replace(way, placed=placed, model=expected, likely=likely)]
-
-
-def _rows(flow: Dataflow, kernel: FusedKernel, target: Target, s: ScheduleHandle, tile: gpu_rows.RowTile) -> None:
-    gpu_rows.schedule_rows(s, flow, kernel, target, tile)
