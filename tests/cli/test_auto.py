@@ -18,6 +18,9 @@ def scaled(n=64):
     a = te.placeholder((n, n), name="a")
     return [a, te.compute((n, n), lambda i, j: a[i, j] * 2.0, name="b")]
 
+def sized(n, m, *more):
+    return scaled(n)
+
 text = "no tensors"
 """
 
@@ -49,8 +52,16 @@ def test_candidates_are_measured(file: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("other", "has no other"), ("text", "is not a list of tensors"), ("", "names no program")]
+    ("name", "says"),
+    [
+        ("other", "has no other"),
+        ("text", "is not a list of tensors"),
+        ("", "names no program"),
+        ("sized", "needs the arguments n, m"),
+    ],
 )
 def test_errors(file: Path, name: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         automatic(AutoOptions(f"{file}:{name}", "llvm", 0, None, None))
+    with pytest.raises(UserError, match=r"there is no file .*nowhere\.py"):
+        automatic(AutoOptions("/nowhere.py:scaled", "llvm", 0, None, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import runpy
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,8 +93,10 @@ def _row(run: Run) -> list[str]:
 def _tensors(named: str) -> list[Tensor]:
     """Return the tensors that `FILE:NAME` names: a list of them, or the function that returns it."""
     file, colon, name = named.rpartition(":")
-    if not colon or not Path(file).is_file() or not name:
+    if not colon or not file or not name:
         raise UserError(f"{named} names no program of a file", fix="give FILE:FUNCTION: program.py:softmax", where="")
+    if not Path(file).is_file():
+        raise UserError(f"there is no file {file}", fix="give FILE:FUNCTION: program.py:softmax", where="")
     put_first(Path(file).resolve().parent)
     known = runpy.run_path(file, run_name="<tilewright auto>")
     if name not in known:
@@ -101,6 +104,14 @@ def _tensors(named: str) -> list[Tensor]:
         raise UserError(f"{file} has no {name}", fix=f"give one of {functions or 'its functions'}", where="")
     value: Any = known[name]
     if callable(value):
+        needed = [each.name for each in inspect.signature(value).parameters.values() if each.default is each.empty
+                  and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]  # fmt: skip
+        if needed:
+            raise UserError(
+                f"{name} of {file} needs the arguments {', '.join(needed)}",
+                fix=f"give them defaults: def {name}({needed[0]}=1024)",
+                where="",
+            )
         value = value()
     found = list(value) if isinstance(value, (list, tuple)) else [value]
     flat = [each for part in found for each in (part if isinstance(part, (list, tuple)) else [part])]
