@@ -304,7 +304,7 @@ def test_which_hardware_and_which_types_it_is_for():
         assert not CONV2D_MMA.covers(half, target)
     assert not CONV2D_MMA.covers(Conv2dLayer.of((1, 32, 8, 8), dtype="float64"), CUDA)
     with pytest.raises(UserError, match=r"'topi/conv2d\.tf32' does not cover"):
-        CONV2D_TF32.program(CONV2D_MMA.default_config(half, CUDA), half, CUDA, Epilogue())
+        CONV2D_TF32.instantiate(CONV2D_MMA.default_config(half, CUDA), half.args, CUDA)
 
 
 @pytest.mark.parametrize(
