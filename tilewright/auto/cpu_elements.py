@@ -61,7 +61,8 @@ def schedule_vectors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, til
         data, reduced = s[op].op.axis, s[op].op.reduce_axis
         s[op].reorder(*data[:-1], *reduced, data[-1])
         s[op].vectorize(data[-1])
-        if prod(map(size, reduced)) * weight(s[op].op.values) <= _WRITTEN_OUT:
+        # Pairs of values do not become vectors: each lane would be written out for each term.
+        if len(s[op].op.outputs) == 1 and prod(map(size, reduced)) * weight(s[op].op.values) <= _WRITTEN_OUT:
             for axis in reduced:
                 s[op].unroll(axis)
     if outer and total(out.axis) >= _PARALLEL_FROM:
