@@ -58,7 +58,9 @@ def test_rows_of_planes(options: dict[str, Any]) -> None:
     check(program, of)
 
 
-@pytest.mark.parametrize(("options", "dtype"), each_value(WINDOWS[1::3], ["float64", "float16", "bfloat16"]), ids=str)
+@pytest.mark.parametrize(
+    ("options", "dtype"), each_value([*WINDOWS[1:3], WINDOWS[7]], ["float64", "float16", "bfloat16"]), ids=str
+)
 def test_rows_of_other_types(options: dict[str, Any], dtype: str) -> None:
     of = Depthwise.of(**options, dtype=dtype)
     check(built(DEPTHWISE, of), of)
