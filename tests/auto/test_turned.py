@@ -11,6 +11,7 @@ from tilewright import te
 from tilewright.auto.program import AutomaticProgram
 from tilewright.auto.ways import Way
 from tilewright.core.target import Target
+from tilewright.tensor.reference import reference
 
 TARGET = Target("cuda -arch=sm_90")
 CASES = {
@@ -85,3 +86,16 @@ def test_products_of_halves_are_added_up_in_float32() -> None:
     ones, out = tw.nd.array(np.ones((64, 3000), "float16")), tw.nd.array(np.zeros((64, 64), "float16"))
     tw.build(s, [a, b, c], "llvm")(ones, ones, out)
     assert (out.numpy() == 3000).all()
+
+
+def test_sums_of_16_bits_that_start_at_1_stay_so() -> None:
+    """Matrix instructions add up in float32 from 0 on."""
+    odd = te.comm_reducer(lambda x, y: x + y, lambda t: te.const(1.0, t), name="odd")
+    A, B = (te.placeholder((16, 16), "float16", name) for name in "AB")
+    k = te.reduce_axis((0, 16), "k")
+    C = te.compute((16, 16), lambda i, j: odd(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[C].as_product([], [C.op.axis[0]], [C.op.axis[1]], [C.op.reduce_axis[0]])
+    a, b = np.random.default_rng(0).random((2, 16, 16))
+    found = reference(s[C].op.output(0), {A: a, B: b})[0]
+    np.testing.assert_allclose(found, a @ b + 1, rtol=1e-12)

@@ -279,3 +279,23 @@ def test_a_scan_of_two_states() -> None:
     got_p, got_q = reference([P, Q], {X: x})
     np.testing.assert_allclose(got_p, want_p)
     np.testing.assert_allclose(got_q, want_q)
+
+
+@pytest.mark.parametrize("name", ["a sum from 1 on", "differences"])
+def test_reducers_whose_parts_are_not_the_whole(name: str) -> None:
+    """Terms are combined one by one, without the terms that a condition leaves out."""
+    combine, start = {"a sum from 1 on": (lambda x, y: x + y, 1.0), "differences": (lambda x, y: x - y, 0.0)}[name]
+    odd = te.comm_reducer(combine, lambda t: te.const(start, t), name="odd")
+    A, k = te.placeholder((6, 10), "float64", "A"), te.reduce_axis((0, 10), "k")
+    a = RNG.standard_normal((6, 10))
+    (found,) = reference(te.compute((6,), lambda i: odd(A[i, k], axis=k, where=k < 7), "B"), {A: a})
+    wanted = a[:, :7].sum(1)
+    np.testing.assert_allclose(found, start + wanted if start else -wanted, rtol=1e-12)
+
+
+def test_a_large_sum_of_products_from_1_on() -> None:
+    odd = te.comm_reducer(lambda x, y: x + y, lambda t: te.const(1.0, t), name="odd")
+    A, B, k = te.placeholder((512, 32), name="A"), te.placeholder((32, 256), name="B"), te.reduce_axis((0, 32), "k")
+    C = te.compute((512, 256), lambda i, j: odd(A[i, k] * B[k, j], axis=k), "C")
+    a, b = RNG.standard_normal((512, 32)), RNG.standard_normal((32, 256))
+    np.testing.assert_allclose(reference(C, {A: a, B: b})[0], a @ b + 1, rtol=1e-9, atol=1e-9)

@@ -12,7 +12,7 @@ from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr
 from ..expr.traverse import loads, post_order, rewrite, substitute, uses_any, variables
 from ..tensor.axis import IterVar
-from ..tensor.reduction import Reduce
+from ..tensor.reduction import Reduce, adds_from_zero
 from ..tensor.tensor import ComputeOp
 from ..topi.templates.contraction import Contraction, MatrixOperand
 from ..topi.templates.workload import sum_dtype
@@ -154,16 +154,16 @@ def _element(body: Reduce, reads: list[Read]) -> str:
     term = body.source[0]
     parts = [term.a, term.b] if isinstance(term, n.Mul) else []
     bare = [part.value if isinstance(part, n.Cast) else part for part in parts]
-    a, b = body.combiner.lhs[0], body.combiner.rhs[0]
-    sums = body.combiner.result[0] in (n.Add(a, b), n.Add(b, a))
-    good = len(kinds) == 1 and sums and len(bare) == 2 and all(isinstance(part, n.Load) for part in bare)
+    good = (
+        len(kinds) == 1
+        and adds_from_zero(body.combiner)
+        and len(bare) == 2
+        and all(isinstance(part, n.Load) for part in bare)
+    )
     return kinds.pop() if good else ""
 
 
 def is_sum(op: ComputeOp) -> bool:
-    """Return whether a reduction adds terms, so that zeros beyond its ends change nothing."""
+    """Return whether a reduction adds terms from 0 on, so that zeros beyond its ends change nothing."""
     body = op.body[0]
-    if not isinstance(body, Reduce) or len(op.body) > 1:
-        return False
-    a, b = body.combiner.lhs[0], body.combiner.rhs[0]
-    return body.combiner.result[0] in (n.Add(a, b), n.Add(b, a))
+    return isinstance(body, Reduce) and adds_from_zero(body.combiner)

@@ -19,13 +19,13 @@ from ..core.atoms import Atom
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..core.target import Target
-from ..expr.nodes import TRUE, Add, Cast, Expr, IntImm, Load, Mul, Var
+from ..expr.nodes import TRUE, Cast, Expr, IntImm, Load, Mul, Var
 from ..expr.operators import cast, const, subtract
 from ..expr.traverse import substitute, uses_any
 from ..schedule.legality import names
 from ..schedule.value import At, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
-from ..tensor.reduction import Reduce
+from ..tensor.reduction import Reduce, adds
 from ..tensor.tensor import Tensor
 
 NO_DIGITS: Mapping[Var, Expr] = {}
@@ -124,8 +124,7 @@ def _operands(found: StageBounds, atom: Atom) -> tuple[Load, Load]:
     if not isinstance(body, Reduce) or len(body.source) != 1:
         refuse(f"stage {stage.name!r} does not compute one sum", f"declare {wanted}")
     combiner, product = body.combiner, body.source[0]
-    adds = combiner.result[0] in (Add(combiner.lhs[0], combiner.rhs[0]), Add(combiner.rhs[0], combiner.lhs[0]))
-    if not adds or body.condition is not TRUE or stage.store_predicate is not None:
+    if not adds(combiner) or body.condition is not TRUE or stage.store_predicate is not None:
         refuse(f"stage {stage.name!r} reduces by {combiner.name} or under a condition", f"declare {wanted}")
     while isinstance(product, Cast):
         product = product.value

@@ -32,6 +32,11 @@ def check_parts(reduce: Reduce, stage: str, primitive: str) -> None:
         )
 
 
+def combines_parts(combiner: CommReducer) -> bool:
+    """Return whether partial results combine to the result that a single loop computes, as far as is known."""
+    return _fault(combiner) is None
+
+
 @lru_cache(maxsize=64)
 def _fault(combiner: CommReducer) -> tuple[str, str] | None:
     """How a reducer changes the result if it combines parts, and the fix; None if no fault is known."""

@@ -17,7 +17,18 @@ from ..core.refusals import not_made
 from ..core.text import one_line, quantity
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
-from ..expr.operators import add, as_expr, condition, const, if_then_else, match_types, maximum, minimum, multiply
+from ..expr.operators import (
+    add,
+    as_expr,
+    condition,
+    const,
+    if_then_else,
+    is_const,
+    match_types,
+    maximum,
+    minimum,
+    multiply,
+)  # fmt: skip
 from ..expr.traverse import loads, substitute, uses_any
 from .axis import AxisKind, IterVar, Range
 
@@ -63,6 +74,17 @@ class CommReducer:
             return self
         result, identity = (tuple(substitute(e, values) for e in part) for part in (self.result, self.identity))
         return CommReducer(self.name, self.lhs, self.rhs, result, identity)
+
+
+def adds(combiner: CommReducer) -> bool:
+    """Return whether a reducer adds single values."""
+    (a, *_), (b, *_) = combiner.lhs, combiner.rhs
+    return len(combiner.result) == 1 and combiner.result[0] in (add(a, b), add(b, a))
+
+
+def adds_from_zero(combiner: CommReducer) -> bool:
+    """Return whether a reducer adds single values, from 0 on."""
+    return adds(combiner) and is_const(combiner.identity[0], 0)
 
 
 @node(derived={"dtype": "source[value_index].dtype"})

@@ -21,6 +21,7 @@ from ..expr.bits import REINTERPRET
 from ..expr.nodes import Expr, Var
 from .axis import IterVar
 from .extern import ExternOp
+from .partial_results import combines_parts
 from .reduction import Reduce
 from .reference_products import factors_of, product
 from .reference_terms import Terms, no_range
@@ -173,7 +174,8 @@ def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, .
     terms = Terms(reduce, data, partial(_Body, graph))
     extents = terms.extents
     total = math.prod(extents)
-    step = max(1, AT_ONCE // max(1, math.prod(shape)))
+    in_parts = combines_parts(reduce.combiner)  # else one point at a time, without the points that are left out
+    step = max(1, AT_ONCE // max(1, math.prod(shape))) if in_parts else 1
     start = _Body(graph, data)
     result = [start.value(e) for e in reduce.init or reduce.combiner.identity]
     neutral = [start.value(e) for e in reduce.combiner.identity]
@@ -187,7 +189,8 @@ def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, .
             np.broadcast_to(np.where(kept, body.value(e, kept), zero), wide)
             for e, zero in zip(reduce.source, neutral, strict=True)
         ]
-        result = _combine(graph, reduce, result, _fold(graph, reduce, sources))
+        made = _combine(graph, reduce, result, _fold(graph, reduce, sources))
+        result = made if in_parts else [np.where(kept, m, r) for m, r in zip(made, result, strict=True)]
     return [np.asarray(r)[..., 0] if np.ndim(r) == rank else np.asarray(r) for r in result]
 
 

@@ -14,7 +14,7 @@ from ..core.errors import InternalError
 from ..expr import nodes as n
 from ..expr.nodes import TRUE, Expr, IntImm, Var
 from ..expr.traverse import variables
-from .reduction import Reduce
+from .reduction import Reduce, adds_from_zero
 from .tensor import ComputeOp, Tensor
 
 _LEAST_TERMS = 1 << 22
@@ -28,12 +28,12 @@ def factors_of(op: ComputeOp) -> tuple[n.Load, n.Load] | None:
     reduce, axes = op.body[0], op.loop_axes
     if not isinstance(reduce, Reduce) or len(op.body) > 1 or reduce.init or reduce.ends or not op.dtypes[0].is_float:
         return None
-    a, b, term = reduce.combiner.lhs[0], reduce.combiner.rhs[0], reduce.source[0]
-    if reduce.condition is not TRUE or reduce.combiner.result[0] not in (n.Add(a, b), n.Add(b, a)):
+    if reduce.condition is not TRUE or not adds_from_zero(reduce.combiner):
         return None
     sizes = {axis.var: _size(axis.dom.extent) for axis in axes if axis.dom is not None and _is_zero(axis.dom.min)}
     if len(sizes) < len(axes) or 0 in sizes.values() or prod(sizes.values()) < _LEAST_TERMS:
         return None
+    term = reduce.source[0]
     parts = [_load(part) for part in ((term.a, term.b) if isinstance(term, n.Mul) else ())]
     if len(parts) != 2 or not isinstance(parts[0], n.Load) or not isinstance(parts[1], n.Load):
         return None

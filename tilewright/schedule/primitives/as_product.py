@@ -8,11 +8,11 @@ from math import prod
 
 from ...arith.simplify import simplify
 from ...core.errors import UserError
-from ...expr.nodes import TRUE, Add, Expr, IntImm, Load, Mul
+from ...expr.nodes import TRUE, Expr, IntImm, Load, Mul
 from ...expr.operators import add, as_expr, floordiv, floormod, multiply
 from ...expr.traverse import loads, rewrite, substitute, uses_any
 from ...tensor.axis import AxisKind, IterVar, Range
-from ...tensor.reduction import Reduce
+from ...tensor.reduction import Reduce, adds_from_zero
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import has_loops, names
@@ -129,9 +129,13 @@ def _factors(stage: Stage, body: Reduce, groups: tuple[Axes, ...]) -> tuple[Load
 
 def _in_float32(body: Reduce, source: tuple[Expr, ...], axis: IterVar) -> Expr | None:
     """The sum of products of 16-bit floats in float32, as matrix instructions add up; None for another reduction."""
-    (a, b), term = (body.combiner.lhs[0], body.combiner.rhs[0]), source[0]
-    is_sum = body.combiner.result[0] in (Add(a, b), Add(b, a)) and len(source) == 1
-    if not is_sum or not isinstance(term, Mul) or not term.dtype.is_float or term.dtype.bits != 16:
+    term = source[0]
+    if (
+        not adds_from_zero(body.combiner)
+        or not isinstance(term, Mul)
+        or not term.dtype.is_float
+        or term.dtype.bits != 16
+    ):
         return None
     left, right = term.a.astype("float32"), term.b.astype("float32")
     plain = isinstance(term.a, Load) and isinstance(term.b, Load)

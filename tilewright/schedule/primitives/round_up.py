@@ -11,11 +11,11 @@ from ...arith.facts import EMPTY, Facts
 from ...arith.interval import interval
 from ...arith.simplify import simplify
 from ...core.errors import UserError
-from ...expr.nodes import TRUE, Add, Expr, FloatImm, IntImm, Load
+from ...expr.nodes import TRUE, Expr, FloatImm, IntImm, Load
 from ...expr.operators import all_of, const, if_then_else
 from ...expr.traverse import loads, rewrite, uses_any
 from ...tensor.axis import AxisKind, IterVar, Range
-from ...tensor.reduction import Reduce, ends_of
+from ...tensor.reduction import Reduce, adds, ends_of
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import leaf, positive, whole_number
 from ..value import At, Schedule, Stage
@@ -187,9 +187,7 @@ def _summed(body: Expr) -> Expr | None:
     """The terms of an unconditional sum; None for any other value."""
     if not isinstance(body, Reduce) or len(body.source) != 1 or body.condition is not TRUE:
         return None
-    combiner = body.combiner
-    a, b = combiner.lhs[0], combiner.rhs[0]
-    return body.source[0] if combiner.result[0] in (Add(a, b), Add(b, a)) else None
+    return body.source[0] if adds(body.combiner) else None
 
 
 def _without_loads(e: Expr) -> Expr:

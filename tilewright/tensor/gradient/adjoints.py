@@ -19,7 +19,7 @@ from ...expr.nodes import Expr, Load, Var
 from ...expr.operators import add, all_of, as_expr, cast, const, equal, if_then_else, multiply
 from ...expr.traverse import post_order, substitute
 from ..axis import AxisKind, IterVar, Range
-from ..reduction import CommReducer, Reduce
+from ..reduction import CommReducer, Reduce, adds
 from ..reduction import sum as sum_of
 from ..tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute, topological
 from .derivative import Part, derivative
@@ -206,7 +206,7 @@ def _kind(op: Operation) -> str:
 
 def _contribution(op: ComputeOp, body: Expr, adjoint: Adjoint, load: Load, read: Tensor) -> Tensor | None:
     """The contribution to `read` through one of the places at which an operation reads it; None if there is none."""
-    if isinstance(body, Reduce) and not _is_sum(body):
+    if isinstance(body, Reduce) and not adds(body.combiner):
         if body.init:
             raise UserError(
                 f"the reduction of {op.name!r}, by {body.combiner.name}, starts at values of its own (init=)",
@@ -220,11 +220,6 @@ def _contribution(op: ComputeOp, body: Expr, adjoint: Adjoint, load: Load, read:
     made = [_sum_over(op, e, axes, keep, adjoint, load, read) for e, axes, keep in terms]
     found = [part for part in made if part is not None]
     return _summed(read, found) if found else None
-
-
-def _is_sum(body: Reduce) -> bool:
-    c = body.combiner
-    return len(c.result) == 1 and c.result[0] in (add(c.lhs[0], c.rhs[0]), add(c.rhs[0], c.lhs[0]))
 
 
 def _sum_over(

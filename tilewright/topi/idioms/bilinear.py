@@ -18,11 +18,10 @@ import numpy as np
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Load, Var
 from ...expr.numerics import convert
-from ...expr.operators import is_const
 from ...expr.traverse import conjuncts, fold, loads, post_order, substitute, variables
 from ...loops.interpret.values import BINARY
 from ...tensor.axis import IterVar
-from ...tensor.reduction import Reduce
+from ...tensor.reduction import Reduce, adds_from_zero
 from ...tensor.tensor import ComputeOp, Tensor
 
 _MOST_ROWS = 1 << 22
@@ -62,7 +61,7 @@ def bilinear(op: ComputeOp) -> Bilinear | None:
     Stages between the sum and its factors that only pad, select or widen elements are parts of the sum.
     """
     body = op.body[0] if op.call is None and len(op.body) == 1 else None
-    if not isinstance(body, Reduce) or not _is_sum(body) or body.init:
+    if not isinstance(body, Reduce) or not adds_from_zero(body.combiner) or body.init:
         return None
     extents = {axis.var: _extent(axis) for axis in op.loop_axes}
     found = _factors(body.source[0])
@@ -86,15 +85,6 @@ def _extent(axis: IterVar) -> int | None:
     dom = axis.dom
     plain = dom is not None and isinstance(dom.min, IntImm) and dom.min.value == 0 and isinstance(dom.extent, IntImm)
     return dom.extent.value if plain and dom is not None and isinstance(dom.extent, IntImm) else None
-
-
-def _is_sum(body: Reduce) -> bool:
-    c = body.combiner
-    return (
-        len(c.result) == 1
-        and is_const(c.identity[0], 0)
-        and c.result[0] in (n.Add(c.lhs[0], c.rhs[0]), n.Add(c.rhs[0], c.lhs[0]))
-    )
 
 
 def _factors(e: Expr) -> tuple[list[Load], list[Expr]] | None:
