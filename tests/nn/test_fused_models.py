@@ -199,9 +199,10 @@ class Branching(Block):
         return super().forward(x) if float(x.sum()) > 0 else super().forward(-x)
 
 
-def test_the_report_says_why_a_model_has_no_graph() -> None:
+def test_the_report_says_why_a_model_has_no_graph(capfd: pytest.CaptureFixture[str]) -> None:
     x = torch.randn(2, 6, 8, 9)
     done = tw.accelerate(Branching().eval(), x)
+    assert "def forward" not in capfd.readouterr().err
     assert "not fused, layers are replaced one by one: torch.export does not trace it: " in str(done)
     assert sum(row.replaced for row in done.rows) == 2
 

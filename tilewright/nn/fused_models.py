@@ -7,10 +7,12 @@ sample. All other calls run the model's own modules.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from copy import copy
 from functools import cache
+from io import StringIO
 from typing import Any
 
 import torch
@@ -167,12 +169,25 @@ def _running(kind: Any) -> Any:
     return type(kind.__name__, (kind,), methods)
 
 
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Drop the graphs and warnings that `torch.export` prints before it fails: the report has the reason."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with redirect_stderr(StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
 def _exported(model: Any, sample: Sample) -> Any:
     """Return the program of a model for a sample; CannotFuse if it has none without side effects."""
     from torch.export.graph_signature import OutputKind
 
     try:
-        program = torch.export.export(model, sample.positional, sample.named, strict=False)
+        with _silenced():
+            program = torch.export.export(model, sample.positional, sample.named, strict=False)
     except Exception as error:
         raise CannotFuse(f"torch.export does not trace it: {_first_line(error)}") from error
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in program.graph_signature.output_specs):
