@@ -213,3 +213,5 @@ def test_a_built_function_takes_tensors() -> None:
     torch.testing.assert_close(made, (x @ w.exp()).detach())
     with pytest.raises(UserError, match=r"argument 0 of main \(A: float32\[n, m\]\) has type float64"):
         run(x.detach().double(), w.detach(), made)
+    with pytest.raises(UserError, match=r"opposite signs\n.*resolve_neg"):
+        run(torch._neg_view(x.detach()), w.detach(), made)

@@ -24,6 +24,8 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
     """
     if is_masked(source):
         raise UserError("a masked array cannot share its mask", fix="give the masked places a value: x.filled(0)")
+    if _is_negated(source):
+        raise UserError("this tensor is a view of memory with the opposite signs", fix="give x.resolve_neg()")
     if not hasattr(source, "__dlpack__"):
         interface = getattr(source, "__cuda_array_interface__", None)
         if interface is None:
@@ -50,6 +52,11 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
     if shared.strides is not None and min(shared.strides, default=0) < 0:
         raise UserError(f"this array has strides {shared.strides}, some negative", fix="copy it: nd.array(x)")
     return _adopt(on, shared)
+
+
+def _is_negated(source: Any) -> bool:
+    """Whether PyTorch negates the values of a tensor when it reads them; its DLPack does not tell."""
+    return isinstance(source, getattr(sys.modules.get("torch"), "Tensor", ())) and bool(source.is_neg())
 
 
 def _current(on: Device, source: Any) -> AbstractContextManager[Any]:
