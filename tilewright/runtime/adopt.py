@@ -56,7 +56,8 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
 
 def _is_negated(source: Any) -> bool:
     """Whether PyTorch negates the values of a tensor when it reads them; its DLPack does not tell."""
-    return isinstance(source, getattr(sys.modules.get("torch"), "Tensor", ())) and bool(source.is_neg())
+    kind: Any = getattr(sys.modules.get("torch"), "Tensor", ())
+    return isinstance(source, kind) and bool(source.is_neg())
 
 
 def _current(on: Device, source: Any) -> AbstractContextManager[Any]:
