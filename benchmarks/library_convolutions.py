@@ -1,7 +1,7 @@
 """Convolutions by the operator library, in three ways, none of them tuned: python -m benchmarks.library_convolutions
 
 "cuda": `topi.cuda.conv2d_*` with `topi.cuda.schedule_conv2d_*`; "template": the packaged template's own first
-configuration; "general": `topi.nn.conv2d_*` with the same schedule, which suits every shape. Each is checked against
+configuration; "general": `topi.nn.conv2d_*` with the schedule of `auto_schedule`. Each is checked against
 PyTorch before it is timed; times are medians of CUDA graphs of several runs, in turns. Without a GPU, all are compiled.
 """
 

@@ -16,7 +16,9 @@ from tilewright.driver import lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
+from tilewright.tensor.tensor import ComputeOp
 from tilewright.topi import templates, testing
+from tilewright.topi.schedules.products import sums_to
 from tilewright.topi.templates import Conv2dLayer, named
 from tilewright.topi.templates.fusion import declared, schedule
 
@@ -144,9 +146,15 @@ def test_contractions_are_part_of_programs() -> None:
 
 def test_a_thread_of_the_general_schedule_keeps_its_sums_only() -> None:
     """Which lie a block's width apart."""
-    A, W = te.placeholder((1, 16, 64, 64), name="A"), te.placeholder((16, 16, 3, 3), name="W")
-    out = topi.nn.conv2d_nchw(A, W, 1, 1, 1)
-    text = str(tw.lower(topi.cuda.schedule_conv2d_nchw([out]), [A, W, out]))
+    A, W = te.placeholder((1, 16, 66, 66), name="A"), te.placeholder((16, 16, 3, 3), name="W")
+    out = topi.nn.conv2d_nchw(A, W, 1, 0, 1)
+    s = te.create_schedule(out.op)
+    for op in (t.op for t in out.op.input_tensors if t is not A and t is not W):
+        s[op].compute_inline()
+    op = out.op
+    assert isinstance(op, ComputeOp)
+    sums_to(s, op, op, tw.target.Target("cuda"))
+    text = str(tw.lower(s, [A, W, out]))
     assert 'T.allocate([16], "float32", "local")' in text
 
 

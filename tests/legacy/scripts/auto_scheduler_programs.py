@@ -68,6 +68,7 @@ policy = auto_scheduler.SketchPolicy(
     task, model, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
 )
 before = len(list(auto_scheduler.load_records(log)))
+options.num_measure_trials = 1
 task.tune(options, search_policy=policy)
 print("measured again:", len(list(auto_scheduler.load_records(log))) - before)
 

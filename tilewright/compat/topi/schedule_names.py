@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 from ...auto import auto_schedule
@@ -12,38 +11,28 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
-from ...topi.schedules import injective, products, reduce, rows
+from ...topi.schedules.declared import declared, schedule_declared
+from ...topi.schedules.injective import one_element_each
 from ...topi.schedules.stages import given_outputs
-
-Maker = Callable[[Any, Target, str], ScheduleHandle]
 
 
 @dataclass(frozen=True)
 class Family:
-    """Schedules of one kind: their factory, the legacy names, and whether these take a layout."""
+    """Schedules of one kind: the legacy names, and whether these take a layout."""
 
-    make: Maker
     summary: str
     names: str
     has_layout: bool = False
 
 
-def _automatic_on_processors(on_gpus: Maker) -> Maker:
-    """Let `auto_schedule` make the schedules for processors."""
-
-    @wraps(on_gpus)
-    def make(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
-        if target.is_gpu:
-            return on_gpus(outs, target, primitive)
-        return auto_schedule(given_outputs(outs, primitive), target)
-
-    return make
+def scheduled(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
+    """Let packaged templates schedule the convolutions that were declared for them, and `auto_schedule` the others."""
+    outputs = given_outputs(outs, primitive)
+    operations = list(dict.fromkeys(each.op for each in outputs))
+    by_template = declared(operations, target) if target.is_gpu else {}
+    return schedule_declared(operations, by_template, target) if by_template else auto_schedule(outputs, target)
 
 
-_ELEMENTS, _REDUCTIONS, _ROWS, _PRODUCTS = map(
-    _automatic_on_processors,
-    (injective.schedule_injective, reduce.schedule_reduce, rows.schedule_rows, products.schedule_products),
-)
 _CONVOLUTIONS = """schedule_conv schedule_conv1d_ncw schedule_conv1d_nwc schedule_conv1d_transpose_ncw
 schedule_conv2d_nchw schedule_conv2d_nhwc schedule_conv2d_hwcn schedule_conv2d_NCHWc schedule_conv2d_transpose_nchw
 schedule_conv2d_winograd_nchw schedule_conv3d_ncdhw schedule_conv3d_ndhwc schedule_conv3d_transpose_ncdhw
@@ -58,29 +47,24 @@ schedule_group_conv2d_NCHWc_int8"""
 
 FAMILIES = (
     Family(
-        _ELEMENTS,
         "Schedule element-wise, broadcasting and reordering operators, all of them inline but the outputs.",
         "schedule_injective schedule_elemwise schedule_broadcast schedule_concatenate",
     ),
     Family(
-        _REDUCTIONS,
         "Schedule reductions, and element-wise operators after them.",
         "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique schedule_searchsorted "
         "schedule_dft schedule_stft schedule_batch_norm",
     ),
     Family(
-        _REDUCTIONS,
         "Schedule pooling; `layout` is accepted for old scripts, without effect.",
         "schedule_pool schedule_adaptive_pool",
         has_layout=True,
     ),
     Family(
-        _ROWS,
         "Schedule softmax and normalisation: a block, or a processor, computes a row.",
         "schedule_softmax schedule_fast_softmax schedule_norm schedule_l2_normalize",
     ),
     Family(
-        _PRODUCTS,
         "Schedule matrix products, batches of them, and element-wise operators after them.",
         "schedule_dense schedule_matmul schedule_batch_matmul schedule_einsum schedule_dense_small_batch "
         "schedule_dense_large_batch schedule_dense_nopack schedule_dense_pack schedule_dense_int8 "
@@ -88,12 +72,10 @@ FAMILIES = (
         "schedule_dense_tensorcore schedule_batch_matmul_tensorcore",
     ),
     Family(
-        _PRODUCTS,
         "Schedule convolutions of every kind, and element-wise operators after them.",
         _CONVOLUTIONS,
     ),
     Family(
-        _ELEMENTS,
         "Schedule operators given by statements, which were declared for this target and run as they stand.",
         "schedule_sort schedule_argsort schedule_topk schedule_extern schedule_scatter "
         "schedule_scatter_add schedule_scatter_nd schedule_embed_grad",
@@ -113,7 +95,7 @@ def functions(target: Callable[[], Target], module: str) -> dict[str, Callable[.
                 primitive="schedule_injective_from_existing",
                 fix="give a schedule and the tensor that it computes",
             )
-        injective.one_element_each(sch, out.op, target())
+        one_element_each(sch, out.op, target())
         return sch
 
     found = {**made, "schedule_injective_from_existing": schedule_injective_from_existing}
@@ -127,13 +109,13 @@ def _function(family: Family, name: str, target: Callable[[], Target]) -> Callab
     if family.has_layout:
 
         def with_layout(outs: Any, layout: str = "NCHW") -> ScheduleHandle:
-            return family.make(outs, target(), name)
+            return scheduled(outs, target(), name)
 
         with_layout.__doc__ = family.summary
         return with_layout
 
     def schedule(outs: Any) -> ScheduleHandle:
-        return family.make(outs, target(), name)
+        return scheduled(outs, target(), name)
 
     schedule.__doc__ = family.summary
     return schedule

@@ -87,13 +87,7 @@ class NormalizedGroup:
 
     def each(self, value: Callable[..., Any], name: str) -> Tensor:
         """The tensor of `value(indices)`, in the type of the data."""
-        made: Tensor = compute(
-            self.data.shape,
-            lambda *i: cast(self.data.dtype, value(i)),
-            name,
-            "row_output",
-            {"row": tuple(self.axes)},
-        )
+        made: Tensor = compute(self.data.shape, lambda *i: cast(self.data.dtype, value(i)), name, "row_output")
         return made
 
 

@@ -58,7 +58,7 @@ class Rows:
             lambda *i: cast(self.x.dtype, value(self.of(i), i)),
             name,
             tag,
-            {"axis": self.axis, "row": (self.axis,)},
+            {"axis": self.axis},
         )
         return made
 

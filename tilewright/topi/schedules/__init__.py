@@ -1,4 +1,4 @@
-"""General schedules of operators, for grids of threads and for processors.
+"""Steps of general schedules, for grids of threads and for processors.
 
-`generic`, `cuda` and `x86` hand them out under the legacy names.
+`auto_schedule` chooses among them. `generic`, `cuda` and `x86` hand out its schedules under the legacy names.
 """

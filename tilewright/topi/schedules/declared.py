@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...core.target import Target
-from ...schedule.handle import ScheduleHandle
-from ...tensor.tensor import ComputeOp, Operation
-from ..templates.fusion import is_declared
+from ...schedule.handle import ScheduleHandle, create_schedule
+from ...tensor.tensor import ComputeOp, Operation, topological
+from ..templates.fusion import is_declared, schedule
+from .injective import one_element_each
+from .products import sums_to
+from .stages import computed, inline_elements, is_reduction, reductions
 
 
-def declared(s: ScheduleHandle, target: Target) -> dict[ComputeOp, set[Operation]]:
-    """The convolutions of a schedule that were declared for templates on such a target, each with its inputs."""
-    found = [stage.op for stage in s.value.in_order() if isinstance(stage.op, ComputeOp) and is_declared(stage.op)]
+def declared(operations: Sequence[Operation], target: Target) -> dict[ComputeOp, set[Operation]]:
+    """The convolutions among operations and their inputs that were declared for such a target, each with its inputs."""
+    found = [op for op in topological(operations) if isinstance(op, ComputeOp) and is_declared(op)]
     return {op: _above(op) for op in found if Target(op.attrs["target"]).kind == target.kind}
+
+
+def schedule_declared(
+    operations: list[Operation], by_template: dict[ComputeOp, set[Operation]], target: Target
+) -> ScheduleHandle:
+    """Schedule convolutions by their templates, with element-wise operators after them, and everything beside them."""
+    s = create_schedule(operations)
+    owned = set[Operation]().union(*by_template.values())
+    inline_elements(s, {*operations, *by_template, *owned})
+    sums = [op for op in reductions(s) if op not in owned]
+    done: set[Operation] = set()
+    for convolution in by_template:
+        last = _follower(convolution, operations, s)
+        if last is not convolution:
+            s[convolution].compute_inline()
+        schedule(s, convolution.output(0), last.output(0))
+        done.add(last)
+    for op in sums:
+        sums_to(s, op, op, target)
+    for out in computed(s):
+        alone = out in operations or (out.attrs.get("store") and out not in owned)
+        if alone and out not in done and not is_reduction(out):
+            one_element_each(s, out, target)
+    return s
 
 
 def _above(op: Operation) -> set[Operation]:
@@ -19,7 +48,7 @@ def _above(op: Operation) -> set[Operation]:
     return read.union(*map(_above, read))
 
 
-def follower(op: ComputeOp, operations: list[Operation], s: ScheduleHandle) -> Operation:
+def _follower(op: ComputeOp, operations: list[Operation], s: ScheduleHandle) -> Operation:
     """The output that reads a convolution and nothing else that is computed, element by element at the same places.
 
     Or the convolution itself if there is none.

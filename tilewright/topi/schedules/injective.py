@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import thread_axis
 from ...tensor.tensor import Operation
 from ..argument_checks import known
-from .stages import LANES, bytes_of, computed, count, started, threads_of, vector_bytes
+from .stages import LANES, bytes_of, count, threads_of, vector_bytes
 
 _PARALLEL_FROM = 1 << 14
 """Elements from which on several processors pay."""
-
-
-def schedule_injective(outs: Any, target: Target, primitive: str = "schedule_injective") -> ScheduleHandle:
-    """The schedule of outputs without reductions: each is one kernel, and everything before is inline."""
-    s, operations = started(outs, primitive)
-    for op in computed(s):
-        if op in operations or op.attrs.get("store"):
-            one_element_each(s, op, target)
-    return s
 
 
 def one_element_each(s: ScheduleHandle, op: Operation, target: Target) -> None:

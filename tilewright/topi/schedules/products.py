@@ -1,7 +1,6 @@
 """Schedules of sums of products, such as matrix products and convolutions: tiles of sums in registers.
 
-They suit every shape and none in particular. Convolutions that `topi.cuda` declares are scheduled by the packaged
-templates instead, which `autotvm.templates` tunes.
+They suit every shape and none in particular.
 """
 
 from __future__ import annotations
@@ -10,66 +9,16 @@ from typing import Any
 
 from ...core.target import Target
 from ...expr.traverse import loads
-from ...schedule.handle import ScheduleHandle, create_schedule
+from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
-from ..idioms.redeclared import default_index, schedule_convolution, strategies_for
-from ..templates.fusion import schedule as schedule_declared
 from .blocked import BY_EXTENTS, ProcessorTile, block_on_processors
-from .declared import declared, follower
-from .injective import one_element_each
 from .reduce import reduce_to
-from .stages import LANES, computed, count, given_outputs, inline_elements, is_reduction, read_through, reductions
+from .stages import LANES, count
 
 _FEW_TERMS = 8
 _MANY_TERMS = 64
 _PARALLEL_FROM = 1 << 12
-
-
-def schedule_products(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
-    """The schedule of sums of products, and of element-wise operators after them.
-
-    A convolution that was declared for a packaged template is scheduled by that.
-    """
-    operations = list(dict.fromkeys(each.op for each in given_outputs(outs, primitive)))
-    s = create_schedule(operations)
-    by_template = declared(s, target) if target.is_gpu else {}
-    owned = set[Operation]().union(*by_template.values())
-    inline_elements(s, {*operations, *by_template, *owned})
-    sums = [op for op in reductions(s) if op not in owned]
-    done: set[Operation] = set()
-    for convolution in by_template:
-        last = follower(convolution, operations, s)
-        if last is not convolution:
-            s[convolution].compute_inline()
-        schedule_declared(s, convolution.output(0), last.output(0))
-        done.add(last)
-    for op in sums:
-        out = next((each for each in operations if _follows(s, op, each)), op)
-        if out in done:
-            out = op
-        done.add(out)
-        strategies = strategies_for(op, target) if target.is_gpu else []
-        if strategies:
-            index = default_index(op, strategies[0], target)
-            for rest in schedule_convolution(s, op, out, strategies[0], index, target):
-                one_element_each(s, rest, target)
-        else:
-            sums_to(s, op, out, target)
-    for out in computed(s):
-        alone = out in operations or (out.attrs.get("store") and out not in owned)
-        if alone and out not in done and not is_reduction(out):
-            one_element_each(s, out, target)
-    return s
-
-
-def _follows(s: ScheduleHandle, op: ComputeOp, out: Operation) -> bool:
-    """Whether an output reads `op` and no other reduction, each element at its own place."""
-    if out is op or not read_through(out, op) or any(read_through(other, op) for other in reductions(s)):
-        return False
-    alone = not any(other is not op and read_through(out, other) for other in reductions(s))
-    same = [count([a]) for a in out.axis] == [count([a]) for a in op.axis]
-    return alone and same and out.tag.startswith(("elemwise", "broadcast"))
 
 
 def sums_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, tile: ProcessorTile = BY_EXTENTS) -> None:

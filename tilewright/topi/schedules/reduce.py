@@ -14,18 +14,12 @@ from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ...tune.model.machine import Machine
 from .blocked import stride_of
-from .injective import one_element_each
 from .stages import (
     LANES,
     bytes_of,
-    computed,
     count,
-    is_reduction,
     power_of_two,
-    read_through,
     reads_rows,
-    reductions,
-    started,
     threads_of,
 )
 
@@ -64,39 +58,6 @@ class ReductionTile:
 
 
 BY_EXTENTS = ReductionTile()
-
-
-def schedule_reduce(outs: Any, target: Target, primitive: str = "schedule_reduce") -> ScheduleHandle:
-    """The schedule of reductions and of element-wise operators after them."""
-    s, operations = started(outs, primitive)
-    schedule_each(s, operations, target)
-    return s
-
-
-def schedule_each(s: ScheduleHandle, outputs: list[Operation], target: Target) -> None:
-    """Schedule each reduction with the one output that follows it element by element, all others by themselves."""
-    done: set[Operation] = set()
-    for op in reductions(s):
-        reader: Operation | None = _follower(s, op, outputs)
-        if reader in done:
-            reader = None
-        reduce_to(s, op, reader or op, target)
-        done.add(reader or op)
-    for out in computed(s):
-        if out not in done and not is_reduction(out) and (out in outputs or out.attrs.get("store")):
-            one_element_each(s, out, target)
-
-
-def _follower(s: ScheduleHandle, op: ComputeOp, outputs: list[Operation]) -> Operation | None:
-    """The one output that reads a reduction, at the very element that it computes; None if there is none."""
-    if op in outputs or any(other is not op and read_through(other, op) for other in reductions(s)):
-        return None
-    readers = [each for each in outputs if each is not op and read_through(each, op)]
-    if len(readers) != 1 or len(readers[0].axis) != len(op.axis):
-        return None
-    (reader,) = readers
-    same = all(count([a]) == count([b]) for a, b in zip(reader.axis, op.axis, strict=True))
-    return reader if same and reader.tag.startswith(("elemwise", "broadcast", "comm_reduce")) else None
 
 
 def reduce_to(

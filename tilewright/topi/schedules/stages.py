@@ -10,7 +10,7 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...expr.nodes import Load
 from ...expr.traverse import post_order, uses_any
-from ...schedule.handle import ScheduleHandle, create_schedule
+from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Operation, Tensor
@@ -39,14 +39,6 @@ def given_outputs(outs: Any, primitive: str) -> list[Tensor]:
     return found
 
 
-def started(outs: Any, primitive: str) -> tuple[ScheduleHandle, list[Operation]]:
-    """The schedule of the outputs, with element-wise operations inline, and their operations."""
-    operations = list(dict.fromkeys(each.op for each in given_outputs(outs, primitive)))
-    s = create_schedule(operations)
-    inline_elements(s, operations)
-    return s, operations
-
-
 def inline_elements(s: ScheduleHandle, keep: Iterable[Operation] = ()) -> None:
     """Compute inline all operations that are neither reductions nor in `keep`, unless its tag asks for storage."""
     kept = set(keep)
@@ -68,14 +60,6 @@ def is_reduction(op: Operation) -> bool:
 def reductions(s: ScheduleHandle) -> list[ComputeOp]:
     """The operations that reduce, producers first."""
     return [op for op in computed(s) if is_reduction(op)]
-
-
-def read_through(op: Operation, inner: Operation) -> bool:
-    """Whether `op` reads `inner`, directly or through operations that only compute elements."""
-    return any(
-        t.op is inner or (isinstance(t.op, ComputeOp) and not is_reduction(t.op) and read_through(t.op, inner))
-        for t in op.input_tensors
-    )
 
 
 def count(axes: Sequence[IterVar]) -> int | None:
