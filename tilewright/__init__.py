@@ -19,6 +19,19 @@ from .core.views import hook_in as _hook_in_view
 from .explain import hook_in_views as _hook_in_views
 
 if _typing.TYPE_CHECKING:
+    from . import arith as arith
+    from . import driver as driver
+    from . import error as error
+    from . import intrin as intrin
+    from . import ir as ir
+    from . import nd as nd
+    from . import nn as nn
+    from . import runtime as runtime
+    from . import target as target
+    from . import te as te
+    from . import tir as tir
+    from . import topi as topi
+    from . import transform as transform
     from .auto import auto_schedule as auto_schedule
     from .compat import auto_scheduler as auto_scheduler
     from .compat import autotvm as autotvm
@@ -41,12 +54,20 @@ if _typing.TYPE_CHECKING:
     from .functional.causal_conv1d import causal_conv1d_update as causal_conv1d_update
     from .functional.explain import explain_call as explain_call
     from .functional.user_operator import torch_operator as torch_operator
+    from .ir import IRModule as IRModule
     from .nd import array as array
+    from .nd import cl as cl
     from .nd import context as context
     from .nd import cpu as cpu
     from .nd import cuda as cuda
     from .nd import device as device
     from .nd import opencl as opencl
+    from .nn import accelerate as accelerate
+    from .runtime.conversion import convert as convert
+    from .runtime.data_type import DataType as DataType
+    from .runtime.packed import get_global_func as get_global_func
+    from .runtime.packed import register_func as register_func
+    from .tir import decl_buffer as decl_buffer
 
 _MODULES = (
     "nn",

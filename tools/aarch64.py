@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("python3-minimal", "libpython3-stdlib", "libstdc++6")
-WHEELS = ("numpy>=1.26", "llvmlite>=0.46", "ml_dtypes>=0.5", "typer>=0.15", "rich>=13.9", "pytest>=8.3",
+WHEELS = ("numpy>=1.26", "llvmlite>=0.46", "ml_dtypes>=0.5", "typer>=0.15.4", "rich>=13.9", "pytest>=8.3",
           "pytest-xdist", "hypothesis>=6.100")  # fmt: skip
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64", "manylinux_2_17_aarch64")
 TESTS = (

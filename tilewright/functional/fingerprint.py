@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .. import __version__
 from ..core.cache_folder import cache_folder
+from ..core.version import __version__
 from ..runtime.thread_pool import POOL
 from . import cuda_kernels
 
