@@ -59,11 +59,10 @@ def _threads_around(loops: tuple[Loop, ...], depth: int) -> tuple[Loop, ...]:
 def axis_values(
     stage: Stage, ranges: Mapping[IterVar, Range], known: Mapping[IterVar, Expr] | None = None
 ) -> dict[IterVar, Expr]:
-    """The value of each axis of `stage` in terms of loop variables.
+    """Return the value of each axis of `stage` as an expression of loop variables.
 
-    A plain loop of extent 1, and a loop that is private to threads, is its minimum.
-
-    Axes in `known` have the values given there, for any loops.
+    The axis of a plain loop of extent 1, or of a loop that is private to threads, has its minimum as its value. For an
+    axis that a relation replaced, a value in `known` takes precedence over the value from the loops.
     """
     values: dict[IterVar, Expr] = {}
     for loop in stage.loops:

@@ -36,10 +36,10 @@ def default_scope(tags: tuple[ThreadTag, ...]) -> MemoryScope:
 
 
 def private_steps(stage: Stage, scope: MemoryScope) -> dict[IterVar, tuple[int, Expr | None]]:
-    """The loops over threads that each keep a private result, if a thread needs only its own.
+    """Return the loops over threads that may keep private results: each thread stores only its own elements.
 
-    Each has its dimension, and the distance of the first iteration's elements in it: the factor of a split, None for
-    one element. `demand` checks that the thread needs no others.
+    Each loop comes with its dimension of the result, and the distance between a thread's elements there. The distance
+    is the factor of a split, or None for a single element. `demand` checks that a thread reads no other elements.
     """
     found: dict[IterVar, tuple[int, Expr | None]] = {}
     place = {axis: d for d, axis in enumerate(stage.op.axis)} if scope is not MemoryScope.GLOBAL else {}

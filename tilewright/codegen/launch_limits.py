@@ -46,7 +46,7 @@ def launch_limits(kernel: Kernel, target: Target) -> tuple[LaunchLimit, ...]:
 
 
 def within_registers(entry: EntryPoint, resources: Mapping[str, Resources], hardware: Hardware) -> EntryPoint:
-    """The entry with the limits of its blocks lowered to the number that the registers of their threads allow."""
+    """Return the entry with lower limits of threads per block, if the registers of the kernels require them."""
     limits = []
     for fact in entry.limits:
         used = resources[fact.kernel].registers if fact.what == _OF_BLOCK and fact.kernel in resources else 0
@@ -56,7 +56,7 @@ def within_registers(entry: EntryPoint, resources: Mapping[str, Resources], hard
 
 
 def _most_threads(hardware: Hardware, registers: int) -> int:
-    """The threads of the largest block of which a multiprocessor holds one."""
+    """Return the threads of the largest block that fits into the registers of a multiprocessor."""
     warps = hardware.block.threads // hardware.warp
     while warps > 1 and occupancy(hardware, warps * hardware.warp, registers, 0).blocks == 0:
         warps -= 1

@@ -72,9 +72,9 @@ def load(program: Executable, index: int) -> list[LoadedKernel]:
 
 
 def load_on_all(program: Executable, index: int) -> tuple[Any, list[int]]:
-    """The kernels of a program, one per launch, for all GPUs of the same architecture as one of them; and their owner.
+    """Return the owner of a program's code for all GPUs of one architecture, that of `index`, and a kernel per launch.
 
-    They are loaded onto a GPU at the first launch there. `cuLaunchKernel` takes them from drivers of CUDA 12 on.
+    The driver loads the kernels onto a GPU at the first launch there. `cuLaunchKernel` accepts them since CUDA 12.
     """
     held, devices = ctypes.c_void_p(), ctypes.c_int()
     nothing = (None, None, 0) * 2
@@ -165,9 +165,9 @@ class LoadedKernel:
 
 
 def in_order(launches: Sequence[tuple[LoadedKernel, Sequence[int], Sequence[int]]]) -> LaunchAll:
-    """Return the launch of kernels one after the other; for each: the places of its addresses, then its numbers.
+    """Return a function that launches kernels in order; each has the places of its addresses, and its numbers.
 
-    The place -1 is the last piece of scratch memory in the list of `LaunchAll`.
+    A place is an index of the pointers of `LaunchAll`. Place -1 is the last of its pieces of scratch memory.
     """
     numbers = [number for *_, own in launches for number in own]
     before, at, parts = 1 + len(numbers), 1, []  # places among the stream, the numbers, and the addresses

@@ -95,7 +95,7 @@ def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], number
             extents, values = values[:6], values[6:]
             addresses = [value // _ADDRESS for value in values if abs(value) >= _ADDRESS]
             places = tuple(a - 1 if a > 0 else a for a in addresses)
-            # Launchers take unsigned words. That of -1 is Python's mark of an error.
+            # Launchers take unsigned words. They read the word of -1 as an error of Python's conversion.
             words = tuple(number % (1 << 64) for number in values[len(places) :])
             if (1 << 64) - 1 in words:
                 raise UnsuitableError

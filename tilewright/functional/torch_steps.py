@@ -28,8 +28,8 @@ from .torch_training import shortest
 _MOST_SECONDS = 20e-3
 """Steps are timed if PyTorch's kernels should take at most these seconds, by rates."""
 _HOST_SECONDS, _LEAST_SHARE, _SHARE_BESIDE = 80e-6, 0.1, 0.4
-"""In a step that is not timed, our kernels must save these seconds of the host, and a share of the step. The larger
-share holds if PyTorch computes the data gradient: alone, it may take as long as both gradients.
+"""In a step that is not timed, our kernels must save more than these seconds of the host, plus a share of PyTorch's
+time. The larger share applies if PyTorch computes the data gradient alone. This may take as long as both gradients.
 """
 
 _MOST_KEPT = 1 << 20

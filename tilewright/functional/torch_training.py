@@ -51,7 +51,7 @@ _METHODS = {"forward": staticmethod(_forward), "backward": staticmethod(anywhere
 _Convolution: Any = type(torch.autograd.Function)("Convolution", (torch.autograd.Function,), _METHODS)
 """`grad_fn` shows the name, and not this module's way of writing it."""
 _record: Run = super(torch.autograd.Function, _Convolution).apply
-"""Its `apply` in C++; PyTorch's in Python looks for transforms first, which these calls have none of."""
+"""The `apply` of its C++ base class. PyTorch's `apply` in Python first looks for transforms; these calls have none."""
 
 
 def shortest(call: OperatorCall, arrays: tuple[Any, ...], checked: Signature) -> Run:

@@ -36,7 +36,7 @@ _ATTEMPTS = 3
 _AHEAD = 8
 """Tasks that the server holds for each device, so that it continues while the caller chooses the next candidates."""
 _UNKNOWN = 8
-"""One of this many jobs may still run when the next batch is requested."""
+"""The next batch is requested when at most one of this many jobs of a batch is unfinished."""
 _NICE = 5
 """The increment of the nice value of a worker's builders, so that its device is not kept waiting by them."""
 _CHUNK = 8
@@ -119,8 +119,9 @@ class Batch:
     def _enough(self, client: Client, size: int) -> int:
         """Return the number of unfinished jobs at which the next batch is requested.
 
-        They keep the device busy until the batch arrives. More jobs would hurt: the caller learns from results, and
-        simulated searches ended worse if it had fewer. If candidates run on the caller's cores, no job may be left.
+        These jobs keep the device busy until the batch arrives. They are few because the caller learns from results:
+        with more unfinished jobs, simulated searches ended worse. If candidates run on the caller's cores, no job may
+        be left.
         """
         if self.feed is not None:
             return len(self.jobs)

@@ -251,7 +251,7 @@ def decided(
     parts: tuple[str, ...] = ("convolution",),
     in_graph: bool = False,
 ) -> FusedRow:
-    """Return the row of a call. It is ours if our kernel of one of its problems is expected to be faster.
+    """Return the row of a call. Our kernels replace the call if the plan of one of its problems chooses ours.
 
     With `in_graph`, our kernel on a CPU must also save more than its call costs in a compiled graph. Raises UserError
     if a problem has no plan.

@@ -5,9 +5,9 @@ Bottom-up, each statement yields its accesses to shared memory before its first 
 neighbours in a sequence need a barrier between them if an access of the second depends on a pending access of the first
 in another thread. A loop needs one at the head of its body if an iteration depends in this way on an earlier one.
 Barriers stand directly in the sequence or loop that holds both accesses, and so outside guards that only some threads
-pass. Barriers that the program already has count. Data that an `Await` waits for count as stored there.
+pass. The analysis includes barriers that the program already has, and treats an `Await` as a store of its buffers.
 
-Global memory that a kernel both stores to and reads is looked at in the same way, since threads of one block may pass
+Global memory that a kernel both stores to and reads is treated in the same way, since threads of one block may pass
 it on. A buffer that is read only by in-place updates of its elements, as reductions do, is left to its updaters.
 """
 

@@ -271,8 +271,8 @@ def _spread_over_banks(
 def _padding(atom: Atom, along_depth: bool, memory: WarpMemory) -> tuple[int, int]:
     """The (factor, offset) in elements of the distance of lines; see `storage_align`.
 
-    `ldmatrix` reads 8 lines of 16 bytes at a time, which an odd number of 16 bytes apart lie in different banks. Words
-    that are read one by one want lines a quarter of all banks apart.
+    `ldmatrix` reads 8 lines of 16 bytes at a time. They lie in different banks if their distance is an odd multiple of
+    16 bytes. For words that are read one by one, the distance is a quarter of all banks.
     """
     size = atom.word // atom.per_word
     if atom.word == 8:

@@ -17,7 +17,7 @@ _MARGIN = 1.03
 _MOST = 10**12
 """The largest option that means something: beyond that, a measurement would not end."""
 _NOTHING = 1_000
-"""A run time of 0 for this multiple of `number` means that the function starts no kernel; the clock is fine enough."""
+"""If this many times `number` runs take no time, the function starts no kernel: the clock would show one."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> Benc
 
 
 def _more(number: int, seconds: float, wanted: float) -> int:
-    """How many runs to try next, if `number` runs took `seconds` instead of `wanted`.
+    """Return the number of runs to try next, if `number` runs took `seconds` instead of `wanted`.
 
-    A little more than would do: as a processor warms up, runs get faster. A time far off is no good estimate. Then, and
-    if nothing could be measured, the number grows at least as the legacy system lets it.
+    The margin allows for a processor that warms up, so that runs get faster. A time below half of `wanted` is a poor
+    estimate. After such a time, 0 included, the number grows at least by the legacy system's factor.
     """
     enough = int(number * wanted / seconds * _MARGIN) + 1 if seconds else 0
     return enough if 2 * seconds > wanted else max(enough, int(number * 1.618 + 1))

@@ -1,4 +1,4 @@
-"""Guided search: measure next the candidates that a machine model expects to be fastest, or that may yet be.
+"""Guided search: measure the candidates that a machine model predicts to be fastest, with credit for its uncertainty.
 
 It begins with the ranking of the space by the machine model, so that the first batch is already good. Results correct
 the model (`model/learned.py`). Candidates are neighbours and crossings of an elite pool, which holds the best of
@@ -35,8 +35,8 @@ _PATIENCE = 3
 """Number of batches without gain after which one explores elsewhere."""
 _GAIN = 1.005
 _TRIED, _OWN = (32, 160), 0.94
-"""Configurations that are scored to see whether the model covers a space; the fraction of them with separate structures
-that means that it does not."""
+"""The sizes of the samples that show whether the model covers a space. It does not if a sample has more structures than
+this share of its configurations."""
 _LEARNED = 600
 """Number of results to learn from, the fastest first."""
 _FAILED = 8.0
@@ -58,9 +58,8 @@ def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> S
 class GuidedSearch(Search):
     """Proposes the candidates that the machine model, corrected by measurements, expects to be fastest.
 
-    `caution` is how many standard deviations of its uncertainty a candidate is given credit for. The search ends by
-    itself if even then no candidate is expected to be faster than the best by the part `least_gain`. `effort` is that
-    of the ranking that it begins with.
+    The logarithm of a predicted time is lowered by `caution` standard deviations. Unless `least_gain` is 0, the search
+    ends when no lowered time is shorter than the best time by this fraction. `effort` is that of the initial ranking.
     """
 
     def __init__(
