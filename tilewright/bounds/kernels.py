@@ -18,8 +18,8 @@ class KernelBounds(NamedTuple):
     extents: dict[ThreadTag, Expr]
 
 
-def kernels_of(bounds: Bounds) -> dict[Loop, KernelBounds]:
-    """The kernels, each by its outermost loop; stages outside of all kernels are left out."""
+def kernel_bounds(bounds: Bounds) -> dict[Loop, KernelBounds]:
+    """Return the kernels, each by its outermost loop, without stages outside of all kernels."""
     found: dict[Loop, list[StageBounds]] = {}
     for one in bounds.values():
         kernel = kernel_of((*one.outer, *one.stage.loops))

@@ -22,6 +22,7 @@ from ..codegen.matrix_fragments import FragmentLoads, fragment_loads
 from ..codegen.vectors import contiguous, flat_index, known_divisor, lane_of
 from ..core.hardware import MemoryScope
 from ..core.target import Target
+from ..core.warp_access import conflict_free, distinct, sectors, wavefronts
 from ..expr import nodes as n
 from ..expr import operators as op
 from ..expr.nodes import Expr, Load, Var
@@ -43,7 +44,6 @@ from ..loops.nodes import (
     While,
 )
 from ..loops.walk import substatements
-from ..loops.warp_access import conflict_free, distinct, sectors, wavefronts
 from ..passes.register_prefetch import AHEAD
 from .points import Points
 from .promotion import RegisterPlace, place_of, promoted

@@ -98,7 +98,10 @@ def _before_activation(tensors: tuple[Any, ...], layer: CalledLayer, grad: Any) 
 
 
 def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool, wide: bool = False) -> list[Problem]:
-    """Return the problems of the requested gradients that our operators compute; `wide` asks for weights in float32."""
+    """Return the problems of the requested gradients that our operators compute.
+
+    A `wide` weight gradient has the type of its sums.
+    """
     transposed = problem.op in TRANSPOSES
     fits = not transposed or all(m < s for m, s in zip(problem.output_padding, problem.stride, strict=True))
     if not fits or not (problem.depthwise or problem.weights_shape[1] < _LARGE):

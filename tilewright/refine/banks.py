@@ -5,13 +5,15 @@ Lanes that access different words of one bank at the same time wait for each oth
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from ..bounds.value import Bounds, StageBounds, StageContraction
 from ..core.dtype import DType
 from ..core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, MemoryScope, WarpMemory
+from ..core.warp_access import word_wavefronts
 from ..expr.evaluate import evaluate
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import variables
@@ -92,11 +94,8 @@ def bank_ways(
 
 def _busiest(accesses: Iterable[Iterable[int]], memory: WarpMemory) -> int:
     """Return how many different words of the busiest bank are accessed at one time."""
-    asked: dict[int, set[int]] = defaultdict(set)
-    for access in accesses:
-        for at in access:
-            asked[at // memory.word % memory.banks].add(at // memory.word)
-    return max(map(len, asked.values()))
+    words = [at // memory.word for access in accesses for at in access]
+    return int(word_wavefronts(np.array([words]), memory.banks)[0])
 
 
 def _strides(held: StageBounds) -> list[int] | None:

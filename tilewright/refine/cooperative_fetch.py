@@ -17,7 +17,7 @@ from math import prod
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
-from ..bounds.kernels import kernel_of, kernels_of
+from ..bounds.kernels import kernel_bounds, kernel_of
 from ..bounds.value import Bounds, StageBounds
 from ..core.hardware import THREAD_TAGS, LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
@@ -71,7 +71,7 @@ def _fills(bounds: Bounds) -> Iterator[tuple[StageBounds, dict[ThreadTag, int] |
     """
     if all(found.scope is not MemoryScope.SHARED for found in bounds.values()):
         return
-    for kernel in kernels_of(bounds).values():
+    for kernel in kernel_bounds(bounds).values():
         block = {tag: kernel.extents[tag] for tag in THREAD_TAGS if tag in kernel.extents}
         sizes = _constants(list(block.values()))
         for found in kernel.stages:

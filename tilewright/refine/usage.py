@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ..bounds.infer import Bounds, StageBounds
-from ..bounds.kernels import KernelBounds, kernels_of
+from ..bounds.kernels import KernelBounds, kernel_bounds
 from ..bounds.nest import Loop
 from ..core.atoms import LANES
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
@@ -75,7 +75,7 @@ class KernelUse:
 
 def kernel_uses(bounds: Bounds) -> list[KernelUse]:
     """The use of memory by each kernel."""
-    return [_use_of(kernel, bounds) for kernel in kernels_of(bounds).values()]
+    return [_use_of(kernel, bounds) for kernel in kernel_bounds(bounds).values()]
 
 
 def _use_of(kernel: KernelBounds, bounds: Bounds) -> KernelUse:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...core.hardware import MemoryScope, WarpMemory
+from ...core.warp_access import lanes_together
 from ..counting import AccessCount
 from ..findings import Findings
 from .svg import FONT, Picture
@@ -29,12 +32,11 @@ class Phase:
 
 
 def phases(sample: Sequence[tuple[int, int]], width: int, memory: WarpMemory, warp: int) -> list[Phase]:
-    """The parts of a warp's access: all lanes at once for a word, a half of them for two, a quarter for four."""
+    """The parts of a warp's access, each by the lanes that are served at a time."""
     each = max(1, width // memory.word)
-    address = dict(sample)
-    pairs = any(all(address.get(lane ^ step, at) == at for lane, at in sample) for step in (1, 2))
-    banks = memory.banks
-    group = max(1, warp // each) * (2 if each > 1 and pairs else 1)
+    address, banks = dict(sample), memory.banks
+    first = np.array([[address.get(lane, sample[0][1]) for lane in range(warp)]])  # as `AccessCount.note` had them
+    group = int(lanes_together(first, width, memory)[0])
     found: list[Phase] = []
     for start in range(0, warp, group):
         lanes = tuple(lane for lane, _ in sample if start <= lane < start + group)

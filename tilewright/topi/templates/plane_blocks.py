@@ -10,12 +10,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from math import ceil, gcd, hypot, inf, log2, prod
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
+from ...core.warp_access import word_wavefronts
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import REFERENCE, Machine
@@ -216,15 +219,14 @@ def _mine(of: Depthwise, rows: int, columns: int, chunk: int, at: Quantities) ->
 
 
 def _passes(addresses: list[int], size: int) -> int:
-    """Return the passes of an access of all lanes, `size` bytes each: banks serve a word at a time."""
+    """Return the passes of an access of all lanes, `size` bytes each: banks serve a word at a time.
+
+    The model's constants are fitted without the faster access of equal pairs of lanes, unlike `wavefronts`.
+    """
     lanes = min(len(addresses), _LINE // max(size, _WORD))
-    return sum(_pass(addresses[first : first + lanes], size) for first in range(0, len(addresses), lanes))
-
-
-def _pass(addresses: list[int], size: int) -> int:
-    words = {word for at in addresses for word in range(at // _WORD, (at + size - 1) // _WORD + 1)}
-    banks = [word % _BANKS for word in words]
-    return max(map(banks.count, set(banks)))
+    words = [range(at // _WORD, (at + size - 1) // _WORD + 1) for at in addresses]
+    parts = [words[first : first + lanes] for first in range(0, len(words), lanes)]
+    return sum(int(word_wavefronts(np.array([[*chain(*part)]]), _BANKS)[0]) for part in parts)
 
 
 def _tiled(extent: int) -> list[int]:

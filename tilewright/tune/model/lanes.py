@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...bounds.visibility import shares
+from ...core import warp_access
 from ...core.hardware import THREAD_TAGS, ThreadTag, WarpMemory
+from ...core.warp_access import distinct
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
-from ...loops import warp_access
-from ...loops.warp_access import distinct
 from ...schedule.relations import Fuse, Split
 from ...tensor.axis import IterVar
 from .extents import StageExtents, constant

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.core.architectures import NVIDIA
-from tilewright.loops.warp_access import conflict_free, sectors, wavefronts
+from tilewright.core.warp_access import conflict_free, sectors, wavefronts
 
 MEMORY = NVIDIA["sm_90"].warp_memory
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.hardware import WarpMemory
+from .hardware import WarpMemory
 
 
 def distinct(units: np.ndarray) -> np.ndarray:
@@ -37,23 +37,32 @@ def word_wavefronts(words: np.ndarray, banks: int) -> np.ndarray:
 
 
 def wavefronts(first: np.ndarray, width: int, memory: WarpMemory) -> np.ndarray:
-    """The cycles that each access of shared memory takes; a lane's `width` bytes begin at byte `first`.
-
-    For accesses wider than a word, a part of the lanes is served at a time: half for two words, a quarter for four. If
-    every pair of neighbours, or every second lane, asks for the same address, twice as many are.
-    """
+    """The cycles that each access of shared memory takes; a lane's `width` bytes begin at byte `first`."""
     words = first // memory.word
     each = max(1, width // memory.word)
     if each == 1:
         return word_wavefronts(words, memory.banks)
     lanes = words.shape[1]
     found = np.zeros(len(words), np.int64)
-    paired = _is_paired(words)
-    for rows, group in ((~paired, max(1, lanes // each)), (paired, max(1, 2 * lanes // each))):
-        for start in range(0, lanes if rows.any() else 0, group):
+    together = lanes_together(first, width, memory)
+    for group in np.unique(together).tolist():
+        rows = together == group
+        for start in range(0, lanes, group):
             part = words[rows, start : start + group]
             found[rows] += word_wavefronts((part[:, :, None] + np.arange(each)).reshape(len(part), -1), memory.banks)
     return found
+
+
+def lanes_together(first: np.ndarray, width: int, memory: WarpMemory) -> np.ndarray:
+    """How many lanes of each access of shared memory are served at a time.
+
+    All are for accesses of a word, half of them for two words, a quarter for four. If every pair of neighbours, or
+    every second lane, asks for the same address, twice as many are.
+    """
+    lanes, each = first.shape[1], max(1, width // memory.word)
+    twice = _is_paired(first // memory.word) if each > 1 else np.zeros(len(first), bool)
+    made: np.ndarray = np.where(twice, max(1, 2 * lanes // each), max(1, lanes // each))
+    return made
 
 
 def conflict_free(first: np.ndarray, width: int, memory: WarpMemory) -> np.ndarray:
