@@ -1,4 +1,6 @@
-"""The one definition of the best record: tuning, `log best`, reports and `apply_history_best` all ask `best_of`.
+"""The best record: confirmed or resumed searches, `log best`, reports and `apply_history_best` ask `best_of`.
+
+During a search, `session/trials.py::Tally` keeps a provisional best by `Trial.rank`, which knows no confirmations.
 
 At its end, a search measures its best few configurations again, beside each other. The least time of a single
 measurement is partly luck, so such a confirmation replaces earlier times of its configuration and outranks all single
