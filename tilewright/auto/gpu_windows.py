@@ -60,10 +60,10 @@ class WindowTile:
 
 @dataclass(frozen=True)
 class Index:
-    """The index of one dimension: the distance between neighbouring results, an offset, and the way of each term.
+    """The linear index of one dimension: `offset`, plus multiples of one axis of a tile and of the reduction axes.
 
-    `axis` is the place of the data axis from the end, -1 for the last; 0 for a dimension in which no tile extends.
-    `ways` has the distance from the first to the last value of each axis of the terms.
+    `axis` is the place of the tile's axis from the end, -1 for the last; 0 if the index has none. Neighbouring results
+    along it read elements `step` apart. `ways` has the distance from first to last value of each reduction axis.
     """
 
     axis: int
@@ -90,8 +90,8 @@ class Index:
 class Windows:
     """A reduction over windows of `tensor`.
 
-    `border` computes the tensor by copying elements of an input, with `behind` more before each row. Vectors of
-    `source` can be loaded from memory; it is None if vectors of no tensor can.
+    `border`, if any, computes the tensor: it copies an input, and adds `behind` elements before each row. `source` is
+    the tensor from which threads can load vectors; None if they can load single elements only.
     """
 
     op: ComputeOp

@@ -66,7 +66,7 @@ def _is_short(op: Operation) -> bool:
 
 
 def _is_window(reader: Operation, op: Operation) -> bool:
-    """Whether each axis of a reader's terms moves over an operation together with an axis of its results."""
+    """Whether each reduction axis of a reader shares an index of `op` with a data axis of the reader."""
     data, terms = {axis.var for axis in reader.axis}, {axis.var for axis in reader.reduce_axis}
     shared = (set(variables(index)) for place in _places(reader, op) for index in place)
     return terms <= {var for used in shared if used & data for var in used}

@@ -240,7 +240,7 @@ def _end(e: Expr) -> End:
 
 
 def _constant_span(e: Expr, spans: Mapping[Var, ExactRange]) -> tuple[int, int, frozenset[Var]] | None:
-    """The ends of sums of multiples of different axes, as nearly all indices are, and the axes; None for others."""
+    """The least and the greatest value and the axes of a sum of multiples of different axes; None for others."""
     if isinstance(e, IntImm):
         return e.value, e.value, frozenset()
     if isinstance(e, Var):

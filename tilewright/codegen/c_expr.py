@@ -32,7 +32,7 @@ MOST_CHOICES = 8
 MOST_UNDER = 128
 """Largest depth of a conditionally evaluated part of a C expression: deeper, the condition gets a variable."""
 MOST_WRITTEN = 30_000
-"""Nodes of the same, as often as they are written out."""
+"""Largest size of a conditionally evaluated part in nodes; a node counts as often as it is written."""
 # Cases that the hardware leaves undefined, or traps on, are defined. A division by 0 gives 0, as in NumPy, and the
 # least integer divided by -1 wraps. Min and max of floats give NaN if an operand is NaN, as in NumPy and PyTorch. C's
 # fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see. Floats beyond an

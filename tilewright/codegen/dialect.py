@@ -197,7 +197,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def atomic(self, name: str, dtype: DType, scope: MemoryScope) -> str | None:
-        """How an element is updated atomically: a template of address and value, or a helper; None if it cannot be."""
+        """Return a template (address, value) that updates an element atomically, or a helper, or None."""
 
     def commit(self) -> str:
         """The statement that makes the copies issued since the last one a group."""

@@ -43,7 +43,7 @@ _FIRST_SECONDS = 60.0
 """Seconds to wait for the first worker."""
 _AGAIN_SECONDS = 1.0
 _AWAY_SECONDS = 10.0
-"""Seconds without a look at the workers after which they did not pass in waiting for them."""
+"""Seconds between two checks for workers; the time of a longer gap does not count as their absence."""
 _SETTLED_AT_ONCE = 64
 
 

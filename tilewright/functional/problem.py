@@ -168,7 +168,7 @@ class Problem(NamedTuple):
 
     @property
     def gradients(self) -> tuple[Problem, Problem]:
-        """The gradients by the weights and by the input of a convolution, or of a transposed one."""
+        """The gradients with respect to the weights and to the input of a convolution, or of a transposed one."""
         plain = self._replace(bias=False, residual=False, activation="", output_padding=(0, 0), weights="OIHW")
         above = plain._replace(shape=self.out_shape, filters=self.shape[1])
         if self.op == TRANSPOSED:

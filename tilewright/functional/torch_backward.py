@@ -65,7 +65,7 @@ def computes(options: ConvolutionOptions, x: Any, weight: Any) -> bool:
 def gradients(
     x: Any, weight: Any, bias: Any, biased: bool, grad: Any, options: ConvolutionOptions
 ) -> tuple[Any, Any, Any]:
-    """Compute the gradients by the input, the weight and the bias; None for the last if the layer is not `biased`.
+    """Compute the gradients with respect to input, weight and bias; None for the last if the layer is not `biased`.
 
     `bias` is read if there is an activation.
     """
@@ -77,7 +77,7 @@ def gradients(
 def known(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: Any) -> Any:
     """Return the executor of all passes like this one: the four gradients of a layer, by `run(grad, tensors)`.
 
-    `kind` is the type of the gradients by the weight and the bias.
+    `kind` is the type of the gradients with respect to the weight and the bias.
     """
     last = options.layout == "NWC"
     seen = x.transpose(1, 2) if last else x
@@ -108,7 +108,7 @@ def _parts(run: Any, x: Any, weight: Any, bias: Any, biased: bool, grad: Any, la
 def _computed(
     x: Any, weight: Any, bias: Any, grad: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
 ) -> tuple[Any, Any]:
-    """Return the gradient by the input, and one tensor with the gradients by the weight and then by the bias."""
+    """Return the gradient with respect to the input, and one tensor for the weight and then the bias."""
     key = (*[None if a is None else facts(a) for a in (x, weight, bias, grad)], biased, *padding, *dilation, activation)
     version = _passes.version
     run = _passes.get(key)

@@ -43,8 +43,10 @@ _BY_NAME: dict[str, Callable[..., Any]] = {
 
 
 def activation_gradient(text: str) -> Callable[[Any, Any], Any]:
-    """Return a function that computes the gradient by an activation's input from the gradient by its result and the
-    input."""
+    """Return a function that computes the gradient with respect to an activation's input.
+
+    Its arguments are the gradient with respect to the result, and the input.
+    """
     return ACTIVATION_GRADIENTS.get(text) or _custom_gradient(text)
 
 

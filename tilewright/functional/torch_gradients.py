@@ -79,15 +79,17 @@ def is_one_pass(ctx: Any, x: Any, weight: Any) -> bool:
 
 
 def _by_one_pass(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Return the gradients by the input, the weight and the bias."""
+    """Return the gradients with respect to the input, the weight and the bias."""
     x, weight, bias, _ = tensors
     grad = ctx.layer.arranged(grad)
     return torch_backward.gradients(x, weight, bias, ctx.biased, grad, ctx.layer.options)
 
 
 def _before_activation(tensors: tuple[Any, ...], layer: CalledLayer, grad: Any) -> Any:
-    """Return the gradient by the sums from the gradient by the result. One kernel does this, and computes the sums
-    again."""
+    """Return the gradient with respect to the sums, which are computed again.
+
+    `grad` is the gradient with respect to the result. If it can, one kernel computes the sums and the product.
+    """
     (x, weight, bias, residual), options = tensors, layer.options
     plain = residual is None and not torch.is_grad_enabled() and not differentiates()
     if plain and reads_sums(options.activation):

@@ -26,7 +26,7 @@ _grad_enabled = torch.is_grad_enabled
 
 
 class KnownPass(NamedTuple):
-    """The check of a pass, and its gradients by the tensors: `run(grad, tensors)`."""
+    """The check of a pass, and its gradients with respect to the tensors: `run(grad, tensors)`."""
 
     is_like: Callable[..., bool]
     run: Callable[[Any, tuple[Any, ...]], Gradients]
@@ -90,7 +90,7 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Any:
 
 
 def _by_input(layer: CalledLayer, grad: Any, weight: Any) -> Run:
-    """Return the gradient by the input, of the gradient by the result, the input and the weight."""
+    """Return a function that computes the gradient with respect to the input from `grad`, input and weight."""
     if not layer.spreads:
         return layer.data_gradient
     flat = layer.flat
@@ -99,8 +99,10 @@ def _by_input(layer: CalledLayer, grad: Any, weight: Any) -> Run:
 
 
 def _by_weight(layer: CalledLayer, grad: Any, x: Any, weight: Any, together: bool, kind: Any) -> Run:
-    """Return the gradient by the weight in a type, and the gradient by the bias if one kernel computes both
-    (`together`)."""
+    """Return the gradient with respect to the weight in a type, and to the bias if one kernel computes both.
+
+    `together` says whether one kernel does.
+    """
     if not layer.small:
         return lambda grad, x, weight: (layer.weight_gradient(grad, x, weight), None)
     images, transposed = ((grad, x) if layer.transposed else (x, grad)), layer.transposed

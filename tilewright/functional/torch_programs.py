@@ -197,7 +197,7 @@ class _Operator:
         ctx.sizes = inputs[self._tensors :]
 
     def _differentiated(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Return the gradients by the inputs, from the gradients by the outputs."""
+        """Return the gradients with respect to the inputs, for gradients with respect to the outputs."""
         tensors, wanted = ctx.saved_tensors, tuple(ctx.needs_input_grad[: self._tensors])
         total: list[Any] = [None] * self._tensors
         for output, grad in enumerate(grads):
@@ -219,7 +219,7 @@ class _Operator:
         )
 
     def _gradient(self, output: int, wanted: tuple[bool, ...]) -> _Operator:
-        """The operator of the gradients by some inputs, from that by one output."""
+        """The operator of the gradients with respect to some inputs, for one output."""
         found = self._gradients.get((output, wanted))
         if found is None:
             by = "_".join(str(number) for number, asked in enumerate(wanted) if asked)

@@ -190,7 +190,7 @@ def _symbolic_end(index: Expr, extent: Expr, scene: _Scene) -> str:
 
 
 def _race(stmt: Store, scene: _Scene) -> Iterator[Fault]:
-    """A store by loops that run together, all iterations of one of them to one place, and each its own value."""
+    """Yield a fault if all iterations of a concurrent loop store to one element, and each stores another value."""
     if stmt.buffer in scene.private or not scene.certain:
         return
     indices = [substitute(index, scene.values) for index in stmt.indices]

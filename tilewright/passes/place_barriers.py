@@ -7,8 +7,9 @@ in another thread. A loop needs one at the head of its body if an iteration depe
 Barriers stand directly in the sequence or loop that holds both accesses, and so outside guards that only some threads
 pass. The analysis includes barriers that the program already has, and treats an `Await` as a store of its buffers.
 
-Global memory that a kernel both stores to and reads is treated in the same way, since threads of one block may pass
-it on. A buffer that is read only by in-place updates of its elements, as reductions do, is left to its updaters.
+Global memory that a kernel both stores to and reads is treated in the same way, since threads of one block may
+exchange data in it. Buffers of global memory that only in-place updates of their elements read, as reductions do, get
+no barriers.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class _Program:
         return f"{self.schedule}[{self._known(stage)}]"
 
     def _axis(self, axis: IterVar) -> str:
-        """The variable of an axis; a line declares it if it is an operation's own and has none."""
+        """Return the name of an axis's variable; an axis without a variable gets a line that declares one."""
         if _is_thread(axis):
             return self._thread(axis)
         if id(axis) in self.names.of or id(axis) in self.own_axes:

@@ -17,9 +17,9 @@ from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, topological
 def count_flop(schedule: Schedule, conditions: bool = True) -> int:
     """Operations of all computations that the outputs depend on, as the legacy API counts them.
 
-    Arithmetic, comparisons and logical operators count one each; indices, casts and copies count nothing. The
-    comparisons of a padding count too, but not without `conditions`: then operators of another kind of type than the
-    result's count nothing. Raises UserError if it cannot be determined, or is 0.
+    Arithmetic, comparisons and logical operators count one each; indices, casts and copies count nothing. Without
+    `conditions`, an operator counts only if its operands and the result are both floats, or both not. So the
+    comparisons of a padded float tensor do not count. Raises UserError if the count is unknown or 0.
     """
     outputs = [schedule.stages[i].op for i in schedule.outputs]
     total = sum(_of_operation(op, conditions) for op in topological(outputs))

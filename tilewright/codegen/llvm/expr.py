@@ -181,7 +181,10 @@ class LLVMExprWriter:
         return self.value(e)
 
     def _lane_positions(self, e: n.Compare) -> LLVMValue:
-        """base + ramp < end, as ramp < end - base: in few bits, for only whether a lane is beyond matters."""
+        """Compare `base + ramp < end` as `ramp < end - base` in 32 bits.
+
+        The difference is clamped, beyond the values of any ramp.
+        """
         left, right = _position(e.a), _position(e.b)
         if left is None or right is None:
             return self.value(e)

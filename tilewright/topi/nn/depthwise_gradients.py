@@ -26,7 +26,7 @@ def depthwise_conv2d_backward_input_nhwc(
     Filter
         The filter (KH, KW, C, M).
     Out_grad
-        The gradient by the result, (N, OH, OW, C * M).
+        The gradient with respect to the result, (N, OH, OW, C * M).
     oshape, ishape
         The shapes of the result and of the input.
     stride, padding
@@ -70,7 +70,7 @@ def depthwise_conv2d_backward_weight_nhwc(
     Input
         The input (N, H, W, C).
     Out_grad
-        The gradient by the result, (N, OH, OW, C * M).
+        The gradient with respect to the result, (N, OH, OW, C * M).
     oshape, fshape
         The shapes of the result and of the filter.
     stride, padding

@@ -224,7 +224,7 @@ def pooled(shape: Sequence[Any], value: Callable[[Sequence[Any]], Expr], taps: S
 
 
 def average(total: Tensor, count: Callable[[Sequence[Any]], Any], kind: DType) -> Tensor:
-    """Sums divided by how many elements they are of, as elements of type `kind`."""
+    """Return sums divided by the number of their elements, as elements of type `kind`."""
 
     def element(*i: Any) -> Expr:
         number = o.cast(total.dtype, count(i))

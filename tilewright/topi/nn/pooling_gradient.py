@@ -31,7 +31,7 @@ def pool_grad(
     Parameters
     ----------
     grads
-        The gradient by the result of `pool2d`.
+        The gradient with respect to the result of `pool2d`.
     data
         The pooled tensor.
     kernel, stride, padding, pool_type, ceil_mode, count_include_pad, layout
@@ -53,7 +53,7 @@ def pool_grad(
         raise UserError(
             f"grads {given.name!r} has the shape {list(given.shape)}, but the result of pool2d {pool.shape()}",
             primitive="pool_grad",
-            fix="give the gradient by the result",
+            fix="give the gradient with respect to the result",
         )
     whole = flag(count_include_pad, "count_include_pad", "pool_grad")
     kind = sum_type(given.dtype)

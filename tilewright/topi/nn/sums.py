@@ -1,4 +1,4 @@
-"""The type in which operators add elements up, and results of the type that they were."""
+"""The accumulation type of operators, and the conversion of their sums to the type of the elements."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def sum_type(dtype: DType) -> DType:
 
 
 def quotient(total: Expr, count: Expr) -> Expr:
-    """Return a sum divided by how many elements it is of; integers round towards 0."""
+    """Return a sum divided by the number of its elements; integers round towards 0."""
     return divide(total, count) if total.dtype.is_float else truncdiv(total, count)
 
 
 def narrowed(total: Tensor, kind: DType) -> Tensor:
-    """Return sums as elements of type `kind`: themselves where they are."""
+    """Return sums as elements of type `kind`; sums of this type are returned as they are."""
     if total.dtype == kind:
         return total
     made: Tensor = compute(total.shape, lambda *i: cast(kind, total(*i)), f"{total.op.name}_narrow", "elemwise")

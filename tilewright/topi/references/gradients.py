@@ -55,9 +55,10 @@ def depthwise_backward_python(
     dilation: tuple[int, ...],
     activation: str = "",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the gradients by input, weights (channels, 1, rows, columns) and bias of a layer of stride 1 in NCHW.
+    """Return the gradients with respect to input, weights and bias of a layer of stride 1 in NCHW.
 
-    `above` is the gradient by the result, after the activation; `padding`: top, left, bottom, right.
+    Weights have the shape (channels, 1, rows, columns).
+    `above` is the gradient with respect to the result, after the activation; `padding`: top, left, bottom, right.
     """
     (top, left, bottom, right), (high, wide), (dy, dx) = padding, weights.shape[2:], dilation
     rows, columns = above.shape[2:]

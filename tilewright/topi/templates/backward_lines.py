@@ -124,7 +124,10 @@ def _lines(of: Backward, config: Config) -> _Lines:
 
 
 class _Lines:
-    """The statement of a thread; `xs` and `zs` hold inputs, and gradients by the sums before the activation."""
+    """The statement of a thread.
+
+    `xs` holds inputs; `zs` holds gradients with respect to the sums before the activation.
+    """
 
     def __init__(self, of: Backward, choices: dict[str, int]) -> None:
         self.of, self.times, self.width = of, choices["times"], choices.get("channels", 1)

@@ -23,10 +23,16 @@ from .workload import sum_dtype
 
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
-_FEW, _LONG, _SMALL_WINDOW, _WRITTEN_OUT, _WHOLE_ROW = 9, 24, 25, 64, 32
-"""Limits in taps: up to the first, an input with columns apart is not written out; from the second on, a single row is
-cut into several vectors at a time; up to the third, windows are small; up to the fourth, they are unrolled. The last
-limit is in columns: rows up to it are one vector."""
+_FEW_TAPS = 9
+"""The most taps of a window with columns apart that reads its input unpadded."""
+_LONG_TAPS = 24
+"""The least taps of a window for which a single row is computed in several vectors at a time."""
+_SMALL_TAPS = 25
+"""The most taps of a small window."""
+_UNROLLED_TAPS = 64
+"""The most taps of an unrolled window that is not small; its rows are one vector each."""
+_WHOLE_ROW = 32
+"""The columns up to which every row is one vector."""
 
 
 def _vectors(name: str, extent: int) -> SplitKnob:
@@ -132,21 +138,21 @@ def images_default_choices(of: Conv2dLayer | Depthwise, registers: VectorRegiste
     if not isinstance(of, Depthwise):
         return {"tile_c": [4], "tile_rc": [4], "tile_x": [16], "unroll_kernel": 1}
     columns, taps, apart = of.out_shape[3], of.kernel[0] * of.kernel[1], of.stride[1] > 1
-    small, written_out = taps <= _SMALL_WINDOW, taps <= _WRITTEN_OUT
+    small, written_out = taps <= _SMALL_TAPS, taps <= _UNROLLED_TAPS
     uneven = columns % _LANES[1] > 0 and of.kernel[1] > 1
     whole = columns <= (_LANES[-1] if uneven or (written_out and not small) else _WHOLE_ROW)
     if whole:
         most = max(1, registers.room(of.dtype) // columns)
         lanes, several = columns, 2 if written_out else 1
         rows = min(most, 4 if columns <= (_WHOLE_ROW // 2 if apart else _WHOLE_ROW) else several)
-    elif of.out_shape[2] == 1 and taps >= _LONG:
+    elif of.out_shape[2] == 1 and taps >= _LONG_TAPS:
         lanes, rows = 16 if apart else min(_LANES[-1], registers.room(of.dtype)), 1
     else:
         lanes, rows = min((16, 8), key=lambda n: -(-columns // n) * n), 4
     unrolled = 2 if small or (written_out and whole) else 1
     if apart and not whole and rows == 1:  # taps share no loads, and copies of the lane selection take LLVM a minute
         unrolled = 0
-    read = taps <= _FEW and columns <= _WHOLE_ROW and not _passes_the_end(of) if apart else small and not whole
+    read = taps <= _FEW_TAPS and columns <= _WHOLE_ROW and not _passes_the_end(of) if apart else small and not whole
     stored = (any(of.padding) and not read) or sum_dtype(of.dtype) != of.dtype
     return {"tile_y": [rows], "tile_x": [lanes], "unroll_kernel": unrolled, "store_padding": stored}
 

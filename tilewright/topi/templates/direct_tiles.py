@@ -44,7 +44,7 @@ _SPARE = 24
 """The part of `REGISTERS` that default tiles leave free: larger windows spill, and ptxas needs 10 s or more for
 them."""
 _ROW_REGISTERS = 168
-"""For sums and, per row of sums, one row of a window: all of them are live at the same time."""
+"""The most registers of a tile that does not hold its whole window: all its values are live at the same time."""
 _STEPS = 3 * STEPS // 4
 _TRIED_ROWS = (1, 2, 3, 4, 6, 7, 8, 14)
 _BLOCK_SIZES = (64, 98, 112, 128, 196, 224, 256)

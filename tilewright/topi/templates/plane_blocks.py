@@ -90,10 +90,10 @@ class PlaneBlock(KnobTile):
         return self.planes * prod(of.shape[2:])
 
     def apart(self, of: Depthwise) -> int:
-        """Return the elements from one copy of its ring to the next; with one copy, the elements of that.
+        """Return the elements from the start of one copy in shared memory to the next; with one copy, its elements.
 
-        Addresses of a window reach into the border around the first and the last plane, which is not loaded. With the
-        same room between copies, addresses alone show that a copy in flight does not touch the planes in use.
+        Addresses of a window reach into the border before the first plane and behind the last, which is not loaded.
+        With as much room between copies, addresses alone show that a copy in flight does not touch the planes in use.
         """
         if self.copies == 1:
             return self.held(of)

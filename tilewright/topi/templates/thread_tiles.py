@@ -17,8 +17,8 @@ from .tensors import bias_knob
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 REGISTERS = 272
-"""The most registers of a thread's inputs and sums. There are fewer, but the last inputs are loaded after the first are
-used."""
+"""The most registers for a thread's inputs and sums. A thread has fewer, but it loads its last inputs after it used the
+first."""
 STEPS = 4096
 """Products that a thread's code may write out: beyond it, compiling takes seconds."""
 ACCESS = 16
@@ -56,7 +56,7 @@ class Weights(Enum):
 
 
 def widest(of: Images) -> int:
-    """How many neighbours of the input can be loaded at once, so that every row begins at a multiple of them."""
+    """Return the most neighbours of the input that a thread loads at once; every row begins at a multiple of them."""
     extent = of.shape[1] if of.layout == "NHWC" else of.shape[3]
     if of.layout == "NHWC" and of.groups != of.shape[1]:
         extent //= of.groups
@@ -69,7 +69,10 @@ def widest(of: Images) -> int:
 
 
 def own_channels(of: Images) -> list[int]:
-    """How many groups of channels (in NHWC filters) a thread may compute: there, whole or within one group."""
+    """Return the numbers of groups that a thread may compute; with channels last, the numbers of filters.
+
+    These filters belong to one group, or each is a group of its own.
+    """
     if of.layout == "NCHW":
         return [1, 2, 4]
     per_group = of.shared_filters
@@ -83,7 +86,7 @@ def even_threads(channels: int, own: int) -> list[int]:
 
 
 def own_filters(of: Images) -> list[int]:
-    """How many filters of a group a thread may compute (channels last: its channels are filters)."""
+    """Return the numbers of filters of a group that a thread may compute; with channels last, see `own_channels`."""
     per_group = of.shared_filters
     return [1] if of.layout == "NHWC" else [f for f in range(1, min(per_group, 16) + 1) if per_group % f == 0]
 

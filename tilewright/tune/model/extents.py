@@ -242,9 +242,9 @@ def remainder(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
 
 
 def _stays_below(form: Form, width: Number, extents: Mapping[Var, Number]) -> dict[Var, Number]:
-    """For each loop, whether it never carries over the width, together with all loops of smaller steps.
+    """Return for each loop whether it stays below the width, together with all loops of smaller or equal steps.
 
-    The loops of larger steps move by multiples of a number that divides the width, and that the others do not reach.
+    It does if their sum is less than the greatest common divisor of the width and all larger steps.
     """
     far, ends = _rows(form.values()), _rows([extents.get(var, 1) for var in form])
     far = np.abs(far)

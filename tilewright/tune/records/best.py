@@ -19,8 +19,8 @@ from .format import MeasureInput, Pair, mean_cost
 def best_of(pairs: Sequence[Pair]) -> Pair | None:
     """Return the best of the records of one workload on one target; None if nothing was measured.
 
-    Failures count only if an answer was wrong: against the same configuration unchecked. A checked record comes before
-    all that are not; of two equal ones the earlier is better.
+    A wrong answer excludes the unchecked records of its configuration; other failures have no effect. Checked records
+    come before unchecked ones, and of equal records the earlier is better.
     """
     wrong = {inp.config for inp, result in pairs if result.error_no == MeasureErrorNo.WRONG_ANSWER}
     good = [

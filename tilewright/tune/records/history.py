@@ -33,7 +33,7 @@ def device_name(kind: str) -> str:
 
 
 def applies(notes: Notes, kind: str, name_of: Callable[[str], str] = device_name) -> bool:
-    """Whether a measurement holds for the device of that kind and this compiler; one that does not say, does."""
+    """Whether a measurement holds for this compiler and the device of `kind`; one that names neither holds for all."""
     if notes.compiler and notes.compiler != COMPILER:
         return False
     if not notes.device:
@@ -111,5 +111,8 @@ class History:
 
 
 def _rank(pair: Pair) -> tuple[bool, float]:
-    """The rank of an unchecked kernel, below checked ones: a kernel that computes something else may well be faster."""
+    """Return the sort key of a record, least for the best.
+
+    Unchecked records come after checked ones, for a kernel that computes something else may well be faster.
+    """
     return not pair[0].notes.checked, mean_cost(pair[1])
