@@ -302,3 +302,27 @@ def test_autocast_does_not_change_what_is_timed(monkeypatch: pytest.MonkeyPatch)
     with torch.autocast("cpu", torch.bfloat16):
         torch_timing.both(problem, cpu(), plan.executable)
     assert types == [torch.float32]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_functions_of_pytorch_may_be_replaced_by_ours(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    x, w = X.to(dtype).requires_grad_(), torch.randn(6, 6, 3, 3, dtype=dtype, requires_grad=True)
+    given = {
+        "conv1d": lambda f: f(x[:, :, 0], w[:, :, 0], padding=1),
+        "conv2d": lambda f: f(x, w, padding=1),
+        "conv_transpose1d": lambda f: f(x[:, :, 0], w[:, :, 0], padding=1),
+        "conv_transpose2d": lambda f: f(x, w, padding=1),
+        "max_pool2d": lambda f: f(x, 2),
+        "avg_pool2d": lambda f: f(x, 2),
+    }
+
+    def run(name: str) -> Any:
+        y = given[name](getattr(F, name))
+        return y, torch.autograd.grad(y.square().sum(), x)
+
+    expected = {name: run(name) for name in given}
+    for name in given:
+        monkeypatch.setattr(F, name, getattr(tw, name))
+    drop_all()
+    for name, theirs in expected.items():
+        torch.testing.assert_close(run(name), theirs, rtol=1e-3, atol=1e-3)

@@ -28,7 +28,7 @@ def convolved(x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activat
 def _sums(whole: Any, taps: Any, seq_idx: Any, length: int) -> Any:
     channels, width = taps.shape
     if seq_idx is None:
-        return functional.conv1d(whole, taps[:, None], groups=channels)
+        return torch.conv1d(whole, taps[:, None], groups=channels)
     numbers = functional.pad(seq_idx, (width - 1, 0), value=-1)[:, None]
     total = torch.zeros_like(whole[..., :length])
     for k in range(width):

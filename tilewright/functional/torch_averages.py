@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .signature import channels_last_order
+from .torch_native import average
 from .torch_tensors import channels_last, in_order
 
 
@@ -28,7 +29,7 @@ class AveragePooling(NamedTuple):
 
     def average(self, images: Any) -> Any:
         """Compute it, by operators that PyTorch differentiates."""
-        made = torch.nn.functional.avg_pool2d(self._in_rows(images), *self._in_full(images.shape))
+        made = average(self._in_rows(images), *self._in_full(images.shape))
         scale = self._scale(images, made)
         return _like(images, made if scale is None else made * scale)
 

@@ -32,13 +32,13 @@ def convolved(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any
     even = before == after
     sides = torch_native.sides(before, after)
     if OPERATORS[options.name].op == TRANSPOSED:
-        call = functional.conv_transpose1d if rank == 1 else functional.conv_transpose2d
+        call = torch.conv_transpose1d if rank == 1 else torch.conv_transpose2d
         padding = before if even else [0] * rank
         more = options.output_padding
         made = call(x, weight, bias, options.stride, padding, more, options.groups, options.dilation)
         made = made if even else functional.pad(made, [-side for side in sides])
     else:
-        call = functional.conv1d if rank == 1 else functional.conv2d
+        call = torch.conv1d if rank == 1 else torch.conv2d
         if options.name == "depthwise_conv2d":
             weight = weight.flatten(0, 1).unsqueeze(1)
         x = x if even else functional.pad(x, sides)

@@ -17,6 +17,9 @@ from .call import OPERATORS
 from .problem import AVG_POOL, CONV, DATA_GRADIENT, MAX_POOL, POOLS, TRANSPOSED, WEIGHT_GRADIENT, Problem
 from .signature import GRADIENT
 
+average: Callable[..., Any] = torch._C._nn.avg_pool2d
+"""Operators are called by names of `torch`: users may set `torch.nn.functional.conv2d = tw.conv2d`."""
+
 
 def _hardswish(v: Any) -> Any:
     """PyTorch's operator, except in float64: its CUDA kernel multiplies by the float32 nearest to 1/6."""
@@ -209,21 +212,21 @@ def _core(problem: Problem, one_row: bool) -> Core:
     around = (left, right) if one_row else (left, right, top, bottom)
     groups = problem.groups
     if problem.op == CONV:
-        conv = functional.conv1d if one_row else functional.conv2d
+        conv = torch.conv1d if one_row else torch.conv2d
         if even:
             return lambda x, w, bias, residual=None: conv(x, w, bias, stride, before, dilation, groups)
         return lambda x, w, bias, residual=None: conv(pad(x, around), w, bias, stride, 0, dilation, groups)
     if problem.op == DATA_GRADIENT:
         return _data_gradient(problem)
     if problem.op == TRANSPOSED:
-        transposed = functional.conv_transpose1d if one_row else functional.conv_transpose2d
+        transposed = torch.conv_transpose1d if one_row else torch.conv_transpose2d
         more = problem.output_padding[first:]
         if even:
             return lambda x, w, bias, residual=None: transposed(x, w, bias, stride, before, more, groups, dilation)
         crop = tuple(-p for p in around)
         return lambda x, w, bias, residual=None: pad(transposed(x, w, bias, stride, 0, more, groups, dilation), crop)
     if problem.op == MAX_POOL:
-        largest = functional.max_pool2d
+        largest = torch.max_pool2d
         if even:
             return lambda x, w, bias: largest(x, problem.kernel, stride, before, dilation)
         beyond = -torch.inf
@@ -231,7 +234,7 @@ def _core(problem: Problem, one_row: bool) -> Core:
     assert problem.op == AVG_POOL
     if even and problem.beyond == (0, 0):
         inside, divisor = problem.count_border, problem.divisor or None
-        return lambda x, w, bias: functional.avg_pool2d(
+        return lambda x, w, bias: average(
             x, problem.kernel, stride, before, count_include_pad=inside, divisor_override=divisor
         )
     return _uneven_average(problem, around)
@@ -344,7 +347,7 @@ def _uneven_average(problem: Problem, around: tuple[int, ...]) -> Callable[[Any,
     counted = (around[0], around[1] - behind, around[2], around[3] - below)
 
     def sums(x: Any) -> Any:
-        return functional.avg_pool2d(x, problem.kernel, problem.stride, divisor_override=1)
+        return average(x, problem.kernel, problem.stride, divisor_override=1)
 
     def compute(x: Any, w: Any, bias: Any) -> Any:
         found = sums(pad(x, around))

@@ -75,7 +75,7 @@ def pooled(x: Any, options: PoolOptions) -> Any:
     images = channels_first(x, 2) if last else x
     if options.name == "max_pool2d":
         padded, window, _ = _largest_window(options, images)
-        made = torch.nn.functional.max_pool2d(padded, *window)
+        made = torch.max_pool2d(padded, *window)
     else:
         made = _averages(options).average(images)
     return channels_behind(made, 2) if last else made

@@ -78,8 +78,8 @@ class CommReducer:
 
 def adds(combiner: CommReducer) -> bool:
     """Return whether a reducer adds single values."""
-    (a, *_), (b, *_) = combiner.lhs, combiner.rhs
-    return len(combiner.result) == 1 and combiner.result[0] in (add(a, b), add(b, a))
+    (a, *_), (b, *_), (value, *more) = combiner.lhs, combiner.rhs, combiner.result
+    return not more and isinstance(value, n.Add) and (value.a, value.b) in ((a, b), (b, a))
 
 
 def adds_from_zero(combiner: CommReducer) -> bool:
