@@ -224,6 +224,9 @@ class Tensor(Strict):
     def now(self) -> int:
         return Tensor.current
 
+    def is_neg(self) -> bool:
+        return False
+
     @staticmethod
     @contextmanager
     def on(index: int) -> Iterator[None]:

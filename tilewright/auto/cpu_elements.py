@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from ..schedule.handle import ScheduleHandle
-from .dataflow import Dataflow, is_reduction, known, size, total, weight
+from ..tensor.tensor import is_reduction
+from .dataflow import Dataflow, known, size, total, weight
 from .kernels import FusedKernel
 
 _PARALLEL_FROM = 1 << 14

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ..schedule.handle import ScheduleHandle
 from ..tensor.axis import IterVar
-from ..tensor.tensor import ComputeOp, Operation
+from ..tensor.tensor import ComputeOp, Operation, is_reduction
 from ..topi.schedules.reduce import partial_sums, reads_rows_of_sums
 from ..topi.schedules.stages import LANES
-from .dataflow import Dataflow, is_reduction, known, known_total
+from .dataflow import Dataflow, known, known_total
 from .gpu_rows import free_axes, inner_axes, row_loops, runs_along_rows
 from .kernels import FusedKernel
 

@@ -16,7 +16,7 @@ from ..schedule.value import Inlined
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.scan import ScanOp
-from ..tensor.tensor import ComputeOp, Operation, Tensor
+from ..tensor.tensor import ComputeOp, Operation, Tensor, is_reduction
 
 SIZE_AT_CALL = 1024
 """The extent that rules assume for a size that is known only at the call."""
@@ -51,11 +51,6 @@ def known_total(axes: Sequence[IterVar]) -> int | None:
     """Return the iterations of a nest of loops; None if they are known only at the call."""
     each = [known(axis) for axis in axes]
     return None if None in each else prod(e for e in each if e is not None)
-
-
-def is_reduction(op: Operation) -> bool:
-    """Return whether an operation reduces."""
-    return isinstance(op, ComputeOp) and isinstance(op.body[0], Reduce)
 
 
 def is_element_wise(op: Operation) -> bool:

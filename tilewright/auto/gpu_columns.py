@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ..core.divisors import power_of_two
 from ..core.target import Target
 from ..expr.traverse import variables
 from ..schedule.handle import ScheduleHandle
@@ -18,7 +19,7 @@ from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..topi.schedules.reduce import reduction_of
 from ..tune.model.machine import Machine
 from .dataflow import Dataflow, extent_of, known, size, total
-from .gpu_rows import direct_readers, power_of_two
+from .gpu_rows import direct_readers
 from .kernels import FusedKernel
 
 _VECTOR = 16

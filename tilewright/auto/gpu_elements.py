@@ -15,9 +15,9 @@ from ..expr.nodes import Expr, IntImm, Var
 from ..expr.traverse import substitute, variables
 from ..schedule.handle import ScheduleHandle
 from ..tensor.axis import IterVar, thread_axis
-from ..tensor.tensor import Operation, Tensor
+from ..tensor.tensor import Operation, Tensor, is_reduction
 from ..tune.model.machine import Machine
-from .dataflow import Dataflow, is_reduction, known, known_total, size, total, weight
+from .dataflow import Dataflow, known, known_total, size, total, weight
 from .kernels import FusedKernel
 
 FEW_TERMS = 64

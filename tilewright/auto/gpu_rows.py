@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from ..core.divisors import power_of_two
 from ..core.target import Target
 from ..expr.nodes import IntImm
 from ..expr.traverse import loads, variables
 from ..schedule.handle import ScheduleHandle
 from ..schedule.value import Inlined
 from ..tensor.axis import IterVar, thread_axis
-from ..tensor.tensor import Operation, Tensor
+from ..tensor.tensor import Operation, Tensor, is_reduction
 from ..tune.model.machine import Machine
-from .dataflow import Dataflow, Read, extent_of, is_reduction, known, known_total, total
+from .dataflow import Dataflow, Read, extent_of, known, known_total, total
 from .kernels import FusedKernel
 
 _MOST_VECTOR = 16
@@ -41,11 +42,6 @@ class RowTile:
     rows: int
     vector: int = 1
     keep: str = ""
-
-
-def power_of_two(number: float) -> int:
-    """Return the largest power of two that is at most a number, and at least 1."""
-    return 1 << max(0, int(number).bit_length() - 1)
 
 
 def runs_along_rows(flow: Dataflow, kernel: FusedKernel) -> bool:

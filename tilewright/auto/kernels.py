@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ..tensor.axis import IterVar
-from ..tensor.tensor import ComputeOp, Operation
+from ..tensor.tensor import ComputeOp, Operation, is_reduction
 from ..topi.schedules.blocked import fits_blocks
-from .dataflow import Dataflow, is_element_wise, is_reduction, known, size, total, whole_index
+from .dataflow import Dataflow, is_element_wise, known, size, total, whole_index
 
 Row = tuple[IterVar, int]
 """An axis of the result, and how many of its neighbours belong to one row."""

@@ -1,4 +1,4 @@
-"""Divisors of an extent."""
+"""Divisors of an extent, and powers of two."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def divisors(number: int) -> list[int]:
             found = [divisor * power for divisor in found for power in powers]
         prime += 1 if prime == 2 else 2
     return sorted(divisor * power for divisor in found for power in {1, rest})
+
+
+def power_of_two(number: float) -> int:
+    """Return the largest power of two that is at most `number`, and at least 1."""
+    return 1 << max(0, int(number).bit_length() - 1)

@@ -14,7 +14,7 @@ import numpy as np
 from ..core.errors import UserError
 from ..core.text import kind_of
 from ..runtime.argument_checks import is_masked
-from ..runtime.cpu_driver import ALIGNMENT
+from ..runtime.cpu_driver import ALIGNMENT, aligned_bytes
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
 from . import launcher
@@ -209,8 +209,5 @@ def _apart(array: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 def _at(alignment: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """A new array that begins at a multiple of `alignment`."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    whole = np.empty(size + alignment, np.uint8)
-    first = -whole.ctypes.data % alignment
-    made: np.ndarray = whole[first : first + size].view(dtype).reshape(shape)
+    made: np.ndarray = aligned_bytes(prod(shape) * dtype.itemsize, alignment).view(dtype).reshape(shape)
     return made

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..codegen.llvm.binding import PACKED, PARALLEL_FOR
 from ..core.errors import InternalError, UserError
+from ..runtime.cpu_driver import aligned_bytes
 from ..runtime.driver import DeviceError
 from ..runtime.llvm_link import link
 from ..runtime.thread_pool import POOL
@@ -118,14 +119,8 @@ def _piece(size: int) -> _Piece:
 
 
 def _new_piece(size: int) -> _Piece:
-    made = _aligned_bytes(size)
+    made = aligned_bytes(size)
     return _Piece(size, made.ctypes.data, made)
-
-
-def _aligned_bytes(size: int, to: int = 64) -> np.ndarray:
-    whole = np.empty(size + to, np.uint8)
-    first = -whole.ctypes.data % to
-    return whole[first : first + size]
 
 
 def failed(status: int) -> None:

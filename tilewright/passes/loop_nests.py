@@ -1,4 +1,4 @@
-"""Nests of serial loops with nothing between them, as one loop over all of their iterations."""
+"""Nests of serial loops with nothing between them, as one loop over all of their iterations; loops made serial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import add, const, floordiv, floormod
 from ..expr.traverse import substitute
-from ..loops.nodes import For, Stmt
+from ..loops.nodes import For, Stmt, map_statements
 
 
 def serial_nest(stmt: Stmt) -> list[For]:
@@ -54,3 +54,11 @@ def joined(loops: list[For]) -> For | None:
 
 def _is_constant(*expressions: Expr) -> bool:
     return all(isinstance(e, IntImm) for e in expressions)
+
+
+def with_serial(kind: LoopKind, stmt: Stmt) -> Stmt:
+    """Return `stmt` with serial loops instead of all loops of a kind."""
+    made = map_statements(stmt, lambda child: with_serial(kind, child))
+    if isinstance(made, For) and made.kind is kind:
+        return For(made.var, made.min, made.extent, LoopKind.SERIAL, None, made.pragmas, made.body)
+    return made

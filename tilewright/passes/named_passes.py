@@ -30,6 +30,7 @@ from .flatten_storage import flatten_storage
 from .guard_selects import guard_selects
 from .instrument_bound_checkers import instrument_bound_checkers
 from .launch_on_host import launch_on_host
+from .loop_nests import with_serial
 from .lower_divisions import lower_divisions
 from .lower_intrinsics import lower_intrinsics
 from .lower_thread_reduce import lower_thread_reduce
@@ -115,13 +116,7 @@ def _ours(*steps: Pass) -> Callable[[Function], Function]:
 
 
 def _serial(function: Function) -> Function:
-    def visit(stmt: Stmt) -> Stmt:
-        done = map_statements(stmt, visit)
-        if isinstance(done, For) and done.kind is LoopKind.PARALLEL:
-            return For(done.var, done.min, done.extent, LoopKind.SERIAL, None, done.pragmas, done.body)
-        return done
-
-    return function.with_body(visit(function.body))
+    return function.with_body(with_serial(LoopKind.PARALLEL, function.body))
 
 
 def _split(function: Function) -> Function:
@@ -220,14 +215,7 @@ def maker_of(name: str) -> Callable[..., NamedPass]:
 
 def _unvectorized(function: Function) -> Function:
     """The pass `VectorizeLoop(False)`: vector loops become serial ones."""
-
-    def visit(stmt: Stmt) -> Stmt:
-        done = map_statements(stmt, visit)
-        if isinstance(done, For) and done.kind is LoopKind.VECTORIZED:
-            return For(done.var, done.min, done.extent, LoopKind.SERIAL, None, done.pragmas, done.body)
-        return done
-
-    return function.with_body(visit(function.body))
+    return function.with_body(with_serial(LoopKind.VECTORIZED, function.body))
 
 
 def apply(ftransform: Callable[[Function], Function]) -> NamedPass:

@@ -36,6 +36,7 @@ from ..loops import uses
 from ..loops.calls import FOREIGN, has_effect
 from ..loops.nodes import Buffer, Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
 from ..loops.walk import statements, stored_stages
+from .loop_nests import with_serial
 
 
 class _StaysScalarError(Exception):
@@ -52,16 +53,9 @@ def vectorize_loops(function: Function, target: Target, options: Options) -> Fun
     wanted = any(isinstance(part, For) and part.kind is LoopKind.VECTORIZED for part in statements(function.body))
     if not wanted:
         return function
-    most = target.hardware.most_lanes
-    return function.with_body(_visit(function.body, EMPTY, most) if options.vectorize else _serial(function.body))
-
-
-def _serial(stmt: Stmt) -> Stmt:
-    """`stmt` with every vectorised loop running one element after the other, if the caller wants no vectors."""
-    made = map_statements(stmt, _serial)
-    if isinstance(made, For) and made.kind is LoopKind.VECTORIZED:
-        return For(made.var, made.min, made.extent, LoopKind.SERIAL, None, made.pragmas, made.body)
-    return made
+    if not options.vectorize:
+        return function.with_body(with_serial(LoopKind.VECTORIZED, function.body))
+    return function.with_body(_visit(function.body, EMPTY, target.hardware.most_lanes))
 
 
 def _visit(stmt: Stmt, facts: Facts, most_lanes: int) -> Stmt:

@@ -21,6 +21,13 @@ ALIGNMENT = 64
 """Bytes that memory of our own is aligned to: a cache line, and the widest vector."""
 
 
+def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> np.ndarray:
+    """Return new bytes that begin at a multiple of `alignment`."""
+    whole = np.empty(size + alignment, np.uint8)
+    first = -whole.ctypes.data % alignment
+    return whole[first : first + size]
+
+
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 
@@ -58,11 +65,9 @@ class CpuDriver(Driver):
 
     def allocate(self, index: int, size: int) -> Handle:
         try:
-            whole = np.empty(size + ALIGNMENT, np.uint8)
+            return HostMemory(aligned_bytes(size))
         except (MemoryError, ValueError) as error:
             raise DeviceError(f"cpu({index}) cannot allocate {size:,} bytes: {error}", "OUT_OF_MEMORY") from error
-        start = -whole.ctypes.data % ALIGNMENT
-        return HostMemory(whole[start : start + size])
 
     def free(self, index: int, handle: Handle) -> None:
         """NumPy does that."""

@@ -292,6 +292,11 @@ class TensorSlice(Operand):
         return one_line(f"{self.tensor.name}[{', '.join(given)}]")
 
 
+def is_reduction(op: Operation) -> bool:
+    """Return whether an operation reduces."""
+    return isinstance(op, ComputeOp) and isinstance(op.body[0], Reduce)
+
+
 def element_of(tensor: Tensor) -> str:
     """Write an element of a tensor: `A[i, j]`."""
     return f"{tensor.name}[{', '.join(_AXES[: tensor.ndim])}]" if tensor.ndim else f"{tensor.name}()"

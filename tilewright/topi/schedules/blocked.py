@@ -18,9 +18,9 @@ from ...expr.traverse import loads, post_order, substitute, variables
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
-from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, is_reduction
 from ..argument_checks import known
-from .stages import LANES, count, is_reduction
+from .stages import LANES, count
 
 _LANES = (32, 16, 8)
 _ROWS = (6, 8, 5, 4, 7, 3, 2)

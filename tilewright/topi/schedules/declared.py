@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
-from ...tensor.tensor import ComputeOp, Operation, topological
+from ...tensor.tensor import ComputeOp, Operation, is_reduction, topological
 from ..templates.fusion import is_declared, schedule
 from .injective import one_element_each
 from .products import sums_to
-from .stages import computed, inline_elements, is_reduction, reductions
+from .stages import computed, inline_elements, reductions
 
 
 def declared(operations: Sequence[Operation], target: Target) -> dict[ComputeOp, set[Operation]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.divisors import power_of_two
 from ...core.errors import InternalError
 from ...core.target import Target
 from ...expr.traverse import loads, variables
@@ -18,7 +19,6 @@ from .stages import (
     LANES,
     bytes_of,
     count,
-    power_of_two,
     reads_rows,
     threads_of,
 )

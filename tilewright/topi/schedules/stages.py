@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
+from ...core.divisors import power_of_two
 from ...core.errors import UserError
 from ...core.target import Target
 from ...expr.nodes import Load
@@ -13,7 +14,7 @@ from ...expr.traverse import post_order, uses_any
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
-from ...tensor.tensor import ComputeOp, Operation, Tensor
+from ...tensor.tensor import ComputeOp, Operation, Tensor, is_reduction
 from ..argument_checks import known
 
 BLOCK = 256
@@ -52,11 +53,6 @@ def computed(s: ScheduleHandle) -> list[ComputeOp]:
     return [stage.op for stage in s.value.in_order() if isinstance(stage.op, ComputeOp)]
 
 
-def is_reduction(op: Operation) -> bool:
-    """Whether an operation reduces."""
-    return isinstance(op, ComputeOp) and isinstance(op.body[0], Reduce)
-
-
 def reductions(s: ScheduleHandle) -> list[ComputeOp]:
     """The operations that reduce, producers first."""
     return [op for op in computed(s) if is_reduction(op)]
@@ -81,11 +77,6 @@ def reads_rows(op: ComputeOp) -> bool:
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """The size of the largest element among tensors, in bytes."""
     return max((-(-t.dtype.bits // 8) for t in tensors), default=4)
-
-
-def power_of_two(number: float) -> int:
-    """The largest power of two that is at most `number`, and at least 1."""
-    return 1 << max(0, int(number).bit_length() - 1)
 
 
 def threads_of(target: Target, wanted: int = BLOCK) -> int:
