@@ -11,10 +11,10 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import TVMError, UserError
-from ..core.target import Target
 
 if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram
+    from ..core.target import Target
 
 Handle = Any
 """Memory of a device: an address, or the driver's own object."""
