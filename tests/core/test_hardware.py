@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -332,8 +331,9 @@ def test_warps_of_a_made_up_target_decide_what_code_is_made(narrow: Target) -> N
     assert "shared" not in texts[1]
 
 
-FOLDERS = ("passes", "refine", "loops", "bounds", "schedule", "tune", "codegen", "topi", "functional", "explain")
+FOLDERS = "auto passes refine loops bounds schedule tune codegen topi functional explain".split()
 COUNTS_OF_OUR_OWN = {
+    "auto/gpu_rows.py": {64 * 1024},  # bytes of shared memory that a block of rows may hold
     "codegen/llvm/statements.py": {64 * 1024},  # bytes of arrays on the stack
     "topi/nn/pooling_gradient.py": {2**31 - 1},  # the largest 32-bit index
     "topi/reduction.py": {2**31 - 1},
@@ -374,13 +374,33 @@ def said(tree: ast.AST) -> Iterator[int]:
         yield from said(node)
 
 
+NAMES = ("WARP", "WARP_SIZE", "BANKS", "SECTOR", "SCHEDULERS")
+"""Constants that no other file may define by a number."""
+
+
+def constants(tree: ast.Module) -> Iterator[str]:
+    """The names that a module assigns numbers to, alone or in a row of several."""
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=True))
+                yield from (ast.unparse(name) for name, value in pairs if isinstance(value, ast.Constant))
+
+
+def test_constants_of_rows_are_found() -> None:
+    tree = ast.parse("A, WARP = 1, 32\nBANKS: int = 32\n_SECTOR = 32\nLINE, WORD = memory.line, 4\nB = f(3)")
+    assert list(constants(tree)) == ["A", "WARP", "BANKS", "_SECTOR", "WORD"]
+
+
 def test_no_file_but_the_rows_says_a_number_of_the_hardware() -> None:
     package, numbers = Path(tilewright.__file__).parent, numbers_of_rows()
     assert {255, 65_535, 65_536, 48 << 10, 99 << 10, 227 << 10, 1980, 4800} <= numbers
     for folder in FOLDERS:
         for path in (package / folder).rglob("*.py"):
-            text, name = path.read_text(encoding="utf-8"), str(path.relative_to(package))
-            found = numbers.intersection(said(ast.parse(text))) - COUNTS_OF_OUR_OWN.get(name, set())
+            tree, name = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(package))
+            found = numbers.intersection(said(tree)) - COUNTS_OF_OUR_OWN.get(name, set())
             assert not found, f"{name} says {sorted(found)}"
-            named = re.findall(r"\b_?(?:WARP|WARP_SIZE|BANKS|SECTOR)\b *(?::[^=]*)?= *\d+", text)
+            named = [each for each in constants(tree) if each.strip("_") in NAMES]
             assert not named, f"{name} has {named}"

@@ -26,10 +26,6 @@ _ROWS = (4, 2)
 _VECTOR = 4
 _WRITTEN_OUT = 3000
 """Instructions that the written-out loops of a thread have at most."""
-
-
-_RESIDENT = 2048
-"""Threads of a multiprocessor that run at a time."""
 _HEAVY = 250
 """Instructions of an element from which on a thread computes one vector of them."""
 
@@ -58,7 +54,7 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> Element
     out, threads, work = kernel.out, min(256, target.max_threads_per_block), _work(flow, kernel)
     vector, across = widest(kernel, target), min(32, threads)
     if not out.axis or not (_overlaps(flow, kernel, -1) or (len(out.axis) > 1 and _overlaps(flow, kernel, -2))):
-        resident = Machine.for_models(target).multiprocessors * _RESIDENT
+        resident = Machine.for_models(target).resident_threads
         if kernel.reductions and (total(out.axis) < vector * resident or _are_apart(flow, kernel)):
             return ElementTile(1, 1, min(128, threads), 1)
         return ElementTile(vector, 1, threads, 1)
@@ -76,7 +72,7 @@ def has_few_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
     """Whether a kernel has fewer sums than threads fill the GPU, each of neighbours in memory that a warp can share."""
     if len(kernel.reductions) != 1 or not target.has_warps or not _are_apart(flow, kernel):
         return False
-    resident = Machine.for_models(target).multiprocessors * _RESIDENT
+    resident = Machine.for_models(target).resident_threads
     return total(kernel.reductions[0].reduce_axis) >= target.warp_size and total(kernel.out.axis) < resident
 
 

@@ -26,15 +26,13 @@ from .kernels import FusedKernel
 
 _VECTOR = 16
 """Bytes that a thread loads at once."""
-_REGISTERS, _BESIDE, _WORD = 65536, 30, 0.57
-"""Registers of a multiprocessor, the ones of a thread beside its elements, and the ones for each of these."""
+_BESIDE, _WORD = 30, 0.57
+"""Registers of a thread beside its elements, and the ones for each of these."""
 _WRITTEN_OUT = 3000
 """Products that the written-out loops of a thread have at most."""
 _ROWS, _COLUMNS = (1, 2, 4, 7, 8), (1, 2, 4, 7, 8, 14, 16)
 _SPARE = 16
 """Registers of a thread that hold no elements."""
-_SCHEDULERS, _LINE = 4, 128
-"""Warps that start an instruction in a cycle, and bytes of a line of the cache."""
 _LOAD, _CONVERSION, _OVERHEAD = 1.8, 0.57, 100
 """Instructions of a load, of a conversion from 16 bits, and of a thread beside its loads and terms."""
 _STORE, _LINES, _GAPS = 4.7, 0.7, 1.2
@@ -157,18 +155,19 @@ class Windows:
         convert = _CONVERSION * (word < 4)
         issued = _LOAD * loads + ((self.border is not None) + convert) * seen
         issued += (_LOAD + convert) * self.terms + results * (self.terms + 2 * _CONVERSION * (stored < 4)) + _OVERHEAD
-        lines = [max(1.0, tile.columns * each * 32 / _LINE) for each in (step * word, stored)]
+        one, memories, warp = machine.hardware.multiprocessor, machine.hardware.warp_memory, machine.hardware.warp
+        lines = [max(1.0, tile.columns * each * warp / memories.line) for each in (step * word, stored)]
         moved = loads * lines[0] + _STORE * results / width * float(lines[1] ** _LINES)
-        resident = _REGISTERS // int((_WORD * self.words(tile) + _BESIDE) * tile.threads) * tile.threads / 32
-        waiting = 1 + _LATENT_WARPS / max(min(resident, 64), tile.threads / 32)
+        resident = one.registers // int((_WORD * self.words(tile) + _BESIDE) * tile.threads) * tile.threads / warp
+        waiting = 1 + _LATENT_WARPS / max(min(resident, one.warps), tile.threads / warp)
         busy = (
             -(-self.blocks(tile) // machine.multiprocessors)
             * tile.threads
-            / 32
-            * max(issued / _SCHEDULERS, moved)
+            / warp
+            * max(issued / one.schedulers, moved)
             * waiting
         )
-        gaps = _GAPS * min(1.0, 32 / (width * stored) - 0.5) if width < tile.columns else 0.0
+        gaps = _GAPS * min(1.0, memories.sector / (width * stored) - 0.5) if width < tile.columns else 0.0
         memory = _size(self.loaded) + total(self.out.axis) * stored * (1 + gaps)
         rate = machine.rates.memory_bytes_per_cycle * machine.multiprocessors
         fetching = memory * (_SCALAR if chunk == 1 else 1.0) / rate if memory > machine.rates.l2_capacity_bytes else 0.0
@@ -270,7 +269,8 @@ def is_possible(windows: Windows, target: Target, tile: WindowTile) -> bool:
     results = tile.rows * tile.columns
     short = results * windows.terms <= _WRITTEN_OUT * windows.rounds(tile)
     aligned = not any(windows.indices[-1].ways[: tile.rolled])
-    few = windows.words(tile) <= min(255, _REGISTERS // tile.threads) - _SPARE or results == 1
+    registers = Machine.for_models(target).hardware.registers_at(tile.threads)
+    few = windows.words(tile) <= registers - _SPARE or results == 1
     return fits and short and few and aligned and tile.threads <= target.max_threads_per_block
 
 

@@ -10,12 +10,13 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import REFERENCE
 from ..templates.schedule_helpers import bind_all, written_out
 from .declarations import CausalDeclaration
 
 _STEPS = 512
 """Iterations of loops that the compiler unrolls."""
-_ROWS, _WARP, _ROUNDS = 256, 32, 8
+_ROWS, _WARP, _ROUNDS = 256, REFERENCE.hardware.warp, 8
 """Times in a part of a gradient of the weights; lanes that share one if times lie side by side, and their rounds."""
 
 

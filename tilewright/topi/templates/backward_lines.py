@@ -21,7 +21,7 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import reduce_axis, thread_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ...tune.model.machine import Machine
+from ...tune.model.machine import REFERENCE, Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
@@ -39,7 +39,7 @@ from .thread_tiles import ACCESS, BYTES
 from .workload import DTYPES, sum_dtype
 
 _STRETCHES, _CHANNELS, _TIMES = (32, 64, 128, 256, 512), (1, 2, 4), (4, 8, 16, 32)
-_WARP, _ADDING = 32, 8
+_WARP, _ADDING = REFERENCE.hardware.warp, 8
 _FEW_TAPS = 4
 _THREADS = 128
 _RESIDENT = 1024

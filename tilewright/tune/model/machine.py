@@ -94,6 +94,11 @@ class Machine:
         return replace(self, changed=((row, quantities), *((name, q) for name, q in self.changed if name != row)))
 
     @property
+    def resident_threads(self) -> int:
+        """Threads of all multiprocessors that run at a time, at most."""
+        return self.multiprocessors * self.hardware.multiprocessor.warps * self.hardware.warp
+
+    @property
     def schedulers(self) -> float:
         """Instructions of warps that a multiprocessor issues per cycle."""
         return max(1.0, self.hardware.multiprocessor.float_lanes / self.hardware.warp)
