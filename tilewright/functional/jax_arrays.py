@@ -41,11 +41,6 @@ def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options:
     return run(*arrays)
 
 
-def is_of_jax(array: Any) -> bool:
-    """Whether something is an array of JAX, or stands for one."""
-    return isinstance(array, jax.Array)
-
-
 def signed(call: OperatorCall) -> Signature:
     """Return the checked signature of a call."""
     if call.out is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..codegen.abi import ArrayArgument, CompiledProgram
 from ..codegen.llvm.binding import PACKED, PARALLEL_FOR
@@ -34,13 +34,6 @@ _ADDRESS = 1 << 48
 
 _COMPLAINTS = "wrong wrong_extent wrong_size wrong_stride wrong_offset overlap misaligned beyond scalar".split()
 """Names of the functions that host code calls to report wrong arguments."""
-
-
-class SizedDescription(Protocol):
-    """Everything that the code of a program depends on. Sizes are not a part of it."""
-
-    def described(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
 
 
 class UnsuitableError(Exception):
