@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from .nodes import SIMPLE, Stmt, Store, Tensorized
+from .nodes import SIMPLE, Function, Launch, Stmt, Store, Tensorized, map_statements
 
 
 def substatements(stmt: Stmt) -> list[Stmt]:
@@ -21,6 +21,15 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         yield stmt
         if type(stmt) not in SIMPLE:
             stack += reversed(substatements(stmt))
+
+
+def map_kernels(function: Function, f: Callable[[Launch], Stmt]) -> Function:
+    """Return the function with `f` applied to each of its kernels."""
+
+    def visit(stmt: Stmt) -> Stmt:
+        return f(stmt) if isinstance(stmt, Launch) else map_statements(stmt, visit)
+
+    return function.with_body(visit(function.body))
 
 
 def inner_first(root: Stmt) -> list[Any]:

@@ -38,17 +38,15 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
-from ..loops.walk import statements
+from ..loops.walk import map_kernels, statements
 
 
 def asynchronous_copies(function: Function, target: Target, options: Options) -> Function:
     """Convert the stores that fill rings of several stages to copies, if a `Commit` follows them."""
-    return function.with_body(_host(function.body, target.hardware.copy_bytes))
+    return map_kernels(function, lambda kernel: _in_kernel(kernel, target.hardware.copy_bytes))
 
 
-def _host(stmt: Stmt, sizes: tuple[int, ...]) -> Stmt:
-    if not isinstance(stmt, Launch):
-        return map_statements(stmt, lambda child: _host(child, sizes))
+def _in_kernel(stmt: Launch, sizes: tuple[int, ...]) -> Launch:
     if not any(isinstance(part, Commit) for part in statements(stmt.body)):
         return stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})

@@ -25,16 +25,15 @@ from ..expr.operators import add, const, floormod, less, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops import uses
 from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Let, Stmt, Store, map_statements, seq
+from ..loops.walk import map_kernels
 
 
 def count_ring_slots(function: Function, target: Target, options: Options) -> Function:
     """Count the slots of rings in shared memory, in every serial loop of a kernel that uses some."""
-    return function.with_body(_host(function.body))
+    return map_kernels(function, _in_kernel)
 
 
-def _host(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, Launch):
-        return map_statements(stmt, _host)
+def _in_kernel(stmt: Launch) -> Stmt:
     touched = uses.read(stmt.body) | uses.written(stmt.body)
     sizes = {buffer.slices for buffer in touched if buffer.scope is MemoryScope.SHARED}
     counted = {size for size in sizes if size & (size - 1)}

@@ -42,19 +42,17 @@ from ..loops.nodes import (
     seq,
 )
 from ..loops.uses import NO_SOURCES, Sources
-from ..loops.walk import substatements
+from ..loops.walk import map_kernels, substatements
 
 _NO_VALUE = const(0, "int32")
 
 
 def drop_unread_stores(function: Function, target: Target, options: Options) -> Function:
     """Drop stores to shared and local memory that nothing reads, loops that are empty then, and unused storage."""
-    return function.with_body(_host(function.body))
+    return map_kernels(function, _in_kernel)
 
 
-def _host(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, Launch):
-        return map_statements(stmt, _host)
+def _in_kernel(stmt: Launch) -> Launch:
     touched = uses.written(stmt.body) | uses.read(stmt.body)
     viewed = frozenset(buffer.memory for buffer in touched if buffer.alias_of is not None)
     before, (body, _) = stmt.body, _Sweep(viewed).back(stmt.body, NO_SOURCES)

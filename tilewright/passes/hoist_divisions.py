@@ -19,6 +19,7 @@ from ..expr.traverse import post_order, substitute, variables
 from ..loops import uses
 from ..loops.calls import has_effect
 from ..loops.nodes import For, Function, Launch, Let, Stmt, map_statements
+from ..loops.walk import map_kernels
 
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 MOST_VISITS = 256
@@ -29,14 +30,12 @@ MAX_NAMES = 64
 
 def hoist_divisions(function: Function, target: Target, options: Options) -> Function:
     """Name the integer divisions by constants that occur more than once in one scope of a kernel."""
-    return function.with_body(_host(function.body))
+    return map_kernels(function, _in_kernel)
 
 
-def _host(stmt: Stmt) -> Stmt:
-    if isinstance(stmt, Launch):
-        threads = [var for _, var, _ in stmt.threads]
-        return stmt.with_body(_scope(stmt.body, set(threads), set(threads), set()))
-    return map_statements(stmt, _host)
+def _in_kernel(stmt: Launch) -> Launch:
+    threads = [var for _, var, _ in stmt.threads]
+    return stmt.with_body(_scope(stmt.body, set(threads), set(threads), set()))
 
 
 def _scope(body: Stmt, own: set[Var], known: set[Var], without: set[Any]) -> Stmt:

@@ -44,18 +44,17 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
+from ..loops.walk import map_kernels
 
 
 def lower_thread_reduce(function: Function, target: Target, options: Options) -> Function:
     """Replace every `AllReduce` in kernels by exchanges that the target's threads can make."""
-    return function.with_body(_host(function.body, target.hardware.exchange_width))
+    return map_kernels(function, lambda kernel: _in_kernel(kernel, target.hardware.exchange_width))
 
 
-def _host(stmt: Stmt, warp: int) -> Stmt:
-    if isinstance(stmt, Launch):
-        body = _hoisted(_kernel(stmt.body, stmt, warp))
-        return stmt if body is stmt.body else stmt.with_body(body)
-    return map_statements(stmt, lambda child: _host(child, warp))
+def _in_kernel(stmt: Launch, warp: int) -> Launch:
+    body = _hoisted(_kernel(stmt.body, stmt, warp))
+    return stmt if body is stmt.body else stmt.with_body(body)
 
 
 def _hoisted(body: Stmt) -> Stmt:

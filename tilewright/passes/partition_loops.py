@@ -18,7 +18,7 @@ from ..expr.nodes import Call, Expr, IntImm, Var
 from ..expr.operators import add, const
 from ..expr.traverse import substitute, variables
 from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Stmt, Store, map_statements, seq
-from ..loops.walk import statements
+from ..loops.walk import map_kernels, statements
 from .simplify_program import simplify_statement
 
 MAX_STORES = 32
@@ -27,16 +27,14 @@ MAX_STORES = 32
 
 def partition_loops(function: Function, target: Target, options: Options) -> Function:
     """Cut serial loops of constant extent in kernels into a part without guards and a part with them."""
-    return function.with_body(_host(function.body))
+    return map_kernels(function, _in_kernel)
 
 
-def _host(stmt: Stmt) -> Stmt:
-    if isinstance(stmt, Launch):
-        if not any(map(_is_guard, statements(stmt.body))):
-            return stmt
-        facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-        return stmt.with_body(_visit(stmt.body, facts))
-    return map_statements(stmt, _host)
+def _in_kernel(stmt: Launch) -> Launch:
+    if not any(map(_is_guard, statements(stmt.body))):
+        return stmt
+    facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
+    return stmt.with_body(_visit(stmt.body, facts))
 
 
 def _is_guard(node: object) -> bool:

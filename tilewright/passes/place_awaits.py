@@ -44,7 +44,7 @@ from ..loops.nodes import (
     seq,
 )
 from ..loops.overlap import AccessRegion, LoopDistance
-from ..loops.walk import statements, substatements
+from ..loops.walk import map_kernels, statements, substatements
 from .asynchronous_copies import is_fill, without_commits
 
 _SHARED = frozenset({MemoryScope.SHARED})
@@ -52,12 +52,10 @@ _SHARED = frozenset({MemoryScope.SHARED})
 
 def place_awaits(function: Function, target: Target, options: Options) -> Function:
     """Insert an `Await` before each access to data that may be in flight. Kernels without copies lose their commits."""
-    return function.with_body(_kernels(function.body))
+    return map_kernels(function, _with_awaits)
 
 
-def _kernels(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, Launch):
-        return map_statements(stmt, _kernels)
+def _with_awaits(stmt: Launch) -> Stmt:
     copies = [part for part in statements(stmt.body) if isinstance(part, Copy)]
     if not copies:
         return map_statements(stmt, without_commits) if _holds_commits(stmt) else stmt

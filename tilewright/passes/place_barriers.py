@@ -46,12 +46,11 @@ from ..loops.nodes import (
     Stmt,
     Store,
     While,
-    map_statements,
     seq,
 )
 from ..loops.overlap import LoopDistance
 from ..loops.uniformity import varies, varying_memory
-from ..loops.walk import statements, stored_stages
+from ..loops.walk import map_kernels, statements, stored_stages
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,10 @@ def place_barriers(function: Function, target: Target, options: Options) -> Func
 
     Raises UserError if one is needed under a condition that differs between the threads of a block.
     """
-    return function.with_body(_kernels(function.body))
+    return map_kernels(function, _with_barriers)
 
 
-def _kernels(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, Launch):
-        return map_statements(stmt, _kernels)
+def _with_barriers(stmt: Launch) -> Launch:
     several = [(var, e) for tag, var, e in stmt.threads if tag.is_thread and not _is_one(e)]
     if not several:
         return stmt

@@ -36,7 +36,7 @@ from ..expr.traverse import substitute
 from ..loops import uses
 from ..loops.dataflow import Scene, accesses, dependence, feeds
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, While, map_statements, seq
-from ..loops.walk import statements
+from ..loops.walk import map_kernels, statements
 from .loop_nests import digits, iterations, joint_variable, serial_nest
 from .simplify_program import simplify_statement
 
@@ -55,12 +55,10 @@ UNKNOWN = 1 << 20
 
 def register_prefetch(function: Function, target: Target, options: Options) -> Function:
     """Prefetch the fills of shared memory of every serial loop in a kernel, as far as registers allow."""
-    return function.with_body(_host(function.body, target.hardware))
+    return map_kernels(function, lambda kernel: _in_kernel(kernel, target.hardware))
 
 
-def _host(stmt: Stmt, hardware: Hardware) -> Stmt:
-    if not isinstance(stmt, Launch):
-        return map_statements(stmt, lambda child: _host(child, hardware))
+def _in_kernel(stmt: Launch, hardware: Hardware) -> Launch:
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
     scene = Scene(frozenset(var for tag, var, _ in stmt.threads if tag.is_thread), facts)
     return stmt.with_body(_visit(stmt.body, scene, _spare_registers(stmt, hardware)))

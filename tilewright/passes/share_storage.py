@@ -36,14 +36,13 @@ from ..loops.nodes import (
     Stmt,
     Store,
     While,
-    map_statements,
 )
 from ..loops.uniformity import varies, varying_memory
 from ..loops.uses import NO_SOURCES, Sources
-from ..loops.walk import statements, substatements
+from ..loops.walk import map_kernels, statements, substatements
 
 Clashes = set[frozenset[Buffer]]
-"""Return the pairs of buffers that may not share memory."""
+"""The pairs of buffers that may not share memory."""
 
 
 def share_storage(function: Function, target: Target, options: Options) -> Function:
@@ -53,14 +52,12 @@ def share_storage(function: Function, target: Target, options: Options) -> Funct
     """
     memory = target.hardware.memory(MemoryScope.SHARED)
 
-    def visit(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, Launch):
-            return map_statements(stmt, visit)
+    def visit(stmt: Launch) -> Launch:
         threads = frozenset(var for tag, var, extent in stmt.threads if tag.is_thread and not _is_one(extent))
         # One thread gets no barriers, and without them compilers move accesses of different types past each other.
         return stmt.with_body(_kernel(stmt.body, threads, memory.alignment if threads else None))
 
-    return function.with_body(visit(function.body))
+    return map_kernels(function, visit)
 
 
 def _is_one(extent: Expr) -> bool:

@@ -12,7 +12,8 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import IntImm, Var
 from ..loops.dataflow import index_variables
-from ..loops.nodes import Evaluate, For, Function, Launch, Seq, Stmt, Store, Tensorized, map_statements
+from ..loops.nodes import Evaluate, For, Function, Launch, Seq, Stmt, Store, Tensorized
+from ..loops.walk import map_kernels
 
 
 def unroll_local_accesses(function: Function, target: Target, options: Options) -> Function:
@@ -23,13 +24,11 @@ def unroll_local_accesses(function: Function, target: Target, options: Options) 
 
     most = target.hardware.unrolled_stores
 
-    def host(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Launch):
-            wanted = index_variables(stmt.body, MemoryScope.LOCAL)
-            return stmt.with_body(_visit(stmt.body, wanted, most)[0])
-        return map_statements(stmt, host)
+    def visit(stmt: Launch) -> Launch:
+        wanted = index_variables(stmt.body, MemoryScope.LOCAL)
+        return stmt.with_body(_visit(stmt.body, wanted, most)[0])
 
-    return function.with_body(host(function.body))
+    return map_kernels(function, visit)
 
 
 def _visit(stmt: Stmt, wanted: frozenset[Var], max_steps: int) -> tuple[Stmt, int]:
