@@ -141,7 +141,12 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("global_pool", lambda: nn.global_pool(IMAGES, "sum"), "argument 'pool_type' is 'sum'", "'max', 'avg'"),
     ("adaptive_pool", lambda: nn.adaptive_pool(IMAGES, 0, "max"), "argument 'output_size' is 0", "int >= 1"),
     ("adaptive_pool1d", lambda: nn.adaptive_pool1d(OPEN, 2, "max", "WN"), "are not constant", "constant height"),
-    ("pool_grad", lambda: nn.pool_grad(IMAGES, IMAGES, 2, 2, 0, "max"), "but the result of pool2d", "by the result"),
+    (
+        "pool_grad",
+        lambda: nn.pool_grad(IMAGES, IMAGES, 2, 2, 0, "max"),
+        "but the result of pool2d",
+        "respect to the result",
+    ),
     ("matmul", lambda: nn.matmul(A, C), "the extents of tensor_a and tensor_b", "agree"),
     ("matmul", lambda: nn.matmul(A, B), "tensor_b 'B' has the shape [5]", "(rows, columns)"),
     ("matmul", lambda: nn.matmul(A, C, B, transpose_a=True, out_dtype="x"), "'dtype' is 'x'", "name a type"),
