@@ -32,9 +32,6 @@ _HOST_SECONDS, _LEAST_SHARE, _SHARE_BESIDE = 80e-6, 0.1, 0.4
 time. The larger share applies if PyTorch computes the data gradient alone. This may take as long as both gradients.
 """
 
-_MOST_KEPT = 1 << 20
-"""The most bytes of an input that PyTorch may keep although the weight is frozen; our backward pass keeps none."""
-
 
 def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., Any] | None:
     """Return an executor of direct calls like this one by functions that PyTorch differentiates.
@@ -42,9 +39,7 @@ def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., An
     None if ours is faster, or if PyTorch does not compute such calls alone.
     """
     x, weight = call.x, call.weight
-    if x.device.type != "cpu" or autocasts():
-        return None
-    if not weight.requires_grad and not (x.requires_grad and x.nbytes <= _MOST_KEPT):
+    if x.device.type != "cpu" or not weight.requires_grad or autocasts():
         return None
     rank = call.operator.rank
     in_memory_order = all(a.is_contiguous() or (rank == 2 and channels_last(a, rank)) for a in (x, weight))
