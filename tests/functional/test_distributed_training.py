@@ -14,7 +14,7 @@ from tests.paths import ROOT
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 PROGRAM = """
-import sys, torch
+import os, sys, torch
 from tests.functional.test_training import Net, nn
 from tilewright.functional import plans, rivals
 from torch.nn.parallel import DistributedDataParallel
@@ -56,6 +56,7 @@ def work(rank, file, backend):
     ways = {problem.op: plan.choice.how for (problem, *_), plan in plans._plans.items()}
     assert {"conv", "weight_gradient"} <= {*ways} and {*ways.values()} == {plans.OURS}, ways
     torch.distributed.destroy_process_group()
+    os._exit(0)  # in a fork, destructors of PyTorch have waited without end
 
 if __name__ == "__main__":
     how = "fork" if sys.argv[2] == "gloo" else "spawn"
@@ -72,5 +73,5 @@ def test_two_processes_train_together(backend: str, tmp_path: Path) -> None:
     program.write_text(PROGRAM)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TILEWRIGHT_CACHE": "0"}
     command = [sys.executable, str(program), str(tmp_path / "meeting"), backend]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 0, ran.stderr
