@@ -220,7 +220,7 @@ def draw_steps(rows: list[Step]) -> None:
 
 @dataclass(frozen=True)
 class Model:
-    """A whole model, and the time of `torch.compile` over that of each other way; the backend's as text, too."""
+    """A whole model: the time of `torch.compile` divided by that of each other way, and the backend's ratio as text."""
 
     name: str
     gains: dict[str, float]

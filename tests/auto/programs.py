@@ -267,7 +267,7 @@ PROGRAMS: Sequence[Callable[[], Program]] = (
 def assert_right_on_gpu(
     s: te.Schedule, inputs: Sequence[Any], out: Any, reference: Callable[..., Any], on: Any
 ) -> None:
-    """Run a schedule on random inputs; its result is that of a function of NumPy's arrays in float64."""
+    """Run a schedule on random inputs, and compare its result with a NumPy function in float64."""
     rng = np.random.default_rng(0)
     given = [rng.standard_normal([int(e) for e in t.shape]).astype(str(t.dtype)) for t in inputs]
     expected = reference(*(x.astype("float64") for x in given))

@@ -748,7 +748,7 @@ def test_the_faster_graph_runs_on_a_cpu(ours: float, told: str, monkeypatch: pyt
     model, x = nn.Conv2d(4, 4, 3, groups=4).eval(), torch.randn(3, 4, 9, 9)
     timed: list[int] = []
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    monkeypatch.setattr(graph_choice, "_LONGEST", 1e9)  # on a loaded machine, too, the first run is no reason
+    monkeypatch.setattr(graph_choice, "_LONGEST", 1e9)  # a slow first run on a loaded machine must not decide
     monkeypatch.setattr(graph_choice, "compare", lambda *_, **__: timed.append(1) or seconds(ours, 2.0))
     compiled = []
     for _ in range(2):  # the second time by the decision on disk
