@@ -13,18 +13,11 @@ from .prepared_calls import PreparedCalls
 from .sized_programs import UnsuitableError, launches, sized_program
 from .torch_allocation import strided_allocator
 from .torch_launches import starts_of_sized
-from .torch_tensors import NAMES, TensorGuards, place
+from .torch_tensors import NAMES, facts, place
 from .torch_threads import by_pytorch
 
 Run = Callable[..., Any]
 _passes = PreparedCalls()
-_recent = PreparedCalls()
-"""By the weight and other tensors that calls share: PyTorch's check of the tensors of a call, and its executor."""
-
-
-def facts(a: Any) -> tuple[Any, ...] | None:
-    """Everything about a tensor that a prepared call depends on."""
-    return None if a is None else (a.shape, a.stride(), a.dtype, a.device, a.is_neg())
 
 
 def computed(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Any:
@@ -35,39 +28,12 @@ def computed(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any,
 
 def executor(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Run:
     """A function of (grad, x, weight, bias, seq_idx, states) that computes a pass on tensors like these."""
-    key = (step, activation, facts(grad), facts(x), facts(weight), facts(bias), facts(seq_idx), facts(states))
+    given = (grad, x, weight, bias, seq_idx, states)
+    key = (step, activation, *[None if a is None else facts(a) for a in given])
     found: Run | None = _passes.get(key)
     if found is None:
-        version = _passes.version
-        found = _prepared(step, grad, x, weight, bias, seq_idx, states, activation)
-        _passes.keep(key, found, version)
+        found = _passes.made(key, lambda: _prepared(step, activation, *given))
     return found
-
-
-def version() -> int:
-    """How often plans have changed, for `remember`."""
-    return _recent.version
-
-
-def recent(key: tuple[Any, ...], tensors: tuple[Any, ...]) -> Run | None:
-    """The executor of the last call of that key, if its tensors were like these."""
-    found = _recent.get(key)
-    if found is None or not found[0](*[a for a in tensors if a is not None]):
-        return None
-    run: Run = found[1]
-    return run
-
-
-def remember(key: tuple[Any, ...], tensors: tuple[Any, ...], run: Run, version: int) -> None:
-    """Let one check of PyTorch's, in C++, recognise the next call of a key.
-
-    The check compares type, dispatch keys, device, shape and strides. So it does no harm if a new tensor has the
-    identity of an old weight. `key` tells which tensors are given.
-    """
-    if TensorGuards is not None:
-        watched = [a for a in tensors if a is not None]
-        guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        _recent.keep(key, (guards.check, run), version)
 
 
 def is_last(x: Any) -> bool:
@@ -95,7 +61,22 @@ def in_rows(a: Any, last: bool) -> Any:
     return a.transpose(1, 2).contiguous().transpose(1, 2) if last else a.contiguous()
 
 
-def _prepared(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Run:
+def converting(given: tuple[Any, ...], convert: Run, compute: Run) -> Run | None:
+    """Return an executor that converts tensors like these before it computes; None if they need no conversion."""
+    with by_pytorch():
+        suitable = convert(*given)
+    if all(a is b for a, b in zip(given, suitable, strict=True)):
+        return None
+
+    def converted(*given: Any) -> Any:
+        with by_pytorch():
+            suitable = convert(*given)
+        return compute(*suitable)
+
+    return converted
+
+
+def _prepared(step: str, activation: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any) -> Run:
     given = (grad, x, weight, bias, seq_idx, states)
     last = is_last(x)
     wide = torch.promote_types(weight.dtype, weight.dtype if bias is None else bias.dtype)
@@ -116,15 +97,7 @@ def _prepared(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any
                 weight.shape[0], weight.shape[1] + 1, dtype=_sums(x, wide), device=x.device
             )
         return lambda grad, x, *_: empty(x, last)
-    with by_pytorch():
-        suitable = plain(*given)
-    if any(a is not b for a, b in zip(given, suitable, strict=True)):
-
-        def converted(*given: Any) -> Any:
-            with by_pytorch():
-                suitable = plain(*given)
-            return computed(*(step, *suitable, activation))
-
+    if converted := converting(given, plain, lambda *suitable: computed(*(step, *suitable, activation))):
         return converted
     of = Causal(
         step, weight.shape[0], weight.shape[1], NAMES[x.dtype], NAMES[wide], last, bias is not None,

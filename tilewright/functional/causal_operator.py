@@ -14,7 +14,7 @@ from . import causal_by_pytorch, causal_calls, causal_updates
 from .causal_checks import CausalChecks, check_convolution, check_update
 from .operators import conv1d
 from .torch_state import differentiates, is_watched
-from .torch_tensors import TENSORS
+from .torch_tensors import TENSORS, RecentCalls
 
 _library = Library("tilewright", "FRAGMENT")
 _ARGUMENTS = "Tensor x, Tensor weight, Tensor? bias, Tensor? seq_idx, Tensor? initial_states, str activation"
@@ -27,6 +27,7 @@ for _schema in (
 ):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 _operators = torch.ops.tilewright
+_recent = RecentCalls()  # by the weight and other tensors that calls share
 
 
 def _is_watched() -> bool:
@@ -53,7 +54,7 @@ def convolve(
     key: Any = None
     if not return_final_states and final_states_out is None and not is_dynamo_compiling() and not _is_watched():
         key = ("fn", activation, id(weight), id(bias), seq_idx is None, initial_states is None)
-        run = causal_calls.recent(key, tensors)
+        run = _recent.executor(key, tensors)
         if run is not None and not (torch.is_grad_enabled() and _is_trained(tensors)):
             return run(None, *tensors)
     name = CausalChecks("causal_conv1d_fn").activation(activation)
@@ -91,11 +92,11 @@ def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:
     if not is_dynamo_compiling():
         trained = torch.is_grad_enabled() and _is_trained(tensors)
         if not trained and not _is_watched() and _are_plain(tensors):
-            version = causal_calls.version()
+            version = _recent.version
             run = causal_calls.executor(*(FORWARD, None, *tensors, activation))
             made = run(None, *tensors)
             if key is not None:
-                causal_calls.remember(key, tensors, run, version)
+                _recent.remember(key, tensors, run, version)
             return made
     return _operators.causal_conv1d(*tensors, activation)
 
@@ -110,16 +111,16 @@ def update(
     if not compiling and not _is_watched():
         absent = cache_seqlens is None, conv_state_indices is None
         key = ("update", activation, id(conv_state), id(weight), id(bias), absent)
-        run = causal_calls.recent(key, tensors)
+        run = _recent.executor(key, tensors)
         if run is not None:
             return run(*tensors)
     name = CausalChecks("causal_conv1d_update").activation(activation)
     check_update(*tensors)
     if key is not None and _are_plain(tensors):
-        version = causal_calls.version()
+        version = _recent.version
         run = causal_updates.executor(*tensors[:4], name, *tensors[4:])
         made = run(*tensors)
-        causal_calls.remember(key, tensors, run, version)
+        _recent.remember(key, tensors, run, version)
         return made
     with torch.no_grad():
         return _operators.causal_conv1d_update(*tensors[:4], name, *tensors[4:])

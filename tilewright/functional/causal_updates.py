@@ -9,12 +9,12 @@ import torch
 
 from ..core.causal import CausalUpdate
 from . import causal_by_pytorch
-from .causal_calls import facts, is_last
+from .causal_calls import converting, is_last
 from .prepared_calls import PreparedCalls
 from .sized_programs import UnsuitableError, launches, sized_program
 from .torch_allocation import strided_allocator
 from .torch_launches import starts_of_sized
-from .torch_tensors import NAMES, place
+from .torch_tensors import NAMES, facts, place
 from .torch_threads import by_pytorch
 
 Run = Callable[..., Any]
@@ -30,16 +30,15 @@ def updated(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts:
 
 def executor(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Run:
     """A function of (x, state, weight, bias, counts, rows) that computes a decoding step on tensors like these."""
-    key = (activation, facts(x), facts(state), facts(weight), facts(bias), facts(counts), facts(rows))
+    given = (x, state, weight, bias, counts, rows)
+    key = (activation, *[None if a is None else facts(a) for a in given])
     found: Run | None = _updates.get(key)
     if found is None:
-        version = _updates.version
-        found = _prepared_update(x, state, weight, bias, activation, counts, rows)
-        _updates.keep(key, found, version)
+        found = _updates.made(key, lambda: _prepared_update(activation, *given))
     return found
 
 
-def _prepared_update(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Run:
+def _prepared_update(activation: str, x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any) -> Run:
     x3 = x if x.dim() == 3 else x[..., None]
     _, channels, length = x3.shape
     kept = state.shape[2]
@@ -66,16 +65,10 @@ def _prepared_update(x: Any, state: Any, weight: Any, bias: Any, activation: str
             *[None if a is None else a.to(torch.int32).contiguous() for a in (counts, rows)],
         )  # fmt: skip
 
-    given = (x, state, weight, bias, counts, rows)
-    with by_pytorch():
-        suitable = plain(*given)
-    if any(a is not b for a, b in zip(given, suitable, strict=True)):
+    def compute(x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any) -> Any:
+        return updated(x, state, weight, bias, activation, counts, rows)
 
-        def converted(*given: Any) -> Any:
-            with by_pytorch():
-                x, state, weight, bias, counts, rows = plain(*given)
-            return updated(x, state, weight, bias, activation, counts, rows)
-
+    if converted := converting((x, state, weight, bias, counts, rows), plain, compute):
         return converted
     of = CausalUpdate(
         channels, weight.shape[1], NAMES[x.dtype], NAMES[wide], length, kept, last, bool(state_last), bias is not None,

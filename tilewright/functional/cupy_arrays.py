@@ -38,10 +38,7 @@ def _first(key: Any, call: OperatorCall) -> Any:
     """Compute the first call of its kind."""
     if not all(type(a) is type(call.x) for a in call.arrays if a is not None):
         return None
-    version = _calls.version
-    run = _prepared(call)
-    _calls.keep(key, run, version)
-    return run(*call.arrays)
+    return _calls.made(key, lambda: _prepared(call))(*call.arrays)
 
 
 def _described(a: Any) -> Described | None:

@@ -27,18 +27,14 @@ _calls = PreparedCalls()
 def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
     """Compute an operator on arrays of JAX; `options` are in the order of `call.py`."""
     arrays = (x, w, bias, residual)
-    key: Any = []  # not hashable: never remembered
+    key: Any = []  # without a hash: the call is not kept
     with suppress(AttributeError):
         key = (name, options, out is None, *[None if a is None else (a.shape, a.dtype, type(a)) for a in arrays])
     try:
         return _calls[key](*arrays)
     except (KeyError, TypeError):
         pass
-    version = _calls.version
-    run = _prepared(operator_call(name, *arrays, out, options))
-    with suppress(TypeError):  # an option in a list: the call works, without being remembered
-        _calls.keep(key, run, version)
-    return run(*arrays)
+    return _calls.made(key, lambda: _prepared(operator_call(name, *arrays, out, options)))(*arrays)
 
 
 def signed(call: OperatorCall) -> Signature:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from math import prod
@@ -44,16 +43,15 @@ def call(name: str, x: np.ndarray, w: Any, bias: Any, residual: Any, out: Any, o
             others = [a if a is None else (type(a), a.shape, a.dtype) for a in (w, bias, residual, out)]
             key = (name, options, x.shape, x.dtype, *others)
         return _calls[key](x, w, bias, residual, out)
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError):
         pass
+    except AttributeError:
+        key = []  # without a hash: the call is not kept
     if any(type(a).__module__.partition(".")[0] in JAX for a in (w, bias, residual)):  # such as traced weights
         return import_module(f"{__package__}.jax_arrays").call(name, x, w, bias, residual, out, options)
     made = operator_call(name, x, w, bias, residual, out, options)
     _check_types(made)
-    version = _calls.version
-    run = _prepared(made)
-    with suppress(NameError, TypeError):  # an option in a list: the call works, but is not remembered
-        _calls.keep(key, run, version)
+    run: Run = _calls.made(key, lambda: _prepared(made))
     return run(x, w, bias, residual, out)
 
 

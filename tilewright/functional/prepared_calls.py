@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..core.forking import new_reentrant_lock
@@ -19,6 +21,14 @@ class PreparedCalls(dict[Any, Any]):
         self.version = 0
         self._lock = new_reentrant_lock()
         _tables.append(self)
+
+    def made(self, key: Any, prepare: Callable[[], Any]) -> Any:
+        """Prepare a call, and keep it unless plans change meanwhile, or the key has no hash."""
+        version = self.version
+        call = prepare()
+        with suppress(TypeError):  # an option is a list: the call works, but is not kept
+            self.keep(key, call, version)
+        return call
 
     def keep(self, key: Any, call: Any, version: int) -> None:
         """Keep a call, unless plans have changed since `version`, which its caller read before preparing it."""

@@ -110,11 +110,9 @@ def _computed(
 ) -> tuple[Any, Any]:
     """Return the gradient with respect to the input, and one tensor for the weight and then the bias."""
     key = (*[None if a is None else facts(a) for a in (x, weight, bias, grad)], biased, *padding, *dilation, activation)
-    version = _passes.version
     run = _passes.get(key)
     if run is None:
-        run = _prepared(x, weight, biased, padding, dilation, activation)
-        _passes.keep(key, run, version)
+        run = _passes.made(key, lambda: _prepared(x, weight, biased, padding, dilation, activation))
     with torch.no_grad():
         made: tuple[Any, Any] = run(x, weight, bias, grad)
     return made

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -19,11 +18,10 @@ from .call import ARRAYS, OperatorCall, operator_call
 from .prepared_calls import PreparedCalls
 from .torch_eager import is_plain
 from .torch_state import as_autocast, autocast_type, autocasts, modes, pre_dispatches, tracing, transforms
-from .torch_tensors import Run, check_types, facts, prepared, same_tensors, signed
+from .torch_tensors import RecentCalls, Run, check_types, facts, prepared, signed
 
 _calls = PreparedCalls()
-_recent = PreparedCalls()
-"""By weight and bias: PyTorch's check of the tensors of a call, and the call's executor."""
+_recent = RecentCalls()  # by weight and bias
 _grad_enabled = torch.is_grad_enabled
 _wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -72,27 +70,21 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
         return operator(operator_call(name, *arrays, options))
     if w is not None and residual is None and out is None:
         cast = autocasts() and torch.get_autocast_dtype(x.device.type)
-        if check := same_tensors(x, w, bias):
-            _recent.keep((name, options, id(w), id(bias), _grad_enabled(), cast), (check, run), version)
+        _recent.remember((name, options, id(w), id(bias), _grad_enabled(), cast), (x, w, bias), run, version)
     return made
 
 
 def _unknown(call: OperatorCall, key: Any) -> Any:
     """Handle the first call of its kind."""
     check_types(call)
-    version = _calls.version
     if any(a is not None and (_wrapped(a) or _is_special(a)) for a in call.arrays):
         return operator(call)
     if autocasts() or (_grad_enabled() and _needs_gradient(*call.arrays)):
         # From the first call on: checkpoints compare the tensors that two forward passes save.
-        run = _differentiable(call)
+        run = _calls.made(key, lambda: _differentiable(call))
     else:
-        run = prepared(call, *signed(call))
-    if run is None:
-        return operator(call)
-    with suppress(TypeError):  # an option in a list: the call works, without being remembered
-        _calls.keep(key, run, version)
-    return run(*call.arrays)
+        run = _calls.made(key, lambda: prepared(call, *signed(call)))
+    return operator(call) if run is None else run(*call.arrays)
 
 
 def _differentiable(call: OperatorCall) -> Run | None:

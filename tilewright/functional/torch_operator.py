@@ -149,7 +149,7 @@ def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any
 
     def compute(*arguments: Any) -> Any:
         arrays, given = arguments[:tensors], arguments[tensors:]
-        key, found, version = None, None, _executors.version
+        key, found = None, None
         if _asked.tune is None:
             options = [tuple(value) if type(value) is list else value for value in given]
             key = (*[None if a is None else facts(a) for a in arrays], *options)
@@ -157,10 +157,10 @@ def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any
             if found is not None and not torch.is_grad_enabled() and tracing() is None:
                 return found(*arrays)
         with torch.no_grad(), untraced():
-            if found is None:
+            if key is None:
                 found = executor(arrays, kind(*given))
-                if key is not None:
-                    _executors.keep(key, found, version)
+            elif found is None:
+                found = _executors.made(key, lambda: executor(arrays, kind(*given)))
             return found(*arrays)
 
     return compute

@@ -16,6 +16,7 @@ from .activations import custom
 from .call import ARRAYS, OperatorCall
 from .outputs import check_apart, check_places
 from .plans import THEIRS, Activation, plan_for
+from .prepared_calls import PreparedCalls
 from .problem import WEIGHT_GRADIENT
 from .running import CpuProgram, Program
 from .signature import Arrays, Described, Signature, channels_last_order, signature
@@ -44,6 +45,20 @@ def same_tensors(*arrays: Any) -> Callable[..., bool] | None:
     watched = [a for a in arrays if a is not None]
     check: Callable[..., bool] = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
     return check
+
+
+class RecentCalls(PreparedCalls):
+    """The last call of each key: PyTorch's check of its tensors, and its executor."""
+
+    def remember(self, key: Any, tensors: tuple[Any, ...], run: Callable[..., Any], version: int) -> None:
+        """Let one check recognise the next call of a key, which tells the tensors that are given."""
+        if check := same_tensors(*tensors):
+            self.keep(key, (check, run), version)
+
+    def executor(self, key: Any, tensors: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """Return the executor of the last call of a key if its tensors were like these."""
+        check, run = self.get(key, (None, None))
+        return run if check and check(*[a for a in tensors if a is not None]) else None
 
 
 def facts(a: Any) -> tuple[Any, ...]:
