@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.rivals import MeasuredLayer, table, verdict
+from tilewright.functional.rivals import MeasuredLayer, reason_on_gpu, table
 from tilewright.report.table import Column
 from tilewright.report.table import table as shown
 
@@ -41,7 +41,7 @@ def of_file(path: Path) -> list[tuple[str, float, bool]]:
 
 
 def _ours(problem: Problem, known: Iterable[MeasuredLayer]) -> bool:
-    return not verdict(problem, known)
+    return not reason_on_gpu(problem, known)
 
 
 def _kind(of: Problem) -> str:
