@@ -30,7 +30,9 @@ from tilewright.functional.plans import plan_for
 from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 from tilewright.functional.torch_threads import program_of
 from tilewright.functional.torch_timing import both
-from tilewright.nn import acceleration, replacements
+from tilewright.nn import replacements
+from tilewright.nn.layers import layers_of
+from tilewright.nn.samples import Sample
 from tilewright.report.table import Column, table
 from tilewright.runtime.device import cpu, cuda, device
 
@@ -298,8 +300,7 @@ def compile_models(settings: list[Setting]) -> None:
     for name, dtype, batch in settings:
         model, x = built(name, dtype, batch)
         with torch.no_grad():
-            for layer in acceleration._seen(model, (x,)).values():
-                problems.append(acceleration.problem_of(*layer[:3]))
+            problems += [layer.problem for layer in layers_of(model, Sample.of(model, x, {})) if not layer.why]
         del model, x
     compile_all(problems, (torch_tensors.RIVAL, ""))
 

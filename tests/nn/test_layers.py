@@ -208,3 +208,32 @@ class Functions(nn.Module):  # type: ignore[misc]  # PyTorch is not followed
 )
 def test_convolutions_without_modules(count: int, text: str) -> None:
     assert str(tw.accelerate(Functions(count), X)) == f"nothing to replace: {text}"
+
+
+class Unequal(nn.Module):  # type: ignore[misc]  # PyTorch is not followed
+    """A layer, and a function of the layer and of its result."""
+
+    def __init__(self, then: Any) -> None:
+        super().__init__()
+        self.layer, self.then = nn.Conv2d(6, 6, 3, groups=6), then
+
+    def forward(self, x: Any) -> Any:
+        """The function's result."""
+        return self.then(self.layer, self.layer(x))
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        (lambda _, y: y + torch.randn_like(y), r"relative L2\)\n.*put it into evaluation mode first"),
+        (lambda _, y: torch.sin(1e7 * y), r"but the model itself changes by .* rounding error\n.*trained weights"),
+        (lambda layer, y: y * (1 + (type(layer) is nn.Conv2d)), r"by 0.5 \(relative L2\)\n.*do not use its results"),
+    ],
+    ids=["random", "amplifies rounding", "a fault"],
+)
+def test_the_cause_of_a_difference(then: Any, message: str) -> None:
+    model = Unequal(then).eval()
+    with pytest.raises(UserError, match=message):
+        tw.accelerate(model, X)
+    assert type(model.layer) is nn.Conv2d
+    assert not model._forward_pre_hooks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from math import isfinite
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from ..functional.torch_gradients import gradients_of_ours
 from ..functional.torch_native import allows_tf32, exact_convolutions
 from ..functional.torch_timing import Around, compare, compared
 from ..report.progress import progress
+from .agreement import require_agreement
 from .fused_models import CannotFuse, FusedModel, install, remove, without
 from .fusion import compile_ahead
 from .layers import ModelLayer, convolutions_in, layers_of, replacement
@@ -28,8 +28,6 @@ from .steps import TrainingStep
 
 _GAIN = 1.02
 """How much faster a layer has to be: less is noise."""
-_BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1, "tf32": 1e-2}
-"""By type and precision: how far results may differ, in the relative L2 norm; 1e-3 for all others."""
 _NOISE = 1.01
 """How much longer a run without a graph may seem to take: if the GPU is the bottleneck, only noise differs."""
 Timed = dict[Problem, Comparison]
@@ -221,7 +219,7 @@ def _prove(
         mine = outcome()
         with done.originals():
             theirs = outcome()
-    _agree(theirs, mine, {row.dtype for row in done.rows if row.replaced})
+        require_agreement(done, theirs, mine, {row.dtype for row in done.rows if row.replaced}, outcome)
     sides: list[Around] = [nullcontext, lambda: done.originals()]
 
     def timed(eager: bool) -> Comparison:
@@ -250,7 +248,7 @@ def _fuse(done: Acceleration, run: Callable[[], Any], given: Sample, on_gpu: boo
     install(model, fused)
     try:
         with exact_convolutions():
-            _agree(right, run(), fused.kinds)
+            require_agreement(done, right, run(), fused.kinds, run)
         sides: list[Around] = [nullcontext, lambda: without(model)]
         timed = compare([run, run], on_gpu, sides, False, 1.0)
         wins = timed.verdict() == Verdict.FASTER
@@ -285,35 +283,3 @@ def _keep_fewer(done: Acceleration, timed: Callable[[bool], Comparison]) -> None
         done.run, done.eager = timed(False), timed(True)
         if done.eager.verdict(_NOISE) == Verdict.SLOWER:
             done.undo(SLOWER)
-
-
-def _agree(theirs: Any, mine: Any, within: set[str]) -> None:
-    """Raise UserError if results differ by more than the rounding of their type and of the types `within` the model."""
-    expected, found = tensors_in(theirs), tensors_in(mine)
-    if [a.shape for a in expected] != [a.shape for a in found]:
-        shapes = " and ".join(str([tuple(a.shape) for a in each]) for each in (expected, found))
-        raise _differs(f"the model gives results of other shapes in each run: {shapes}")
-    for one, other in zip(expected, found, strict=True):
-        error = _error(one, other)
-        bound = max(_BOUNDS.get(name, 1e-3) for name in (torch_tensors.NAMES.get(one.dtype, ""), *within))
-        if not error <= bound:
-            raise _differs(f"the accelerated model differs from the model by {error:.2g} (relative L2)")
-
-
-def _differs(message: str) -> UserError:
-    fix = "put it into evaluation mode first, model.eval(): in training mode, layers such as dropout differ in each run"
-    return UserError(message, primitive="accelerate", fix=fix)
-
-
-def _error(expected: Any, found: Any) -> float:
-    """Return the relative error in the L2 norm. Elements that are NaN on both sides, or the same infinity, do not
-    count."""
-    if expected.is_complex():
-        expected, found = torch.view_as_real(expected), torch.view_as_real(found)
-    expected, found = expected.double(), found.double()
-    error, scale = float((found - expected).norm()), float(expected.norm())
-    if not isfinite(error) or not isfinite(scale):
-        same = (expected == found) | (expected.isnan() & found.isnan())
-        expected, found = (a.masked_fill(same & ~expected.isfinite(), 0) for a in (expected, found))
-        error, scale = float((found - expected).norm()), float(expected.norm())
-    return error / scale if scale else error
