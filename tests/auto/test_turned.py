@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -99,3 +101,20 @@ def test_sums_of_16_bits_that_start_at_1_stay_so() -> None:
     a, b = np.random.default_rng(0).random((2, 16, 16))
     found = reference(s[C].op.output(0), {A: a, B: b})[0]
     np.testing.assert_allclose(found, a @ b + 1, rtol=1e-12)
+
+
+def test_the_order_of_factors_does_not_matter() -> None:
+    """A term may read the right factor first."""
+    left, right = te.placeholder((128, 64), "float16", name="left"), te.placeholder((64, 128), "float16", name="right")
+    k = te.reduce_axis((0, 64), name="k")
+    texts = []
+    for first in (True, False):
+
+        def term(i: Any, j: Any, first: bool = first) -> Any:
+            a, b = left[i, k].astype("float32"), right[k, j].astype("float32")
+            return te.sum(a * b if first else b * a, axis=k)
+
+        s = tw.auto_schedule(te.compute((128, 128), term, name="sums"), TARGET)
+        texts.append(s.as_python().partition("as_product")[2])
+    assert texts[0] == texts[1]
+    assert "tensorize" in texts[0]

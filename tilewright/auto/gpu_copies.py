@@ -1,4 +1,10 @@
-"""Copies of a product's factors in another order, by kernels before it, so that terms of a sum are neighbours."""
+"""Copies of a product's factors in another order, by kernels before it, so that terms of a sum are neighbours.
+
+- A transposed copy of a matrix.
+- Copies in which one axis of the terms, such as the channels of an image, is the last: of both factors.
+- An unfolded copy of a tensor of windows (im2col): each window's terms lie together, as the other factor has them. That
+  multiplies the tensor by the window, which pays for few windows and a large other factor.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ from functools import partial
 from math import gcd, prod
 from typing import NamedTuple
 
+from ..core.dtype import DType
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import loads, uses_any
 from ..schedule.handle import ScheduleHandle
@@ -19,6 +26,7 @@ from .dataflow import Dataflow, extent_of, is_element_wise, size
 from .products import MatrixProduct, ProductAxes
 
 Form = tuple[ProductAxes, MatrixProduct]
+Factors = tuple[Tensor, Tensor]
 _VECTOR = 16
 """Bytes that a thread loads or stores at once."""
 _COPY = 1.5
@@ -30,29 +38,46 @@ _THREADS = 256
 
 @dataclass(frozen=True)
 class PreparedFactors:
-    """The kernels before a product: the tensors that they copy, and stages that they place.
+    """The kernels before a product.
 
-    `turned` is set for a transposed right factor of a plain product: only warpgroups read it faster.
+    Attributes
+    ----------
+    name, words : str
+        The copies, as the end of a way's name and as the beginning of its reason.
+    written : tuple of int
+        The bytes that each kernel writes.
+    copy : callable
+        Schedules kernels that copy tensors of the program.
+    unfold : callable
+        Schedules a kernel that copies a factor, given both factors and the product; returns the new factors.
+    placed : tuple of Operation
+        Stages that the copies place.
+    turned : bool
+        Whether the right factor of a plain product is transposed: only warpgroups read it faster.
     """
 
+    name: str
     words: str
-    sources: tuple[Tensor, ...]
-    apply: Callable[[ScheduleHandle], None]
+    written: tuple[int, ...]
+    copy: Callable[[ScheduleHandle], None] = lambda s: None
+    unfold: Callable[[ScheduleHandle, Factors, Tensor], Factors] = lambda s, factors, product: factors
     placed: tuple[Operation, ...] = ()
     turned: bool = False
 
     def cycles(self, machine: Machine) -> float:
-        """The cycles of kernels that read and write the tensors in memory."""
-        moved = 2 * sum(prod(map(extent_of, t.shape)) * t.dtype.bytes for t in self.sources)
+        """The cycles of kernels that read and write as many bytes in memory."""
         rates = machine.rates
-        copying = _COPY * moved / rates.memory_bytes_per_cycle / machine.multiprocessors
-        return copying + len(self.sources) * rates.launch_seconds * rates.clock_hertz
+        copying = _COPY * 2 * sum(self.written) / rates.memory_bytes_per_cycle / machine.multiprocessors
+        return copying + len(self.written) * rates.launch_seconds * rates.clock_hertz
 
 
 def copies_for(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
     """Yield the products of copied factors, with the copies."""
-    if form[1].element:
-        yield from _turned(form, op) if len(form[0].depth) == 1 else _with_terms_last(flow, form, op)
+    if form[1].element and len(form[0].depth) == 1:
+        yield from _turned(form, op)
+    elif form[1].element:
+        yield from _with_terms_last(flow, form, op)
+        yield from _unfolded(form)
 
 
 def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
@@ -68,7 +93,12 @@ def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]
         columns = replace(made.columns, along_depth=True, together=together)
         changed = axes, replace(of, contraction=replace(made, columns=columns))
         words = f"a transposed copy of {source.name}"
-        yield changed, PreparedFactors(words, (source,), partial(_transpose, source=source, reader=op), (), True)
+        copy = partial(_transpose, source=source, reader=op)
+        yield changed, PreparedFactors("of a copy", words, (_bytes_of(source),), copy, turned=True)
+
+
+def _bytes_of(tensor: Tensor) -> int:
+    return prod(map(extent_of, tensor.shape)) * tensor.dtype.bytes
 
 
 def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
@@ -119,11 +149,42 @@ def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tupl
         contraction = replace(made, rows=rows, columns=columns, period=size(axis))
         placed = tuple(each.border for each in factors if each.border is not None)
         words = "copies with neighbouring terms of " + " and ".join(each.source.name for each in copied)
-        apply = partial(_copy_all, op=op, factors=factors)
+        copy = partial(_copy_all, op=op, factors=factors)
         yield (
             (axes._replace(depth=depth), replace(of, contraction=contraction)),
-            PreparedFactors(words, tuple(each.source for each in copied), apply, placed),
+            PreparedFactors("of a copy", words, tuple(_bytes_of(e.source) for e in copied), copy, placed=placed),
         )
+
+
+def _unfolded(form: Form) -> Iterator[tuple[Form, PreparedFactors]]:
+    """Yield the product of one factor in place, with whole vectors of terms, and an unfolded copy of the other one."""
+    axes, of = form
+    made = of.contraction
+    factors, vector = (made.rows, made.columns), _VECTOR // DType(made.dtype).bytes
+    whole = [each.along_depth and each.together == vector for each in factors]
+    if made.period == 1 or whole.count(True) != 1:
+        return
+    which = whole.index(False)
+    copied = MatrixOperand(factors[which].extent, True, vector)
+    rows, columns = (made.rows, copied) if which else (copied, made.columns)
+    contraction = replace(made, rows=rows, columns=columns, period=1)
+    written = made.batch * copied.extent * made.depth * DType(made.dtype).bytes
+    unfold = partial(_unfold, which=which, is_turned=not factors[which].along_depth)
+    words = f"an unfolded copy of the {('left', 'right')[which]} factor"
+    copies = PreparedFactors("of an unfolded copy", words, (written,), unfold=unfold)
+    yield (axes, replace(of, contraction=contraction)), copies
+
+
+def _unfold(s: ScheduleHandle, factors: Factors, product: Tensor, which: int, is_turned: bool) -> Factors:
+    """Store a factor with its terms last, and return the factors that the product reads from now on."""
+    view = factors[which]
+    if is_turned:
+        s[view].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
+    read = s.cache_read(view, "global", [product])
+    block, thread = s[view].split(s[view].fuse(*s[view].leaf_iter_vars), factor=_THREADS)
+    s[view].bind(block, thread_axis("blockIdx.x"))
+    s[view].bind(thread, thread_axis("threadIdx.x"))
+    return (factors[0], read) if which else (read, factors[1])
 
 
 def _factor(flow: Dataflow, op: ComputeOp, load: Load, axis: IterVar) -> _Factor | None:

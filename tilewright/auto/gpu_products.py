@@ -39,7 +39,8 @@ _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
     ("rounding matrix instructions", contraction_mma.ROUNDED, MmaTile, "tf32"),
     ("cutting warpgroup instructions", wgmma_tiles.ROUNDED, wgmma_tiles.WgmmaTile, "tf32_cut"),
 )
-"""Strategies: the name, the instruction for a type, the tile, and the precision of float32."""
+"""Strategies: the name, the instruction for a type, the tile, and the precision of float32. Of strategies with the same
+tile, later ones are faster."""
 
 
 def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
@@ -51,6 +52,8 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
         of = each[1]
         before = 0.0 if copies is None else copies.cycles(machine)
         factor = _IN_PLACE if copies is None and copied and is_window else 1.0
+        if found and before > min(cycles for cycles, _ in found):
+            continue  # the copies alone take longer
         for name, strategy in _strategies(of, target, precision):
             tiles = _tiles(strategy, each, machine, 1)
             if not tiles or not _pays(each, copies, strategy):
@@ -62,7 +65,7 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
                 f"{op.name} is a product of {rows}×{depth} and {depth}×{columns}: {first}tiles by {name}, expected to "
                 f"take {cycles / machine.rates.clock_hertz * 1e6:.3g} µs"
             )
-            label = name if copies is None else f"{name} of a copy"
+            label = name if copies is None else f"{name} {copies.name}"
             found.append((cycles, _way(label, why, each, copies, kernel, op, strategy, target)))
     return [way for _, way in sorted(found, key=lambda each: each[0])]
 
@@ -93,12 +96,7 @@ def _way(
         return found._replace(cycles=found.cycles + before)
 
     def steps(s: ScheduleHandle, config: Config) -> None:
-        if copies is not None:
-            copies.apply(s)
-            for stage in copies.placed:
-                if stage not in kernel.operands:
-                    s[stage].compute_inline()
-        schedule_product(s, kernel, op, form, strategy, config, target)
+        schedule_product(s, kernel, op, form, copies, strategy, config, target)
 
     default = nearest_index(space, _steadiest(strategy, form, machine).wanted())
     return Way(name, why, space, default, steps, expected, likely, () if copies is None else copies.placed)
@@ -119,17 +117,19 @@ def _steadiest(strategy: Any, form: Form, machine: Machine) -> Any:
 
 
 def _strategies(of: MatrixProduct, target: Target, precision: str) -> Iterator[tuple[str, Any]]:
-    """Yield the strategies that compute products of float32 at least so precisely."""
+    """Yield the strategies that compute products of float32 at least so precisely: the fastest one for each tile."""
     yield "ordinary arithmetic", Simt(_contraction, _no_views)
     if target.kind != "cuda" or not of.element:
         return
+    found: dict[type[MmaTile], tuple[str, Any]] = {}
     for name, atoms, kind, needed in _INSTRUCTIONS:
         atom = atom_named(atoms[of.element]) if of.element in atoms else None
         if atom is None or atom.accumulator != of.contraction.sum_dtype or not atom.runs_on(target.hardware):
             continue
         precise = of.element != "float32" or needed in PRECISIONS[: PRECISIONS.index(precision) + 1]
         if precise and kind.covers(of.contraction, atom):
-            yield name, Mma(_contraction, _no_views, atoms, tile=kind)
+            found[kind] = name, Mma(_contraction, _no_views, atoms, tile=kind)
+    yield from found.values()
 
 
 def _contraction(of: MatrixProduct) -> Any:
@@ -145,19 +145,25 @@ def schedule_product(
     kernel: FusedKernel,
     op: ComputeOp,
     form: Form,
+    copies: PreparedFactors | None,
     strategy: Any,
     config: Config,
     target: Target,
 ) -> None:
     """Schedule a kernel by a configuration of a strategy."""
     axes, of = form
-    for operand in kernel.operands:
+    if copies is not None:
+        copies.copy(s)
+    for operand in dict.fromkeys((*kernel.operands, *(copies.placed if copies is not None else ()))):
         s[operand].compute_inline()
-    left, _, product = s[op].as_product(*axes)
+    left, right, product = s[op].as_product(*axes)
+    if copies is not None:
+        left, right = copies.unfold(s, (left, right), product)
     if kernel.out is not op:
         s[op].compute_inline()
     for member in kernel.members:
         if member is not op:
             s[member].compute_inline()
     out = s[kernel.out].op.output(0)
-    strategy.schedule(of, config, s, Tensors(left, left, (), product, out, target=target, inputs_are_placed=True))
+    sums = s[product].op.output(0)
+    strategy.schedule(of, config, s, Tensors(left, right, (), sums, out, target=target, are_factors=True))

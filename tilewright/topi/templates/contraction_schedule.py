@@ -58,7 +58,7 @@ def begin(
     term in each line: [columns // line, terms, columns % line].
     """
     products = contracted(t.sums)
-    views = list(products.op.input_tensors)
+    views = [t.data, t.weights] if t.are_factors else list(products.op.input_tensors)
     rows, columns, depth = tile
     *_, i, j = products.op.axis
     s[products].round_up((i, rows), (j, columns), (products.op.reduce_axis[0], depth * split))
@@ -70,7 +70,7 @@ def begin(
         if own or slice:
             s[view].transform_layout(partial(_in_slices, own, slice))
         s[view].compute_inline()
-        if not t.inputs_are_placed:
+        if not t.are_factors:
             repack(s, view)
     if split > 1:
         made = _partial(s, t, products, views, split)

@@ -19,7 +19,8 @@ class Tensors:
     """A convolution's tensors; `extras` are the tensors that its epilogue adds. Without an epilogue, `sums` is `out`.
 
     `finished` holds the sums after the activation, if a strategy applies it before results are stored. Without a
-    `target`, the kernel is for the default GPU. If `inputs_are_placed`, the caller has scheduled their inputs.
+    `target`, the kernel is for the default GPU. If `are_factors`, data and weights are the left and the right factor of
+    a contraction, and the caller has scheduled their inputs.
     """
 
     data: Tensor
@@ -29,7 +30,7 @@ class Tensors:
     out: Tensor
     finished: Tensor | None = None
     target: Target | None = None
-    inputs_are_placed: bool = False
+    are_factors: bool = False
 
     @property
     def padded(self) -> Tensor:
