@@ -178,6 +178,26 @@ def test_a_product_has_several_ways() -> None:
     assert ways[0].default in found.rank(8)
 
 
+def test_models_of_kernels_add_up() -> None:
+    """Of two products, the second of which reads the first."""
+    a, b, c = (te.placeholder((64, 64), "float16", name) for name in "abc")
+    first = tw.topi.matmul(a, b)
+    args = [a, b, c, tw.topi.matmul(first, c)]
+    program = AutomaticProgram([args[-1].op], Target("cuda -arch=sm_90"))
+    ways = program.alternatives()[0]
+    task = AutomaticTemplate(program, ways, args).task()
+    expected, default = task.declared.expected, task.declared.default
+    assert expected is not None
+    assert default is not None
+    each = [way.model(way.chosen).cycles for way in ways if way.model is not None]
+    assert len(each) == 2
+    assert expected.of(default()).cycles == pytest.approx(sum(each))
+    ranked = expected.rank(16)
+    assert len(set(ranked)) == len(ranked) > 1
+    cycles = [expected.of(task.config_space.get(index)).cycles for index in ranked]
+    assert cycles[0] == min(cycles)
+
+
 def test_structures_identify_programs() -> None:
     def identity(args: list[tw.te.Tensor]) -> tuple[str, ...]:
         program = AutomaticProgram([args[-1].op], Target("cuda"))

@@ -23,12 +23,12 @@ from ..tune.flops import count_flop
 from ..tune.model.machine import Machine
 from ..tune.space.choices import Choice
 from ..tune.space.config import Config
-from ..tune.task import Declared, Expected, Task
+from ..tune.task import Declared, Task
 from .dataflow import Dataflow, weight
 from .inline import inline_cheap
 from .kernels import FusedKernel, RowLimits, kernels
 from .rules import ways_of
-from .ways import Way, joined, part_of
+from .ways import Way, expected_of, joined, part_of
 
 _ROW_WORK = 1 << 16
 """Iterations that one block may compute alone."""
@@ -160,19 +160,14 @@ class AutomaticTemplate:
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
         """Return the joined space of all kernels."""
         names = prefixes(self.ways)
-        space = joined({prefix: way.space for prefix, way in zip(names, self.ways, strict=True) if way.space.knobs})
-        return Declared(space, flop=self.program.flop, expected=self._expected(), default=self._default)
+        tuned = {prefix: way for prefix, way in zip(names, self.ways, strict=True) if way.space.knobs}
+        space = joined({prefix: way.space for prefix, way in tuned.items()})
+        expected = expected_of(tuned, space)
+        return Declared(space, flop=self.program.flop, expected=expected, default=self._default)
 
     def _default(self) -> Config:
         pairs = zip(prefixes(self.ways), self.ways, strict=True)
         return Config({prefix + name: choice for prefix, way in pairs for name, choice in way.chosen.items()})
-
-    def _expected(self) -> Expected | None:
-        """The model of the only way that has knobs, if it has one."""
-        found = [way for way in self.ways if way.space.knobs]
-        if len(found) != 1 or found[0].model is None or found[0].likely is None:
-            return None
-        return Expected(found[0].model, found[0].likely)
 
     def instantiate(
         self, config: Any, args: tuple[Any, ...], target: Target | None

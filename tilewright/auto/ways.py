@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil
 from typing import Any
+
+import numpy as np
 
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Operation
@@ -13,7 +17,7 @@ from ..tune.space.config import Config
 from ..tune.space.knobs import value_knob
 from ..tune.space.predicates import Predicate
 from ..tune.space.space import Space
-from ..tune.task import Expectation
+from ..tune.task import Expectation, Expected
 
 Steps = Callable[[ScheduleHandle, Config], None]
 Model = Callable[[Mapping[str, Any]], Expectation]
@@ -119,3 +123,42 @@ def _renamed(given: Predicate, prefix: str) -> Predicate:
 def part_of(config: Mapping[str, Choice], prefix: str) -> Config:
     """Return the choices of one kernel."""
     return Config(dict(_Named(config, prefix)), 0)
+
+
+def _remembering(model: Model) -> Model:
+    """Return a model that remembers its results: candidates of a program differ in some kernels only."""
+    known: dict[tuple[Choice, ...], Expectation] = {}
+
+    def of(choices: Mapping[str, Any]) -> Expectation:
+        key = tuple(choices.values())
+        if key not in known:
+            known[key] = model(choices)
+        return known[key]
+
+    return of
+
+
+def expected_of(ways: Mapping[str, Way], space: Space) -> Expected | None:
+    """Return the models of kernels, by the prefixes of their knobs in a space, as a model of the program.
+
+    The times of kernels add up. A kernel without a model counts as nothing, and has its default in the ranking. Returns
+    None if no kernel has a model.
+    """
+    models = {prefix: _remembering(way.model) for prefix, way in ways.items() if way.model is not None}
+    if not models:
+        return None
+
+    def of(choices: Mapping[str, Any]) -> Expectation:
+        found = [model(_Named(choices, prefix)) for prefix, model in models.items()]
+        return max(found, key=lambda each: each.cycles)._replace(cycles=sum(each.cycles for each in found))
+
+    def rank(count: int) -> list[int]:
+        each = ceil(count ** (1 / len(models)))
+        listed = [way.likely(each) if way.likely is not None else [way.default] for way in ways.values()]
+        points = [
+            [way.space.point(index) for way, index in zip(ways.values(), indices, strict=True)]
+            for indices in product(*listed)
+        ]
+        return list(space.indices(np.array([np.concatenate(parts) for parts in points], dtype=np.int64)))
+
+    return Expected(of, rank)
