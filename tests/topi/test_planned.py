@@ -18,9 +18,10 @@ from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.tensor.tensor import ComputeOp
 from tilewright.topi import templates, testing
+from tilewright.topi.idioms.chosen import with_choice
+from tilewright.topi.idioms.redeclared import schedule_convolution
 from tilewright.topi.schedules.products import sums_to
 from tilewright.topi.templates import Conv2dLayer, named
-from tilewright.topi.templates.fusion import declared, schedule
 
 CONV2D_GEMM = named("topi/conv2d.gemm")
 CONV2D_WINDOW = named("topi/conv2d.window")
@@ -117,6 +118,14 @@ def test_the_first_configuration_of_a_template_is_taken() -> None:
     assert "mma.sync" in source
 
 
+def test_the_strategy_of_small_groups_is_applied() -> None:
+    A, W = te.placeholder((1, 64, 28, 28), "float16", "A"), te.placeholder((64, 8, 3, 3), "float16", "W")
+    with tw.target.Target("cuda -arch=sm_90"):
+        out = topi.nn.relu(topi.cuda.group_conv2d_nchw(A, W, 1, 1, 1, 8, "float32"))
+        steps = topi.cuda.schedule_group_conv2d_nchw([out]).steps
+    assert any(step.primitive == "redeclare" for step in steps)
+
+
 def test_what_templates_do_not_cover_is_declared_as_ever() -> None:
     n = te.size_var("n")
     A, W = te.placeholder((n, 64, 56, 56), name="A"), te.placeholder((64, 64, 3, 3), name="W")
@@ -166,11 +175,10 @@ def test_windows_are_part_of_programs(weights: str) -> None:
     A, W = of.placeholders()
     wanted = {"rows": [2, 1], "columns": [1, 16], "filters": [1, 8], "tiles": 1, "stages": 1, "store": "fragments"}
     config = CONV2D_WINDOW.strategy(target).nearest(of, wanted)
-    out = declared(CONV2D_WINDOW, config, of, target, (A, W), None)
-    C = te.compute(out.shape, lambda *i: out(*i) * te.const(2, "float16"), name="C")
+    out = with_choice(of.sums(A, W), CONV2D_WINDOW, config, of, target)
+    C = te.compute(out.shape, lambda *i: (out(*i) * 2.0).astype("float16"), name="C")
     s = te.create_schedule(C.op)
-    s[out].compute_inline()
-    schedule(s, out, C)
+    schedule_convolution(s, out.op, C.op, CONV2D_WINDOW, config.index, target)
     finished = finish(lower_for(target, s, [A, W, C]).functions[0], str(target), check=True)
     data, kernels = (np.trunc(a * 3) for a in of.inputs(np.random.default_rng(3)))
     found = np.full(of.out_shape, np.nan, "float16")

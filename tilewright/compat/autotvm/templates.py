@@ -16,7 +16,9 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...topi import templates as packaged
-from ...topi.templates import fusion
+from ...topi.idioms.chosen import choice_of, with_choice
+from ...topi.idioms.redeclared import schedule_convolution
+from ...topi.templates.epilogue import finish
 from ...topi.templates.workload import Convolution, of_options
 from ...tune.space.config import Config
 from ...tune.task import Program, Task
@@ -106,14 +108,29 @@ class Packaged(Generic[W]):
             raise UserError(f"the operands are {x!r} and {w!r}", primitive="compute", fix="give two tensors")
         workload = workload_of(self.template.kind, x, w, options)
         template, config = self._known(workload, chosen)
-        return fusion.declared(template, config, workload, chosen, (x, w), epilogue)
+        sums = with_choice(workload.sums(x, w), template, config, workload, chosen)
+        return finish(sums, workload.result, epilogue)
 
     def schedule(self, s: ScheduleHandle, out: Tensor) -> None:
         """Schedule the result of `compute`, its epilogue fused, in the schedule `s` of a program.
 
         Raises UserError for a tensor that `compute` did not return.
         """
-        fusion.schedule(s, out)
+        if not isinstance(s, ScheduleHandle) or not isinstance(out, Tensor):
+            raise UserError(
+                f"a schedule and a tensor are needed, got {type(s).__name__} and {type(out).__name__}",
+                primitive="schedule",
+                fix="give the schedule of the program, and the tensor that the template's `compute` returned",
+            )
+        found = [(t.op, choice) for t in (out, *out.op.input_tensors) if (choice := choice_of(t.op)) is not None]
+        if not found:
+            raise UserError(
+                f"{out.name!r} was not declared by a packaged template",
+                primitive="schedule",
+                fix="give the tensor that the template's `compute` returned",
+            )
+        ((sums, choice), *_) = found
+        schedule_convolution(s, sums, out.op, choice.template, choice.config, choice.target)
 
     def _target(self) -> Target:
         target = Target.current()

@@ -1,8 +1,8 @@
-"""Operators of the legacy API that packaged templates compute: declared in the form that the template needs.
+"""Operators of the legacy API that packaged templates compute: their declarations name the template.
 
 `topi.cuda.conv2d_nchw` and its kin choose the template and a configuration when they declare the convolution: from
 logs, as within `autotvm.apply_history_best`, else the first one. `topi.cuda.schedule_conv2d_nchw` applies them to the
-convolution and to element-wise operators after it (`tilewright/topi/schedules/declared.py`).
+convolution and to element-wise operators after it, as `auto_schedule` does with convolutions that it recognises.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...expr.operators import cast
 from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute
-from ...topi.templates.fusion import declared
+from ...topi.idioms.chosen import with_choice
 from ...topi.templates.template import PackagedTemplate, default_strategy, named
 from ...topi.templates.workload import sum_dtype
 from ...tune.space.config import Config
@@ -42,9 +42,9 @@ def by_template(
     target: Callable[[], Target],
     name: str = "",
 ) -> Convolve:
-    """Return `plain`, an operator over data and filters, as it is declared for the first configuration of a template.
+    """Return `plain`, an operator over data and filters, with the name of a template and of its first configuration.
 
-    Workloads that the templates do not cover (sizes known at the call, other types of results) are declared directly.
+    Workloads that the templates do not cover (sizes known at the call, other types of results) get no name.
     `name` is the operator's, if it is not that of `plain`; rows of the table limit some operators to their strategies.
     """
     name = name or plain.__name__
@@ -56,7 +56,7 @@ def by_template(
         made = plain(Input, Filter, stride, padding, dilation, *rest, **more)
         workload = _workload(kind, layout, Input, Filter, (stride, padding, dilation), made)
         called = (f"{name}.cuda", *map(freeze, (Input, Filter, stride, padding, dilation)), str(made.dtype))
-        return _planned(able, workload, (Input, Filter), target(), called, made)
+        return _planned(able, workload, target(), called, made)
 
     convolve.__name__ = convolve.__qualname__ = name
     convolve.__doc__ = plain.__doc__
@@ -81,7 +81,7 @@ def product_by_template(
         product = next(t for t in made.op.input_tensors if isinstance(t.op, ComputeOp)) if summands else made
         called = (f"{name}.cuda", freeze(x), freeze(y), str(product.dtype))
         workload = _product_workload(kind, x, y, product)
-        computed = _planned(strategies, workload, (x, y), target(), called, product)
+        computed = _planned(strategies, workload, target(), called, product)
         if computed is product:
             return made
         if not summands:
@@ -114,12 +114,11 @@ def _product_workload(kind: type[Any], x: Tensor, y: Tensor, made: Tensor) -> An
 def _planned(
     strategies: Sequence[PackagedTemplate[Any]],
     workload: Any,
-    inputs: tuple[Tensor, Tensor],
     target: Target,
     called: Workload,
     made: Tensor,
 ) -> Tensor:
-    """A workload declared as one of some strategies needs it; `made` if none covers it."""
+    """The declaration `made` of a workload with the name of one of some strategies; without, if none covers it."""
     able = [] if workload is None else [each for each in strategies if each.covers(workload, target)]
     if not able:
         return made
@@ -127,7 +126,7 @@ def _planned(
     if chosen is None:
         best = default_strategy(able, workload, target)
         chosen = best, best.default_config(workload, target)
-    return declared(*chosen, workload, target, inputs, None, str(made.dtype))
+    return with_choice(made, *chosen, workload, target)
 
 
 def _measured(

@@ -11,7 +11,6 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
-from ...topi.schedules.declared import declared, schedule_declared
 from ...topi.schedules.injective import one_element_each
 from ...topi.schedules.stages import given_outputs
 
@@ -26,11 +25,8 @@ class Family:
 
 
 def scheduled(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
-    """Let packaged templates schedule the convolutions that were declared for them, and `auto_schedule` the others."""
-    outputs = given_outputs(outs, primitive)
-    operations = list(dict.fromkeys(each.op for each in outputs))
-    by_template = declared(operations, target) if target.is_gpu else {}
-    return schedule_declared(operations, by_template, target) if by_template else auto_schedule(outputs, target)
+    """Return the automatic schedule of outputs, by the strategies that declarations name."""
+    return auto_schedule(given_outputs(outs, primitive), target)
 
 
 _CONVOLUTIONS = """schedule_conv schedule_conv1d_ncw schedule_conv1d_nwc schedule_conv1d_transpose_ncw

@@ -28,6 +28,7 @@ from ..templates.transposed import Transposed
 from ..templates.weight_gradient import WeightGradient
 from ..templates.workload import DTYPES, sum_dtype
 from .bilinear import Bilinear, IndexTable, bilinear
+from .chosen import choice_of, operands_of
 
 Index = Callable[..., Sequence[Any]]
 _RESULT = 0
@@ -117,6 +118,10 @@ class RecognisedLayer:
         return self.result(made, shape) is not made
 
 
+def _same(*at: Any) -> Sequence[Any]:
+    return at
+
+
 def _view(wanted: Tensor, given: Tensor, source: Tensor, index: Index, name: str) -> Tensor:
     """Return a tensor as `wanted`, which reads `given`, with `source` at `index` in its place."""
 
@@ -149,8 +154,11 @@ def _moved(source: Tensor, shape: Sequence[Any], element: Callable[..., Any], na
 def recognised(op: ComputeOp) -> RecognisedLayer | None:
     """Return the layer, or the gradient of one, that a reduction computes; None if it is neither.
 
-    Layers have one or two spatial dimensions and a window of more than one tap.
+    Layers have one or two spatial dimensions and a window of more than one tap, unless the declaration names a choice.
     """
+    choice = choice_of(op)
+    if choice is not None:
+        return RecognisedLayer(choice.workload, *operands_of(op, choice.workload), _same, _same, _same)
     form = bilinear(op)
     if form is None:
         return None

@@ -13,6 +13,7 @@ from ..templates.convolutions import Conv2dLayer
 from ..templates.epilogue import finish
 from ..templates.template import ALL, GENERAL, PackagedTemplate, default_first
 from ..templates.tensors import Tensors
+from .chosen import choice_of
 from .convolutions import recognised
 
 _NAME = "convolution"
@@ -28,8 +29,12 @@ def strategies_for(op: Operation, target: Target, precision: str = "fp32") -> li
     """Return the strategies that compute a convolution or the gradient of one on a target, the default one first.
 
     They compute float32 at least as precisely as `precision`. The list is empty if the operation is no convolution.
-    Convolutions without groups are products of matrices, which have rules of their own.
+    Convolutions without groups are products of matrices, which have rules of their own. If the declaration names a
+    strategy, only that one is returned.
     """
+    choice = choice_of(op)
+    if choice is not None:
+        return [choice.template] if choice.target.kind == target.kind else []
     layer = recognised(op) if isinstance(op, ComputeOp) else None
     if layer is None:
         return []
@@ -44,8 +49,10 @@ def strategies_for(op: Operation, target: Target, precision: str = "fp32") -> li
 
 
 def default_index(op: ComputeOp, template: PackagedTemplate[Any], target: Target) -> int:
-    """Return the index of a strategy's default configuration for a recognised convolution."""
-    layer = recognised(op)
+    """Return the index of a strategy's default configuration for a recognised convolution, or of the one it names."""
+    choice, layer = choice_of(op), recognised(op)
+    if choice is not None:
+        return choice.config
     assert layer is not None
     return template.default_config(layer.workload, target).index or 0
 
@@ -65,7 +72,7 @@ def _declared(op: ComputeOp, options: Any) -> Tensor:
     strategy = template.strategy(Target(given[2]))
     config = strategy.space(layer.workload).get(given[1])
     sums = strategy.sums(layer.workload, *layer.inputs(), config)
-    made = finish(sums, str(op.dtypes[0]), None, None, layer.workload.out_shape)
+    made = finish(sums, str(op.dtypes[0]), None, layer.workload.out_shape)
     return layer.result(made, op.shape)
 
 
@@ -73,7 +80,7 @@ DECLARATIONS[_NAME] = _declared
 
 
 def schedule_convolution(
-    s: ScheduleHandle, op: ComputeOp, last: Operation, template: PackagedTemplate[Any], index: int, target: Target
+    s: ScheduleHandle, op: Operation, last: Operation, template: PackagedTemplate[Any], index: int, target: Target
 ) -> list[Operation]:
     """Schedule a recognised convolution by a configuration of a strategy.
 

@@ -11,10 +11,9 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...expr.nodes import Load
 from ...expr.traverse import post_order, uses_any
-from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
-from ...tensor.tensor import ComputeOp, Operation, Tensor, is_reduction
+from ...tensor.tensor import ComputeOp, Tensor
 from ..argument_checks import known
 
 BLOCK = 256
@@ -38,24 +37,6 @@ def given_outputs(outs: Any, primitive: str) -> list[Tensor]:
     if not found:
         raise UserError("argument 'outs' is empty", primitive=primitive, fix="give the tensors that operators returned")
     return found
-
-
-def inline_elements(s: ScheduleHandle, keep: Iterable[Operation] = ()) -> None:
-    """Compute inline all operations that are neither reductions nor in `keep`, unless its tag asks for storage."""
-    kept = set(keep)
-    for op in computed(s):
-        if op not in kept and not is_reduction(op) and not op.attrs.get("store"):
-            s[op].compute_inline()
-
-
-def computed(s: ScheduleHandle) -> list[ComputeOp]:
-    """The operations given element by element, producers first."""
-    return [stage.op for stage in s.value.in_order() if isinstance(stage.op, ComputeOp)]
-
-
-def reductions(s: ScheduleHandle) -> list[ComputeOp]:
-    """The operations that reduce, producers first."""
-    return [op for op in computed(s) if is_reduction(op)]
 
 
 def count(axes: Sequence[IterVar]) -> int | None:

@@ -250,17 +250,16 @@ def finish(
     sums: Tensor,
     dtype: str,
     expression: Expression | None,
-    attrs: dict[str, Any] | None = None,
     shape: tuple[int, ...] | None = None,
     name: str = "result",
 ) -> Tensor:
     """Return the result: every sum through the expression and converted to `dtype`.
 
-    `name` is the result's. If there is nothing to do, and no `attrs` are to be kept, it is `sums` itself. There may be
-    more sums than results, which have the `shape`.
+    `name` is the result's. If there is nothing to do, it is `sums` itself. There may be more sums than results, which
+    have the `shape`.
     """
     within = shape is None or tuple(str(e) for e in sums.shape) == tuple(map(str, shape))
-    if expression is None and sums.dtype == dtype and attrs is None and within:
+    if expression is None and sums.dtype == dtype and within:
         return sums
 
     def element(*indices: Any) -> Expr:
@@ -268,5 +267,5 @@ def finish(
         return cast(dtype, as_expr(value if expression is None else expression(value, *indices)))
 
     names = [axis.var.name for axis in sums.op.axis]
-    made: Tensor = compute(sums.shape if within else shape, element, name, "convolution,epilogue", attrs, names)
+    made: Tensor = compute(sums.shape if within else shape, element, name, "convolution,epilogue", varargs_names=names)
     return made

@@ -221,7 +221,7 @@ class PackagedTemplate(Generic[W]):
         if expression is not None and reads_sums_only and strategy.finishes_tiles(workload, config):
             finished, expression = finish(sums, str(sums.dtype), expression, name="finished"), None
         stored = sums if finished is None else finished
-        out = finish(stored, workload.result, expression, None, workload.out_shape)
+        out = finish(stored, workload.result, expression, workload.out_shape)
         return Tensors(data, weights, tuple(extras), sums, out, finished if out is not finished else None, target)
 
     def default_config(self, workload: W, target: Target | None) -> Config:
