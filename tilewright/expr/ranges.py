@@ -25,5 +25,11 @@ class Range:
         made.min = as_expr(min_value)
         return made
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Range) and self.min is other.min and self.extent is other.extent
+
+    def __hash__(self) -> int:
+        return hash((self.min, self.extent))
+
     def __repr__(self) -> str:
         return f"Range(min={self.min}, extent={self.extent})"

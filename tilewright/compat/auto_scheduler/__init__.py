@@ -12,8 +12,10 @@ s, args = task.apply_best("matmul.json")
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ...core.refusals import old_name as _old_name
-from .compute_dag import ComputeDAG, LayoutRewriteOption, State, get_shape_from_rewritten_layout
+from . import utils as utils
+from .compute_dag import ComputeDAG, LayoutRewriteOption, get_shape_from_rewritten_layout
 from .cost_model import CostModel, PythonBasedModel, RandomModel, XGBModel
+from .loop_state import State
 from .measure import (
     LocalBuilder,
     LocalRPCMeasureContext,
@@ -35,9 +37,9 @@ __all__ = [
     "MeasureResult", "PreloadMeasuredStates", "PrintTableInfo", "PythonBasedMeasureCallback", "PythonBasedModel",
     "RandomModel", "RecordReader", "RecordToFile", "SearchCallback", "SearchPolicy", "SearchTask", "SketchPolicy",
     "State", "TaskScheduler", "TuningOptions", "XGBModel", "auto_schedule", "compute_dag", "cost_model",
-    "create_task", "get_shape_from_rewritten_layout", "load_best_record", "load_records", "make_workload_key",
-    "measure", "measure_record", "register_workload", "save_records", "search_policy", "search_task",
-    "task_scheduler", "workload_key_to_tensors", "workload_registry",
+    "create_task", "get_shape_from_rewritten_layout", "load_best_record", "load_records", "loop_state",
+    "make_workload_key", "measure", "measure_record", "register_workload", "save_records", "search_policy",
+    "search_task", "task_scheduler", "transform_step", "utils", "workload_key_to_tensors", "workload_registry",
 ]  # fmt: skip
 
 if not _TYPE_CHECKING:  # type checkers see the names

@@ -1,8 +1,9 @@
-"""The graph of a computation, and schedules of it as steps."""
+"""The graph of a computation, and workloads: a graph for a target."""
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -10,15 +11,19 @@ from typing import Any
 
 from ...core.errors import UserError, warn_caller
 from ...core.target import Target
-from ...driver import lower
+from ...expr.nodes import Load
 from ...expr.printer import show
+from ...expr.traverse import rewrite
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...schedule.steps_file import computation
+from ...te.schedule import InferBound
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
 from ...topi.utils import get_const_tuple
 from ...tune.flops import count_flop
-from .workload_registry import tensors_of, workload_key_to_tensors
+from .loop_state import State
+from .transform_step import NumberedSchedule
+from .workload_registry import TASK_INPUT_BUFFER_TABLE, tensors_of, workload_key_to_tensors
 
 
 class LayoutRewriteOption(IntEnum):
@@ -39,65 +44,35 @@ class LayoutRewriteOption(IntEnum):
         return LayoutRewriteOption.INSERT_TRANSFORM_STAGE
 
 
-class State:
-    """A schedule of a computation: its steps as data, as `Schedule.recorded` returns them.
-
-    A state of a file is of the computation with a workload key.
-    """
-
-    def __init__(self, dag: ComputeDAG | str, steps: Sequence[Any]) -> None:
-        self._dag, self.transform_steps = dag, list(steps)
-
-    @property
-    def dag(self) -> ComputeDAG:
-        """The computation."""
-        if isinstance(self._dag, str):
-            self._dag = ComputeDAG(self._dag)
-        return self._dag
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and self.transform_steps == other.transform_steps
-
-    def __hash__(self) -> int:
-        return hash(str(self.transform_steps))
-
-    @property
-    def stages(self) -> list[Any]:
-        """The stages, producers first."""
-        return self.dag.apply_steps_from_state(self)[0].stages
-
-    def __str__(self) -> str:
-        return str(lower(*self.dag.apply_steps_from_state(self), simple_mode=True))
-
-
 class ComputeDAG:
     """The operations between some inputs and outputs.
 
     Parameters
     ----------
     compute_or_sche : list of Tensor, str or Schedule
-        The inputs and outputs, a workload key, or a schedule.
+        The inputs and outputs, a workload key, or a schedule, whose caches become part of the computation.
     """
 
     def __init__(self, compute_or_sche: Any) -> None:
-        if isinstance(compute_or_sche, str):
-            self.tensors = workload_key_to_tensors(compute_or_sche)
-        elif isinstance(compute_or_sche, ScheduleHandle):
-            outputs = list(compute_or_sche.computed)
-            inputs = (op for op in topological([t.op for t in outputs]) if isinstance(op, PlaceholderOp))
-            self.tensors = [*(op.output(0) for op in inputs), *outputs]
+        if isinstance(compute_or_sche, ScheduleHandle):
+            stages = _stage_ops(compute_or_sche)
+            self.ops = list(stages.values())
+            inputs = [op.output(0) for op in self.ops if isinstance(op, PlaceholderOp)]
+            self.tensors = [*inputs, *(t for i in compute_or_sche.value.outputs for t in stages[i].outputs)]
         else:
-            self.tensors = tensors_of(compute_or_sche)
+            is_key = isinstance(compute_or_sche, str)
+            self.tensors = workload_key_to_tensors(compute_or_sche) if is_key else tensors_of(compute_or_sche)
+            self.ops = _in_order(self.tensors)
+
+    @property
+    def compute_dag(self) -> ComputeDAG:
+        """The graph itself."""
+        return self
 
     @property
     def outputs(self) -> list[Operation]:
         """The operations of the outputs."""
         return list(dict.fromkeys(t.op for t in self.tensors if not isinstance(t.op, PlaceholderOp)))
-
-    @property
-    def ops(self) -> list[Operation]:
-        """All operations, producers first."""
-        return list(topological(self.outputs))
 
     @property
     def flop_ct(self) -> float:
@@ -110,7 +85,7 @@ class ComputeDAG:
     @property
     def init_state(self) -> State:
         """The state without a step."""
-        return State(self, [])
+        return State([], self)
 
     def get_init_state(self) -> State:
         """Return the state without a step."""
@@ -118,7 +93,7 @@ class ComputeDAG:
 
     def hash_key(self) -> str:
         """Return a hash of the structure, shapes and types."""
-        text = "\n".join([*computation(create_schedule(self.outputs).value), str(self)])
+        text = "\n".join([*computation(create_schedule(self.outputs).value), _text(topological(self.outputs))])
         return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
     def workload_key(self) -> str:
@@ -135,33 +110,46 @@ class ComputeDAG:
                 "call. To pack once, declare them in the packed order: docs/automatic.md, Weights that are packed once",
                 UserWarning,
             )
-        s = create_schedule(self.outputs)
-        s.replay(state.transform_steps)
-        return s, self.tensors
+        return self._own(state).schedule(), self.tensors
 
     def infer_bound_from_state(self, state: State) -> State:
-        """Return the state: ranges are inferred when it is lowered."""
-        return state
+        """Return a copy of a state whose loops have their ranges, loops of stages inside other stages included."""
+        made = self._own(state)
+        return made.with_bounds(InferBound(made.schedule()))
+
+    def _own(self, state: State) -> State:
+        """The state, with steps on this graph: the state may be of a workload key."""
+        return state if state.is_of(self) else State(state, self)
 
     def print_python_code_from_state(self, state: State) -> str:
         """Return the schedule of a state as a Python program."""
         return self.apply_steps_from_state(state)[0].as_python()
 
     def __str__(self) -> str:
-        return "".join(f"{line}\n" for op in self.ops for line in _lines(op))
+        return _text(self.ops)
 
     def __repr__(self) -> str:
         return f"ComputeDAG({', '.join(op.name for op in self.ops)})"
 
 
 class Workload:
-    """A computation on a target, with its key, which alone may be given; records hold no more of a task."""
+    """A computation on a target, with its key, which alone may be given, and the names of inputs with given values."""
 
-    task_inputs: Mapping[str, Any] = {}
-
-    def __init__(self, compute_dag: ComputeDAG | None, workload_key: str, target: Any) -> None:
+    def __init__(
+        self,
+        compute_dag: ComputeDAG | None,
+        workload_key: str,
+        target: Any,
+        layout_rewrite_option: Any = None,
+        input_names: Sequence[str] = (),
+    ) -> None:
         self._dag, self.workload_key = compute_dag, workload_key
         self.target = Target.parse(target)
+        default = LayoutRewriteOption.get_target_default(self.target)
+        self.layout_rewrite_option = LayoutRewriteOption(
+            default if layout_rewrite_option is None else layout_rewrite_option
+        )
+        self.task_input_names = list(input_names)
 
     @property
     def compute_dag(self) -> ComputeDAG:
@@ -169,6 +157,66 @@ class Workload:
         if self._dag is None:
             self._dag = ComputeDAG(self.workload_key)
         return self._dag
+
+    @property
+    def task_inputs(self) -> Mapping[str, Any]:
+        """The given values of inputs by name."""
+        table = TASK_INPUT_BUFFER_TABLE.get(self.workload_key, {})
+        return {name: table[name] for name in self.task_input_names if name in table}
+
+
+def _in_order(tensors: Sequence[Tensor]) -> list[Operation]:
+    """The operations in the order of the legacy API, which numbers stages in records.
+
+    Of the operations whose inputs are all placed, the next one is the last that a search from the outputs discovers.
+    """
+    found: dict[Operation, int] = {}
+    stack = [t.op for t in tensors]
+    readers: dict[Operation, list[Operation]] = {}
+    while stack:
+        op = stack.pop()
+        if op in found:
+            continue
+        found[op] = len(found)
+        for tensor in op.input_tensors:
+            readers.setdefault(tensor.op, []).append(op)
+            stack.append(tensor.op)
+    ops, missing = list(found), {op: len(op.input_tensors) for op in found}
+    ready = [-i for i, op in enumerate(ops) if not missing[op]]
+    heapq.heapify(ready)
+    order: list[Operation] = []
+    while ready:
+        order.append(ops[-heapq.heappop(ready)])
+        for reader in readers.get(order[-1], ()):
+            missing[reader] -= 1
+            if not missing[reader]:
+                heapq.heappush(ready, -found[reader])
+    return order
+
+
+def _stage_ops(schedule: ScheduleHandle) -> dict[int, Operation]:
+    """The operations of a schedule's stages by their ids, in the order of the legacy API."""
+    made = NumberedSchedule(create_schedule(schedule.computed), _in_order(schedule.computed))
+    for step in schedule.recorded:
+        made.take(step)
+    found: dict[int, Operation] = {}
+
+    def current(e: Any) -> Any:
+        """A read of the operation that the stage has now."""
+        if isinstance(e, Load) and isinstance(e.source, Tensor):
+            return Load(found[schedule.value.stage_of[e.source.op]].output(e.source.value_index), e.indices)
+        return e
+
+    for i in made.order:
+        op = schedule.value.stages[i].op
+        if isinstance(op, ComputeOp):
+            op = ComputeOp(op.name, op.axis, tuple(rewrite(e, current) for e in op.values), op.tag, op.attrs)
+        found[i] = op
+    return found
+
+
+def _text(ops: Sequence[Operation]) -> str:
+    return "".join(f"{line}\n" for op in ops for line in _lines(op))
 
 
 def _lines(op: Operation) -> list[str]:

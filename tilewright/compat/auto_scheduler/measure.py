@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from ...measure.outcome import MeasureErrorNo as MeasureErrorNo
 from ...tensor.tensor import PlaceholderOp, Tensor
 from ...topi.utils import get_const_tuple
 from ...tune.records.format import decode
-from .compute_dag import State, Workload
+from .compute_dag import Workload
+from .loop_state import State
 
 _FLUSH = 64 << 20
 """Bytes that are written before each run, if a measurement begins with cold caches."""
@@ -37,19 +38,35 @@ class MeasureInput:
         return bool(self.record) and decode(self.record)[0].notes.confirmed
 
     def serialize(self) -> Any:
-        """Return the input as data: the key, the target, the steps and the record."""
-        return [[self.task.workload_key, str(self.task.target)], [[], self.state.transform_steps], self.record]
+        """Return the input as data: the workload, the steps and the record."""
+        task = self.task
+        target, host = task.target, task.target.host
+        # The places are those of the legacy records: key, target, hardware, host, layout option, inputs.
+        workload = [task.workload_key, str(target), [], str(host or ""), int(task.layout_rewrite_option)]
+        return [[*workload, task.task_input_names], [[], self.state.transform_steps], self.record]
+
+
+class Seconds(float):
+    """A measured time; `value` is the number, as of a constant of the legacy API."""
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        return float(self)
 
 
 @dataclass(frozen=True)
 class MeasureResult:
     """The seconds of each run, or an error; `all_cost` is the time of building and running."""
 
-    costs: tuple[float, ...]
+    costs: Sequence[float]
     error_no: int = MeasureErrorNo.NO_ERROR
     error_msg: str = ""
     all_cost: float = 0.0
     timestamp: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "costs", tuple(Seconds(getattr(cost, "value", cost)) for cost in self.costs))
 
     @property
     def mean(self) -> float:
@@ -144,7 +161,9 @@ class LocalRunner:
 
 def recover_measure_input(given: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
     """Return an input of a file. Its task and its state are whole already."""
-    return given
+    return (
+        MeasureInput(given.task, State(given.state, given.task.compute_dag), given.record) if rebuild_state else given
+    )
 
 
 def values_of(args: Sequence[Tensor], inputs: Mapping[str, Any]) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from pathlib import Path
@@ -12,8 +13,10 @@ from ...core.errors import UserError, warn_caller
 from ...core.paths import file_path
 from ...core.target import Target
 from ...core.text import quantity
-from .compute_dag import State, Workload
+from .compute_dag import Workload
+from .loop_state import State
 from .measure import MeasureInput, MeasureResult, PythonBasedMeasureCallback
+from .transform_step import STEPS
 
 VERSION = "tilewright 1"
 Pair = tuple[MeasureInput, MeasureResult]
@@ -60,7 +63,7 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
 
 
 def load_record_from_string(record: str) -> Pair:
-    """Return the measurement of a line; raises UserError if it is none of Tilewright's."""
+    """Return the measurement of a line; raises UserError if it is neither Tilewright's nor TVM's."""
     found = _pair(record)
     if found is None:
         raise UserError(
@@ -72,24 +75,37 @@ def load_record_from_string(record: str) -> Pair:
 
 
 def _pair(line: str) -> Pair | None:
-    """The measurement of a line; None if the line is another compiler's, or damaged."""
+    """The measurement of a line; None if the line is damaged."""
     try:
         data = json.loads(line)
-        (key, target), (_, steps), *record = data["i"]
+        task, (_, steps), *record = data["i"]
         costs, error, cost, stamp = data["r"]
-        given = MeasureInput(Workload(None, key, target), State(key, steps), *record)
-        whole = isinstance(key, str) and isinstance(steps, list) and isinstance(given.is_confirmed, bool)
+        workload = _workload(*task)
+        given = MeasureInput(workload, State(steps, workload), *record)
+        whole = isinstance(workload.workload_key, str) and isinstance(given.is_confirmed, bool)
         times = isinstance(costs, list) and all(0.0 < float(each) < inf for each in costs)
-        result = MeasureResult(tuple(costs), int(error), "", float(cost), float(stamp))
-        return (given, result) if whole and times and data["v"] == VERSION else None
+        times = times and float(cost) >= 0.0 and float(stamp) >= 0.0
+        result = MeasureResult(costs, int(error), "", cost, stamp)
+        lists = isinstance(steps, list) and all(isinstance(step, list) for step in steps)
+        known = data["v"] == VERSION or (data["v"].startswith("v0.") and all(step[0] in STEPS for step in steps))
+        return (given, result) if whole and times and lists and known else None
     except (ValueError, KeyError, TypeError, RecursionError, UserError):
         return None
 
 
-def load_records(filename: Any) -> Iterator[Pair]:
-    """Yield the measurements of a file. Lines of other compilers are skipped, with a warning.
+def _workload(
+    key: str, target: str, hardware: Any = None, host: str = "", layout: Any = None, inputs: Sequence[Any] = ()
+) -> Workload:
+    """The workload of a line. The keys of a target follow from its kind."""
+    plain, around = (re.sub(r" -keys=\S+", "", each) for each in (target, host))
+    names = [each for each in inputs if isinstance(each, str)]
+    return Workload(None, key, Target(plain, around or None), layout, names)
 
-    Raises UserError if the file cannot be read.
+
+def load_records(filename: Any) -> Iterator[Pair]:
+    """Yield the measurements of a file, lines of TVM's auto_scheduler included.
+
+    Damaged lines are skipped, with a warning. Raises UserError if the file cannot be read.
     """
     skipped = 0
     for line in _lines(file_path(filename, "load_records", "records.json")):
@@ -99,8 +115,8 @@ def load_records(filename: Any) -> Iterator[Pair]:
         skipped += found is None
     if skipped:
         warn_caller(
-            f"{quantity(skipped, 'line')} of {filename} are no records of Tilewright, such as steps of TVM's "
-            "auto_scheduler, and are skipped",
+            f"{quantity(skipped, 'line')} of {filename} are no records of Tilewright or of TVM's auto_scheduler, "
+            "and are skipped",
             UserWarning,
         )
 

@@ -11,8 +11,8 @@ from ...auto.schedule import arguments
 from ...auto.search import search_of
 from ...tune.records.format import decode, encode
 from ...tune.session.trials import Trial
-from .compute_dag import State
 from .cost_model import CostModel, RandomModel
+from .loop_state import State
 from .measure import LocalBuilder, LocalRunner, MeasureInput, MeasureResult
 from .measure_record import load_records
 
@@ -59,7 +59,7 @@ class SearchPolicy:
     def scheduled(self, trials: int) -> State:
         """The schedule of `tw.auto_schedule` after some trials."""
         s = auto_schedule(self.task.compute_dag.tensors, self.task.target, trials=trials)
-        return State(self.task.compute_dag, s.recorded)
+        return State(s.recorded, self.task.compute_dag)
 
     def candidates(self, trials: int) -> list[State]:
         """The schedules to measure."""
@@ -130,7 +130,7 @@ class SketchPolicy(SearchPolicy):
 
         def heard(trial: Trial) -> None:
             if trial.number or trial.input.notes.confirmed:
-                state = State(dag, trial.input.task.instantiate(trial.input.config)[0].recorded)
+                state = State(trial.input.task.instantiate(trial.input.config)[0].recorded, dag)
                 given = MeasureInput(self.task, state, encode(trial.input, trial.result))
                 costs, error, *times = trial.result
                 reason = trial.input.notes.reason

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...auto import auto_schedule as _auto_schedule
 from ...core.errors import UserError, warn_caller
+from ...core.target import Target
 from ...driver import build
 from ...nd import NDArray
 from ...schedule.handle import ScheduleHandle
@@ -17,7 +18,12 @@ from .compute_dag import ComputeDAG, Workload
 from .measure import LocalRunner
 from .measure_record import load_best_record
 from .search_policy import SearchPolicy, SketchPolicy
-from .workload_registry import make_workload_key
+from .workload_registry import (
+    TASK_INPUT_BUFFER_TABLE,
+    WORKLOAD_FUNC_REGISTRY,
+    make_workload_key,
+    register_workload_tensors,
+)
 
 
 @dataclass
@@ -80,16 +86,21 @@ class SearchTask(Workload):
             raise UserError("no target is given", primitive="SearchTask", fix='pass target="cuda" or "llvm"')
         key = make_workload_key(func, args or ()) if func is not None else workload_key
         dag = compute_dag if compute_dag is not None else ComputeDAG(key)
-        super().__init__(dag, key or f'["{dag.hash_key()}"]', target)
+        key = key or f'["{dag.hash_key()}"]'
+        if compute_dag is not None and key not in WORKLOAD_FUNC_REGISTRY:
+            register_workload_tensors(key, dag.tensors)
+        given = _inputs(task_inputs)
+        TASK_INPUT_BUFFER_TABLE.setdefault(key, {}).update(given)
+        plain = Target.parse(target)
+        super().__init__(
+            dag, key, plain.with_host(target_host) if target_host else plain, layout_rewrite_option, list(given)
+        )
         self.target_host, self.desc = target_host, desc
         self.hardware_params = hardware_params or HardwareParams()
-        self.layout_rewrite_option = layout_rewrite_option
-        self.task_inputs = _inputs(task_inputs)
 
-    @property
-    def task_input_names(self) -> list[str]:
-        """The names of the inputs that have given values."""
-        return list(self.task_inputs)
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        WORKLOAD_FUNC_REGISTRY.setdefault(self.workload_key, self.compute_dag.tensors)
 
     def tune(self, tuning_options: TuningOptions, search_policy: SearchPolicy | None = None) -> None:
         """Measure schedules of the task; `measure_callbacks` take the results."""

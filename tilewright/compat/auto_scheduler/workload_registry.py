@@ -10,13 +10,16 @@ from ...core.errors import UserError
 from ...tensor.tensor import Tensor
 
 Declare = Callable[..., Any]
-WORKLOAD_FUNC_REGISTRY: dict[str, Declare] = {}
+WORKLOAD_FUNC_REGISTRY: dict[str, Any] = {}
+"""Functions by name, and tensors by workload key."""
+TASK_INPUT_BUFFER_TABLE: dict[str, dict[str, Any]] = {}
+"""The given values of inputs, by workload key and name."""
 
 
 def register_workload(func_name: Any, f: Declare | None = None, override: bool = False) -> Any:
     """Register a function that returns the tensors of a computation, inputs first: as a decorator, or by name."""
     if callable(func_name):
-        return _registered(func_name.__name__, func_name, override)
+        return _registered(get_func_name(func_name), func_name, override)
     if f is not None:
         return _registered(func_name, f, override)
     return lambda function: _registered(func_name, function, override)
@@ -35,16 +38,39 @@ def _registered(name: str, function: Declare, override: bool) -> Declare:
     return function
 
 
+def get_func_name(func: Declare) -> str:
+    """Return the name under which a function is registered by default."""
+    return func.__qualname__
+
+
 def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> str:
     """Register the tensors of a computation by a key, such as `ComputeDAG.workload_key()`; returns the key."""
-    name = json.loads(workload_key)[0]
-    register_workload(name, lambda *args: list(tensors), override)
+    known = WORKLOAD_FUNC_REGISTRY.get(workload_key)
+    if known is not None and list(known) != list(tensors) and not override:
+        raise UserError(
+            f"the workload {workload_key!r} is registered already, with other tensors",
+            primitive="register_workload_tensors",
+            fix="pass override=True",
+        )
+    WORKLOAD_FUNC_REGISTRY[workload_key] = list(tensors)
     return workload_key
+
+
+def serialize_workload_registry_entry(workload_key: str) -> tuple[str, Any]:
+    """Return the entry of a workload key or a name, for another process. A function is pickled by its name."""
+    name = workload_key if workload_key in WORKLOAD_FUNC_REGISTRY else _parts(workload_key)[0]
+    return name, WORKLOAD_FUNC_REGISTRY[name]
+
+
+def deserialize_workload_registry_entry(data: tuple[str, Any]) -> None:
+    """Register an entry of another process, unless its name is known."""
+    name, value = data
+    WORKLOAD_FUNC_REGISTRY.setdefault(name, value)
 
 
 def make_workload_key(func: Any, args: Any) -> str:
     """Return the key of a registered function with some arguments: a list as JSON."""
-    name = func if isinstance(func, str) else func.__name__
+    name = func if isinstance(func, str) else get_func_name(func)
     if name not in WORKLOAD_FUNC_REGISTRY:
         raise UserError(
             f"the function {name!r} is not registered",
@@ -56,16 +82,25 @@ def make_workload_key(func: Any, args: Any) -> str:
 
 def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     """Return the tensors that a key stands for, inputs first."""
+    if isinstance(known := WORKLOAD_FUNC_REGISTRY.get(workload_key), list):
+        return known
+    name, *args = _parts(workload_key)
+    return tensors_of(WORKLOAD_FUNC_REGISTRY[name](*(tuple(arg) if isinstance(arg, list) else arg for arg in args)))
+
+
+def _parts(workload_key: str) -> list[Any]:
+    """The name of a registered function in a key, and the arguments."""
     try:
-        name, *args = json.loads(workload_key)
-        declare = WORKLOAD_FUNC_REGISTRY[name]
-    except (ValueError, TypeError, KeyError):
-        raise UserError(
-            f"the workload key {workload_key!r} names no registered function",
-            primitive="workload_key_to_tensors",
-            fix="put @auto_scheduler.register_workload above the function before the key is used",
-        ) from None
-    return tensors_of(declare(*(tuple(arg) if isinstance(arg, list) else arg for arg in args)))
+        parts: list[Any] = json.loads(workload_key)
+        if callable(WORKLOAD_FUNC_REGISTRY[parts[0]]):
+            return parts
+    except (ValueError, TypeError, LookupError):
+        pass
+    raise UserError(
+        f"the workload key {workload_key!r} names no registered function",
+        primitive="workload_key_to_tensors",
+        fix="put @auto_scheduler.register_workload above the function before the key is used",
+    )
 
 
 def tensors_of(made: Any) -> list[Tensor]:

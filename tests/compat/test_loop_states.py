@@ -1,0 +1,176 @@
+"""States of the legacy auto_scheduler: their loops, their steps, and the programs that these make."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import UserError, auto_scheduler, te, topi
+from tilewright.auto_scheduler import loop_state
+
+N, M, K = 12, 20, 30
+
+
+def product() -> list[Any]:
+    A, B, k = te.placeholder((N, K), name="A"), te.placeholder((K, M), name="B"), te.reduce_axis((0, K), name="k")
+    C = te.compute((N, M), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return [A, B, topi.nn.relu(C)]
+
+
+def extents(state: Any, stage: Any) -> list[int | None]:
+    return [None if loop.range is None else int(loop.range.extent) for loop in state[stage].iters]
+
+
+def check(dag: Any, state: Any) -> None:
+    """The steps of a state make a right program after a round trip through JSON."""
+    rng = np.random.default_rng(0)
+    a, b = rng.random((N, K), np.float32) - 0.5, rng.random((K, M), np.float32)
+    again = loop_state.State(json.loads(json.dumps(state.transform_steps)), dag)
+    assert again == state
+    s, args = dag.apply_steps_from_state(again)
+    assert s.recorded == state.schedule().recorded
+    arrays = [tw.nd.array(a), tw.nd.array(b), tw.nd.array(np.full((N, M), -1, np.float32))]
+    tw.build(s, args, "llvm")(*arrays)
+    np.testing.assert_allclose(arrays[2].numpy(), np.maximum(a.astype(float) @ b, 0), rtol=1e-5, atol=1e-5)
+
+
+def begun() -> tuple[Any, Any, int, int]:
+    dag = auto_scheduler.ComputeDAG(product())
+    return dag, dag.get_init_state(), 2, 3
+
+
+def test_loops_are_split_fused_and_annotated() -> None:
+    dag, state, _, relu = begun()
+    i, j = state[relu].iters
+    outer, middle, inner = state.split(relu, i, [3, 2])
+    assert extents(state, relu) == [2, 3, 2, M]
+    j0, j1 = state.split(relu, j, [4], inner_to_outer=False)
+    assert extents(state, relu) == [2, 3, 2, 4, 5]
+    state.reorder(relu, [outer, j0, middle, inner, j1])
+    fused = state.fuse(relu, [outer, j0])
+    assert int(fused.range.extent) == 8
+    number = state.ANNOTATION_TRANS_TABLE
+    assert state.parallel(relu, fused).annotation == number["parallel"]
+    assert state.unroll(relu, inner, max_unroll=1).annotation == number["none"]
+    assert state.unroll(relu, inner).annotation == number["unroll"]
+    assert state.vectorize(relu, j1) == state[relu].iters[-1]
+    state.pragma(relu, fused, "auto_unroll_max_step$16")
+    assert [step[0] for step in state.transform_steps] == ["SP", "SP", "RE", "FU", "AN", "AN", "AN", "PR"]
+    check(dag, state)
+
+
+def test_stages_move_and_have_copies() -> None:
+    dag, state, product, relu = begun()
+    state.split(relu, state[relu].iters[0], [4])
+    state.compute_at(product, relu, state[relu].iters[0])
+    assert state[product].compute_at == loop_state.Stage.COMPUTE_AT_TRANS_TABLE["iter"]
+    assert extents(state, product) == [None, None, None]
+    assert extents(dag.infer_bound_from_state(state), product) == [4, M, K]
+    copy = state.cache_read(0, "global", [product])
+    assert [op.name for op in state.stage_ops] == ["A", "A.global", "B", "C", "compute"]
+    assert state.stages[1].op is copy
+    cache = state.cache_write(relu + 1, "local")
+    state.compute_at(cache, relu + 2, state[relu + 2].iters[1])
+    state.compute_at(copy, product + 1, state[product + 1].iters[0])
+    state.storage_align(copy, state[copy].iters[0], 8, 4)
+    text = str(dag.infer_bound_from_state(state))
+    assert text.startswith("Placeholder: A, B\nfor i0 (0,12)\n  for i1 (0,20)\n    for i0.outer.c (0,1)\n")
+    check(dag, state)
+    state.compute_root(copy)
+    check(dag, state)
+
+
+def test_splits_follow_other_splits() -> None:
+    dag, state, product, relu = begun()
+    state.split(relu, state[relu].iters[0], [2, 3])
+    state.split(relu, state[relu].iters[3], [5, 2])
+    state.follow_split(product, state[product].iters[0], 0, 1)
+    assert extents(state, product) == [2, 6, M, K]
+    state.follow_fused_split(product, state[product].iters[2], [0, 1], 0, True)
+    assert extents(state, product) == [2, 6, 2, 10, K]
+    other = state.copy()
+    other.follow_split(product, other[product].iters[1], 2, 2)
+    assert extents(other, product)[1:4] == [1, 6, 1]
+    assert len(other.transform_steps) == len(state.transform_steps) + 1
+    check(dag, other)
+
+
+def test_partial_results_and_inlined_stages() -> None:
+    dag, state, product, _ = begun()
+    outer, _ = state.split(product, state[product].iters[2], [5])
+    partial = state.rfactor(product, outer, 2)
+    assert extents(state, partial) == [N, M, 6, 5]
+    assert extents(state, product + 1) == [N, M, 6]
+    assert [loop.iter_kind for loop in state[partial].iters] == [0, 0, 0, 1]
+    check(dag, state)
+    A = te.placeholder((8,), name="A")
+    doubled = te.compute((8,), lambda i: A[i] * 2.0, name="doubled")
+    short = auto_scheduler.ComputeDAG([A, te.compute((8,), lambda i: doubled[i] + 1.0, name="B")])
+    state = short.get_init_state()
+    state.compute_inline(doubled)
+    assert state[doubled].compute_at == loop_state.Stage.COMPUTE_AT_TRANS_TABLE["inlined"]
+    assert "doubled" not in str(state)
+
+
+def test_threads_are_bound() -> None:
+    dag, state, product, relu = begun()
+    for stage in (product, relu):
+        block, thread = state[stage].iters[:2]
+        state.bind(stage, block, "blockIdx.x")
+        state.bind(stage, thread, "threadIdx.x")
+    s, args = dag.apply_steps_from_state(state)
+    assert str(tw.lower(s, args)).count('T.launch_thread("blockIdx.x", 12)') == 2
+
+
+def test_stages_have_the_numbers_of_the_legacy_api() -> None:
+    """A copy comes behind its source, and operations in the order of a search from the outputs."""
+    A, B, D = (te.placeholder((8,), name=name) for name in "ABD")
+    C = te.compute((8,), lambda i: A[i] + B[i], name="C")
+    E = te.compute((8,), lambda i: C[i] * D[i], name="E")
+    assert [op.name for op in auto_scheduler.ComputeDAG([A, B, D, E]).ops] == ["A", "B", "C", "D", "E"]
+    s = te.create_schedule([C.op, E.op])
+    s.cache_read(A, "global", [C])
+    s.cache_read(C, "local", [E])
+    s.cache_write(E, "local")
+    dag = auto_scheduler.ComputeDAG(s)
+    names = ["A", "A.global", "B", "C", "C.local", "D", "E.local", "E"]
+    assert [op.name for op in dag.ops] == names
+    assert [op.name for op in dag.init_state.stage_ops] == names
+    loaded = pickle.loads(pickle.dumps(dag))
+    assert str(loaded) == str(dag)
+    task = auto_scheduler.SearchTask(compute_dag=dag, workload_key='["chain"]', target="llvm")
+    again = pickle.loads(pickle.dumps(task))
+    assert (again.workload_key, str(again.compute_dag)) == (task.workload_key, str(dag))
+
+
+def test_how_far_workloads_differ() -> None:
+    def factor(mine: list[Any], theirs: list[Any]) -> float:
+        decoded = (auto_scheduler.utils.decode_workload_key(json.dumps(key)) for key in (mine, theirs))
+        return auto_scheduler.utils.calc_workload_dis_factor(*decoded)
+
+    assert factor(["f", [8, 6], "float32"], ["f", [2, 3], "float32"]) == 8
+    for other in (["g", [8, 6]], ["f", [8, 4]], ["f", [8, 0]], ["f", [8, 6], 1], ["f", [8, "6"]]):
+        assert factor(["f", [8, 6]], other) == float("inf")
+
+
+def test_mistakes() -> None:
+    _, state, product, relu = begun()
+    loop = state[product].iters[0]
+    with pytest.raises(UserError, match="'i' is no loop of stage 'compute'"):
+        state.vectorize(relu, loop)
+    with pytest.raises(UserError, match="thread_name is 'blockIdx"):
+        state.bind(product, loop, "blockIdx.w")
+    with pytest.raises(UserError, match="the lengths are"):
+        state.split(product, loop, [0])
+    state.parallel(product, loop)
+    with pytest.raises(UserError, match="step 0 is no split"):
+        state.follow_split(product, state[product].iters[1], 0, 1)
+    with pytest.raises(UserError, match="does not fit this state, whose stages are 0 A"):
+        assert loop_state.State([["FU", 9, [0, 1]]], state.dag).stages
+    with pytest.raises(UserError, match="the unknown 'XX'"):
+        assert loop_state.State([["XX", 9]], state.dag).stages

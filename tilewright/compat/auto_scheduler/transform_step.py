@@ -1,0 +1,205 @@
+"""Steps of states as data: the codes of the legacy records, and the schedule primitives that they mean.
+
+`["SP", 2, 0, 512, [8, 4], 1]` splits loop 0 of stage 2. Any other step is a recorded primitive of `Schedule.recorded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from ...core.errors import UserError, warn_caller
+from ...runtime.packed import get_global_func
+from ...schedule.handle import ScheduleHandle, StageHandle
+from ...tensor.axis import IterVar, thread_axis
+from ...tensor.tensor import Operation
+
+ANNOTATIONS = (
+    "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
+    "blockIdx.z", "threadIdx.z", "tensorize",
+)  # fmt: skip
+"""The annotations of loops; records hold their places in this list."""
+Apply = Callable[..., Any]
+
+
+class NumberedSchedule:
+    """A schedule whose stages have the legacy API's numbers, and the steps so far.
+
+    A copy that `cache_read` makes comes behind its source. Other new stages come before the stage that reads them.
+    """
+
+    def __init__(self, schedule: ScheduleHandle, ops: Sequence[Operation]) -> None:
+        self.schedule = schedule
+        self.order = [schedule.stage_id(op) for op in ops]
+        self.steps: list[list[Any]] = []
+
+    def copy(self) -> NumberedSchedule:
+        """A schedule that has taken the same steps."""
+        made = NumberedSchedule(self.schedule.copy(), ())
+        made.order, made.steps = list(self.order), list(self.steps)
+        return made
+
+    @property
+    def stages(self) -> list[StageHandle]:
+        """The stages by number."""
+        return [StageHandle(self.schedule, i) for i in self.order]
+
+    def number(self, item: Any) -> int:
+        """The number of the stage of a tensor or an operation; a number is itself."""
+        if isinstance(item, int) and 0 <= item < len(self.order):
+            return item
+        return self.order.index(self.schedule.stage_id(item, "State"))
+
+    def take(self, step: Sequence[Any]) -> Any:
+        """Apply a step; returns the new loops of a split, the new loop of a fusion, or the new stage of a cache."""
+        code, *args = step
+        apply = STEPS.get(code)
+        if apply is None:
+            source = self._source(step)
+            self.schedule.replay([step])
+            result = None
+        else:
+            source = args[0] if code == "CHR" else None
+            try:
+                stage = self.stages[args[0]]
+                result = apply(self, stage, *args[1:])
+            except (LookupError, TypeError, ValueError):
+                raise UserError(
+                    f"step {len(self.steps)}, {list(step)}, does not fit this state, whose stages are "
+                    + ", ".join(f"{i} {each.op.name}" for i, each in enumerate(self.stages)),
+                    primitive="State",
+                    fix="apply the steps to the computation that they were recorded for",
+                ) from None
+        self._number_new_stages(source)
+        self.steps.append(list(step))
+        return result
+
+    def _source(self, step: Sequence[Any]) -> int | None:
+        """The number of the stage that a recorded `cache_read` copies."""
+        if step[0] != "cache_read":
+            return None
+        return self.order.index(step[1]["tensor"][0])
+
+    def _number_new_stages(self, source: int | None) -> None:
+        order = self.schedule.value.order
+        for place, stage_id in reversed(list(enumerate(order))):
+            if stage_id in self.order:
+                continue
+            if source is not None:
+                self.order.insert(source + 1, stage_id)
+            else:
+                self.order.insert(self.order.index(order[place + 1]), stage_id)
+
+    def lengths_of(self, step: int) -> list[int]:
+        """The lengths of an earlier split."""
+        code, *args = self.steps[step]
+        if code == "FSP":
+            return _lengths_behind(self.lengths_of(args[2]), args[3])
+        if code != "SP":
+            raise UserError(
+                f"step {step} is no split: {self.steps[step]}", primitive="follow_split", fix="give the step of a split"
+            )
+        found: list[int] = args[3]
+        return found
+
+
+def _split(
+    _: NumberedSchedule, stage: StageHandle, loop: int, extent: Any, lengths: Sequence[int], from_inner: Any = True
+) -> list[IterVar]:
+    if not all(isinstance(length, int) and length > 0 for length in lengths):
+        raise UserError(
+            f"the lengths are {list(lengths)} (loop {loop} of stage {stage.op.name!r})",
+            primitive="split",
+            fix="give whole numbers from 1 on",
+        )
+    found, rest = list[IterVar](), stage.leaf_iter_vars[loop]
+    for length in reversed(lengths) if from_inner else lengths:
+        outer, inner = stage.split(rest, factor=length) if from_inner else stage.split(rest, nparts=length)
+        rest, part = (outer, inner) if from_inner else (inner, outer)
+        found.append(part)
+    return [rest, *reversed(found)] if from_inner else [*found, rest]
+
+
+def _lengths_behind(lengths: Sequence[int], count: int) -> list[int]:
+    """The first lengths of a split, and the product of the others: `count` in all."""
+    if not 1 <= count <= len(lengths) + 1:
+        raise UserError(
+            f"n_split={count} of a split by {list(lengths)}", primitive="follow_split", fix=f"1 to {len(lengths) + 1}"
+        )
+    return [*lengths[: count - 1], prod(lengths[count - 1 :])]
+
+
+def _follow_split(s: NumberedSchedule, stage: StageHandle, loop: int, step: int, count: int) -> list[IterVar]:
+    return _split(s, stage, loop, None, _lengths_behind(s.lengths_of(step), count))
+
+
+def _follow_fused_split(
+    s: NumberedSchedule, stage: StageHandle, loop: int, steps: Sequence[int], level: int, is_factor: Any
+) -> list[IterVar]:
+    return _split(s, stage, loop, None, [prod(s.lengths_of(step)[level] for step in steps)], is_factor)
+
+
+def _annotate(_: NumberedSchedule, stage: StageHandle, loop: int, annotation: int, function: str = "") -> None:
+    name, axis = ANNOTATIONS[annotation], stage.leaf_iter_vars[loop]
+    if name in ("unroll", "vectorize", "parallel"):
+        getattr(stage, name)(axis)
+    elif name == "tensorize":
+        intrinsic: Any = get_global_func(function)
+        stage.tensorize(axis, intrinsic())
+    elif name != "none":
+        stage.bind(axis, thread_axis(name))
+
+
+def _pragma(_: NumberedSchedule, stage: StageHandle, loop: int, text: str) -> None:
+    name, _sign, value = text.partition("$")
+    stage.pragma(stage.leaf_iter_vars[loop], name, int(value) if value.isdecimal() else value or None)
+
+
+def _storage_align(_: NumberedSchedule, stage: StageHandle, loop: int, factor: int, offset: int) -> None:
+    axis = stage.leaf_iter_vars[loop]
+    if axis in stage.op.axis:
+        stage.storage_align(axis, factor, offset)
+    else:
+        warn_caller(f"storage_align has no effect: {axis.name!r} is not a data axis of {stage.op.name!r}", UserWarning)
+
+
+def _compute_at(s: NumberedSchedule, stage: StageHandle, target: int, loop: int) -> None:
+    around = s.stages[target]
+    stage.compute_at(around.op, around.leaf_iter_vars[loop])
+
+
+def _cache_read(s: NumberedSchedule, stage: StageHandle, scope: str, readers: Sequence[int]) -> Operation:
+    made: Operation = s.schedule.cache_read(stage.op.output(0), scope, [s.stages[i].op for i in readers]).op
+    return made
+
+
+def _cache_write(s: NumberedSchedule, stage: StageHandle, scope: str) -> Operation:
+    made = s.schedule.cache_write(stage.op.outputs[0], scope)
+    found: Operation = made.op
+    return found
+
+
+def _rfactor(s: NumberedSchedule, stage: StageHandle, loop: int, factor_axis: int) -> Operation:
+    made = s.schedule.rfactor(stage.op.output(0), stage.leaf_iter_vars[loop], factor_axis)
+    found: Operation = (made[0] if isinstance(made, list) else made).op
+    return found
+
+
+STEPS: dict[str, Apply] = {
+    "AN": _annotate,
+    "CA": _compute_at,
+    "CHR": _cache_read,
+    "CHW": _cache_write,
+    "CI": lambda _, stage: stage.compute_inline(),
+    "CR": lambda _, stage: stage.compute_root(),
+    "FFSP": _follow_fused_split,
+    "FSP": _follow_split,
+    "FU": lambda _, stage, loops: stage.fuse(*(stage.leaf_iter_vars[i] for i in loops)),
+    "PR": _pragma,
+    "RE": lambda _, stage, loops: stage.reorder(*(stage.leaf_iter_vars[i] for i in loops)),
+    "RF": _rfactor,
+    "SA": _storage_align,
+    "SP": _split,
+}
+"""The codes of steps in records, with the functions that apply them to a stage."""
