@@ -170,7 +170,7 @@ def test_mistakes() -> None:
     state.parallel(product, loop)
     with pytest.raises(UserError, match="step 0 is no split"):
         state.follow_split(product, state[product].iters[1], 0, 1)
-    with pytest.raises(UserError, match="does not fit this state, whose stages are 0 A"):
+    with pytest.raises(UserError, match="does not fit the stages of this state: 0 A"):
         assert loop_state.State([["FU", 9, [0, 1]]], state.dag).stages
     with pytest.raises(UserError, match="the unknown 'XX'"):
         assert loop_state.State([["XX", 9]], state.dag).stages

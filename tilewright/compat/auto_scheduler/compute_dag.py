@@ -50,7 +50,7 @@ class ComputeDAG:
     Parameters
     ----------
     compute_or_sche : list of Tensor, str or Schedule
-        The inputs and outputs, a workload key, or a schedule, whose caches become part of the computation.
+        The inputs and outputs, a workload key, or a schedule. The caches of a schedule are part of the computation.
     """
 
     def __init__(self, compute_or_sche: Any) -> None:
@@ -113,7 +113,7 @@ class ComputeDAG:
         return self._own(state).schedule(), self.tensors
 
     def infer_bound_from_state(self, state: State) -> State:
-        """Return a copy of a state whose loops have their ranges, loops of stages inside other stages included."""
+        """Return a copy of a state with the ranges of all loops, also inside other stages."""
         made = self._own(state)
         return made.with_bounds(InferBound(made.schedule()))
 
@@ -168,7 +168,8 @@ class Workload:
 def _in_order(tensors: Sequence[Tensor]) -> list[Operation]:
     """The operations in the order of the legacy API, which numbers stages in records.
 
-    Of the operations whose inputs are all placed, the next one is the last that a search from the outputs discovers.
+    An operation is ready when its inputs are placed. Of the ready ones, the next is the last that a search from the
+    outputs discovers.
     """
     found: dict[Operation, int] = {}
     stack = [t.op for t in tensors]

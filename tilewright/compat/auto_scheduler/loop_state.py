@@ -24,7 +24,7 @@ _KINDS = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize", LoopKin
 
 
 class HasGraph(Protocol):
-    """A graph, or a workload, whose graph is declared when it is first needed."""
+    """A graph, or a workload, which declares its graph on first use."""
 
     @property
     def compute_dag(self) -> Any:
@@ -109,7 +109,7 @@ class State:
         return self._schedule.schedule.copy()
 
     def with_bounds(self, bounds: Mapping[IterVar, Range]) -> State:
-        """Return a copy whose loops have the given ranges."""
+        """Return a copy with the given ranges of loops."""
         made = self.copy()
         made._bounds = bounds
         return made

@@ -41,7 +41,7 @@ class MeasureInput:
         """Return the input as data: the workload, the steps and the record."""
         task = self.task
         target, host = task.target, task.target.host
-        # The places are those of the legacy records: key, target, hardware, host, layout option, inputs.
+        # In the order of the legacy records: key, target, hardware, host, layout option, inputs.
         workload = [task.workload_key, str(target), [], str(host or ""), int(task.layout_rewrite_option)]
         return [[*workload, task.task_input_names], [[], self.state.transform_steps], self.record]
 

@@ -24,7 +24,7 @@ Apply = Callable[..., Any]
 
 
 class NumberedSchedule:
-    """A schedule whose stages have the legacy API's numbers, and the steps so far.
+    """A schedule with the stage numbers of the legacy API, and the steps so far.
 
     A copy that `cache_read` makes comes behind its source. Other new stages come before the stage that reads them.
     """
@@ -66,7 +66,7 @@ class NumberedSchedule:
                 result = apply(self, stage, *args[1:])
             except (LookupError, TypeError, ValueError):
                 raise UserError(
-                    f"step {len(self.steps)}, {list(step)}, does not fit this state, whose stages are "
+                    f"step {len(self.steps)}, {list(step)}, does not fit the stages of this state: "
                     + ", ".join(f"{i} {each.op.name}" for i, each in enumerate(self.stages)),
                     primitive="State",
                     fix="apply the steps to the computation that they were recorded for",
