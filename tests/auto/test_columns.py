@@ -58,9 +58,9 @@ def test_columns(case: str, tile: str) -> None:
     inputs, out, reference = CASES[case]()
     target = Target("cuda")
     program = AutomaticProgram([out.op], target)
-    sums = columns_of(program.flow, program.kernels[0])
+    sums = columns_of(program.flow, program.kernels[0], program.target)
     assert sums is not None
-    chosen = TILES[tile](default_tile(sums, target))
+    chosen = TILES[tile](default_tile(sums))
     if not is_possible(sums, chosen):
         chosen = replace(chosen, columns=32, vector=1)
     assert is_possible(sums, chosen)
@@ -70,8 +70,8 @@ def test_columns(case: str, tile: str) -> None:
 
 
 def test_which_kernels_sum_columns() -> None:
-    assert all(columns_of(p.flow, p.kernels[0]) is not None for p in
+    assert all(columns_of(p.flow, p.kernels[0], p.target) is not None for p in
                (AutomaticProgram([made()[1].op], Target("cuda")) for made in CASES.values()))  # fmt: skip
     a = te.placeholder((64, 128), name="a")
     along = AutomaticProgram([topi.sum(a, axis=1).op], Target("cuda"))
-    assert columns_of(along.flow, along.kernels[0]) is None
+    assert columns_of(along.flow, along.kernels[0], along.target) is None

@@ -217,6 +217,14 @@ def test_a_structure_has_any_sizes() -> None:
     assert name(softmax()[0]) != name(layer_norm()[0])
 
 
+def test_candidates_that_build_for_too_long_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "TIMEOUT", 1e-3)
+    program = row_sums(8, 64)
+    found = tw.auto_schedule(program[0], "llvm", trials=1)
+    assert "(ranked, not tuned)" in found.as_python()
+    check(program, found, "llvm")
+
+
 def test_errors() -> None:
     args, _ = softmax()
     with pytest.raises(tw.UserError, match="trials=-1 is not a number of candidates"):

@@ -98,7 +98,7 @@ def test_windows(case: str, tile: str) -> None:
     target = Target("cuda")
     program = AutomaticProgram([out.op], target)
     (kernel,) = program.kernels
-    windows = windows_of(program.flow, kernel)
+    windows = windows_of(program.flow, kernel, program.target)
     assert windows is not None
     ways = [way for way in program.ways[0] if way.name == "windows"]
     s = program.schedule(ways)

@@ -17,16 +17,14 @@ from ..schedule.handle import ScheduleHandle
 from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..topi.schedules.reduce import reduction_of
+from ..topi.schedules.stages import vector_bytes
 from ..tune.model.machine import Machine
 from .dataflow import Dataflow, extent_of, known, size, total
 from .gpu_rows import direct_readers
 from .kernels import FusedKernel
 
-_VECTOR = 16
-"""Bytes that a thread loads at once."""
 _MOST_ROWS = 4
-_LANES = 32
-_THREADS = 1024
+"""Rows of the other factor: more of them are a product, for which tiles pay."""
 _REDUCERS = 128
 """Threads of a block of the kernel that adds up the sums of blocks."""
 
@@ -48,20 +46,21 @@ class ColumnTile:
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """A reduction of a matrix along its columns: neighbouring results read neighbouring terms."""
+    """A reduction of a matrix along its columns on a target: neighbouring results read neighbouring terms."""
 
     op: ComputeOp
     matrix: Tensor
     rows: tuple[IterVar, ...]
+    target: Target
 
 
-def columns_of(flow: Dataflow, kernel: FusedKernel) -> ColumnSums | None:
-    """Return the sums of columns that a kernel is; None if it is none, or if it has many rows."""
+def columns_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> ColumnSums | None:
+    """Return the sums of columns that a kernel is on a target; None if it is none, or if it has many rows."""
     if not kernel.one_each or len(kernel.reductions) != 1 or not kernel.out.axis:
         return None
     (op,) = kernel.reductions
     column = op.axis[-1]
-    if len(op.outputs) > 1 or any(known(axis) is None for axis in op.loop_axes) or size(column) < _LANES:
+    if len(op.outputs) > 1 or any(known(axis) is None for axis in op.loop_axes) or size(column) < target.warp_size:
         return None
     places = kernel.places[op][-1]
     if places is None or places[0] is not kernel.out.axis[-1]:
@@ -78,22 +77,22 @@ def columns_of(flow: Dataflow, kernel: FusedKernel) -> ColumnSums | None:
     (read,) = found
     used = set(variables(*read.indices))
     rows = tuple(axis for axis in op.axis if axis.var not in used)
-    return ColumnSums(op, read.source, rows) if total(rows) <= _MOST_ROWS else None
+    return ColumnSums(op, read.source, rows, target) if total(rows) <= _MOST_ROWS else None
 
 
-def default_tile(sums: ColumnSums, target: Target) -> ColumnTile:
+def default_tile(sums: ColumnSums) -> ColumnTile:
     """The tile that rules choose: a block for each multiprocessor, if the columns and the terms suffice."""
-    extent, terms = size(sums.op.axis[-1]), total(sums.op.reduce_axis)
-    width = _VECTOR // sums.matrix.dtype.bytes
+    warp, extent, terms = sums.target.warp_size, size(sums.op.axis[-1]), total(sums.op.reduce_axis)
+    width = vector_bytes(sums.target) // sums.matrix.dtype.bytes
     while width > 1 and (extent_of(sums.matrix.shape[-1]) % width or extent % width):
         width //= 2
-    multiprocessors = Machine.for_models(target).multiprocessors
+    multiprocessors = Machine.for_models(sums.target).multiprocessors
     outer = prod(size(a) for a in sums.op.axis[:-1] if a not in sums.rows)
-    columns = _LANES
-    while columns < min(width, 4) * _LANES and outer * (extent // (2 * columns)) >= multiprocessors:
+    columns = warp
+    while columns < min(width, 4) * warp and outer * (extent // (2 * columns)) >= multiprocessors:
         columns *= 2
-    most = min(_THREADS, target.max_threads_per_block) // power_of_two(total(sums.rows))
-    threads = max(_LANES, min(most, power_of_two(terms * columns // (width * 4))))
+    most = sums.target.max_threads_per_block // power_of_two(total(sums.rows))
+    threads = max(warp, min(most, power_of_two(terms * columns // (width * 4))))
     blocks = outer * -(-extent // columns)
     fewest = terms * columns // (width * threads) // 4
     shares = max(1, min(power_of_two(multiprocessors / blocks), power_of_two(fewest)))
@@ -102,9 +101,10 @@ def default_tile(sums: ColumnSums, target: Target) -> ColumnTile:
 
 def is_possible(sums: ColumnSums, tile: ColumnTile) -> bool:
     """Whether a tile is whole warps with whole vectors, and has a term for each thread."""
-    lanes, extent = tile.columns // tile.vector, size(sums.op.axis[-1])
+    lanes, extent, warp = tile.columns // tile.vector, size(sums.op.axis[-1]), sums.target.warp_size
+    most = sums.target.max_threads_per_block
     enough = tile.threads // max(lanes, 1) * tile.shares <= total(sums.op.reduce_axis)
-    return 1 <= lanes <= _LANES <= tile.columns <= extent and enough and tile.threads * total(sums.rows) <= _THREADS
+    return 1 <= lanes <= warp <= tile.columns <= extent and enough and tile.threads * total(sums.rows) <= most
 
 
 def schedule_columns(s: ScheduleHandle, kernel: FusedKernel, sums: ColumnSums, tile: ColumnTile) -> None:
@@ -138,7 +138,8 @@ def _in_blocks(
     s: ScheduleHandle, op: ComputeOp, out: Operation, terms: IterVar, sums: ColumnSums, tile: ColumnTile
 ) -> None:
     x, y = thread_axis("threadIdx.x"), thread_axis("threadIdx.y")
-    lanes, warps, few = tile.columns // tile.vector, tile.threads // _LANES, len(sums.rows)
+    lanes, few, lanes_of_warp = tile.columns // tile.vector, len(sums.rows), sums.target.warp_size
+    warps = tile.threads // lanes_of_warp
     _, own = s[op].split(terms, factor=tile.threads // lanes)
     partial = s.rfactor(op.output(0), own)
     mine = s.cache_write(partial, "local")
@@ -148,7 +149,7 @@ def _in_blocks(
     *_, column = out.axis
     block, column = s[out].split(column, factor=tile.columns)
     rest = [axis for axis in out.axis[:-1] if axis not in holds_rows]
-    piece, column = s[out].split(column, factor=_LANES)
+    piece, column = s[out].split(column, factor=lanes_of_warp)
     s[out].reorder(*rest, block, *holds_rows, piece, column)
     block = s[out].fuse(*rest, block)
     s[out].bind(block, thread_axis("blockIdx.x"))
@@ -162,7 +163,7 @@ def _in_blocks(
     s[partial].compute_at(s[out], block)
     group, *outer, column = s[partial].op.axis
     lane, vector = s[partial].split(column, factor=tile.vector)
-    warp, group = s[partial].split(group, factor=_LANES // lanes)
+    warp, group = s[partial].split(group, factor=lanes_of_warp // lanes)
     s[partial].reorder(warp, group, lane, *outer, vector)
     thread = s[partial].fuse(group, lane)
     s[partial].bind(warp, y)

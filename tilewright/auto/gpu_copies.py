@@ -27,13 +27,12 @@ from .products import MatrixProduct, ProductAxes
 
 Form = tuple[ProductAxes, MatrixProduct]
 Factors = tuple[Tensor, Tensor]
-_VECTOR = 16
-"""Bytes that a thread loads or stores at once."""
 _COPY = 1.5
 """The time of a copy in another order, relative to the time of its bytes at the rate of memory."""
 _TILE, _TURNING = 64, (8, 32)
 """Rows and columns of a tile that a block turns around, and its threads."""
 _THREADS = 256
+"""Threads of a block of another copy: eight blocks fill a multiprocessor, and few are idle in the last one."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]
     wanted = (*(axis.var for axis in axes.batch), axes.depth[0].var, axes.columns[0].var)
     source = next((load.source for load in loads(*op.body) if load.indices == wanted), None)
     if isinstance(source, Tensor) and isinstance(source.op, PlaceholderOp):
-        together = gcd(made.depth, _VECTOR // source.dtype.bytes)
+        together = gcd(made.depth, of.vector // source.dtype.bytes)
         columns = replace(made.columns, along_depth=True, together=together)
         changed = axes, replace(of, contraction=replace(made, columns=columns))
         words = f"a transposed copy of {source.name}"
@@ -138,18 +137,18 @@ def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tupl
         factors_read = [load for load in dict.fromkeys(loads(*op.body)) if isinstance(load.source, Tensor)]
         word = factors_read[0].source.dtype.bytes
         found = [_factor(flow, op, load, axis) for load in factors_read]
-        if size(axis) * word % (2 * _VECTOR) or None in found:
+        if size(axis) * word % (2 * of.vector) or None in found:
             continue
         factors = tuple(each for each in found if each is not None)
         copied = tuple(each for each in factors if each.dimension != len(each.source.shape) - 1)
         if not copied:
             continue
         depth = (*(a for a in axes.depth if a is not axis), axis)
-        rows, columns = (MatrixOperand(o.extent, True, _VECTOR // word) for o in (made.rows, made.columns))
+        rows, columns = (MatrixOperand(o.extent, True, of.vector // word) for o in (made.rows, made.columns))
         contraction = replace(made, rows=rows, columns=columns, period=size(axis))
         placed = tuple(each.border for each in factors if each.border is not None)
         words = "copies with neighbouring terms of " + " and ".join(each.source.name for each in copied)
-        copy = partial(_copy_all, op=op, factors=factors)
+        copy = partial(_copy_all, op=op, factors=factors, vector=of.vector)
         yield (
             (axes._replace(depth=depth), replace(of, contraction=contraction)),
             PreparedFactors("of a copy", words, tuple(_bytes_of(e.source) for e in copied), copy, placed=placed),
@@ -160,7 +159,7 @@ def _unfolded(form: Form) -> Iterator[tuple[Form, PreparedFactors]]:
     """Yield the product of one factor in place, with whole vectors of terms, and an unfolded copy of the other one."""
     axes, of = form
     made = of.contraction
-    factors, vector = (made.rows, made.columns), _VECTOR // DType(made.dtype).bytes
+    factors, vector = (made.rows, made.columns), of.vector // DType(made.dtype).bytes
     whole = [each.along_depth and each.together == vector for each in factors]
     if made.period == 1 or whole.count(True) != 1:
         return
@@ -217,11 +216,11 @@ def _is_constant(tensor: Tensor) -> bool:
     return all(isinstance(extent, IntImm) for extent in tensor.shape)
 
 
-def _copy_all(s: ScheduleHandle, op: ComputeOp, factors: tuple[_Factor, ...]) -> None:
+def _copy_all(s: ScheduleHandle, op: ComputeOp, factors: tuple[_Factor, ...], vector: int) -> None:
     """Copy the factors, each with one dimension last, as the borders around the copies have it."""
     for source, dimension, border, within in factors:
         if dimension != len(source.shape) - 1:
-            _copy(s, source, dimension, op if border is None else border)
+            _copy(s, source, dimension, op if border is None else border, vector)
         if border is not None:
             s[border].transform_layout(lambda *i, d=within: _last(i, d))
 
@@ -230,11 +229,11 @@ def _last(indices: tuple[object, ...], dimension: int) -> list[object]:
     return [*indices[:dimension], *indices[dimension + 1 :], indices[dimension]]
 
 
-def _copy(s: ScheduleHandle, source: Tensor, dimension: int, reader: ComputeOp) -> None:
+def _copy(s: ScheduleHandle, source: Tensor, dimension: int, reader: ComputeOp, vector: int) -> None:
     """Copy a tensor with one dimension last: neighbouring threads read neighbours, and each writes a vector."""
     copy = s.cache_read(source, "global", [reader])
     *axes, last = s[copy].transform_layout(lambda *i: _last(i, dimension))
-    rest, lanes = s[copy].split(last, factor=gcd(extent_of(source.shape[dimension]), _VECTOR // source.dtype.bytes))
+    rest, lanes = s[copy].split(last, factor=gcd(extent_of(source.shape[dimension]), vector // source.dtype.bytes))
     axes.insert(dimension, rest)
     s[copy].reorder(*axes, lanes)
     block, thread = s[copy].split(s[copy].fuse(*axes), factor=_THREADS)

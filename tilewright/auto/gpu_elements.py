@@ -16,6 +16,7 @@ from ..expr.traverse import substitute, variables
 from ..schedule.handle import ScheduleHandle
 from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import Operation, Tensor, is_reduction
+from ..topi.schedules.stages import vector_bytes
 from ..tune.model.machine import Machine
 from .dataflow import Dataflow, known, known_total, size, total, weight
 from .kernels import FusedKernel
@@ -23,7 +24,9 @@ from .kernels import FusedKernel
 FEW_TERMS = 64
 """Terms of a reduction up to which a thread computes it alone, written out."""
 _ROWS = (4, 2)
-_VECTOR = 4
+"""Rows of a thread's tile, the most wanted first."""
+_APART = 4
+"""Elements of a vector: reads that are a multiple of them apart share none."""
 _WRITTEN_OUT = 3000
 """Instructions that the written-out loops of a thread have at most."""
 _HEAVY = 250
@@ -115,7 +118,7 @@ def widest(kernel: FusedKernel, target: Target) -> int:
     last = known(out.axis[-1]) if out.axis else None
     if last is None or known_total(out.axis) is None:
         return 1
-    width = min(target.hardware.vector_bytes, 16) * 8 // max(t.dtype.bits for t in out.outputs)
+    width = vector_bytes(target) * 8 // max(t.dtype.bits for t in out.outputs)
     while width > 1 and last % width:
         width //= 2
     return max(width, 1)
@@ -159,7 +162,7 @@ def _are_near(parts: set[tuple[Expr, ...]]) -> bool:
     """Whether indices differ by distances that no vector has."""
     first, *others = parts
     steps = [simplify(a - b) for other in others for a, b in zip(other, first, strict=True)]
-    return any(not isinstance(step, IntImm) or step.value % _VECTOR for step in steps)
+    return any(not isinstance(step, IntImm) or step.value % _APART for step in steps)
 
 
 def schedule_elements(s: ScheduleHandle, kernel: FusedKernel, tile: ElementTile) -> None:

@@ -18,11 +18,11 @@ from ..schedule.handle import ScheduleHandle
 from ..schedule.value import Inlined
 from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import Operation, Tensor, is_reduction
+from ..topi.schedules.stages import vector_bytes
 from ..tune.model.machine import Machine
 from .dataflow import Dataflow, Read, extent_of, known, known_total, total
 from .kernels import FusedKernel
 
-_MOST_VECTOR = 16
 _MOST_HELD = 64
 """Registers of a thread for elements of rows."""
 _FEW_THREADS = 256
@@ -123,7 +123,7 @@ def _vector(flow: Dataflow, kernel: FusedKernel, target: Target) -> int:
     divisors = dict(kernel.rows)
     last = divisors.get(inner[-1]) or known(inner[-1])
     bits = max(t.dtype.bits for t in kernel.out.outputs)
-    width = min(target.hardware.vector_bytes, _MOST_VECTOR) * 8 // bits
+    width = vector_bytes(target) * 8 // bits
     while width > 1 and (last is None or last % width or (known_total(inner) or 1) % width):
         width //= 2
     return max(width, 1)

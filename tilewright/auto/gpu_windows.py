@@ -19,18 +19,18 @@ from ..expr.traverse import loads, uses_any
 from ..schedule.handle import ScheduleHandle, StageHandle
 from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ..topi.schedules.stages import vector_bytes
 from ..tune.model.machine import Machine
 from .dataflow import Dataflow, extent_of, is_element_wise, known, known_total, size, total
 from .gpu_elements import FEW_TERMS
 from .kernels import FusedKernel
 
-_VECTOR = 16
-"""Bytes that a thread loads at once."""
 _BESIDE, _WORD = 30, 0.57
 """Registers of a thread beside its elements, and the ones for each of these."""
 _WRITTEN_OUT = 3000
 """Products that the written-out loops of a thread have at most."""
 _ROWS, _COLUMNS = (1, 2, 4, 7, 8), (1, 2, 4, 7, 8, 14, 16)
+"""Rows and columns of a thread's tile: powers of two, and multiples of 7, into which images of 7, 14, 28, 56 divide."""
 _SPARE = 16
 """Registers of a thread that hold no elements."""
 _LOAD, _CONVERSION, _OVERHEAD = 1.8, 0.57, 100
@@ -89,7 +89,8 @@ class Windows:
     """A reduction over windows of `tensor`.
 
     `border`, if any, computes the tensor: it copies an input, and adds `behind` elements before each row. `source` is
-    the tensor from which threads can load vectors; None if they can load single elements only.
+    the tensor from which threads can load vectors, of at most `vector` bytes; None if they can load single elements
+    only.
     """
 
     op: ComputeOp
@@ -99,6 +100,7 @@ class Windows:
     source: Tensor | None
     behind: int
     indices: tuple[Index, ...]
+    vector: int
 
     @cached_property
     def terms(self) -> int:
@@ -113,7 +115,7 @@ class Windows:
         last = self.indices[-1]
         if self.source is None or last.axis != -1:
             return 1
-        return gcd(extent_of(self.source.shape[-1]), _VECTOR // self.source.dtype.bytes, tile.columns * last.step)
+        return gcd(extent_of(self.source.shape[-1]), self.vector // self.source.dtype.bytes, tile.columns * last.step)
 
     def held(self, tile: WindowTile) -> int:
         """The elements of the input that a thread holds, in whole vectors."""
@@ -138,7 +140,7 @@ class Windows:
 
     def width(self, tile: WindowTile) -> int:
         """The results that a thread stores at once, in whole vectors of each row."""
-        return gcd(size(self.out.axis[-1]), tile.columns, _VECTOR // _bytes_of(self.out))
+        return gcd(size(self.out.axis[-1]), tile.columns, self.vector // _bytes_of(self.out))
 
     def blocks(self, tile: WindowTile) -> int:
         """The blocks of the grid."""
@@ -182,8 +184,8 @@ def _size(tensor: Tensor) -> int:
     return prod(map(extent_of, tensor.shape)) * tensor.dtype.bytes
 
 
-def windows_of(flow: Dataflow, kernel: FusedKernel) -> Windows | None:
-    """Return the windows that a kernel reduces; None if its reduction is another one."""
+def windows_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> Windows | None:
+    """Return the windows that a kernel reduces on a target; None if its reduction is another one."""
     if not kernel.one_each or len(kernel.reductions) != 1 or kernel.operands or known_total(kernel.out.axis) is None:
         return None
     (op,) = kernel.reductions
@@ -211,7 +213,7 @@ def windows_of(flow: Dataflow, kernel: FusedKernel) -> Windows | None:
     if border is not None and not (isinstance(border, ComputeOp) and _is_border(flow, border, op)):
         return None
     source, behind = _source(flow, tensor, border)
-    return Windows(op, kernel.out, tensor, border, source, behind, indices)
+    return Windows(op, kernel.out, tensor, border, source, behind, indices, vector_bytes(target))
 
 
 def _index(e: Expr, op: ComputeOp, is_last: bool) -> Index | None:

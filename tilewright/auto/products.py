@@ -7,6 +7,7 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from ..arith.simplify import simplify
+from ..core.target import Target
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr
@@ -14,13 +15,11 @@ from ..expr.traverse import loads, post_order, rewrite, substitute, uses_any, va
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce, adds_from_zero
 from ..tensor.tensor import ComputeOp
+from ..topi.schedules.stages import vector_bytes
 from ..topi.templates.contraction import Contraction, MatrixOperand
 from ..topi.templates.workload import sum_dtype
 from .dataflow import Dataflow, Read, is_element_wise, known, size
 from .kernels import FusedKernel
-
-_VECTOR = 16
-"""Bytes that a thread loads at once."""
 
 
 class ProductAxes(NamedTuple):
@@ -37,14 +36,18 @@ class MatrixProduct:
     """A reduction that is a product of two matrices.
 
     `element` is the type of both factors, the key of matrix instructions; empty if the terms are not plain products.
+    `vector` is the bytes that a thread loads at once.
     """
 
     contraction: Contraction
     element: str
+    vector: int
 
 
-def product_of(flow: Dataflow, kernel: FusedKernel, op: ComputeOp) -> tuple[ProductAxes, MatrixProduct] | None:
-    """Return the product that a reduction of a kernel is; None if it is none."""
+def product_of(
+    flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target
+) -> tuple[ProductAxes, MatrixProduct] | None:
+    """Return the product that a reduction of a kernel is on a target; None if it is none."""
     body, reads = op.body[0], flow.reads[op]
     plain = isinstance(body, Reduce) and len(op.body) == 1 and not body.init and not body.ends
     if not plain or not isinstance(body, Reduce) or body.condition is not n.TRUE or len(reads) != 2:
@@ -70,7 +73,11 @@ def product_of(flow: Dataflow, kernel: FusedKernel, op: ComputeOp) -> tuple[Prod
     places = [tuple(dims.index(where[a]) for a in group) for group in (batch, rows, columns)]
     if any(list(each) != sorted(each) for each in places):
         return None
-    left, over = _operand(flow, reads[1 - right], rows, axes.depth), _operand(flow, reads[right], columns, axes.depth)
+    vector = vector_bytes(target)
+    left, over = (
+        _operand(flow, read, own, axes.depth, vector)
+        for read, own in ((reads[1 - right], rows), (reads[right], columns))
+    )
     deep = over.along_depth
     windows = [size(a) for a in axes.depth]
     period = (windows[-1] if deep else prod(windows[1:])) if len(windows) > 1 else 1
@@ -80,7 +87,7 @@ def product_of(flow: Dataflow, kernel: FusedKernel, op: ComputeOp) -> tuple[Prod
         sum_dtype(element) if op.dtypes[0].bits == 16 and sums == element else sums,
         places[0], places[1], places[2], period, _run(kernel, places[2]),
     )  # fmt: skip
-    return axes, MatrixProduct(made, element)
+    return axes, MatrixProduct(made, element, vector)
 
 
 def _is_zero(e: Expr) -> bool:
@@ -111,14 +118,16 @@ def _depth(op: ComputeOp, reads: list[Read]) -> tuple[IterVar, ...]:
     return tuple(axes)
 
 
-def _operand(flow: Dataflow, read: Read, own: tuple[IterVar, ...], depth: tuple[IterVar, ...]) -> MatrixOperand:
+def _operand(
+    flow: Dataflow, read: Read, own: tuple[IterVar, ...], depth: tuple[IterVar, ...], vector: int
+) -> MatrixOperand:
     deep = not _steps_by_one(read, own[-1])
     extent = prod(map(size, own))
-    return MatrixOperand(extent, deep, _together(flow, read, depth if deep else own))
+    return MatrixOperand(extent, deep, _together(flow, read, depth if deep else own, vector))
 
 
-def _together(flow: Dataflow, read: Read, axes: tuple[IterVar, ...]) -> int:
-    """Neighbours that one load may fetch: along the axes, whole rows of the tensor, without conditions."""
+def _together(flow: Dataflow, read: Read, axes: tuple[IterVar, ...], vector: int) -> int:
+    """Neighbours that one load of a vector may fetch: along the axes, whole rows of the tensor, without conditions."""
     tensor = read.source
     if is_element_wise(tensor.op) and any(
         isinstance(e, (n.IfThenElse, n.Select)) for e in post_order(*flow.bodies[tensor.op])
@@ -134,7 +143,7 @@ def _together(flow: Dataflow, read: Read, axes: tuple[IterVar, ...]) -> int:
             break
     last = tensor.shape[-1]
     return gcd(
-        run, gcd(run * (last.value if isinstance(last, IntImm) and run == 1 else 1), _VECTOR // tensor.dtype.bytes)
+        run, gcd(run * (last.value if isinstance(last, IntImm) and run == 1 else 1), vector // tensor.dtype.bytes)
     )
 
 

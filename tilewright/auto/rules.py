@@ -24,10 +24,13 @@ from .products import is_sum, product_of
 from .ways import Way, fixed, with_values
 
 _POWERS = (1, 2, 4, 8)
+"""Elements of a vector, rows of a thread, and blocks that share terms, among which a search chooses."""
 _MANY_TERMS = 64
+"""Terms of a sum from which on the threads of a block share it, rather than one thread per sum."""
 _PARTS = (16, 32, 64, 128)
 """Partial results of a reduction on a processor."""
 _THREADS = (32, 64, 128, 256, 512, 1024)
+"""Threads of a block, or along one side of it, among which a search chooses."""
 
 
 def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str = "fp32") -> list[Way]:
@@ -108,7 +111,7 @@ def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bo
     (op,) = kernel.reductions
     if not target.is_gpu or gpu_rows.runs_along_rows(flow, kernel) or total(op.reduce_axis) < _MANY_TERMS:
         return False
-    return is_sum(op) and product_of(flow, kernel, op) is not None
+    return is_sum(op) and product_of(flow, kernel, op, target) is not None
 
 
 def _has_blocks(op: ComputeOp, target: Target) -> bool:
@@ -118,7 +121,7 @@ def _has_blocks(op: ComputeOp, target: Target) -> bool:
 
 def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
     """Return the tiled ways of a product; by general tiles, if it is no product of two matrices."""
-    form = product_of(flow, kernel, op) if target.is_gpu and is_sum(op) else None
+    form = product_of(flow, kernel, op, target) if target.is_gpu and is_sum(op) else None
     columns = _columns(flow, kernel, target) if target.is_gpu else []
     found = columns + (gpu_products.ways(flow, form, kernel, op, target, precision) if form is not None else [])
     if found:
@@ -139,10 +142,10 @@ def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target
 
 def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     """The way to sum columns, if a kernel does so."""
-    sums = gpu_columns.columns_of(flow, kernel) if target.has_warps else None
+    sums = gpu_columns.columns_of(flow, kernel, target) if target.has_warps else None
     if sums is None:
         return []
-    tile = gpu_columns.default_tile(sums, target)
+    tile = gpu_columns.default_tile(sums)
     values = {
         "vector": [n for n in _POWERS if n < tile.vector], "columns": (32, 64, 128, 256), "threads": _THREADS[1:],
         "flying": (2, 8), "shares": _POWERS,
@@ -190,7 +193,7 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
 
 def _windows(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     """The way to reduce windows of a tensor, if a kernel does so."""
-    windows = gpu_windows.windows_of(flow, kernel)
+    windows = gpu_windows.windows_of(flow, kernel, target)
     found = gpu_windows.tiles(windows, target) if windows is not None else []
     if windows is None or not found:
         return []

@@ -31,7 +31,9 @@ CONFIRMED = 3
 TIMEOUT = 10.0
 """Seconds that building a candidate may take, and running it."""
 _MOST_WAYS = 4
+"""The ways of a program that share the trials, the most promising ones."""
 _SEED = 0
+"""The seed of every search: the same program, version and log give the same candidates."""
 
 
 def searched(
