@@ -47,7 +47,7 @@ def searched(
     """Return the fastest measured schedule; the rules' own if no other is confirmed to be faster."""
     if not any(way.space.knobs for ways in program.ways for way in ways):
         return program.by_rules()
-    layer, templates = search_of(program, args, trials, budget, log, runner)
+    layer, templates = search_of(program, args, trials, budget, log, runner, shipped())
     winner = layer.winner
     best = winner.tally.best if winner is not None else None
     if winner is None or best is None:

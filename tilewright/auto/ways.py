@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from math import ceil
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -153,12 +152,12 @@ def expected_of(ways: Mapping[str, Way], space: Space) -> Expected | None:
         return max(found, key=lambda each: each.cycles)._replace(cycles=sum(each.cycles for each in found))
 
     def rank(count: int) -> list[int]:
-        each = ceil(count ** (1 / len(models)))
+        each = max(2, int(count ** (1 / len(models))))
         listed = [way.likely(each) if way.likely is not None else [way.default] for way in ways.values()]
         points = [
-            [way.space.point(index) for way, index in zip(ways.values(), indices, strict=True)]
-            for indices in product(*listed)
+            np.concatenate([way.space.point(index) for way, index in zip(ways.values(), indices, strict=True)])
+            for indices in islice(product(*listed), count)
         ]
-        return list(space.indices(np.array([np.concatenate(parts) for parts in points], dtype=np.int64)))
+        return list(space.indices(np.array(points, dtype=np.int64)))
 
     return Expected(of, rank)
