@@ -148,6 +148,13 @@ def test_stages_have_the_numbers_of_the_legacy_api() -> None:
     assert (again.workload_key, str(again.compute_dag)) == (task.workload_key, str(dag))
 
 
+def test_a_second_copy_has_a_name_of_its_own() -> None:
+    A = te.placeholder((8,), name="A")
+    B, C = (te.compute((8,), lambda i, x=x: A[i] + x, name=name) for name, x in (("B", 1.0), ("C", 2.0)))
+    s = te.create_schedule([B.op, C.op])
+    assert [s.cache_read(A, "shared", [reader]).op.name for reader in (B, C)] == ["A.shared", "A.d.shared"]
+
+
 def test_how_far_workloads_differ() -> None:
     def factor(mine: list[Any], theirs: list[Any]) -> float:
         decoded = (auto_scheduler.utils.decode_workload_key(json.dumps(key)) for key in (mine, theirs))

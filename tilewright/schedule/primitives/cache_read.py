@@ -47,7 +47,7 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
                 fix="after cache_write, the reader is the cache stage that cache_write returned",
             )
     axes = tuple(IterVar(f"ax{i}", Range(extent), AxisKind.DATA) for i, extent in enumerate(tensor.shape))
-    copy = ComputeOp(f"{tensor.name}.{scope}", axes, (tensor(*axes),))
+    copy = ComputeOp(_name(schedule, tensor.name, scope), axes, (tensor(*axes),))
     schedule, stage = schedule.with_new_stage(copy, before=min((r.id for r in readers), key=schedule.order.index))
     schedule = schedule.with_stage(replace(stage, scope=kind, is_operand=scope in OPERAND_SCOPES))
     cached = copy.outputs[0]
@@ -80,6 +80,14 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
             schedule = with_body(schedule, stage_now, tuple(rewrite(e, redirect) for e in reader.op.values))
     begins = any(isinstance(r.op, ScanOp) and cached in r.op.init for r in schedule.readers(stage.id))
     return schedule if begins else schedule.at_outermost(stage.id), cached
+
+
+def _name(schedule: Schedule, tensor: str, scope: str) -> str:
+    """The name of a copy, as the legacy API has it: `A.shared`, of a second copy `A.d.shared`."""
+    names = {stage.name for stage in schedule.in_order()}
+    while f"{tensor}.{scope}" in names:
+        tensor += ".d"
+    return f"{tensor}.{scope}"
 
 
 def _same(schedule: Schedule, tensor: Tensor, source: int, value_index: int) -> bool:
