@@ -11,6 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import UserError, auto_scheduler, te
+from tilewright.auto_scheduler import loop_state
 
 
 @auto_scheduler.register_workload
@@ -206,6 +207,64 @@ def test_tasks_share_the_trials(capsys: pytest.CaptureFixture[str]) -> None:
     assert tuner.best_costs == [1.0, 2.0]
     assert tuner.cur_score == 5.0
     assert "rows" in capsys.readouterr().out
+
+
+def test_rounds_go_to_the_task_that_gains_most() -> None:
+    class Searched(auto_scheduler.SearchTask):
+        """Measures each trial as half of the time of the one before, without running."""
+
+        def tune(self, tuning_options: Any, search_policy: Any = None) -> None:
+            for _ in range(tuning_options.num_measure_trials):
+                steps = [["CR", 1]] * len(search_policy.measured)
+                given = auto_scheduler.MeasureInput(self, loop_state.State(steps, self.compute_dag))
+                search_policy.keep(given, auto_scheduler.MeasureResult((0.5 ** len(steps),)))
+            order.append(self.desc)
+
+    tasks = [Searched(func=doubled, args=(64,), target="llvm", desc=desc) for desc in "abc"]
+    for strategy, expected in (("round-robin", "abcabca"), ("gradient", "abcbbba")):
+        order: list[str] = []
+        tuner = auto_scheduler.TaskScheduler(
+            tasks, [1, 100, 1], strategy=strategy, callbacks=[], objective_func=lambda costs: costs[0] + 99 * costs[1]
+        )
+        tuner.tune(auto_scheduler.TuningOptions(14, num_measures_per_round=2))
+        assert "".join(order) == expected
+    with pytest.raises(UserError, match="strategy is 'best'"):
+        auto_scheduler.TaskScheduler(tasks, strategy="best")
+
+
+def test_a_rule_of_the_script_makes_sketches() -> None:
+    rule = auto_scheduler.PreloadCustomSketchRule
+
+    def meets(policy: Any, state: Any, stage: int) -> int:
+        return rule.APPLY_AND_SKIP_REST if stage == 1 else rule.PASS
+
+    def split(policy: Any, state: Any, stage: int) -> list[Any]:
+        other = loop_state.State(state, policy.search_task.compute_dag)
+        other.split(stage, other[stage].iters[0], [8, 2])
+        return [[state.state_object, -1], [other.state_object, 0]]
+
+    task, held = task_of(), Held()
+    policy = auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule(meets, split)])
+    first, second = policy.generate_sketches()
+    assert (first.transform_steps, len(second[1].iters)) == ([], 3)
+    task.tune(options(held, trials=2), policy)
+    assert [given.state for given, _ in held.pairs] == [first, second]
+
+
+def test_models_score_states(tmp_path: Path) -> None:
+    task = auto_scheduler.SearchTask(func="sums of rows", args=(64, 256), target="llvm")
+    states = auto_scheduler.SketchPolicy(task).sample_initial_population()
+    assert len(set(states)) == len(states) > 3
+    inputs = [auto_scheduler.MeasureInput(task, state) for state in states[:2]]
+    results = [auto_scheduler.MeasureResult([seconds], 0, "", 1.0, 1) for seconds in (1.0, 4.0)]
+    model = auto_scheduler.XGBModel()
+    model.update(inputs, results)
+    assert model.predict(task, states[:3]) == [1.0, 0.25, 0.625]
+    model.save(tmp_path / "model")
+    again = auto_scheduler.XGBModel()
+    again.load(tmp_path / "model")
+    assert again.predict(task, states[:3]) == [1.0, 0.25, 0.625]
+    assert len(auto_scheduler.RandomModel().predict(task, states)) == len(states)
 
 
 def test_a_graph_prints_its_operations() -> None:

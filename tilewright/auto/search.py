@@ -103,10 +103,12 @@ def search_of(
     runner: LocalRunner | Runner | None = None,
     known: Sequence[Pair] = (),
     listeners: Sequence[Listener] = (),
+    early_stopping: int | None = None,
 ) -> tuple[LayerSearch, list[AutomaticTemplate]]:
     """Search the ways of a program, with the rules' choice measured first; on this machine if no runner is given.
 
-    Records that are `known`, or in the log, count as trials. The listeners get each trial.
+    Records that are `known`, or in the log, count as trials. The listeners get each trial. The search ends after
+    `early_stopping` trials without a better one.
     """
     if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
         raise UserError(
@@ -117,7 +119,7 @@ def search_of(
     records = RecordLog(log) if log is not None else None
     builder = LocalBuilder(timeout=TIMEOUT)
     runner = LocalRunner(timeout=TIMEOUT, cooldown_interval=0) if runner is None else runner
-    limits = SearchOptions(trials, confirm=CONFIRMED, processes=builder.processes, seconds=budget)
+    limits = SearchOptions(trials, early_stopping, confirm=CONFIRMED, processes=builder.processes, seconds=budget)
     path = Path(log) if log is not None else None
     with open_session(program.target, builder, runner, path) as session:
         logged = [] if records is None else [lambda trial: records.record(trial.input, trial.result)]

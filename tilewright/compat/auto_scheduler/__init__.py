@@ -26,7 +26,14 @@ from .measure import (
     PythonBasedMeasureCallback,
 )
 from .measure_record import RecordReader, RecordToFile, load_best_record, load_records, save_records
-from .search_policy import EmptyPolicy, PreloadMeasuredStates, SearchCallback, SearchPolicy, SketchPolicy
+from .search_policy import (
+    EmptyPolicy,
+    PreloadCustomSketchRule,
+    PreloadMeasuredStates,
+    SearchCallback,
+    SearchPolicy,
+    SketchPolicy,
+)
 from .search_task import HardwareParams, SearchTask, TuningOptions, auto_schedule, create_task
 from .task_scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler
 from .workload_registry import make_workload_key, register_workload, workload_key_to_tensors
@@ -34,12 +41,13 @@ from .workload_registry import make_workload_key, register_workload, workload_ke
 __all__ = [
     "ComputeDAG", "CostModel", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption", "LocalBuilder",
     "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureErrorNo", "MeasureInput",
-    "MeasureResult", "PreloadMeasuredStates", "PrintTableInfo", "PythonBasedMeasureCallback", "PythonBasedModel",
-    "RandomModel", "RecordReader", "RecordToFile", "SearchCallback", "SearchPolicy", "SearchTask", "SketchPolicy",
-    "State", "TaskScheduler", "TuningOptions", "XGBModel", "auto_schedule", "compute_dag", "cost_model",
-    "create_task", "get_shape_from_rewritten_layout", "load_best_record", "load_records", "loop_state",
-    "make_workload_key", "measure", "measure_record", "register_workload", "save_records", "search_policy",
-    "search_task", "task_scheduler", "transform_step", "utils", "workload_key_to_tensors", "workload_registry",
+    "MeasureResult", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
+    "PythonBasedMeasureCallback", "PythonBasedModel", "RandomModel", "RecordReader", "RecordToFile",
+    "SearchCallback", "SearchPolicy", "SearchTask", "SketchPolicy", "State", "TaskScheduler", "TuningOptions",
+    "XGBModel", "auto_schedule", "compute_dag", "cost_model", "create_task", "get_shape_from_rewritten_layout",
+    "load_best_record", "load_records", "loop_state", "make_workload_key", "measure", "measure_record",
+    "register_workload", "save_records", "search_policy", "search_task", "task_scheduler", "transform_step",
+    "utils", "workload_key_to_tensors", "workload_registry",
 ]  # fmt: skip
 
 if not _TYPE_CHECKING:  # type checkers see the names

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from ...auto import auto_schedule
-from ...auto.program import AutomaticProgram
+from ...auto.program import AutomaticProgram, AutomaticTemplate
 from ...auto.schedule import arguments
 from ...auto.search import search_of
+from ...core.errors import UserError
 from ...tune.records.format import decode, encode
 from ...tune.session.trials import Trial
 from .cost_model import CostModel, RandomModel
 from .loop_state import State
 from .measure import LocalBuilder, LocalRunner, MeasureInput, MeasureResult
 from .measure_record import load_records
+
+_SAMPLES = 50
+"""Random configurations of each way in an initial population."""
 
 
 class SearchCallback:
@@ -38,42 +44,85 @@ class PreloadMeasuredStates(SearchCallback):
                 policy.keep(given, result)
 
 
+class PreloadCustomSketchRule(SearchCallback):
+    """A rule of the script's own that makes sketches.
+
+    `meet_condition_func(policy, state, stage_id)` returns `PASS`, `APPLY` or `APPLY_AND_SKIP_REST`.
+    `apply_func(policy, state, stage_id)` returns pairs of a state and the next stage, -1 if there is none.
+    """
+
+    PASS, APPLY, APPLY_AND_SKIP_REST = range(3)
+
+    def __init__(self, meet_condition_func: Any, apply_func: Any, rule_name: str = "CustomSketchRule") -> None:
+        self.meet_condition_func, self.apply_func, self.rule_name = meet_condition_func, apply_func, rule_name
+
+    def callback(self, policy: SearchPolicy) -> None:
+        """Add the rule to the policy."""
+        policy.rules.append(self)
+
+
 class SearchPolicy:
     """A search of schedules of a task."""
 
     def __init__(self, task: Any, init_search_callbacks: Sequence[SearchCallback] | None = None) -> None:
-        self.task = task
+        self.task = self.search_task = task
         self.measured: dict[State, MeasureResult] = {}
+        self.rules: list[PreloadCustomSketchRule] = []
         self.records: list[str] = []
         """The lines of `tw.auto_schedule`'s log for measurements, from which the next search resumes."""
         for callback in init_search_callbacks or ():
             callback.callback(self)
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
-        """Return the schedules that rules make, as states."""
-        states = [self.scheduled(0)]
+        """Return the schedules that rules make, as states: the script's own rules, if it has any."""
+        states = self._sketches_of_rules() or [self.scheduled(0)]
         if print_for_debug:
             print(*states, sep="\n")
         return states
+
+    def _sketches_of_rules(self) -> list[State]:
+        """The states that the script's own rules make, from the last stage to the first."""
+        dag = self.task.compute_dag
+        open_states, found = [(dag.init_state, len(dag.ops) - 1)] if self.rules else [], list[State]()
+        while open_states:
+            state, stage = open_states.pop(0)
+            if stage < 0:
+                found += [state] if state.transform_steps or state not in found else []
+                continue
+            passed = True
+            for rule in self.rules:
+                answer = rule.meet_condition_func(self, state, stage)
+                if answer != rule.PASS:
+                    passed = False
+                    open_states += [(State(each, dag), next_) for each, next_ in rule.apply_func(self, state, stage)]
+                if answer == rule.APPLY_AND_SKIP_REST:
+                    break
+            if passed:
+                open_states.append((state, stage - 1))
+        return found
 
     def scheduled(self, trials: int) -> State:
         """The schedule of `tw.auto_schedule` after some trials."""
         s = auto_schedule(self.task.compute_dag.tensors, self.task.target, trials=trials)
         return State(s.recorded, self.task.compute_dag)
 
-    def candidates(self, trials: int) -> list[State]:
+    def candidates(self) -> list[State]:
         """The schedules to measure."""
-        return [self.scheduled(0)]
+        return [*self._sketches_of_rules(), self.scheduled(0)]
 
     def search(
-        self, num_measure_trials: int, runner: LocalRunner, callbacks: Sequence[Any] = (), verbose: int = 1
+        self,
+        num_measure_trials: int,
+        runner: LocalRunner,
+        callbacks: Sequence[Any] = (),
+        verbose: int = 1,
+        early_stopping: int | None = None,
     ) -> State:
         """Measure schedules that have not been measured, call the callbacks, and return the fastest schedule."""
-        for state in self.candidates(num_measure_trials):
-            if state not in self.measured:
-                given = MeasureInput(self.task, state)
-                (result,) = runner.run([given], LocalBuilder().build([given]))
-                self.hear(given, result, callbacks, verbose)
+        for state in [each for each in self.candidates() if each not in self.measured][:num_measure_trials]:
+            given = MeasureInput(self.task, state)
+            (result,) = runner.run([given], LocalBuilder().build([given]))
+            self.hear(given, result, callbacks, verbose)
         return min(self.measured, key=lambda state: self.measured[state].mean)
 
     def keep(self, given: MeasureInput, result: MeasureResult) -> None:
@@ -96,14 +145,15 @@ class SearchPolicy:
 class EmptyPolicy(SearchPolicy):
     """Measures the computation without a step."""
 
-    def candidates(self, trials: int) -> list[State]:
+    def candidates(self) -> list[State]:
         return [self.task.compute_dag.init_state]
 
 
 class SketchPolicy(SearchPolicy):
     """Measures the ranked schedule and the candidates of `tw.auto_schedule`.
 
-    The fastest ones are measured again at the end. A runner of the script's own measures the ranked schedule only.
+    The fastest ones are measured again at the end. If the script has rules or a runner of its own, only the states of
+    its rules and the ranked schedule are measured.
     """
 
     def __init__(
@@ -118,13 +168,41 @@ class SketchPolicy(SearchPolicy):
         super().__init__(task, init_search_callbacks)
         self.program_cost_model, self.verbose = program_cost_model or RandomModel(), verbose
 
+    @cached_property
+    def _program(self) -> AutomaticProgram:
+        return AutomaticProgram(self.task.compute_dag.outputs, self.task.target)
+
+    @property
+    def _has_choices(self) -> bool:
+        return any(way.space.knobs for ways in self._program.ways for way in ways)
+
+    def sample_initial_population(self) -> list[State]:
+        """Return the states of random configurations of each way to schedule the task."""
+        dag, program = self.task.compute_dag, self._program
+        found: dict[State, None] = {}
+        for ways in program.alternatives():
+            template = AutomaticTemplate(program, ways, arguments(dag.tensors, dag.outputs))
+            space = template.declare((), program.target).space
+            if len(space) > 4 * _SAMPLES:
+                places = space.sample_ints(_SAMPLES)
+            else:
+                places = [i for i in range(space.range_length if space.knobs else 0) if space.is_index_valid(i)]
+            for index in places[:_SAMPLES]:
+                with suppress(UserError):
+                    found[State(template.instantiate(space.get(index), (), None)[0].recorded, dag)] = None
+        return list(found) or [self.scheduled(0)]
+
     def search(
-        self, num_measure_trials: int, runner: LocalRunner, callbacks: Sequence[Any] = (), verbose: int = 1
+        self,
+        num_measure_trials: int,
+        runner: LocalRunner,
+        callbacks: Sequence[Any] = (),
+        verbose: int = 1,
+        early_stopping: int | None = None,
     ) -> State:
-        dag, inputs = self.task.compute_dag, self.task.task_inputs
-        program = AutomaticProgram(dag.outputs, self.task.target)
-        has_choices = any(way.space.knobs for ways in program.ways for way in ways)
-        if num_measure_trials < 2 or not has_choices or type(runner).run is not LocalRunner.run:
+        dag, inputs, program = self.task.compute_dag, self.task.task_inputs, self._program
+        is_own = bool(self.rules) or type(runner).run is not LocalRunner.run
+        if is_own or not self._has_choices or (num_measure_trials < 2 and not self.measured):
             return super().search(num_measure_trials, runner, callbacks, verbose)
         args = arguments(dag.tensors, dag.outputs)
 
@@ -138,5 +216,5 @@ class SketchPolicy(SearchPolicy):
 
         known = [decode(record) for record in self.records]
         trials = num_measure_trials + sum(not given.notes.confirmed for given, _ in known)
-        search_of(program, args, trials, None, None, runner.options(args, inputs), known, [heard])
+        search_of(program, args, trials, None, None, runner.options(args, inputs), known, [heard], early_stopping)
         return min(self.measured, key=lambda state: self.measured[state].mean)

@@ -44,7 +44,10 @@ class HardwareParams:
 
 @dataclass
 class TuningOptions:
-    """Options of a search; `builder` and `early_stopping` are accepted and have no effect."""
+    """Options of a search; `builder` is accepted and has no effect.
+
+    A search ends after `early_stopping` trials without a better one.
+    """
 
     num_measure_trials: int = 0
     early_stopping: int | None = None
@@ -111,7 +114,8 @@ class SearchTask(Workload):
         runner = tuning_options.runner if isinstance(tuning_options.runner, LocalRunner) else LocalRunner()
         policy = search_policy or SketchPolicy(self)
         callbacks = tuning_options.measure_callbacks or ()
-        policy.search(tuning_options.num_measure_trials, runner, callbacks, tuning_options.verbose)
+        stop = tuning_options.early_stopping
+        policy.search(tuning_options.num_measure_trials, runner, callbacks, tuning_options.verbose, stop)
 
     def apply_best(
         self, log_file: Any, include_compatible: bool = False, layout_rewrite_option: Any = None
