@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.codegen.c_compiler import c_compiler
 from tilewright.runtime.opencl_driver import load_pyopencl
 from tilewright.runtime.pocl_processor import name_processor
 
@@ -213,10 +214,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A test that compiles for CUDA, as any may, skips where the compiler is not installed."""
+    """A test skips if it needs a compiler or a library that this machine lacks, as any test may."""
     try:
         return (yield)
     except Exception as error:
-        if "NVRTC is not usable here" in str(error) and importlib.util.find_spec("cuda") is None:
+        text = str(error)
+        if "NVRTC is not usable here" in text and importlib.util.find_spec("cuda") is None:
             pytest.skip("the extra cuda, which brings NVRTC, is not installed")
+        if "no C compiler" in text and c_compiler() is None:
+            pytest.skip("no C compiler (cc, gcc, clang) is on the PATH")
+        if "no OpenCL: pyopencl is not installed" in text and importlib.util.find_spec("pyopencl") is None:
+            pytest.skip("the extra opencl is not installed")
         raise

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from difflib import unified_diff
+from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -101,7 +102,7 @@ def _described(name: str, value: Any, path: str, known: dict[int, str]) -> Itera
         yield f"{name}{_signature(value)}"
     else:
         known[id(value)] = path
-        yield f"{name}{_signature(value)}"
+        yield name if issubclass(value, Enum) else f"{name}{_signature(value)}"  # theirs depends on Python's version
         public = sorted(attributes(value))
         methods = [each for each in public if is_method(inspect.getattr_static(value, each))]
         if len(methods) < len(public):

@@ -1,4 +1,4 @@
-"""A candidate is instantiated and lowered once, from its inspection to its measurement."""
+"""A candidate is instantiated, lowered and compiled once, from its inspection to its last measurement."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tilewright.core.target import Target
 from tilewright.fleet import bench
 from tilewright.fleet.protocol import PickledCandidate
 from tilewright.loops import build as loops
+from tilewright.measure import batch
 from tilewright.measure.build import build
 from tilewright.measure.job import Built, Job
 from tilewright.measure.option import LocalBuilder, LocalRunner
@@ -32,7 +33,7 @@ from tilewright.tune.task import Candidate, PureTemplate, Task
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A file to which all processes write what they instantiate, and what they lower."""
+    """A file to which all processes write what they instantiate, lower and build."""
     log = tmp_path / "counted"
     log.touch()
     instantiate, lower = Task.instantiate, loops._Builder.function
@@ -51,13 +52,19 @@ def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         note("lowered")
         return lower(builder, keep_outputs)
 
+    def built(job: Any, build_func: Any) -> Any:
+        current[0] = job.instantiate.config.index
+        note("built")
+        return build(job, build_func)
+
+    monkeypatch.setattr(batch, "build", built)
     monkeypatch.setattr(Task, "instantiate", instantiated)
     monkeypatch.setattr(loops._Builder, "function", lowered)
     return log
 
 
 @pytest.mark.parametrize(("search", "confirm"), [("random", 2), ("xgb", 0)])
-def test_a_search_lowers_each_candidate_once(search: str, confirm: int, counted: Path) -> None:
+def test_a_search_builds_each_candidate_once(search: str, confirm: int, counted: Path) -> None:
     task = autotvm.templates.conv1d.task("llvm", shape=(512,), kernel=5)
     runner = LocalRunner(timeout=600, number=1, repeat=1, cooldown_interval=0)
     counted.write_text("")  # a task counts its operations
@@ -67,13 +74,16 @@ def test_a_search_lowers_each_candidate_once(search: str, confirm: int, counted:
         tally = layer.go()
     assert tally.done == 8
     assert tally.best is not None
-    assert tally.best.input.notes.confirmed == bool(confirm), "measured again, and not lowered again"
+    assert tally.best.input.notes.confirmed == bool(confirm), "measured again, and not built again"
     times = Counter(counted.read_text().splitlines())
     measured = {trial.input.config.index for trial in layer.runs[0].good.values()}
     assert measured
-    assert {times[f"{what} {index}"] for index in measured for what in ("instantiated", "lowered")} == {1}
+    counts = {times[f"{what} {index}"] for index in measured for what in ("instantiated", "lowered", "built")}
+    assert counts == {1}, "in all rounds of the confirmation too"
     assert max(times.values()) == 1, "the others, which were looked at, neither"
-    assert len(measured & set(layer.runs[0]._inspected)) <= confirm + 1, "loop nests are dropped after the outcome"
+    run = layer.runs[0]
+    for held in (run._inspected, run._programs):
+        assert len(measured & set(held)) <= confirm + 1, "loop nests and programs are dropped after the outcome"
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,6 @@ class Batch:
         if self.feed is None:
             for pool in (self.builders, self.referee.pool):
                 pool.renew()
-        self.unbuilt.extend(new)
         self.since.update(dict.fromkeys(new, time.perf_counter()))
         for target in {self.jobs[index].target for index in new}:
             preload(target)
@@ -147,6 +146,11 @@ class Batch:
             reference = self.jobs[index].reference
             if reference is not None and self.runner.check_correctness:
                 self.referee.expect(reference, index)
+            if kept := self.jobs[index].kept:
+                self.built[index] = kept[0]
+                self._queue(index)
+            else:
+                self.unbuilt.append(index)
         return new
 
     def close(self) -> None:
@@ -227,6 +231,8 @@ class Batch:
             self._finish(index, result)
         else:
             self.built[index] = result
+            if (kept := self.jobs[index].kept) is not None:
+                kept.append(result)
             self._passed(index, WAITS[0], result.seconds)
             self._queue(index)
 

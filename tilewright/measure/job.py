@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +25,8 @@ class Job:
     is forked when the measuring begins, so it may be any function of the script. `key` is the caller's own. `reference`
     gives inputs and expected outputs; without it they come from the declaration of the tensors. Jobs that share one
     `reference` function, or one declaration, share one computation of it. If the candidate was lowered before,
-    `lowered` is its loop nest, packed by `lowered.py`, and builders do not call `instantiate`.
+    `lowered` is its loop nest, packed by `lowered.py`, and builders do not call `instantiate`. A list as `kept` receives
+    the built program: a job whose list has one is not built again.
     """
 
     instantiate: Callable[[], tuple[Any, list[Any]]]
@@ -33,6 +34,7 @@ class Job:
     target: Target
     reference: ReferenceFunc | None = None
     lowered: bytes = b""
+    kept: list[Built] | None = field(default=None, compare=False, repr=False)
 
 
 class Feed(Protocol):

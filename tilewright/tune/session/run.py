@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from ...core.log import logger
-from ...measure.job import Job
+from ...measure.job import Built, Job
 from ...measure.outcome import MeasureErrorNo, Outcome, Refused, WrongAnswer
 from ..analysis.candidate import Inspection
 from ..records.format import Pair, mean_cost
@@ -59,6 +59,8 @@ class Run:
         """Configurations to measure before the search is asked."""
         self._inspected: dict[int, Inspection] = {}
         """The inspections of configurations that have no outcome yet, or may be measured again at the end."""
+        self._programs: dict[int, list[Built]] = {}
+        """The built programs of the same configurations: those that are measured again are not built again."""
         self._contenders: list[int] = []
         """The configurations that may be measured again at the end, the best one first."""
         self._has_begun = False
@@ -131,7 +133,8 @@ class Run:
         candidate = Candidate(self.task, self.task.config_space.get(index))
         found = self._inspected.get(index)
         lowered = found.lowered if found is not None else b""
-        return Job(candidate, index, self.measurer.target, self.task.declared.reference, lowered)
+        kept = self._programs.setdefault(index, [])
+        return Job(candidate, index, self.measurer.target, self.task.declared.reference, lowered, kept)
 
     # Outcomes
 
@@ -152,15 +155,19 @@ class Run:
     def _refuse(self, index: int, outcome: Refused) -> None:
         self._take(index, outcome)
         self.search.learn([Seen(index, 0.0)])
-        self._inspected.pop(index, None)
+        self._drop(index)
 
     def _drop_inspections(self, heard: int) -> None:
-        """Drop the inspections of configurations that `confirmation.py` will not measure again."""
+        """Drop the inspections and programs of configurations that `confirmation.py` will not measure again."""
         known = [*self._contenders, heard]
         good = sorted((i for i in known if i in self.good), key=lambda i: self.good[i].rank, reverse=True)
         self._contenders = good[: self.options.confirm]
         for index in {*known} - {*self._contenders, self.default}:
-            self._inspected.pop(index, None)
+            self._drop(index)
+
+    def _drop(self, index: int) -> None:
+        self._inspected.pop(index, None)
+        self._programs.pop(index, None)
 
     def _take(self, index: int, outcome: Outcome, repeated: bool = False) -> Trial:
         predicted, is_default = self.search.predicted(index), index == self.default
