@@ -26,7 +26,7 @@ class Job:
     gives inputs and expected outputs; without it they come from the declaration of the tensors. Jobs that share one
     `reference` function, or one declaration, share one computation of it. If the candidate was lowered before,
     `lowered` is its loop nest, packed by `lowered.py`, and builders do not call `instantiate`. A list as `kept` receives
-    the built program: a job whose list has one is not built again.
+    the built program; if it has one already, builders do not build the job again.
     """
 
     instantiate: Callable[[], tuple[Any, list[Any]]]

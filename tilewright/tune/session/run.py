@@ -60,7 +60,7 @@ class Run:
         self._inspected: dict[int, Inspection] = {}
         """The inspections of configurations that have no outcome yet, or may be measured again at the end."""
         self._programs: dict[int, list[Built]] = {}
-        """The built programs of the same configurations: those that are measured again are not built again."""
+        """The built programs of the same configurations, so that measuring again does not build again."""
         self._contenders: list[int] = []
         """The configurations that may be measured again at the end, the best one first."""
         self._has_begun = False
