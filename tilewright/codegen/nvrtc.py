@@ -114,7 +114,7 @@ def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource
         )
     began = time.perf_counter()
     # Without NVRTC's own cache (which is in use if there is a driver): its hits come without the log of ptxas.
-    known = [flag for flag, since in (("--minimal", (12, 4)), ("--no-cache", (13, 0))) if version() >= since]
+    known = [flag for flag, since in (("--minimal", (12, 4)), ("--no-cache", (12, 9))) if version() >= since]
     # Floats have NVRTC's defaults: multiply-adds are fused, but there is no fast math, and denormals are not flushed.
     flags = [f"--gpu-architecture={arch}", "--ptxas-options=-v", *known, *options]
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
