@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from ..core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from . import causal_by_pytorch, causal_calls, causal_updates
 from .causal_checks import CausalChecks, check_convolution, check_update
 from .operators import conv1d
+from .torch_inductor import call_directly, lower
 from .torch_state import differentiates, is_watched
 from .torch_tensors import TENSORS, RecentCalls
 
@@ -148,7 +150,20 @@ for _key in ("CPU", "CUDA"):
     _library.impl("causal_conv1d_update", causal_updates.updated, _key)
 
 
+def _prepare(step: str, arrays: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
+    """Return the executor of a step; missing tensors at the end of a call are None."""
+    before = (None,) if step == FORWARD else ()
+    run = causal_calls.executor(*(step, *before, *arrays, *options))
+    return lambda *given: run(*before, *given, *[None] * (6 - len(before) - len(given)))
+
+
+call_directly("causal_conv1d", 5, partial(_prepare, FORWARD))
+call_directly("causal_conv1d_data_gradient", 6, partial(_prepare, DATA_GRADIENT))
+call_directly("causal_conv1d_weight_gradient", 6, partial(_prepare, WEIGHT_GRADIENT))
+
+
 def _shape(x: Any, *rest: Any) -> Any:
+    lower()
     return causal_calls.empty(x, causal_calls.is_last(x))
 
 

@@ -19,6 +19,7 @@ from .signature import ACTIVATIONS, GRADIENT, channels_last_order
 from .torch_allocation import strided_allocator
 from .torch_casts import cast_of
 from .torch_eager import is_plain
+from .torch_inductor import call_directly
 from .torch_launches import launch
 from .torch_options import ConvolutionOptions
 from .torch_tensors import NAMES, channels_last, facts, in_order, place
@@ -109,13 +110,22 @@ def _computed(
     x: Any, weight: Any, bias: Any, grad: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
 ) -> tuple[Any, Any]:
     """Return the gradient with respect to the input, and one tensor for the weight and then the bias."""
-    key = (*[None if a is None else facts(a) for a in (x, weight, bias, grad)], biased, *padding, *dilation, activation)
-    run = _passes.get(key)
-    if run is None:
-        run = _passes.made(key, lambda: _prepared(x, weight, biased, padding, dilation, activation))
+    tensors = x, weight, bias, grad
+    run = _prepare(tensors, (biased, padding, dilation, activation))
     with torch.no_grad():
-        made: tuple[Any, Any] = run(x, weight, bias, grad)
+        made: tuple[Any, Any] = run(*tensors)
     return made
+
+
+def _prepare(tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
+    """Return the executor of all calls like this one, which is remembered."""
+    biased, padding, dilation, activation = options
+    key = (*[None if a is None else facts(a) for a in tensors], biased, *padding, *dilation, activation)
+    found = _passes.get(key)
+    if found is None:
+        x, weight, *_ = tensors
+        found = _passes.made(key, lambda: _prepared(x, weight, biased, padding, dilation, activation))
+    return found
 
 
 def _prepared(x: Any, weight: Any, biased: bool, padding: list[int], dilation: list[int], activation: str) -> Any:
@@ -175,6 +185,7 @@ def _separately(
 
 for _key in ("CPU", "CUDA"):
     _library.impl("convolution_backward", _computed, _key)
+call_directly("convolution_backward", 4, _prepare)
 
 
 @register_fake("tilewright::convolution_backward")  # type: ignore[untyped-decorator]  # PyTorch is not followed

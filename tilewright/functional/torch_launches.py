@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram
     from .cuda_kernels import LaunchAll
 
-Run = Callable[[Any, Any, Any, Any, Any], Any]
+Run = Callable[..., Any]
 raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 
 
@@ -79,7 +79,7 @@ def direct(program: Program, on: Device, fresh: Callable[[], Any], call: Operato
         return _direct_in_parts(program, fresh, call, general)
     index, stream = on.index, raw_stream
 
-    def run_plain(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+    def run_plain(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         made = fresh()
         if status := kernel.start(x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)):
             if status == MISALIGNED:
@@ -87,7 +87,7 @@ def direct(program: Program, on: Device, fresh: Callable[[], Any], call: Operato
             kernel.failed(status, (x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)))
         return made
 
-    def run_biased(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+    def run_biased(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         made = fresh()
         if status := kernel.start(x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)):
             if status == MISALIGNED:
@@ -95,7 +95,7 @@ def direct(program: Program, on: Device, fresh: Callable[[], Any], call: Operato
             kernel.failed(status, (x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)))
         return made
 
-    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+    def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         made = fresh()
         addresses = *[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None], stream(index)
         if status := kernel.start(*addresses):
@@ -113,7 +113,7 @@ def _direct_in_parts(program: GpuProgram, fresh: Callable[[], Any], call: Operat
     """Return such a path for several kernels, or for one kernel with scratch memory."""
     start = starts(program, call.x)
 
-    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+    def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         made = fresh()
         if start([a.data_ptr() for a in (x, w, bias, residual, made) if a is not None]):
             return general(x, w, bias, residual, out)
@@ -128,7 +128,7 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[], Any], general: Run) 
         return None
     parallel, threads = program.program.parallel, program.threads
 
-    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+    def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         if parallel and not threads.ready:
             threads.start()
         made = fresh()

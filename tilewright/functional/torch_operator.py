@@ -18,14 +18,14 @@ from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
 from ..core.windows import extents
-from . import fingerprint, torch_lowered
+from . import fingerprint, torch_inductor, torch_lowered
 from .call import OPERATORS, CallOptions, OperatorCall
 from .plans import Tune
 from .pooling import is_left_out
 from .prepared_calls import PreparedCalls
 from .problem import TRANSPOSES
 from .signature import Arrays, Described, Signature, check_no_indices, signature
-from .torch_allocation import empty_in_order, lies_in
+from .torch_allocation import empty_in_order
 from .torch_arguments import (
     activation_text,
     mistake,
@@ -36,10 +36,11 @@ from .torch_arguments import (
 from .torch_arguments import padding as padding_in_full
 from .torch_gradients import convolved
 from .torch_gradients import register as register_gradients
+from .torch_inductor import Prepare, call_directly
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions, call_options
 from .torch_pools import pooled
 from .torch_state import as_autocast, tracing, untraced
-from .torch_tensors import NAMES, channels_last, facts, in_order, prepared, signed
+from .torch_tensors import NAMES, channels_last, facts, prepared, signed
 
 _KEY = "torch.ops.tilewright"
 _library = Library("tilewright", "DEF")
@@ -144,24 +145,32 @@ _executors = PreparedCalls()
 """Executors by the facts of the tensors and the options."""
 
 
-def _implementation(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the operator of a number of tensors and options of a kind, for memory of the CPU or of a GPU."""
+def _preparation(kind: Callable[..., Any]) -> Prepare:
+    """Return the look-up of executors of an operator with options of a kind, which prepares them as needed."""
+
+    def prepare(arrays: tuple[Any, ...], given: tuple[Any, ...]) -> Callable[..., Any]:
+        if _asked.tune is not None:
+            return executor(arrays, kind(*given))
+        options = [tuple(value) if type(value) is list else value for value in given]
+        key = (*[None if a is None else facts(a) for a in arrays], *options)
+        found: Callable[..., Any] | None = _executors.get(key)
+        if found is None:
+            found = _executors.made(key, lambda: executor(arrays, kind(*given)))
+        return found
+
+    return prepare
+
+
+def _implementation(tensors: int, prepare: Prepare) -> Callable[..., Any]:
+    """Return the operator of a number of tensors, for memory of the CPU or of a GPU."""
 
     def compute(*arguments: Any) -> Any:
-        arrays, given = arguments[:tensors], arguments[tensors:]
-        key, found = None, None
-        if _asked.tune is None:
-            options = [tuple(value) if type(value) is list else value for value in given]
-            key = (*[None if a is None else facts(a) for a in arrays], *options)
-            found = _executors.get(key)
-            if found is not None and not torch.is_grad_enabled() and tracing() is None:
-                return found(*arrays)
+        arrays = arguments[:tensors]
+        run = prepare(arrays, arguments[tensors:])
+        if not torch.is_grad_enabled() and tracing() is None:
+            return run(*arrays)
         with torch.no_grad(), untraced():
-            if key is None:
-                found = executor(arrays, kind(*given))
-            elif found is None:
-                found = _executors.made(key, lambda: executor(arrays, kind(*given)))
-            return found(*arrays)
+            return run(*arrays)
 
     return compute
 
@@ -176,18 +185,7 @@ def executor(arrays: tuple[Any, ...], options: Any, checked: Signature | None = 
     call = OperatorCall._make((options.name, *arrays, *rest, call_options(options, text or None, _asked.tune)))
     with torch.no_grad(), untraced():
         signature, function = signed(call) if checked is None else (checked, None)
-        run = prepared(call, signature, function)
-    order, lies = signature.order, False
-
-    def ordered(*arrays: Any) -> Any:
-        nonlocal lies
-        made = run(*arrays, *rest)
-        if lies:  # as all results of this executor
-            return made
-        lies = lies_in(made, order)
-        return made if lies else in_order(made, order)
-
-    return ordered
+        return prepared(call, signature, function, ordered=True)
 
 
 def _shapes(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:
@@ -211,6 +209,7 @@ def key_compiled_graphs() -> None:
 
     Inductor is loaded before a graph is traced for it.
     """
+    torch_inductor.lower()
     config = sys.modules.get("torch._inductor.config")
     known = getattr(config, "unsafe_marked_cacheable_functions", None)
     if config is not None and known is not None and _KEY not in known:
@@ -232,10 +231,12 @@ for _operator, _tensors, _kind in (
     ("weight_gradient", 2, WeightGradientOptions),
     ("pool", 1, PoolOptions),
 ):
-    _implementations[_operator] = _implementation(_tensors, _kind)
+    _prepare = _preparation(_kind)
+    _implementations[_operator] = _implementation(_tensors, _prepare)
     for _key in ("CPU", "CUDA"):
         _library.impl(_operator, _implementations[_operator], _key)
     register_fake(f"tilewright::{_operator}", _shapes(_tensors, _kind))
+    call_directly(_operator, _tensors, _prepare)
 
 
 @register_flop_formula(torch.ops.tilewright.convolution)  # type: ignore[untyped-decorator]  # PyTorch is not followed

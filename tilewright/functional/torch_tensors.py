@@ -24,7 +24,8 @@ from .torch_allocation import allocator, in_shape, lies_in
 from .torch_launches import direct, launch
 from .torch_threads import by_pytorch, lost, program_of
 
-Run = Callable[[Any, Any, Any, Any, Any], Any]
+Run = Callable[..., Any]
+"""A function of (x, weight, bias, residual, out); missing arguments at the end are None."""
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
@@ -119,16 +120,21 @@ def place(name: str, x: Any) -> Device:
     raise UserError(f"x is on {x.device}", primitive=name, fix="move it to a CUDA device or to the CPU")
 
 
-def prepared(call: OperatorCall, checked: Signature, function: Activation | None = None) -> Run:
-    """Return the executor of all calls with these shapes, strides, types and options, without gradients."""
+def prepared(call: OperatorCall, checked: Signature, function: Activation | None = None, ordered: bool = False) -> Run:
+    """Return the executor of all calls with these shapes, strides, types and options, without gradients.
+
+    `ordered` says whether the result lies in memory as `checked` says, even if PyTorch's own kernel returns another
+    order.
+    """
     problem = checked.problem
     on = place(call.name, call.x)
     fresh = allocator(checked, call.x)
     if 0 in problem.shape:
-        return lambda x, w, bias, residual, out: fresh().zero_() if out is None else out
+        return lambda x, w=None, bias=None, residual=None, out=None: fresh().zero_() if out is None else out
     plan = plan_for(problem, on, RIVAL, function, call.options.tune)
     if plan.choice.how == THEIRS:
-        return _native(call, checked, on)
+        native = _native(call, checked, on)
+        return _in_order(native, checked.order) if ordered else native
     program = program_of(plan)
     w, bias = call.weight, call.bias
     images = [a is None or lies_in(a, checked.images) for a in (call.x, call.residual)]
@@ -159,7 +165,7 @@ def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> 
         images += [] if residual is None else [in_order(residual, checked.images)]
         return [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
 
-    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+    def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         with copying():
             if out is not None:
                 _check_out(out, [a for a in (x, w) if a is not None])
@@ -206,18 +212,33 @@ def _check_out(out: Any, inputs: list[Any]) -> None:
     check_apart(any(_overlap(out, a) for a in inputs), "a tensor")
 
 
+def _in_order(run: Run, order: tuple[int, ...]) -> Run:
+    """Return an executor of which the results lie in memory in an order of their dimensions."""
+    lies = False
+
+    def ordered(*arrays: Any) -> Any:
+        nonlocal lies
+        made = run(*arrays)
+        if lies:  # as all results of this executor
+            return made
+        lies = lies_in(made, order)
+        return made if lies else in_order(made, order)
+
+    return ordered
+
+
 def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
     """Return PyTorch's own kernel, with the epilogue."""
     layout, dims, on_gpu = call.options.layout, len(checked.shape), on.kind == "cuda"
     compute = torch_native.computed(checked.problem, call.name, layout, dims, on_gpu)
 
-    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+    def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         if out is None:
             return compute(x, w, bias, residual)
         check_places(out.shape, out.stride(), "a tensor")
         return out.copy_(compute(x, w, bias, residual))
 
-    def run_on_cpu(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+    def run_on_cpu(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         if out is None and not lost():
             return compute(x, w, bias, residual)
         with by_pytorch():
