@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import_module("tilewright.functional.torch_operator")  # the operator of one pass falls back to those of each direction
 torch_backward = import_module("tilewright.functional.torch_backward")
 torch_steps = import_module("tilewright.functional.torch_steps")
-torch_gradients = import_module("tilewright.functional.torch_gradients")
+torch_layer = import_module("tilewright.functional.torch_layer")
 ConvolutionOptions = import_module("tilewright.functional.torch_options").ConvolutionOptions
 F = torch.nn.functional
 LIMITS = {torch.float64: 1e-13, torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 1e-2}
@@ -111,12 +111,12 @@ def test_layers_that_it_leaves_to_others(everywhere: list[int]) -> None:
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    biased, options = [], torch_gradients.CalledLayer.weight_options
+    biased, options = [], torch_layer.CalledLayer.weight_options
     monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "a test says so")
     monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
-    monkeypatch.setattr(torch_gradients.CalledLayer, "adds_up_bias", lambda layer, x: layer.small)
+    monkeypatch.setattr(torch_layer.CalledLayer, "adds_up_bias", lambda layer, x: layer.small)
     monkeypatch.setattr(
-        torch_gradients.CalledLayer, "weight_options", lambda layer, *a: biased.append(a[0]) or options(layer, *a)
+        torch_layer.CalledLayer, "weight_options", lambda layer, *a: biased.append(a[0]) or options(layer, *a)
     )
     x, w, bias = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in ((2, 6, 9, 8), (12, 1, 3, 3), (12,)))
     if layout == "NHWC":

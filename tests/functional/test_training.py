@@ -411,7 +411,7 @@ def test_accelerate_takes_random_layers_in_training(timed: list[str]) -> None:
 
 
 def test_problems_of_gradients_are_those_that_calls_run(ours: str) -> None:
-    from tilewright.functional.torch_gradients import gradients_of_ours
+    from tilewright.functional.torch_layer import gradients_of_ours
 
     for layer, shape, weight, options in LAYERS.values():
         plans.forget()

@@ -96,7 +96,7 @@ def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
 
 def _gradients(problem: Problem, x: Any, weight: Any) -> list[Problem]:
     """The gradients of a call on tensors that operators of ours compute."""
-    torch, gradients = import_module("torch"), import_module(f"{__package__}.torch_gradients")
+    torch, gradients = import_module("torch"), import_module(f"{__package__}.torch_layer")
     if weight is None or not torch.is_grad_enabled():
         return []
     found: list[Problem] = gradients.gradients_of_ours(problem, weight.requires_grad, x.requires_grad)

@@ -48,20 +48,12 @@ def _usual(device: str) -> frozenset[int]:
     return frozenset(_dispatch_keys(a).raw_repr() for a in (ordinary, of_inference))
 
 
-def eager(name: str, tensors: int, compute: Operator, save: Operator, gradient: Operator) -> Operator:
-    """Return a call of an implementation, with its gradient recorded if a tensor among the first arguments needs it."""
+def records(tensors: tuple[Any, ...]) -> bool:
+    """Whether autograd records a call on these tensors; some may be None."""
+    return torch.is_grad_enabled() and any([a is not None and a.requires_grad for a in tensors])
 
-    def forward(ctx: Any, *arguments: Any) -> Any:
-        made = compute(*arguments)
-        save(ctx, arguments, made)
-        return made
 
-    methods = {"forward": staticmethod(forward), "backward": staticmethod(gradient)}
-    function = type(torch.autograd.Function)(name, (torch.autograd.Function,), methods)  # `grad_fn` shows the name
-
-    def call(*arguments: Any) -> Any:
-        if torch.is_grad_enabled() and any([a is not None and a.requires_grad for a in arguments[:tensors]]):
-            return function.apply(*arguments)
-        return compute(*arguments)
-
-    return call
+def autograd_function(name: str, **methods: Callable[..., Any]) -> Any:
+    """Return a subclass of `torch.autograd.Function` with these static methods; `grad_fn` shows its name."""
+    statics = {key: staticmethod(method) for key, method in methods.items()}
+    return type(torch.autograd.Function)(name, (torch.autograd.Function,), statics)

@@ -247,7 +247,7 @@ def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> C
     window = list(problem.stride), before, after, list(problem.dilation), problem.groups
 
     def core(x: Any, grad: Any, bias: Any, residual: Any = None) -> Any:
-        return weight_gradient(x, grad, problem.weights_shape, *window)
+        return gradient(True, grad, x, x.new_empty(problem.weights_shape), *window)
 
     core = _in_precision(problem, core) if on_gpu else core
 
@@ -260,23 +260,41 @@ def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> C
     return compute
 
 
-def weight_gradient(
-    x: Any, grad: Any, shape: Any, stride: Any, before: Any, after: Any, dilation: Any, groups: Any
+def gradient(
+    of_weight: bool,
+    grad: Any,
+    x: Any,
+    weight: Any,
+    stride: Any,
+    before: Any,
+    after: Any,
+    dilation: Any,
+    groups: Any,
+    more: Any = None,
 ) -> Any:
-    """Compute a weight gradient of this shape from a batch with the channels in front, and from the gradient of its
-    result."""
-    padding = before
-    if before != after:
-        padding = [0] * len(before)
-        x = pad(x, sides(before, after))
+    """Compute the gradient of the weight, or else of the input, of a batch with the channels in front.
+
+    `more` is the output padding of a transposed convolution, and None for a convolution.
+    """
+    even, zeros, around = before == after, [0] * len(before), sides(before, after)
+    padding, transposed = before if even else zeros, more is not None
+    if not even and transposed:  # the crop that made the result is undone
+        grad = pad(grad, around)
+    elif not even:
+        x = pad(x, around)
     kind = x.dtype
-    if is_wrong_on_cpu(x, dilation):
-        x, grad = x.float(), grad.float()
-    made = _aten.convolution_backward(
-        grad, x, x.new_empty(shape), None, stride, padding, dilation, False, [0] * len(before), groups,
-        [False, True, False],
-    )[1].to(kind)  # fmt: skip
-    return made if made.device.type != "cpu" else without_unreached(made, x, grad, stride, padding, dilation)
+    if of_weight and is_wrong_on_cpu(x, dilation):
+        x, grad, weight = x.float(), grad.float(), weight.float()
+    of_x, made, _ = _aten.convolution_backward(
+        grad, x, weight, None, stride, padding, dilation, transposed, more or zeros, groups,
+        [not of_weight, of_weight, False],
+    )  # fmt: skip
+    if not of_weight:
+        return of_x if even or transposed else pad(of_x, [-side for side in around])
+    if made.device.type == "cpu":
+        images = (grad, x) if transposed else (x, grad)
+        made = without_unreached(made, *images, stride, padding, dilation)
+    return made.to(kind)
 
 
 def is_wrong_on_cpu(x: Any, dilation: Any) -> bool:

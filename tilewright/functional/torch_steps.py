@@ -18,7 +18,7 @@ from .call import ARRAYS, OperatorCall
 from .plans import OURS, plan_for
 from .problem import CONV, Problem
 from .signature import Signature
-from .torch_gradients import gradients_of_ours
+from .torch_layer import gradients_of_ours
 from .torch_state import autocasts
 from .torch_tensors import RIVAL, channels_last, in_order, place
 from .torch_threads import by_pytorch, lost

@@ -14,7 +14,7 @@ from ..functional import torch_tensors
 from ..functional.comparison import Comparison, Verdict
 from ..functional.plans import OURS, THEIRS, CallPlan, decide, plan_for
 from ..functional.problem import POOLS, WEIGHT_GRADIENT, Problem
-from ..functional.torch_gradients import gradients_of_ours
+from ..functional.torch_layer import gradients_of_ours
 from ..functional.torch_native import allows_tf32, exact_convolutions
 from ..functional.torch_timing import Around, compare, compared
 from ..report.progress import progress

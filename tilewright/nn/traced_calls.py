@@ -19,7 +19,7 @@ from ..functional.plans import Tune
 from ..functional.problem import Problem
 from ..functional.signature import Arrays, signature
 from ..functional.torch_arguments import numbers, padding
-from ..functional.torch_gradients import gradients_of_ours
+from ..functional.torch_layer import gradients_of_ours
 from .fusion import OURS_IN_GRAPH, FusedRow, NotOurs, compile_ahead, decided, described, device_of, left, reason
 
 _CONVOLUTIONS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
