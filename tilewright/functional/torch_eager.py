@@ -53,7 +53,9 @@ def records(tensors: tuple[Any, ...]) -> bool:
     return torch.is_grad_enabled() and any([a is not None and a.requires_grad for a in tensors])
 
 
-def autograd_function(name: str, **methods: Callable[..., Any]) -> Any:
-    """Return a subclass of `torch.autograd.Function` with these static methods; `grad_fn` shows its name."""
-    statics = {key: staticmethod(method) for key, method in methods.items()}
-    return type(torch.autograd.Function)(name, (torch.autograd.Function,), statics)
+def autograd_function(name: str, forward: Operator, backward: Operator, **more: Operator) -> Any:
+    """Return a subclass of `torch.autograd.Function` with these static methods; `grad_fn` shows an operator's name."""
+    methods = {
+        key: staticmethod(method) for key, method in (("forward", forward), ("backward", backward), *more.items())
+    }
+    return type(torch.autograd.Function)(name.title().replace("_", ""), (torch.autograd.Function,), methods)

@@ -26,6 +26,8 @@ from .torch_threads import by_pytorch
 _library = Library("tilewright", "FRAGMENT")
 _implementations: dict[str, Operator] = {}
 """Both operators for tensors that nothing traces, without gradients."""
+_transformed: dict[str, Any] = {}
+"""Both under `torch.func.grad`, `jvp` and their kin, which differentiate no operator of a library."""
 
 
 def save(ctx: Any, layer: CalledLayer, x: Any, weight: Any, bias: Any, residual: Any) -> None:
@@ -123,12 +125,12 @@ def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> R
 # The gradients of both operators, as PyTorch asks for them
 
 
-def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, residual, *options = inputs
     save(ctx, CalledLayer.of(ConvolutionOptions(*options), x, weight), x, weight, bias, residual)
 
 
-def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
+def _gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     return *gradients(ctx, grad, ctx.saved_tensors), *[None] * len(ctx.layer.options)
 
 
@@ -201,7 +203,7 @@ def _of_given(tensors: tuple[Any, ...], weight: Any, bias: Any) -> tuple[Any, ..
     return x, weight, None if cast_bias is None else bias.to(cast_bias.dtype), residual
 
 
-_Convolution = autograd_function("Convolution", forward=_forward, backward=anywhere(_backward))
+_Convolution = autograd_function("convolution", _forward, anywhere(_backward))
 recorded: Run = super(torch.autograd.Function, _Convolution).apply
 """Run an executor, with its gradient recorded: `recorded(x, weight, bias, residual, layer, executor, cast)`.
 
@@ -219,14 +221,14 @@ def _eager_convolution(*arguments: Any) -> Any:
 
 def _eager_weight_gradient(*arguments: Any) -> Any:
     if records(arguments[:2]):
-        return _WeightGradient.apply(*arguments)
+        return _transformed["weight_gradient"].apply(*arguments)
     return _implementations["weight_gradient"](*arguments)
 
 
 def convolved(*arguments: Any) -> Any:
     """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
     if differentiates():
-        return _Transformed.apply(*arguments)
+        return _transformed["convolution"].apply(*arguments)
     run = _eager_convolution if is_plain(arguments[:4]) else torch.ops.tilewright.convolution
     return run(*arguments)
 
@@ -234,17 +236,12 @@ def convolved(*arguments: Any) -> Any:
 def weight_gradient(*arguments: Any) -> Any:
     """Call the operator of weight gradients in that form."""
     if differentiates():
-        return _WeightGradient.apply(*arguments)
+        return _transformed["weight_gradient"].apply(*arguments)
     run = _eager_weight_gradient if is_plain(arguments[:2]) else torch.ops.tilewright.weight_gradient
     return run(*arguments)
 
 
-# Calls under `torch.func.grad`, `jvp` and their kin, which differentiate no operator of a library
-
-
-def _save_transformed(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _save_convolution(ctx, inputs, output)
-    ctx.save_for_forward(*inputs[:4])
+# Forward gradients and `vmap`
 
 
 def _tangent(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
@@ -265,11 +262,6 @@ def _tangent(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any
     return moved
 
 
-def _save_transformed_weight_gradient(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _save_weight_gradient(ctx, inputs, output)
-    ctx.save_for_forward(*inputs[:2])
-
-
 def _tangent_of_weight_gradient(ctx: Any, of_x: Any, of_grad: Any, *rest: Any) -> Any:
     x, grad = ctx.saved_tensors
     parts = [] if of_x is None else [weight_gradient(of_x, grad, *ctx.options)]
@@ -277,30 +269,12 @@ def _tangent_of_weight_gradient(ctx: Any, of_x: Any, of_grad: Any, *rest: Any) -
     return sum(parts[1:], parts[0])
 
 
-def _mapped_convolution(info: Any, in_dims: Any, *arguments: Any) -> Any:
+def _mapped(info: Any, in_dims: Any, *arguments: Any) -> Any:
     return torch_vmap.convolution(convolved, in_dims, *arguments)
 
 
 def _mapped_weight_gradient(info: Any, in_dims: Any, *arguments: Any) -> Any:
     return torch_vmap.weight_gradient(weight_gradient, in_dims, *arguments)
-
-
-_Transformed = autograd_function(
-    "Convolution",
-    forward=lambda *arguments: torch.ops.tilewright.convolution(*arguments),
-    setup_context=_save_transformed,
-    backward=_convolution_gradient,
-    jvp=_tangent,
-    vmap=_mapped_convolution,
-)
-_WeightGradient = autograd_function(
-    "WeightGradient",
-    forward=lambda *arguments: torch.ops.tilewright.weight_gradient(*arguments),
-    setup_context=_save_transformed_weight_gradient,
-    backward=anywhere(_gradient_of_weight_gradient),
-    jvp=_tangent_of_weight_gradient,
-    vmap=_mapped_weight_gradient,
-)
 
 
 def register(convolution: Operator, of_weight: Operator) -> None:
@@ -309,18 +283,34 @@ def register(convolution: Operator, of_weight: Operator) -> None:
     The arguments are the implementations of both operators.
     """
     _implementations.update(convolution=convolution, weight_gradient=of_weight)
-    for name, tensors, eager, gradient, setup, mapped in (
-        ("convolution", 4, _eager_convolution, _convolution_gradient, _save_convolution, _mapped_convolution),
-        (
-            *("weight_gradient", 2, _eager_weight_gradient, _gradient_of_weight_gradient),
-            *(_save_weight_gradient, _mapped_weight_gradient),
-        ),
-    ):
-        register_autograd(f"tilewright::{name}", anywhere(gradient), setup_context=setup)
-        register_vmap(f"tilewright::{name}", mapped)
-        _skip_the_dispatcher(name, tensors, eager, anywhere(gradient), setup)
+    _register("convolution", 4, _eager_convolution, _save, _gradient, _tangent, _mapped)
+    _register(
+        *("weight_gradient", 2, _eager_weight_gradient, _save_weight_gradient, _gradient_of_weight_gradient),
+        *(_tangent_of_weight_gradient, _mapped_weight_gradient),
+    )
     register_autograd("tilewright::pool", anywhere(pool_gradient), setup_context=save_pool)
     register_vmap("tilewright::pool", torch_vmap.pool)
+
+
+def _register(
+    name: str, tensors: int, eager: Operator, save: Operator, gradient: Operator, tangent: Operator, mapped: Operator
+) -> None:
+    """Register an operator of a number of tensors in all forms."""
+    backward = anywhere(gradient)
+
+    def save_transformed(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        save(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:tensors])
+
+    def forward(*arguments: Any) -> Any:
+        return getattr(torch.ops.tilewright, name)(*arguments)
+
+    _transformed[name] = autograd_function(
+        *(name, forward, backward), setup_context=save_transformed, jvp=tangent, vmap=mapped
+    )
+    register_autograd(f"tilewright::{name}", backward, setup_context=save)
+    register_vmap(f"tilewright::{name}", mapped)
+    _skip_the_dispatcher(name, tensors, eager, backward, save)
 
 
 def _skip_the_dispatcher(name: str, tensors: int, eager: Operator, gradient: Operator, setup: Operator) -> None:

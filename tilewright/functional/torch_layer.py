@@ -155,8 +155,7 @@ class CalledLayer:
         flat = self.flat(weight)
         if flat.device.type == "cpu":  # PyTorch 2.13 refuses some other orders, and computes wrong gradients of some
             flat = flat.contiguous()
-        made = torch_native.gradient(
-            of_weight, self._first(grad), self._first(x), flat, self.stride, self.before, self.after, self.dilation,
-            self.groups, list(self.options.output_padding) if self.transposed else None,
-        )  # fmt: skip
+        more = list(self.options.output_padding) if self.transposed else None
+        window = self.stride, self.before, self.after, self.dilation, self.groups, more
+        made = torch_native.gradient(of_weight, self._first(grad), self._first(x), flat, window)
         return made.reshape(weight.shape) if of_weight else self._back(made)

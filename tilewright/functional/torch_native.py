@@ -244,10 +244,10 @@ def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> C
     """A function of an input and the gradient of the layer's result, in the layout of the call."""
     filters, per_group, *taps = problem.weights_shape
     before, after = list(problem.padding[:2]), list(problem.padding[2:])
-    window = list(problem.stride), before, after, list(problem.dilation), problem.groups
+    window = list(problem.stride), before, after, list(problem.dilation), problem.groups, None
 
     def core(x: Any, grad: Any, bias: Any, residual: Any = None) -> Any:
-        return gradient(True, grad, x, x.new_empty(problem.weights_shape), *window)
+        return gradient(True, grad, x, x.new_empty(problem.weights_shape), window)
 
     core = _in_precision(problem, core) if on_gpu else core
 
@@ -260,22 +260,13 @@ def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> C
     return compute
 
 
-def gradient(
-    of_weight: bool,
-    grad: Any,
-    x: Any,
-    weight: Any,
-    stride: Any,
-    before: Any,
-    after: Any,
-    dilation: Any,
-    groups: Any,
-    more: Any = None,
-) -> Any:
+def gradient(of_weight: bool, grad: Any, x: Any, weight: Any, window: tuple[Any, ...]) -> Any:
     """Compute the gradient of the weight, or else of the input, of a batch with the channels in front.
 
-    `more` is the output padding of a transposed convolution, and None for a convolution.
+    `window` is the stride, the padding before and after, the dilation, the groups and the output padding. The last one
+    is None unless the convolution is transposed.
     """
+    stride, before, after, dilation, groups, more = window
     even, zeros, around = before == after, [0] * len(before), sides(before, after)
     padding, transposed = before if even else zeros, more is not None
     if not even and transposed:  # the crop that made the result is undone
