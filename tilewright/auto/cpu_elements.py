@@ -7,17 +7,15 @@ from math import prod
 
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import is_reduction
+from ..topi.schedules.stages import LANES, PARALLEL_FROM, in_vectors
 from .dataflow import Dataflow, known, size, total, weight
 from .kernels import FusedKernel
 
-_PARALLEL_FROM = 1 << 14
 _FEW_TERMS = 64
 _WRITTEN_OUT = 1024
 """Instructions of a vector that the loops over terms have at most, if they are written out."""
 _HEAVY = 16
 """Instructions of an element from which on a vector of them is enough to keep a processor busy."""
-LANES = 16
-"""Elements of 4 bytes of a vector loop; narrower processors run it in parts."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +55,12 @@ def schedule_vectors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, til
     s[out].vectorize(lanes)
     members = [*kernel.members, *([total_of.op] if total_of is not None else [])]
     for op in members:
-        s[op].compute_at(s[out], block)
+        in_vectors(s, op, out, block)
         s[op].set_scope("local")
-        data, reduced = s[op].op.axis, s[op].op.reduce_axis
-        s[op].reorder(*data[:-1], *reduced, data[-1])
-        s[op].vectorize(data[-1])
+        reduced = s[op].op.reduce_axis
         # Pairs of values do not become vectors: each lane would be written out for each term.
         if len(s[op].op.outputs) == 1 and prod(map(size, reduced)) * weight(s[op].op.values) <= _WRITTEN_OUT:
             for axis in reduced:
                 s[op].unroll(axis)
-    if outer and total(out.axis) >= _PARALLEL_FROM:
-        s[out].parallel(s[out].fuse(*outer) if len(outer) > 1 else outer[0])
-    elif not outer and total(out.axis) >= _PARALLEL_FROM:
-        s[out].parallel(block)
+    if total(out.axis) >= PARALLEL_FROM:
+        s[out].parallel(s[out].fuse(*outer) if len(outer) > 1 else (outer or [block])[0])

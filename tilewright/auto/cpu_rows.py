@@ -9,12 +9,11 @@ from ..schedule.handle import ScheduleHandle
 from ..tensor.axis import IterVar
 from ..tensor.tensor import ComputeOp, Operation, is_reduction
 from ..topi.schedules.reduce import partial_sums, reads_rows_of_sums
-from ..topi.schedules.stages import LANES
+from ..topi.schedules.stages import LANES, PARALLEL_FROM, in_vectors
 from .dataflow import Dataflow, known, known_total
 from .gpu_rows import free_axes, inner_axes, row_loops, runs_along_rows
 from .kernels import FusedKernel
 
-_PARALLEL_FROM = 1 << 14
 _FEW_LANES = 8
 
 
@@ -49,7 +48,7 @@ def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fused
                 s[partial].compute_at(s[out], row)
         elif op.axis:
             _vectorize(s, op, op.axis[-1], known(op.axis[-1]), tile)
-    if kernel.row_count > 1 and sum(flow.work(op) for op in (out, *kernel.members)) >= _PARALLEL_FROM:
+    if kernel.row_count > 1 and sum(flow.work(op) for op in (out, *kernel.members)) >= PARALLEL_FROM:
         s[out].parallel(row)
 
 
@@ -86,10 +85,7 @@ def _windows(s: ScheduleHandle, kernel: FusedKernel, inner: Sequence[IterVar], t
     columns = known(inner[-1]) or LANES
     block, lanes = s[out].split(inner[-1], factor=columns if columns <= LANES else _width(columns, tile))
     s[out].vectorize(lanes)
-    s[total].compute_at(s[out], block)
-    *data, last = s[total].op.axis
-    s[total].reorder(*data, *s[total].op.reduce_axis, last)
-    s[total].vectorize(last)
+    in_vectors(s, total, out, block)
     return row
 
 
@@ -101,7 +97,7 @@ def schedule_tuples_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fus
     if partial is not None:
         s[partial].compute_at(s[out], row)
         s[partial].set_scope("local")
-    if kernel.row_count > 1 and flow.work(out) >= _PARALLEL_FROM:
+    if kernel.row_count > 1 and flow.work(out) >= PARALLEL_FROM:
         s[out].parallel(row)
 
 

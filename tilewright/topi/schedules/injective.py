@@ -7,10 +7,7 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import thread_axis
 from ...tensor.tensor import Operation
 from ..argument_checks import known
-from .stages import LANES, bytes_of, count, threads_of, vector_bytes
-
-_PARALLEL_FROM = 1 << 14
-"""Elements from which on several processors pay."""
+from .stages import LANES, PARALLEL_FROM, bytes_of, count, threads_of, vector_bytes
 
 
 def one_element_each(s: ScheduleHandle, op: Operation, target: Target) -> None:
@@ -56,5 +53,5 @@ def _to_processors(s: ScheduleHandle, op: Operation) -> None:
         more, vector = stage.split(last, factor=width)
         stage.vectorize(vector)
         outer = [*outer, more]
-    if outer and (elements is None or elements >= _PARALLEL_FROM):
+    if outer and (elements is None or elements >= PARALLEL_FROM):
         stage.parallel(stage.fuse(*outer))

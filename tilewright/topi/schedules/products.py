@@ -14,7 +14,7 @@ from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
 from .blocked import BY_EXTENTS, ProcessorTile, block_on_processors
 from .reduce import reduce_to
-from .stages import LANES, count
+from .stages import LANES, count, vectors_of_sums
 
 _FEW_TERMS = 8
 _MANY_TERMS = 64
@@ -36,7 +36,8 @@ def sums_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, ti
         if terms is not None and terms >= _MANY_TERMS and _is_dot(op):
             reduce_to(s, op, out, target)
         else:
-            _vectors(s, op, out)
+            work = count(op.axis)
+            vectors_of_sums(s, op, out, LANES, work is None or work >= _PARALLEL_FROM)
 
 
 def _is_dot(op: ComputeOp) -> bool:
@@ -93,18 +94,3 @@ def _apart(s: ScheduleHandle, out: Operation, outer: IterVar, times: int, extent
         return None, outer
     rest, own = s[out].split(outer, factor=times)
     return own, rest
-
-
-def _vectors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
-    """Rows of sums to processors, in vectors along the last dimension."""
-    total = _registers(s, op, out)
-    *outer, last = s[out].op.axis
-    work = count(op.axis)
-    more, lanes = s[out].split(last, factor=LANES)
-    s[out].vectorize(lanes)
-    block = s[out].fuse(*outer, more)
-    if work is None or work >= _PARALLEL_FROM:
-        s[out].parallel(block)
-    s[total].compute_at(s[out], block)
-    s[total].reorder(*s[total].op.reduce_axis, *s[total].op.axis)
-    s[total].vectorize(s[total].op.axis[-1])

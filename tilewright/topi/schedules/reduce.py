@@ -17,10 +17,12 @@ from ...tune.model.machine import Machine
 from .blocked import stride_of
 from .stages import (
     LANES,
+    PARALLEL_FROM,
     bytes_of,
     count,
     reads_rows,
     threads_of,
+    vectors_of_sums,
 )
 
 _FEW_TERMS = 32
@@ -31,7 +33,6 @@ _TERMS_PER_BLOCK = 4096
 """Terms below which sums are not worth another block."""
 _TOGETHER = (8, 4, 6, 5, 7, 3, 2)
 """Sums of which a processor keeps a vector each, best first: their additions wait for nothing but their own."""
-_PARALLEL_FROM = 1 << 14
 _POWERS, _THREADS, _PARTS = (1, 2, 4, 8), (32, 64, 128, 256, 512, 1024), (1, 2, 4, 8, 16, 32, 64, 128)
 """Candidates of a tile's fields."""
 PLAIN_THREADS = 32
@@ -226,13 +227,14 @@ def _on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation, tile: Reduc
     """Sums to processors; the terms of a row, or neighbouring sums, to vectors."""
     sums, terms, rows = count(op.axis), count(op.reduce_axis), reads_rows(op)
     work = None if sums is None or terms is None else sums * terms
-    divides = (work is None or work >= _PARALLEL_FROM) and sums != 1
+    divides = (work is None or work >= PARALLEL_FROM) and sums != 1
     along = _vectors_along(op, out)
     if along == "terms":
         _vectors_of_terms(s, op, out, divides, tile)
         return
     if along == "sums":
-        _vectors_of_sums(s, op, out, tile.across, divides)
+        vectors = tile.across or (4 if (count(out.axis[-1:]) or 0) >= 8 * LANES else 1)
+        vectors_of_sums(s, op, out, vectors * LANES, divides)
         return
     if not out.axis or not (rows or len(out.axis) == 1):
         return
@@ -287,18 +289,3 @@ def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, divides:
         s[final].unroll(own if last is final else s[final].op.axis[-1])
     s[partial].reorder(*data[:-1], *s[partial].op.reduce_axis, *data[-1:], lanes)
     s[partial].vectorize(lanes)
-
-
-def _vectors_of_sums(s: ScheduleHandle, op: ComputeOp, out: Operation, vectors: int, divides: bool) -> None:
-    """Vectors of neighbouring sums: each term is a row of memory as it is loaded."""
-    total = s.cache_write(op.output(0), "local") if out is op else op.output(0)
-    *outer, near = s[out].op.axis
-    vectors = vectors or (4 if (count([near]) or 0) >= 8 * LANES else 1)
-    block, lanes = s[out].split(near, factor=vectors * LANES)
-    place = s[out].fuse(*outer, block)
-    s[out].vectorize(lanes)
-    if divides:
-        s[out].parallel(place)
-    s[total].compute_at(s[out], place)
-    s[total].reorder(*s[total].op.axis[:-1], *s[total].op.reduce_axis, s[total].op.axis[-1])
-    s[total].vectorize(s[total].op.axis[-1])

@@ -11,9 +11,10 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...expr.nodes import Load
 from ...expr.traverse import post_order, uses_any
+from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
-from ...tensor.tensor import ComputeOp, Tensor
+from ...tensor.tensor import ComputeOp, Operation, Tensor
 from ..argument_checks import known
 
 BLOCK = 256
@@ -21,7 +22,29 @@ BLOCK = 256
 LANES = 16
 """Elements of 4 bytes in the vector loops of processors: a choice of these schedules. Narrower units run such a vector
 as two or four of theirs."""
+PARALLEL_FROM = 1 << 14
+"""Elements or terms from which on several processors pay."""
 _WIDEST = 16
+
+
+def in_vectors(s: ScheduleHandle, op: Operation, out: Operation, place: IterVar) -> None:
+    """Compute `op` at a loop of `out`, the neighbours of its last dimension in vectors, one term after another."""
+    s[op].compute_at(s[out], place)
+    *data, last = s[op].op.axis
+    s[op].reorder(*data, *s[op].op.reduce_axis, last)
+    s[op].vectorize(last)
+
+
+def vectors_of_sums(s: ScheduleHandle, op: ComputeOp, out: Operation, width: int, in_parallel: bool) -> None:
+    """Share the rows of the sums `op`, which `out` stores, out to processors, with vectors of neighbouring sums."""
+    total = s.cache_write(op.output(0), "local").op if out is op else op
+    *outer, last = s[out].op.axis
+    more, lanes = s[out].split(last, factor=width)
+    s[out].vectorize(lanes)
+    place = s[out].fuse(*outer, more)
+    if in_parallel:
+        s[out].parallel(place)
+    in_vectors(s, total, out, place)
 
 
 def given_outputs(outs: Any, primitive: str) -> list[Tensor]:
