@@ -200,6 +200,26 @@ def test_no_layout_is_rewritten() -> None:
     assert dag.apply_steps_from_state(dag.init_state, option.get_target_default("llvm"))[1] == [A, B, C]
 
 
+def test_layouts_follow_the_loops() -> None:
+    A, B, k = te.placeholder((6, 10), name="A"), te.placeholder((10, 8), name="B"), te.reduce_axis((0, 10), name="k")
+    attrs = {"layout_free_placeholders": [B]}
+    C = te.compute((6, 8), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C", attrs=attrs)
+    dag = auto_scheduler.ComputeDAG([A, B, te.compute((6, 8), lambda i, j: C[i, j] + 1.0, name="D")])
+    rng = np.random.default_rng(0)
+    a, b = rng.random((6, 10), np.float32), rng.random((10, 8), np.float32)
+    for cached in (False, True):
+        state = dag.init_state
+        stage = state.cache_write(C, "local") if cached else C
+        (j0, j1), (k0, k1) = (state.split(stage, state[stage].iters[at], [size]) for at, size in ((1, 4), (3, 5)))
+        state.reorder(stage, [j0, k0, state[stage].iters[0], k1, j1])
+        s, args = dag.apply_steps_from_state(state, auto_scheduler.LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED)
+        assert [int(extent) for extent in args[1].shape] == [2, 2, 5, 4]
+        packed = b.reshape(2, 5, 2, 4).transpose(2, 0, 1, 3)
+        arrays = [tw.nd.array(each) for each in (a, np.ascontiguousarray(packed), np.zeros((6, 8), np.float32))]
+        tw.build(s, args, "llvm")(*arrays)
+        np.testing.assert_allclose(arrays[2].numpy(), a @ b + 1, rtol=1e-5)
+
+
 def test_tasks_share_the_trials(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = [task_of(), auto_scheduler.SearchTask(func="sums of rows", args=(8, 4), target="llvm", desc="rows")]
     tuner = auto_scheduler.TaskScheduler(tasks, task_weights=[1, 2])

@@ -21,6 +21,7 @@ from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
 from ...topi.utils import get_const_tuple
 from ...tune.flops import count_flop
+from .layout_rewrite import Layout, layout_of, rewritten
 from .loop_state import State
 from .transform_step import NumberedSchedule
 from .workload_registry import TASK_INPUT_BUFFER_TABLE, tensors_of, workload_key_to_tensors
@@ -29,7 +30,8 @@ from .workload_registry import TASK_INPUT_BUFFER_TABLE, tensors_of, workload_key
 class LayoutRewriteOption(IntEnum):
     """Whether inputs named in `layout_free_placeholders` change their layout.
 
-    Schedules pack inputs themselves, at each call, as with `INSERT_TRANSFORM_STAGE`. The arguments keep their shapes.
+    `REWRITE_FOR_PRE_TRANSFORMED` changes arguments if the steps are of the legacy API. Schedules of `tw.auto_schedule`
+    pack inputs themselves, at each call.
     """
 
     NO_REWRITE = 0
@@ -102,15 +104,41 @@ class ComputeDAG:
         return json.dumps([self.hash_key(), *shapes])
 
     def apply_steps_from_state(self, state: State, layout_rewrite: Any = None) -> tuple[ScheduleHandle, list[Tensor]]:
-        """Return a schedule with the steps of a state, and the tensors, which keep the shapes of their declaration."""
+        """Return a schedule with the steps of a state, and the tensors.
+
+        With `LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED`, inputs named in `layout_free_placeholders` have the
+        layout of the loops that read them, if the steps are of the legacy API. They keep their shapes otherwise.
+        """
+        own = self._own(state)
         free = [t.name for op in self.ops for t in op.attrs.get("layout_free_placeholders", ())]
-        if free and (layout_rewrite is True or layout_rewrite == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED):
+        is_wanted = layout_rewrite is True or layout_rewrite == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
+        if not free or not is_wanted:
+            return own.schedule(), self.tensors
+        other = self._rewritten(own)
+        if other is None:
             warn_caller(
                 f"no layout is rewritten: {', '.join(free)} keep their shapes, and the schedule packs them at each "
                 "call. To pack once, declare them in the packed order: docs/automatic.md, Weights that are packed once",
                 UserWarning,
             )
-        return self._own(state).schedule(), self.tensors
+            return own.schedule(), self.tensors
+        return State(own, other).schedule(), other.tensors
+
+    def _rewritten(self, state: State) -> ComputeDAG | None:
+        """The graph with inputs in the layouts of a state's loops; None if there is no such layout."""
+        stages = {op: stage for op, stage in state.loops_of(self.ops).items() if isinstance(op, ComputeOp)}
+        layouts: dict[tuple[Operation, Tensor], Layout] = {}
+        for op, stage in stages.items():
+            for tensor in op.attrs.get("layout_free_placeholders", ()):
+                layout = layout_of(stage, op, tensor)
+                if layout is not None:
+                    layouts[op, tensor] = layout
+        if not layouts:
+            return None
+        found = rewritten(self.ops, layouts)
+        made = ComputeDAG([found[tensor.op].output(tensor.value_index) for tensor in self.tensors])
+        made.ops = [found[op] for op in self.ops]
+        return made
 
     def infer_bound_from_state(self, state: State) -> State:
         """Return a copy of a state with the ranges of all loops, also inside other stages."""

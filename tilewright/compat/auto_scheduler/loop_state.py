@@ -18,7 +18,7 @@ from ...schedule.primitives.cache_write import loop_layout
 from ...schedule.value import At, Inlined
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.tensor import Operation
-from .transform_step import ANNOTATIONS, NumberedSchedule
+from .transform_step import ANNOTATIONS, STEPS, NumberedSchedule
 
 _KINDS = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize", LoopKind.PARALLEL: "parallel"}
 
@@ -156,6 +156,19 @@ class State:
         loops = tuple(_iterator(stage, axis, ranges) for axis in stage.leaf_iter_vars)
         where = "inlined" if isinstance(place, Inlined) else "iter" if isinstance(place, At) else "root"
         return Stage(stage.op, int(not stage.value.is_placeholder), loops, Stage.COMPUTE_AT_TRANS_TABLE[where])
+
+    def loops_of(self, ops: Sequence[Operation]) -> dict[Operation, StageHandle]:
+        """The stage with the loops of each operation: in other memory after `cache_write`. Nothing for other steps."""
+        made = self._schedule
+        if not made.steps or any(step[0] not in STEPS for step in made.steps):
+            return {}
+        found: dict[Operation, StageHandle] = {}
+        for op in ops:
+            stage_id = made.schedule.stage_id(op)
+            while stage_id in made.cached:
+                stage_id = made.cached[stage_id]
+            found[op] = StageHandle(made.schedule, stage_id)
+        return found
 
     # Steps
 

@@ -33,11 +33,13 @@ class NumberedSchedule:
         self.schedule = schedule
         self.order = [schedule.stage_id(op) for op in ops]
         self.steps: list[list[Any]] = []
+        self.cached: dict[int, int] = {}
+        """The ids of the stages that compute others in nearer memory, by the ids of these."""
 
     def copy(self) -> NumberedSchedule:
         """A schedule that has taken the same steps."""
         made = NumberedSchedule(self.schedule.copy(), ())
-        made.order, made.steps = list(self.order), list(self.steps)
+        made.order, made.steps, made.cached = list(self.order), list(self.steps), dict(self.cached)
         return made
 
     @property
@@ -175,8 +177,8 @@ def _cache_read(s: NumberedSchedule, stage: StageHandle, scope: str, readers: Se
 
 
 def _cache_write(s: NumberedSchedule, stage: StageHandle, scope: str) -> Operation:
-    made = s.schedule.cache_write(stage.op.outputs[0], scope)
-    found: Operation = made.op
+    found: Operation = s.schedule.cache_write(stage.op.outputs[0], scope).op
+    s.cached[stage.id] = s.schedule.stage_id(found)
     return found
 
 

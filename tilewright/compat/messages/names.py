@@ -36,6 +36,7 @@ _SCHEDULE = "use topi.cuda, topi.x86 or topi.generic, which schedules for the cu
 _TASK = "declare the task of each operator: autotvm.task.create(name, args, target)"
 _IN_NN = """relu leaky_relu pad dilate dense conv1d conv2d conv2d_nchw depthwise_conv2d_nchw scale_shift_nchw softmax
 log_softmax layer_norm batch_norm l2_normalize lrn pool2d global_pool adaptive_pool batch_matmul flatten""".split()
+_GRAPHS = "auto_scheduler.SearchTask(func=..., args=..., target=...) for each operator, and task.apply_best(log)"
 _SHAPES = "a shape that depends on values is not declared; work with as many elements as there may be, and a count"
 _PLAIN = "nothing: numbers and lists are taken as they are"
 _LOGS = "tune each operator's template, and keep its log"
@@ -214,6 +215,13 @@ INSTEAD: dict[str, dict[str, str]] = {
         "random": "te.compute of an array that NumPy made: nd.array(np.random.rand(*shape))",
         "dlpack": "other libraries take arrays themselves: torch.from_dlpack(a), tw.nd.from_dlpack(t)",
         "spirv": "nothing: it is about hardware that is not a target here",
+    },
+    "auto_scheduler": {
+        "feature": "state.stages and str(state): no features are extracted, since the machine model reads schedules",
+        **dict.fromkeys(("relay_integration", "extract_tasks", "dispatcher", "DispatchContext"), _GRAPHS),
+        **dict.fromkeys(("ApplyHistoryBest", "ApplyHistoryBestOrSample", "is_auto_scheduler_enabled"), _GRAPHS),
+        **dict.fromkeys(("RPCRunner", "ProgramRunner", "ProgramBuilder"), "auto_scheduler.LocalRunner()"),
+        "_ffi_api": "the functions of auto_scheduler: there is no C++ library behind them",
     },
     "autotvm": {
         "TrackerServer": "a Dask scheduler, and autotvm.RPCRunner(key, host, port) for its workers",
