@@ -1,6 +1,6 @@
 """Layouts of inputs that follow the loops of a state: a computation that reads them in the order of the loops.
 
-C[i, j] += A[i, k] * B[k, j]     ->     C[i, j] += A[i, k] * B[j // 8, k, j % 8]    # loops i, j.outer, k, j.inner
+With the loops j.outer, k and j.inner, `B[k, j]` becomes `B[j // 8, k, j % 8]`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Layout = tuple[list[int], list[Expr]]
 
 
 def layout_of(stage: StageHandle, op: ComputeOp, tensor: Tensor) -> Layout | None:
-    """The extents of the loops of a stage that choose an element of `tensor`, and the loops in terms of axes of `op`.
+    """The extents of the loops that choose an element of `tensor`, and the loops in terms of the axes of `op`.
 
-    None if the stage is no plain computation of `op` on split loops, or if its reads are not whole rows of axes.
+    None if the stage is no plain computation of `op` on split loops, or if an index of a read is no axis.
     """
     found = stage.op
     if not isinstance(found, ComputeOp) or len(found.axis) != len(op.axis):
