@@ -17,12 +17,13 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
 
 
 def function_of(text: str) -> Callable[[Any], Any] | None:
-    """Return the function of a user-defined activation, by its text or its backward step's; None if unknown."""
+    """Return the function of a user-defined activation from its text, or from the text of its gradient; None if
+    unknown."""
     return FUNCTIONS.get(text.removesuffix(GRADIENT))
 
 
 def activation_name(name: str, activation: Any) -> str:
-    """The activation of a call by name, "" for none; raises UserError for anything but a name or a function."""
+    """Return the name of a call's activation, "" for none. Raises UserError for anything but a name or a function."""
     if activation is None:
         return ""
     if isinstance(activation, str) and activation.removesuffix(GRADIENT) in ACTIVATIONS:

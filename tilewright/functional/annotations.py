@@ -6,7 +6,7 @@ from typing import Any, Literal, SupportsIndex, TypeAlias
 from typing_extensions import TypeVar
 
 ArrayT = TypeVar("ArrayT", default=Any)
-"""The type of the data, which is that of the result: a tensor for a tensor, an array for an array."""
+"""The type of the input, and of the result: a tensor for a tensor, an array for an array."""
 
 ActivationName: TypeAlias = Literal[
     "relu",

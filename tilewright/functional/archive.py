@@ -14,14 +14,14 @@ from ..core.errors import UserError
 from .store import SIZE_VARIABLE, SUFFIX, KernelStore, StoredKernel
 
 _LARGEST = 256 << 20
-"""Bytes of one entry: a compressed archive may inflate to any size."""
+"""The most bytes of one entry: a compressed archive may inflate to any size."""
 _LONGEST = 128
-"""Characters of an entry's name."""
+"""The most characters of an entry's name."""
 _PART = 1 << 20
 
 
 def _refuse_pipes(path: Path) -> None:
-    """Raise OSError unless it is a file on a disk: opening a pipe waits for its other end, and a device may never
+    """Raise OSError for anything but a file on a disk: opening a pipe waits for its other end, and a device may never
     end."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file")
@@ -55,7 +55,7 @@ class _Bounded:
         self._source, self._left = source, limit
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         data = self._source.read(min(size, _PART))
         self._left -= len(data)
         if self._left < 0:

@@ -66,7 +66,7 @@ def merged(
     size = next(a.shape[0] for a, there in zip(arrays, has, strict=True) if there)  # type: ignore[union-attr]
     of_weight = op == WEIGHT_GRADIENT
     place = channel if of_weight else 0 if op == CONV or has[0] else 1
-    """Dimension of the second array that takes the additional one."""
+    """The dimension of the second array into which the additional one is merged."""
     if has[0] and has[1]:
         channels, filters, more, apart = size, size, size, 1
     elif has[1]:  # all share the input

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 
 def convolved(x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Any:
-    """The results of a causal convolution."""
+    """Return the results of a causal convolution."""
     batch, channels, length = x.shape
     before = weight.shape[1] - 1
     sums = torch.float64 if torch.float64 in (x.dtype, weight.dtype) else torch.float32
@@ -38,7 +38,7 @@ def _sums(whole: Any, taps: Any, seq_idx: Any, length: int) -> Any:
 
 
 def last_inputs(x: Any, states: Any, count: int) -> Any:
-    """The last `count` inputs, as (batch, channels, count) with the channels side by side in memory."""
+    """Return the last `count` inputs, as (batch, channels, count) with the channels side by side in memory."""
     length = x.shape[-1]
     if length >= count:
         found = x[..., length - count :]
@@ -49,7 +49,7 @@ def last_inputs(x: Any, states: Any, count: int) -> Any:
 
 
 def updated(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Any:
-    """The results of a decoding step of (batch, channels, length), which updates the state."""
+    """Return the results of a decoding step on (batch, channels, length), and update the state."""
     length, kept, before = x.shape[-1], state.shape[-1], weight.shape[1] - 1
     entries = state.shape[0]
     number = torch.arange(x.shape[0], device=x.device) if rows is None else rows.long()
@@ -83,7 +83,7 @@ def gradients(
     activation: str,
     wanted: tuple[bool, bool, bool, bool],
 ) -> tuple[Any, ...]:
-    """The gradients of x, the weight, the bias and the states, or None if not wanted.
+    """Return the gradients with respect to x, weight, bias and states; None for each that is not wanted.
 
     If PyTorch records operations, they can be differentiated again.
     """

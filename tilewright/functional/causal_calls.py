@@ -21,13 +21,13 @@ _passes = PreparedCalls()
 
 
 def computed(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Any:
-    """The results, or a gradient: of x, or of the weights and the bias side by side as (channels, width + 1)."""
+    """Return the results, or a gradient with respect to x, or to weights and bias together as (channels, width + 1)."""
     run = executor(step, grad, x, weight, bias, seq_idx, states, activation)
     return run(grad, x, weight, bias, seq_idx, states)
 
 
 def executor(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Run:
-    """A function of (grad, x, weight, bias, seq_idx, states) that computes a pass on tensors like these."""
+    """Return a function of (grad, x, weight, bias, seq_idx, states) that computes a pass on tensors like these."""
     given = (grad, x, weight, bias, seq_idx, states)
     key = (step, activation, *[None if a is None else facts(a) for a in given])
     found: Run | None = _passes.get(key)
@@ -37,25 +37,25 @@ def executor(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any,
 
 
 def is_last(x: Any) -> bool:
-    """Whether the channels of (batch, channels, length) lie side by side, rather than the times."""
+    """Whether the channels of (batch, channels, length) are contiguous in memory, rather than the times."""
     _, channels, length = x.shape
     return bool(channels > 1 and x.stride(1) == 1 and (length == 1 or x.stride(2) != 1))
 
 
 def empty(x: Any, last: bool) -> Any:
-    """A new tensor of the shape of x, in one of the two orders."""
+    """Return a new tensor of the shape of x; with `last`, its channels are contiguous in memory."""
     batch, channels, length = x.shape
     return x.new_empty(batch, length, channels).transpose(1, 2) if last else x.new_empty(batch, channels, length)
 
 
 def _lies_well(a: Any, last: bool) -> bool:
-    """Whether the rows of (batch, channels, length) are without gaps."""
+    """Whether the rows of (batch, channels, length) have no gaps."""
     size, step = (a.shape[1], a.stride(1)) if last else (a.shape[2], a.stride(2))
     return bool(size == 1 or step == 1)
 
 
 def in_rows(a: Any, last: bool) -> Any:
-    """The tensor if its rows are without gaps, else a copy."""
+    """Return the tensor if its rows have no gaps, else a copy."""
     if _lies_well(a, last):
         return a
     return a.transpose(1, 2).contiguous().transpose(1, 2) if last else a.contiguous()
@@ -114,7 +114,7 @@ def _sums(x: Any, weights: Any) -> Any:
 
 
 def _together(x: Any, grad: Any, last: bool) -> int:
-    """Return the neighbours that a thread of a GPU loads at once: each row begins at a multiple of this number."""
+    """Return the number of neighbours that a GPU thread loads at once. Each row begins at a multiple of it."""
     if x.device.type == "cpu":
         return 1
     size = max(1, (4 if last else 16) // x.element_size())
@@ -161,7 +161,7 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
     others: list[Run] = []
 
     def unaligned(*given: Any) -> Any:
-        """Compute it by a program that loads elements one by one."""
+        """Compute the pass by a program that loads elements one by one."""
         if not others:
             others.append(_of_program(of._replace(together=1), *given))
         return others[0](*given)
@@ -170,7 +170,7 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
 
 
 def _steps(a: Any, last: bool) -> tuple[int, int, int]:
-    """The steps of rows, in the order of memory; 0 for a single row, which has none."""
+    """Return the strides of rows in memory order; 0 for a dimension of one element."""
     row = 2 if last else 1
     return (a.stride(0) if a.shape[0] > 1 else 0, a.stride(row) if a.shape[row] > 1 else 0, 1)
 

@@ -21,11 +21,11 @@ class CausalChecks:
         self.name = name
 
     def wrong(self, message: str, fix: str) -> UserError:
-        """The error."""
+        """Return the error."""
         return UserError(message, primitive=self.name, fix=fix)
 
     def activation(self, given: Any) -> str:
-        """The name of an activation, "" for none."""
+        """Return the name of an activation, "" for none."""
         if given not in _ACTIVATIONS:
             raise self.wrong(f"activation is {given!r}", 'give "silu", "swish" (the same), or None')
         return "silu" if given else ""

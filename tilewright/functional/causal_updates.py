@@ -20,16 +20,17 @@ from .torch_threads import by_pytorch
 Run = Callable[..., Any]
 _updates = PreparedCalls()
 _LONGEST = 16
-"""New inputs of a decoding step that its kernel takes; more are computed as sequences with initial states."""
+"""The most new inputs of a decoding step that its kernel takes; PyTorch computes longer steps."""
 
 
 def updated(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Any:
-    """The results of a decoding step, of the shape of x; the state is updated."""
+    """Return the results of a decoding step, in the shape of x, and update the state."""
     return executor(x, state, weight, bias, activation, counts, rows)(x, state, weight, bias, counts, rows)
 
 
 def executor(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Run:
-    """A function of (x, state, weight, bias, counts, rows) that computes a decoding step on tensors like these."""
+    """Return a function of (x, state, weight, bias, counts, rows) that computes a decoding step on tensors like
+    these."""
     given = (x, state, weight, bias, counts, rows)
     key = (activation, *[None if a is None else facts(a) for a in given])
     found: Run | None = _updates.get(key)

@@ -9,9 +9,9 @@ from math import comb
 from typing import NamedTuple
 
 _DOUBT = 0.01
-"""The probability that the median gain lies outside of the spread, if there are enough rounds."""
+"""With enough rounds, the probability that the true median gain lies outside of the spread."""
 PARTS = 8
-"""The number of parts that all rounds are split into; each part has a least time per side."""
+"""The number of parts into which all rounds are split; each part has a least time per side."""
 
 
 class Verdict(Enum):
@@ -41,7 +41,7 @@ class Comparison(NamedTuple):
 
     @property
     def gains(self) -> list[float]:
-        """How many times as fast ours was in each round, or in each part of the rounds, in ascending order."""
+        """The speed of ours relative to the other in each round, or in each part of the rounds, in ascending order."""
         parts = PARTS if self.chosen is min else len(self.ours)
         ours, theirs = ([self.chosen(side[at::parts]) for at in range(parts) if side[at::parts]] for side in self[:2])
         return sorted(their / own for own, their in zip(ours, theirs, strict=True))

@@ -153,8 +153,8 @@ def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
 
 
 def _is_faster(of: templates.Conv2dLayer | templates.Depthwise, target: Target | None) -> bool:
-    """Whether a transposed convolution is faster as a convolution than by strategies of its own: on CPUs, some in NCHW
-    are not."""
+    """Whether a transposed convolution is faster as a convolution than by its own strategies. On CPUs, some layers in
+    NCHW are not."""
     if target is None or target.is_gpu or of.layout == "NHWC":
         return True
     large = isinstance(of, templates.Depthwise) and of.terms >= _LARGE_WINDOW
@@ -162,7 +162,7 @@ def _is_faster(of: templates.Conv2dLayer | templates.Depthwise, target: Target |
 
 
 def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTemplate[Any]], Convolution]:
-    """The strategies that compute a problem in its precision, from the most general one on; and the workload."""
+    """Return the strategies that compute a problem in its precision, the most general one first, and the workload."""
     workload = workload_of(problem, target)
     strategies = templates.named(f"topi/{workload.name}").of_precision(problem.precision)
     return [t for t in strategies if t.covers(workload, target)], workload
@@ -205,9 +205,9 @@ def recorded(
 ) -> Selection | None:
     """Return the strategy that was fastest for the nearest layer in the records.
 
-    The configuration of a similar layer is not used if its tiles divide this layer badly. The record of another
-    architecture is used only if the model of this architecture agrees. With `fused`, records of kernels with an
-    epilogue come first.
+    The configuration of a similar layer is not used if its tiles divide this layer badly. A record of another
+    architecture counts only if the model of this architecture agrees. With `fused`, records of kernels with an epilogue
+    come first.
     """
     known = [(template, shipped.recorded(template, workload, target, fused=True)) for template in able if fused]
     if not any(found for _, found in known):

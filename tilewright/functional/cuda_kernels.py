@@ -72,7 +72,7 @@ def load(program: Executable, index: int) -> list[LoadedKernel]:
 
 
 def load_on_all(program: Executable, index: int) -> tuple[Any, list[int]]:
-    """Return the owner of a program's code for all GPUs of one architecture, that of `index`, and a kernel per launch.
+    """Return the owner of a program's code for all GPUs of the architecture of `index`, and one kernel per launch.
 
     The driver loads the kernels onto a GPU at the first launch there. `cuLaunchKernel` accepts them since CUDA 12.
     """
@@ -98,7 +98,7 @@ def launch_address() -> int:
 
 
 def load_one(binary: bytes, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> LoadedKernel:
-    """One launch of machine code, ready on a GPU; `alignment` is that of its arguments."""
+    """One launch of machine code, ready on a GPU; `alignment` is the alignment of its arguments."""
     with Current(index):
         return LoadedKernel(_module(binary, (launch.shared,), index), launch, alignment, index)
 

@@ -98,7 +98,8 @@ class DeclaredProgram:
         return UserError(f"{tensor.name} {message}", primitive=self.name, fix=fix)
 
     def gradient(self, output: int, wanted: Sequence[bool], name: str) -> DeclaredProgram:
-        """The derivatives of an output by the wanted inputs: a program of all inputs and of the output's gradient."""
+        """Return the gradients of an output with respect to the wanted inputs, as a program of all inputs and the
+        output's gradient."""
         made = self.outputs[output]
         head = placeholder(made.shape, str(made.dtype), f"{made.name}_gradient")
         found = gradient(made, [t for t, asked in zip(self.inputs, wanted, strict=True) if asked], head)

@@ -36,11 +36,11 @@ class Executable(NamedTuple):
 
     @property
     def arguments(self) -> int:
-        """The number of arrays among its arguments."""
+        """The number of arrays among the arguments."""
         return len(self.alignment)
 
     def described(self) -> dict[str, Any]:
-        """Return all fields but the machine code, as JSON data."""
+        """Return all fields except the machine code, as JSON data."""
         fields = {name: value for name, value in self._asdict().items() if name != "binary"}
         return {**fields, "launches": [launch._asdict() for launch in self.launches]}
 

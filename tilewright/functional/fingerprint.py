@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 FORMAT = 2
-"""Increases when entries change so that older ones cannot be read."""
+"""The version of entries; it increases if older ones can no longer be read."""
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DESCRIBED = "/proc/cpuinfo"
 _OF_ARM = ("Features", "CPU implementer", "CPU variant", "CPU part")
@@ -30,7 +31,8 @@ _COMPILERS = {"cuda": ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"), "cpu": ("
 
 @cache
 def package() -> str:
-    """Identify this package: by its installer's record, or in a source tree by size and time of every file.
+    """Return a digest of this package: of its installer's record, or in a source tree, of the size and time of every
+    file.
 
     Installers write down the hash of every file. Reading all sources would take longer than starting a kernel; an edit
     changes the time of a file.
@@ -39,7 +41,7 @@ def package() -> str:
 
 
 def _installed() -> str:
-    """The record of an installed package, which lies beside it; "" for a source tree."""
+    """Return the installer's record of the package, which lies beside it; "" for a source tree."""
     described = f"{os.path.basename(_PACKAGE)}-{__version__}.dist-info"
     try:
         with open(os.path.join(os.path.dirname(_PACKAGE), described, "RECORD"), encoding="utf-8") as file:
@@ -49,7 +51,7 @@ def _installed() -> str:
 
 
 def _sources() -> str:
-    """Size and time of every file that a kernel may depend on."""
+    """Return the size and time of every file on which a kernel may depend."""
     root = _PACKAGE
     facts, folders = [__version__], [root]
     while folders:
@@ -135,11 +137,16 @@ def threads(on: Device, rival: str) -> int:
     return POOL.number if of_torch is None else int(of_torch.number())
 
 
-def key(problem: Problem, on: Device, rivals: str, measured_with: int = 0) -> str:
-    """The key of a call's entry.
+def cache_key(problem: Problem, on: Device, rivals: str, measured_with: int = 0) -> str:
+    """Return the key of a kernel in the cache.
 
     `rivals` names the alternatives that could compute it: decisions depend on them. `measured_with` is the number of
     threads of a measured decision on a CPU, else 0.
     """
     facts = [FORMAT, problem.described(), machine(on), compiler(on.kind), package(), rivals, measured_with]
+    return digest(facts)
+
+
+def digest(facts: Sequence[object]) -> str:
+    """Return facts as a key: equal for equal facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:40]

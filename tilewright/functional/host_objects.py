@@ -18,7 +18,7 @@ def host_store() -> KernelStore:
 
 
 def compiled(text: str) -> bytes:
-    """The object file of some LLVM IR for this machine; compiled once for all processes."""
+    """Return the object file of LLVM IR for this machine; it is compiled once for all processes."""
     facts = (text, fingerprint.machine(cpu()), fingerprint.compiler("cpu"))
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:40]
     found = host_store().get(key)

@@ -36,7 +36,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def in_layout(problem: Problem, shape: tuple[int, int, int, int]) -> tuple[int, ...]:
-    """Sizes of images in the order in which they lie in memory."""
+    """Return the sizes of images in memory order."""
     batch, channels, height, width = shape
     return (batch, height, width, channels) if problem.layout == "NHWC" else shape
 
@@ -125,7 +125,7 @@ def _windows(problem: Problem, x: Any, start: float, combine: Any, sides: Any = 
 
 
 def _counts(problem: Problem, x: Any) -> Any:
-    """The numbers that the sums of windows are divided by."""
+    """Return the divisors of the sums of windows."""
     if problem.divisor:
         return problem.divisor
     ones = jax.numpy.ones(in_layout(problem, (1, 1, *problem.shape[2:])), x.dtype)

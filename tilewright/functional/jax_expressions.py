@@ -39,7 +39,7 @@ _FUNCTIONS = ArrayFunctions("JAX", _BY_CLASS, _BY_NAME, lambda value, dtype: jnp
 
 
 def custom(activation: Callable[[Any], Any], v: Any) -> Any:
-    """Apply an activation of the user's own, in float32 if the array has less."""
+    """Apply a user-defined activation, in float32 if the array has a smaller type."""
     nodes = import_module("..expr.nodes", __package__)
     at = v.astype(jnp.promote_types(v.dtype, "float32"))
     var = nodes.Var("v", str(at.dtype))

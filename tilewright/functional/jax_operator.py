@@ -108,7 +108,7 @@ def _layer(problem: Problem) -> Problem | None:
 
 
 def _transposed(cotangent: Any, *arrays: Any, problem: Problem, tune: Tune) -> list[Any]:
-    """Return the cotangent of the one array by which an operator is transposed."""
+    """Return the cotangent of the array for which an operator is transposed."""
     if type(cotangent) is ad.Zero:
         return [None] * len(arrays)
     layer = _layer(problem)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..runtime.device import Device
 
 _ALTERNATIVES = 6
-"""Selections that are tried in place of one with spills to memory."""
+"""The most selections that are tried in place of one with spills to memory."""
 
 
 def choose(
@@ -38,7 +38,7 @@ def choose(
     budget: float,
     earlier: Decision | None = None,
 ) -> tuple[Decision, Executable | None]:
-    """Choose and compile; `budget` is how many seconds may be spent on measuring configurations.
+    """Choose and compile a kernel; `budget` is the number of seconds for measuring configurations.
 
     `earlier` is the choice of an earlier search, which Ctrl-C ended.
     """

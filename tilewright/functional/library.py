@@ -23,7 +23,7 @@ def selection_on(problem: Problem, on: Device, rival: str, activation: Activatio
 
 
 def module_of(problem: Problem, found: Selection, target: Target, name: str, activation: Activation | None) -> Any:
-    """Build the kernel as a function of that name: of the input, the weights, a bias, a residual, and the result."""
+    """Build the kernel as a function of that name. Its arguments are input, weights, bias, residual and result."""
     epilogue = epilogue_of(problem, activation)
     schedule, args = found.template.program(found.config, found.workload, target, epilogue)
     return build(schedule, args, target, name=name)

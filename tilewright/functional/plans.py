@@ -85,9 +85,9 @@ class CallPlan(NamedTuple):
 
 _plans: dict[tuple[Any, ...], CallPlan] = {}
 _locks: dict[tuple[Any, ...], Any] = {}
-"""By problem: held while its plan is made. Threads make plans of different problems at the same time."""
+"""Locks by problem, held while a plan is made. Threads make plans of different problems at the same time."""
 _lock = new_reentrant_lock()
-"""Held, too, while kernels may be timed."""
+"""A lock that is held as well while kernels may be timed."""
 
 
 def plan_for(
@@ -171,7 +171,7 @@ def decide(plan: CallPlan, choice: Decision, rival: str) -> CallPlan:
 def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> CallPlan | None:
     """A plan measured with this number of threads, else an unmeasured one."""
     for number in dict.fromkeys((threads, 0)):
-        entry = store().get(fingerprint.key(problem, on, rival, number))
+        entry = store().get(fingerprint.cache_key(problem, on, rival, number))
         if entry is not None:
             executable = entry.description["executable"]
             program = None if executable is None else Executable.read(executable, entry.binary)
@@ -211,4 +211,4 @@ def _keep(plan: CallPlan, rival: str) -> None:
         "executable": None if executable is None else executable.described(),
     }
     entry = StoredKernel(description, b"" if executable is None else executable.binary)
-    store().put(fingerprint.key(plan.problem, plan.on, rival, plan.threads), entry)
+    store().put(fingerprint.cache_key(plan.problem, plan.on, rival, plan.threads), entry)

@@ -17,5 +17,6 @@ def reach_beyond(size: int, before: int, after: int, covered: int, stride: int) 
 
 
 def is_left_out(stride: Any) -> bool:
-    """Whether the stride of a pooling is that of its kernel: None, or as PyTorch's own tests have it, no numbers."""
+    """Whether a pooling's stride is left out, so that it is the kernel size: None, or an empty sequence as in PyTorch's
+    tests."""
     return stride is None or (isinstance(stride, (tuple, list)) and not stride)

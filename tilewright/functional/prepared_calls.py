@@ -23,7 +23,7 @@ class PreparedCalls(dict[Any, Any]):
         _tables.append(self)
 
     def made(self, key: Any, prepare: Callable[[], Any]) -> Any:
-        """Prepare a call, and keep it unless plans change meanwhile, or the key has no hash."""
+        """Prepare a call, and keep it unless plans change in the meantime or the key has no hash."""
         version = self.version
         call = prepare()
         with suppress(TypeError):  # an option is a list: the call works, but is not kept

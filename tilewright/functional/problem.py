@@ -22,7 +22,7 @@ TRANSPOSES = (TRANSPOSED, DATA_GRADIENT)
 both). A library may have other kernels for data gradients."""
 POOLS = (MAX_POOL, AVG_POOL)
 _TERMS, _FILTERS = 16, 8
-"""Terms of a sum, and filters, from which on tiles of matrix products take weights in the order OHWI."""
+"""The least terms of a sum, and filters, with which tiles of matrix products take weights in the order OHWI."""
 Pair = tuple[int, int]
 Four = tuple[int, int, int, int]
 

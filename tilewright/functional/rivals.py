@@ -38,8 +38,7 @@ UNSURE = (-1.5, 1.0)
 Below 0 our kernel is compiled in any case. PyTorch was faster on four of 524 random layers from -1.5 to -1.
 """
 _MOST_SECONDS, _MOST_BYTES = 20e-3, 1 << 28
-"""The limits of such a timing: the seconds that the slower kernel is expected to take, and the bytes of the arrays that
-the timing allocates."""
+"""The limits of such a timing: the expected seconds of the slower kernel, and the bytes of the allocated arrays."""
 _WEIGHT_OF_RATES = 0.02
 """The weight of the estimate by rates alone; a known layer has a weight of up to 1."""
 _WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
@@ -260,7 +259,7 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float:
 
 
 def distance(a: Problem, b: Problem) -> float:
-    """How much two layers differ; infinitely if they have nothing in common."""
+    """Return how much two layers differ; infinity if they have nothing in common."""
     if _kind(a) != _kind(b):
         return inf
     found = 0.0 if a.dtype == b.dtype else _OTHER_TYPE if "float32" in (a.dtype, b.dtype) else _OTHER_HALF

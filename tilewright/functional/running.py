@@ -1,4 +1,4 @@
-"""Plans that are ready to run: code loaded, launches prepared, scratch memory at hand."""
+"""Plans that are ready to run: their code is loaded, and their launches and scratch memory are prepared."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class GpuProgram:
             self.kernels[0].failed(launcher.MISALIGNED, ())
 
     def _memory(self, stream: int) -> list[int]:
-        """Scratch memory, its last piece first, for each stream: on a stream, calls follow each other."""
+        """Return the scratch memory of a stream, its last piece first. Calls on one stream run one after the other."""
         found = self._scratch.get(stream)
         if found is None:
             sizes = reversed(self.program.scratch)

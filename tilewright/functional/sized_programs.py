@@ -1,4 +1,4 @@
-"""Programs with sizes known at the call: one compiled program serves every batch and every length.
+"""Dynamic shapes: one compiled program serves every batch and every length, since sizes are arguments of the call.
 
 The host code of such a program is Python that checks its arguments and starts kernels. It runs once per set of sizes,
 with arguments that only have shapes, to list the launches. A call then only passes addresses.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .running import CpuLaunch, Threads
 
 _ADDRESS = 1 << 48
-"""The distance between the made-up addresses of recorded arguments, larger than any size; the first address, too."""
+"""The first made-up address of recorded arguments, and the distance between two of them: larger than any size."""
 
 
 _COMPLAINTS = "wrong wrong_extent wrong_size wrong_stride wrong_offset overlap misaligned beyond scalar".split()
@@ -61,7 +61,7 @@ class SizedLaunches(NamedTuple):
 
 
 class _Recorded:
-    """An argument that has a shape and no memory."""
+    """An argument with a shape and without memory."""
 
     def __init__(self, place: int, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
         self.shape, self.strides, self.offset = shape, strides, 0
@@ -71,7 +71,8 @@ class _Recorded:
 
 
 def launches(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], numbers: Sequence[int]) -> SizedLaunches:
-    """The launches of a program for arrays of these shapes and strides, and the size variables behind them."""
+    """Return the launches of a program. Its arguments are arrays of these shapes and strides, then the values of its
+    size variables."""
     entry = program.entries[0]
     if any(abs(number) >= _ADDRESS for number in numbers):
         raise UnsuitableError
@@ -121,7 +122,7 @@ _lock = new_reentrant_lock()
 
 
 def sized_program(of: Any, on: Device, scheduler: str, name: str) -> CompiledProgram:
-    """The program of a description: from memory, from disk, or newly compiled.
+    """Return the program of a description: from memory, from disk, or newly compiled.
 
     `scheduler` names a module below this package. Its function `scheduled` returns the schedule. `name` is the name of
     the program.
@@ -134,7 +135,7 @@ def sized_program(of: Any, on: Device, scheduler: str, name: str) -> CompiledPro
 
 
 def _from_disk(of: Any, on: Device) -> CompiledProgram | None:
-    entry = store().get(fingerprint.key(of, on, ""))
+    entry = store().get(fingerprint.cache_key(of, on, ""))
     with suppress(Exception):  # a damaged entry is compiled anew
         return None if entry is None else program_in(entry.binary)
     return None
@@ -147,12 +148,12 @@ def _compiled(of: Any, on: Device, scheduler: str, name: str) -> CompiledProgram
     schedule, arguments, binds = import_module(f"..{scheduler}", __package__).scheduled(of, target)
     program: CompiledProgram = driver.build(schedule, arguments, target, name=name, binds=binds).program
     description = {"problem": of.described(), "device": fingerprint.machine(on), "shown": str(of)}
-    store().put(fingerprint.key(of, on, ""), StoredKernel(description, archive_of(program)))
+    store().put(fingerprint.cache_key(of, on, ""), StoredKernel(description, archive_of(program)))
     return program
 
 
 def on_cpu(program: CompiledProgram, found: SizedLaunches, threads: Threads) -> list[CpuLaunch]:
-    """Launches, ready on the CPU; parallel loops run on `threads`."""
+    """Return the launches on the CPU, with their code loaded; parallel loops run on `threads`."""
     functions = _linked(program, threads)
     return [
         (launcher.on_cpu(functions[one.kernel + PACKED], _aligned(program, one), False), one.places, one.numbers)
@@ -163,7 +164,7 @@ def on_cpu(program: CompiledProgram, found: SizedLaunches, threads: Threads) -> 
 def on_gpu(
     program: CompiledProgram, found: SizedLaunches, index: int
 ) -> list[tuple[LoadedKernel, tuple[int, ...], tuple[int, ...]]]:
-    """Launches, ready on a GPU: each kernel, the places of its addresses, and its numbers."""
+    """Return the launches on a GPU: each loaded kernel, the places of its addresses, and its numbers."""
     made = []
     for one in found.launches:
         (x, y, z, *block), aligned = one.extents, _aligned(program, one)

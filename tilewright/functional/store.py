@@ -109,7 +109,7 @@ class KernelStore:
         return True
 
     def _is_trusted(self) -> bool:
-        """Return whether nobody else can have put files into the folder; False with one warning."""
+        """Whether nobody else can have put files into the folder. If somebody can, it warns once."""
         if self.folder is None or (self._parent is not None and not self._parent._is_trusted()):
             return False
         try:
@@ -203,7 +203,7 @@ def default_folder() -> str | None:
 
 
 def default_limit() -> int:
-    """How many bytes the environment allows; raises UserError if that is not a number."""
+    """Return the most bytes that the environment allows; raises UserError if its value is not a number."""
     text = os.environ.get(SIZE_VARIABLE, "")
     if not text:
         return USUAL_BYTES

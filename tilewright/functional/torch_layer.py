@@ -1,4 +1,4 @@
-"""One layer of PyTorch's tensors as its gradients see it: its sizes, and the kernels that compute each gradient."""
+"""The gradients of one layer on PyTorch's tensors: its sizes, and the kernel that computes each gradient."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .torch_tensors import channels_last, in_order
 
 Run = Callable[..., Any]
 _LARGE = 16
-"""Channels of a group from which on PyTorch computes the gradients, as matrix products."""
+"""The least channels of a group with which PyTorch computes the gradients, as matrix products."""
 
 
 class Kernels(Protocol):

@@ -70,7 +70,7 @@ ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
 """The gradient with respect to the input of the activation, from the gradient of its output and that input."""
 Compute = Callable[[Any, Any, Any, Any], Any]
 Core = Callable[..., Any]
-"""A function of (x, weight, bias), which ignores a residual: one call fewer for layers without one."""
+"""A function of (x, weight, bias, residual) that ignores the residual, so that layers without one need no wrapper."""
 
 
 def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu: bool) -> Compute:

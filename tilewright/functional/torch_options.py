@@ -53,7 +53,8 @@ class PoolOptions(NamedTuple):
 def call_options(
     options: ConvolutionOptions | PoolOptions | WeightGradientOptions, activation: Any = None, tune: Any = None
 ) -> CallOptions:
-    """Return the options of the public function of that name. The operator's activation is a text: give the option."""
+    """Return the options of the public function. `activation` replaces the text that the operator has as its
+    activation."""
     given = options._asdict()
     del given["name"]
     plain = {key: tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()}

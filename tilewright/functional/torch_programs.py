@@ -28,7 +28,7 @@ Declare = Callable[[str], DeclaredProgram]
 """Returns the program for a kind of target."""
 _ALIGNMENT = 16
 _libraries: dict[str, Library] = {}
-"""By operator. PyTorch forgets the operators of a collected library."""
+"""Libraries by operator. PyTorch forgets the operators of a library that is garbage-collected."""
 
 
 def registered(name: str, inputs: Any, args: Sequence[Any] | None, gradient: bool, target: Any) -> Any:
@@ -60,7 +60,7 @@ class _CheckedLibrary(Library):  # type: ignore[misc]  # PyTorch is not followed
     """A library of operators. These refuse derivatives that PyTorch would leave out, or refuse without a way out."""
 
     def impl(self, op_name: str, fn: Any, dispatch_key: str = "", **more: Any) -> None:
-        """Register an implementation. That for gradients gets the key set first."""
+        """Register an implementation. The implementation of a gradient gets the key set as its first argument."""
 
         def checked(keys: Any, *arguments: Any) -> Any:
             if differentiates() and any(map(_is_differentiated, arguments)):
@@ -236,7 +236,7 @@ class _Operator:
 
 
 def _launches(program: Any, arrays: list[tuple[Any, Any]], sizes: Sequence[Any]) -> SizedLaunches | None:
-    """The launches of a program for arrays of these shapes; None if it refuses them."""
+    """Return the launches of a program for arrays of these shapes; None if it refuses them."""
     try:
         return launches(program, arrays, sizes)
     except (InternalError, UnsuitableError):
@@ -244,7 +244,7 @@ def _launches(program: Any, arrays: list[tuple[Any, Any]], sizes: Sequence[Any])
 
 
 def _suitable(t: Any) -> Any:
-    """The tensor, or a copy, in rows without gaps at an address that vectors can be loaded from."""
+    """Return the tensor, or a copy if it has gaps or its address does not allow loads of vectors."""
     t = t.resolve_conj().resolve_neg().contiguous()
     return t if t.data_ptr() % _ALIGNMENT == 0 else t.clone()
 

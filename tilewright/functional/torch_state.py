@@ -27,7 +27,7 @@ def is_watched() -> bool:
 
 
 def autocast_type(device: str) -> Any:
-    """The type of `torch.autocast` on a kind of device; None without."""
+    """Return the type of `torch.autocast` on a kind of device; None if autocast is off."""
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
@@ -66,7 +66,7 @@ def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def type_in_autocast(x: Any) -> Any:
-    """The type that PyTorch's own convolutions take a tensor in: its own, or the type of `torch.autocast`."""
+    """Return the type in which PyTorch's own convolutions read a tensor: its own, or the type of `torch.autocast`."""
     if not autocasts() or x.dtype not in _AUTOCAST or not torch.is_autocast_enabled(x.device.type):
         return x.dtype
     return torch.get_autocast_dtype(x.device.type)

@@ -33,7 +33,7 @@ def threads() -> running.Threads:
 
 
 def number() -> int:
-    """How many threads a parallel loop runs on."""
+    """Return the number of threads of a parallel loop."""
     team = threads()
     if isinstance(team, OpenMpTeam) and team.lost:
         team.start()  # in a fork, it asks PyTorch first, for all threads
@@ -49,7 +49,7 @@ def _revive() -> None:
 
 
 def program_of(plan: CallPlan) -> running.Program:
-    """The loaded program of a plan that is ours; on a CPU, it runs on PyTorch's threads."""
+    """Return the loaded program of a plan; on a CPU, it runs on PyTorch's threads."""
     return running.program_of(plan, threads())
 
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _RUNS, _WARM = 10, cuda_kernels.QUICK_AFTER
 ROUNDS = 7
-"""How often each piece of work is timed."""
+"""The number of times that each piece of work is timed."""
 _FEWEST, _MOST = {True: 2 * PARTS, False: 4 * PARTS}, {True: 8 * PARTS, False: 64 * PARTS}
 """The least and most rounds of a comparison, on a GPU (True) and on a CPU, if there is time."""
 _ENOUGH, _ENOUGH_OF_MANY = 2e-3, 5e-4
 """The least seconds of a round if there are few rounds, or many short ones: no other program disturbs some of these."""
 _LONG = 10e-3
-"""Seconds that a graph of several runs takes at most."""
+"""The most seconds of a graph of several runs."""
 Work = Callable[[], Any]
 Around = Callable[[], AbstractContextManager[Any]]
 

@@ -1,5 +1,6 @@
-"""The shortest path of eager calls with gradients, or under autocast: the forward call knows the executors of all
-passes. A layer of a model meets tensors of the same shapes, orders and types at each step. Its first step prepares the
+"""The shortest path of eager calls with gradients, or under autocast.
+
+A layer of a model meets tensors of the same shapes, orders and types at each step. Its first step prepares the
 executors of all passes; later steps only run them.
 """
 

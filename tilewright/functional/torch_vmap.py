@@ -15,7 +15,7 @@ from .torch_expressions import activation_of
 from .torch_options import ConvolutionOptions, PoolOptions, WeightGradientOptions
 
 _TORCH = SimpleNamespace(moveaxis=torch.movedim, broadcast_to=torch.broadcast_to)
-"""PyTorch under the names of NumPy. Its own `moveaxis` has no rule for a map within a map."""
+"""PyTorch's functions under the names of NumPy. PyTorch's own `moveaxis` has no rule for nested maps."""
 
 
 def convolution(call: Callable[..., Any], dims: Any, x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:

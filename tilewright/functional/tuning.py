@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _CONFIRMED = 2
 """The number of best configurations that are measured again at the end, beside the default configuration."""
 TIMEOUT = 10.0
-"""Seconds that building a configuration may take, and running it."""
+"""The most seconds for building a configuration, and for running it."""
 
 
 class SearchResult(NamedTuple):

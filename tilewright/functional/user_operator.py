@@ -1,4 +1,4 @@
-"""Programs of the user's own as operators of PyTorch: the public function, which does not need PyTorch itself."""
+"""The public function that registers a user's program as an operator of PyTorch; it loads PyTorch when it is called."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from .samples import Sample, tensors_in
 from .steps import TrainingStep
 
 _GAIN = 1.02
-"""How much faster a layer has to be: less is noise."""
+"""The least gain of a layer that counts; a smaller one is noise."""
 _NOISE = 1.01
 """How much longer a run without a graph may seem to take: if the GPU is the bottleneck, only noise differs."""
 Timed = dict[Problem, Comparison]

@@ -152,7 +152,7 @@ def _tell(report: Callable[[Any], Any] | None, made: FusedGraph) -> None:
 
 
 class _OneByOne(Exception):  # noqa: N818  # a reason, which the report tells
-    """A graph has no functional form."""
+    """Raised if a graph has no functional form."""
 
 
 _EFFECTS = "aot_export_joint_simple does not support "

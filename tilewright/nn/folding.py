@@ -161,7 +161,7 @@ class _UnversionedChanges:
         self.count, self._registered = 0, False
 
     def watch(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         if self._registered:
             return
         self._registered = True

@@ -30,7 +30,7 @@ _ATTRIBUTE = "_tilewright_graph"
 
 
 class CannotFuse(Exception):  # noqa: N818  # a reason, which the report tells
-    """No graph can replace a model's modules."""
+    """Raised if no graph can replace a model's modules."""
 
 
 class FusedModel:
@@ -68,7 +68,7 @@ class FusedModel:
         held = [*hooks, *map(vars, parts), *[values for part in whole for values in _collections(part)]]
         self._empty = [values for values in held if not values]
         self._full = [values for values in held if values]
-        """Hooks, attributes and their collections."""
+        """The hooks and attributes of the modules, and the collections that attributes hold."""
         self._before = [copy(values) for values in self._full]
         self._absent = [absent for part in whole for absent in _absent(part)]
         self._tied = _ties(whole)

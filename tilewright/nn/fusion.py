@@ -55,7 +55,7 @@ thread, and PyTorch's compiler fuses its part of the chain."""
 
 
 class NotOurs(Exception):  # noqa: N818  # a reason, which no user meets as an error
-    """No kernel of ours covers a convolution."""
+    """Raised if no kernel of ours covers a convolution."""
 
 
 def reason(refused: Exception) -> str:

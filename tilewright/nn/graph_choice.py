@@ -6,8 +6,6 @@ So both graphs are compiled once and timed in turns. Decisions are kept on disk,
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -58,11 +56,10 @@ def _key(made: FusedGraph, inputs: Sequence[Any]) -> str:
         (str(a.dtype), str(tuple(a.shape)), str(a.stride())) if isinstance(a, torch.Tensor) else str(a) for a in inputs
     ]
     on = cpu()
-    facts = [
+    return fingerprint.digest([
         str(made.graph_module.graph), seen, fingerprint.machine(on), fingerprint.compiler(on.kind),
         fingerprint.package(), torch_tensors.RIVAL, torch.get_num_threads(),
-    ]  # fmt: skip
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:40]
+    ])  # fmt: skip
 
 
 def _values(inputs: Sequence[Any]) -> list[Any] | None:

@@ -72,7 +72,7 @@ class _Convolution(_Signed):
         )
 
     def extra_repr(self: Any) -> str:
-        """PyTorch's, and the activation."""
+        """Return PyTorch's representation, and the activation."""
         found: str = super().extra_repr()  # type: ignore[misc]  # of the module beside it
         return found if _activation(self) is None else f"{found}, activation={self.activation!r}"
 
