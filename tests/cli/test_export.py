@@ -130,6 +130,7 @@ def test_a_tuned_record_of_the_layer_is_used(
         ("{}:odd.4", "1x8x6x5", "it returns indices", "return_indices=False"),
         ("{}:model.7", "1x8x6x5", "there is no 7", "give one of 0, 1"),
         ("{}:model", "1x8x6x5", "model is a Sequential, not a layer of ours", "model.0, model.1.0, model.1.1"),
+        ("{}:nn.ReLU", "1x8x6x5", "nn.ReLU is a ReLU, not a layer of ours", "name a convolution or a pooling"),
         ("{}:SEED", "1x8x6x5", "SEED is an int", "name a layer"),
         ("{}:model.0", "8", "--shape 8 is no shape", "1x96x56x56"),
     ],

@@ -97,6 +97,7 @@ def test_a_decision_within_the_spread_keeps_pytorchs(made_up: Callable[..., None
     assert [row.replaced for row in done.rows] == [False, True, False]
     assert done.rows[0].why == 'too close to call; tune="quick" searches for a faster kernel'
     assert done.rows[2].why == 'PyTorch\'s is faster; tune="quick" searches for a faster kernel'
+    assert done.rows[0].kept("PyTorch's is faster", "quick").why.endswith("; a larger tune= searches for longer")
     text = str(done)
     assert "0.80–1.30" in text
     assert "1 of 3 layers replaced; the model: 1200.000 ms before, 1000.000 ms after, 1.20 times as fast" in text

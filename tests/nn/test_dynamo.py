@@ -580,6 +580,29 @@ def test_graphs_that_pytorch_does_not_trace_are_reported(monkeypatch: pytest.Mon
     assert "no trace of this" in str(backend.reports[0])
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_layers_that_only_replacement_one_by_one_reaches() -> None:
+    """A graph with a branch, and a layer whose padding changes with the batch."""
+    layer, backend = nn.Conv1d(4, 4, 3, groups=4).requires_grad_(False), Backend()
+    x = torch.randn(2, 4, 9)
+
+    def branching(x: Any) -> Any:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (layer(x),))
+
+    run: Any = torch.compile(branching, backend=backend)
+    _agrees(run(x), branching(x))
+    assert "one by one: it has branches or loops, which are graphs themselves" in str(backend.reports[0])
+
+    def padded(x: Any, weight: Any) -> Any:
+        return nn.functional.conv1d(x, weight, padding=x.shape[0], groups=4)
+
+    weight, backend = torch.randn(4, 1, 3, requires_grad=True), Backend()
+    torch._dynamo.mark_dynamic(x, 0)
+    run = torch.compile(padded, backend=backend)
+    _agrees(run(x, weight), padded(x, weight))
+    assert "its options change from call to call" in str(backend.reports[0])
+
+
 def test_faults_of_rewriting_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "chain_of", lambda *given: 1 / 0)
     with pytest.raises(Exception, match="ZeroDivisionError"), torch.no_grad():

@@ -207,6 +207,12 @@ def test_the_report_says_why_a_model_has_no_graph(capfd: pytest.CaptureFixture[s
     assert sum(row.replaced for row in done.rows) == 2
 
 
+def test_a_model_under_autocast_has_no_graph() -> None:
+    with torch.autocast("cpu"):
+        done = tw.accelerate(*sample())
+    assert done.fusion == "not fused, layers are replaced one by one: it runs under autocast"
+
+
 def test_a_graph_that_is_not_faster_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = sample()
     timed = iter([seconds(1.0, 2.0), seconds(2.0, 1.0)])

@@ -115,9 +115,21 @@ def prepared() -> Any:
     return layer
 
 
+def with_activation() -> Any:
+    layer = nn.Conv2d(6, 6, 3)
+    layer.activation = "relu"
+    return layer
+
+
+def quantised() -> Any:
+    return type("Quantised", (nn.Conv2d,), {"__module__": "torch.ao.nn.quantized"})(6, 6, 3)
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
+        (quantised, "it is quantised, and our kernels compute floating-point numbers"),
+        (with_activation, "it has an attribute of the name activation, which modules of tilewright.nn apply"),
         (lambda: Own(6, 6, 3, groups=6), "its class Own has its own forward(); derive it from tilewright.nn.Conv2d"),
         (with_own_forward, "its class Conv2d has its own forward(); derive it from tilewright.nn.Conv2d"),
         (parametrized, "it has parametrizations; end them by torch.nn.utils.parametrize.remove_parametrizations"),
