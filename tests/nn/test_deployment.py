@@ -90,34 +90,45 @@ def test_torchscript_names_a_function_that_it_does_not_compile(name: str) -> Non
 
 LOAD = """
 import sys, torch
-path, x = sys.argv[1], torch.ones(1, 6, 8, 8)
-def load():
-    if "{how}" == "exported":
-        return torch.export.load(path).module()
-    return torch._inductor.aoti_load_package(path)
-try:
-    load()
-except RuntimeError as error:
-    print(error, file=sys.stderr)
+folder, *kinds = sys.argv[1:]
+loads = {
+    "exported.pt2": lambda path: torch.export.load(path).module(),
+    "traced.pt": torch.jit.load,
+    "packaged.pt2": torch._inductor.aoti_load_package,
+}
+for kind in kinds:
+    try:
+        loads[kind](f"{folder}/{kind}")
+    except RuntimeError as error:
+        print(error, "end of", kind, file=sys.stderr)
 import tilewright.nn
-torch.save(load()(x), path + ".result")
+torch.save([loads[kind](f"{folder}/{kind}")(torch.ones(1, 6, 8, 8)) for kind in kinds], f"{folder}/results")
 """
 
 
-@pytest.mark.parametrize("how", ["exported", pytest.param("packaged", marks=pytest.mark.slow)])
-def test_programs_load_in_a_new_process(how: str, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "kinds", [["exported.pt2", "traced.pt"], pytest.param(["packaged.pt2"], marks=pytest.mark.slow)], ids=len
+)
+def test_programs_load_in_a_new_process(kinds: list[str], tmp_path: Path) -> None:
     """After one import; without it, PyTorch's message names our operator."""
     model = torch.nn.Sequential(tw.nn.Conv2d(6, 6, 3, groups=6, activation="mish"), tw.nn.MaxPool2d(2)).eval()
-    x, path = torch.ones(1, 6, 8, 8), str(tmp_path / "model.pt2")
+    x = torch.ones(1, 6, 8, 8)
     with torch.no_grad():
         program, wanted = torch.export.export(model, (x,)), model(x)
-        if how == "exported":
-            torch.export.save(program, path)
+        if "packaged.pt2" in kinds:
+            torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "packaged.pt2"))
         else:
-            torch._inductor.aoti_compile_and_package(program, package_path=path)
-    command = [sys.executable, "-c", LOAD.replace("{how}", how), path]
+            torch.export.save(program, tmp_path / "exported.pt2")
+            torch.jit.save(torch.jit.trace(model, x), tmp_path / "traced.pt")
+    command = [sys.executable, "-c", LOAD, str(tmp_path), *kinds]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert "tilewright" in done.stderr
-    assert "convolution" in done.stderr
-    torch.testing.assert_close(torch.load(path + ".result"), wanted, rtol=1e-5, atol=1e-5)
+    rest = done.stderr
+    for kind in kinds:
+        said, ended, rest = rest.partition(f"end of {kind}")
+        assert ended
+        assert "tilewright" in said
+        assert "convolution" in said
+    for found in torch.load(tmp_path / "results"):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
