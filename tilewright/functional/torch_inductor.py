@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from ast import literal_eval
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -54,21 +55,28 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
     """Return the function of the tensors that an operator gets at these places of its arguments."""
     operator, (count, prepare) = getattr(torch.ops.tilewright, name).default, _operators[name]
     leading = places == tuple(range(len(places)))
-    known: Any = None
+    known: tuple[Any, Run] | None = None
+    last: Run | None = None
 
     def spread(arrays: tuple[Any, ...]) -> list[Any]:
         found = dict(zip(places, arrays, strict=True))
         return [found.get(place) for place in range(count)]
 
     def call(*arrays: Any) -> Any:
-        nonlocal known
         if known is not None and not _grad_enabled() and not modes() and known[0](*arrays):
             return known[1](*arrays)
-        every = spread(arrays)
-        if not _grad_enabled() and is_plain(arrays) and (check := same_tensors(*arrays)) is not None:
-            run = prepare(tuple(every), options)
-            known = check, run if leading else lambda *arrays: run(*spread(arrays))
-        return operator(*every, *options)
+        if _grad_enabled() or not is_plain(arrays):
+            return operator(*spread(arrays), *options)
+        return looked_up(arrays)(*arrays)
+
+    def looked_up(arrays: tuple[Any, ...]) -> Run:
+        nonlocal known, last
+        run = prepare(tuple(spread(arrays)), options)
+        ready = run if leading else lambda *arrays: run(*spread(arrays))
+        if run is last and (check := same_tensors(*arrays)) is not None:  # of sizes that do not change at each call
+            known = check, ready
+        last = run
+        return ready
 
     return call
 
@@ -83,10 +91,10 @@ def lower() -> None:
     lowering = sys.modules.get("torch._inductor.lowering")
     for name in _operators.keys() - _lowered if hasattr(lowering, "lowerings") else ():
         _lowered.add(name)
-        try:
+        with suppress(
+            AttributeError, ImportError, KeyError, TypeError
+        ):  # another version: programs call the dispatcher
             _lower(lowering, name)
-        except (AttributeError, ImportError, KeyError, TypeError):  # another version: the program calls the dispatcher
-            continue
 
 
 def _lower(lowering: Any, name: str) -> None:
@@ -100,31 +108,31 @@ def _lower(lowering: Any, name: str) -> None:
     class Site(ir.FallbackKernel):  # type: ignore[misc]  # PyTorch is not followed
         """A call of the operator, which the written program makes through its call site."""
 
-        given: list[str] | None = None
-        """The tensors of a call of the site; None if the program calls the operator."""
+        places: tuple[int, ...] | None = None
+        """The places of the tensors that a call of the site gets; None if the program calls the operator."""
 
         def codegen(self, wrapper: Any) -> None:
-            self.given = None if ir.V.graph.cpp_wrapper else self._tensors()
+            self.places = None
+            if not ir.V.graph.cpp_wrapper:
+                # A size that is known only when the program runs is no literal.
+                with suppress(AttributeError, KeyError, SyntaxError, TypeError, ValueError):
+                    self._name_site(super().codegen_args())
             super().codegen(wrapper)
 
         def codegen_args(self) -> list[str]:
-            return super().codegen_args() if self.given is None else self.given
+            written: list[str] = super().codegen_args()
+            return written if self.places is None else [written[i] for i in self.places]
 
         def codegen_kwargs(self, *skipped: Any, **more: Any) -> list[str]:
-            return super().codegen_kwargs(*skipped, **more) if self.given is None else []
+            return super().codegen_kwargs(*skipped, **more) if self.places is None else []
 
-        def _tensors(self) -> list[str] | None:
-            written = super().codegen_args()
+        def _name_site(self, written: list[str]) -> None:
             places = tuple(i for i, a in enumerate(written[:tensors]) if a != "None")
             options = [*written[tensors:], *(repr(self.kwargs[a.name]) for a in schema[len(written) :])]
             seen = [f"{a.get_dtype()} {a.get_size()} {a.get_stride()}" for a in self.inputs]
             text = f"{name!r}, {places}, ({''.join(f'{option}, ' for option in options)}), {self.get_name()!r}, {seen}"
-            try:
-                literal_eval(text)
-            except (SyntaxError, ValueError):  # a size that is known only when the program runs
-                return None
-            self.python_kernel_name = f"torch.ops.tilewright.call_sites[{text!r}]"
-            return [written[i] for i in places]
+            literal_eval(text)
+            self.python_kernel_name, self.places = f"torch.ops.tilewright.call_sites[{text!r}]", places
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
         made = Site.create(operator, *args, **kwargs)
