@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import tilewright as tw
 from tests.warm import tilewright
+from tilewright.cli.app import main
 
 
 def run(*arguments: str, folder: Path) -> str:
@@ -31,3 +33,17 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ": 1 entry, " in run("show", folder=there)
     assert "1 entry removed" in run("clear", folder=here)
     assert ": 0 entries, " in run("show", folder=here)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["cache", "show"]])
+def test_output_that_cannot_be_written(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tilewright", *words])
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit, match="1"):
+            main()
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: cannot write the output: No space left on device\n  fix: ")

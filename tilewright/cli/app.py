@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,18 +49,33 @@ app.add_typer(app_cache.app)
 app_worker.add_to(app)
 
 
+_UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 def main() -> None:
-    """The entry point: errors of the user's end with status 2 and no traceback."""
+    """The entry point. Errors of the user end with status 2 and no traceback, output that cannot be written with 1."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process: output is
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # discarded from here on
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # × and µ must not break a narrow terminal
     try:
-        app(prog_name="tilewright")
+        try:
+            app(prog_name="tilewright")
+        finally:
+            with suppress(AttributeError, ValueError):  # a script may replace or close it
+                sys.stdout.flush()
     except UserError as error:
         complain(error)
         sys.exit(2)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more when it exits
+        if error.errno != errno.EPIPE:  # nobody reads: not a fault
+            fix = "free space there, or write the output elsewhere"
+            complain(UserError(f"cannot write the output: {error.strerror}", fix=fix, where=""))
+        sys.exit(1)
 
 
 def _version(wanted: bool) -> None:
