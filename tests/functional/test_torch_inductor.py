@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tilewright as tw  # noqa: E402
+import tilewright.functional.torch_operator  # noqa: E402  # it registers the operators
 from tilewright.functional import prepared_calls, torch_inductor  # noqa: E402
 
 pytestmark = pytest.mark.torch
