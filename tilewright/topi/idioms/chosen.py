@@ -13,7 +13,7 @@ from ..templates.template import ALL, PackagedTemplate
 _KEYS = ("template", "workload", "target", "config")
 
 
-class Choice(NamedTuple):
+class ChosenStrategy(NamedTuple):
     """A strategy, the workload that it computes, the target of the choice, and the index of the configuration."""
 
     template: PackagedTemplate[Any]
@@ -29,14 +29,14 @@ def with_choice(made: Tensor, template: PackagedTemplate[Any], config: Config, w
     return ComputeOp(op.name, op.axis, op.body, op.tag, {**op.attrs, **chosen}).output(0)
 
 
-def choice_of(op: Operation) -> Choice | None:
+def choice_of(op: Operation) -> ChosenStrategy | None:
     """Return the choice that a declaration names; None if it names none."""
     attrs = op.attrs if isinstance(op, ComputeOp) else {}
     template = next((t for t in ALL if t.name == attrs.get("template")), None)
     if template is None:
         return None
     _, args, target, index = (attrs[key] for key in _KEYS)
-    return Choice(template, template.workload(args), Target(target), index)
+    return ChosenStrategy(template, template.workload(args), Target(target), index)
 
 
 def operands_of(op: ComputeOp, workload: Any) -> tuple[Tensor, Tensor]:
