@@ -24,7 +24,7 @@ from .plans import Tune
 from .pooling import is_left_out
 from .prepared_calls import PreparedCalls
 from .problem import TRANSPOSES
-from .signature import Arrays, Described, Signature, check_no_indices, signature
+from .signature import Arrays, Described, check_no_indices, signature
 from .torch_allocation import empty_in_order
 from .torch_arguments import (
     activation_text,
@@ -175,8 +175,8 @@ def _implementation(tensors: int, prepare: Prepare) -> Callable[..., Any]:
     return compute
 
 
-def executor(arrays: tuple[Any, ...], options: Any, checked: Signature | None = None) -> Callable[..., Any]:
-    """Return the executor for calls of an operator with such tensors and options, which may be checked already.
+def executor(arrays: tuple[Any, ...], options: Any) -> Callable[..., Any]:
+    """Return the executor for calls of an operator with such tensors and options.
 
     The result lies in memory as `_shaped` says, even if PyTorch's own kernel returns another order.
     """
@@ -184,8 +184,7 @@ def executor(arrays: tuple[Any, ...], options: Any, checked: Signature | None = 
     text = getattr(options, "activation", "")
     call = OperatorCall._make((options.name, *arrays, *rest, call_options(options, text or None, _asked.tune)))
     with torch.no_grad(), untraced():
-        signature, function = signed(call) if checked is None else (checked, None)
-        return prepared(call, signature, function, ordered=True)
+        return prepared(call, *signed(call), ordered=True)
 
 
 def _shapes(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from .call import OperatorCall
 from .signature import Signature
 from .torch_casts import casts_of
 from .torch_eager import records
 from .torch_gradients import recorded
 from .torch_layer import CalledLayer, Run
-from .torch_operator import convolution_options, executor
+from .torch_operator import convolution_options
 from .torch_passes import KnownPasses
 from .torch_state import autocast_type, autocasts
+from .torch_tensors import prepared
 
 
 def shortest(call: OperatorCall, arrays: tuple[Any, ...], checked: Signature) -> Run:
     """Return the executor of calls like this one; `arrays` are its tensors after autocast's conversions."""
-    given = convolution_options(call, arrays)
-    run, kind = executor(arrays, given, checked), autocast_type(call.x.device.type) if autocasts() else None
-    layer = CalledLayer.of(given, *arrays[:2])
+    with torch.no_grad():
+        run = prepared(OperatorCall._make((call.name, *arrays, None, call.options)), checked, ordered=True)
+    kind = autocast_type(call.x.device.type) if autocasts() else None
+    layer = CalledLayer.of(convolution_options(call, arrays), *arrays[:2])
     layer.known = KnownPasses().gradients
     of_x, *of_others, of_residual = [a is not b for a, b in zip(arrays, call.arrays, strict=False)]
     differentiated = records(arrays)
