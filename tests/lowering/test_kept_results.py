@@ -9,6 +9,7 @@ import pytest
 
 import tilewright
 from tilewright import te
+from tilewright.core.errors import UserError
 from tilewright.loops.interpret import interpret
 
 
@@ -23,10 +24,12 @@ def padded_sums() -> tuple[Any, ...]:
     return s, A, T, V, B
 
 
-@pytest.mark.parametrize("kept", [(), (0,), (1,), (0, 1)])
-def test_a_kept_result_is_stored_within_its_bounds(kept: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("kept", "scope"), [((), ""), ((0,), "local"), ((1,), ""), ((0, 1), "local")])
+def test_a_kept_result_is_stored_within_its_bounds(kept: tuple[int, ...], scope: str) -> None:
     """The loop of the padding goes beyond them; what is not kept lies in storage of the loop's own."""
     s, A, T, V, B = padded_sums()
+    if scope:
+        s[T].set_scope(scope)  # on a CPU, the same memory
     results = [(T, V)[k] for k in kept]
     (function,) = tilewright.lower(s, [A, *results, B]).functions
     a = np.random.default_rng(1).integers(-3, 4, (3, 8)).astype("float32")
@@ -35,3 +38,10 @@ def test_a_kept_result_is_stored_within_its_bounds(kept: tuple[int, ...]) -> Non
     for k, value in zip(kept, values[1:], strict=False):
         np.testing.assert_array_equal(value, a.sum(axis=0) * (k + 1))
     np.testing.assert_array_equal(values[-1], [*(a.sum(axis=0) * 2), 0])
+
+
+def test_memory_of_a_thread_is_no_argument() -> None:
+    s, A, T, V, B = padded_sums()
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    with pytest.raises(UserError, match="is an argument, which is global memory, but its stage is kept in local"):
+        tilewright.lower(s, [A, T, V, B])

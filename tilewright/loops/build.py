@@ -192,7 +192,8 @@ class _Builder:
         return buffer
 
     def _check_kept(self, tensor: Tensor, found: StageBounds) -> None:
-        if found.scope is not MemoryScope.GLOBAL:
+        on_cpu = not any(loop.on_hardware for loop in (*found.outer, *found.stage.loops))
+        if found.scope is not MemoryScope.GLOBAL and not (on_cpu and found.scope is MemoryScope.LOCAL):
             where = found.outer[-1].axis.name if found.outer else ""
             raise UserError(
                 f"tensor {tensor.name!r} is an argument, which is global memory, but its stage is kept in "
