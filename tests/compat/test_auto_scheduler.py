@@ -109,7 +109,7 @@ def test_lines_of_tvm_are_read(tmp_path: Path) -> None:
     log, task = tmp_path / "log.json", task_of()
     steps = [["SP", 1, 0, 64, [4, 8], 1], ["FU", 1, [0, 1]], ["AN", 1, 0, 3], ["AN", 1, 1, 2]]
     given = [['["doubled", 64]', "llvm -keys=cpu -mcpu=core-avx2", [2, 64], "llvm -keys=cpu", 1, []], [[], steps]]
-    log.write_text(json.dumps({"i": given, "r": [[0.5], 0, 1, 1], "v": "v0.6"}) + "\n")
+    log.write_text("# A comment\n" + json.dumps({"i": given, "r": [[0.5], 0, 1, 1], "v": "v0.6"}) + "\n")
     ((read, result),) = auto_scheduler.load_records(log)
     assert (read.task.workload_key, str(read.task.target.host), result.mean) == (task.workload_key, "llvm", 0.5)
     assert [str(loop.range.extent) for loop in read.state[1].iters] == ["8", "8"]

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.passes.running import finish
 from tilewright import UserError, auto_scheduler, te, topi
 from tilewright.auto_scheduler import loop_state
+from tilewright.loops.interpret import interpret
 
 N, M, K = 12, 20, 30
 
@@ -26,6 +28,15 @@ def extents(state: Any, stage: Any) -> list[int | None]:
     return [None if loop.range is None else int(loop.range.extent) for loop in state[stage].iters]
 
 
+def run(s: Any, args: Any, a: Any, b: Any, expected: Any, on_threads: bool = False) -> None:
+    """Compare a schedule with the expected values, in the interpreter."""
+    (made,) = tw.lower(s, args).functions
+    made = finish(made, check=True) if on_threads else made
+    result = np.full((N, M), -1, np.float32)
+    interpret(made, [a, b, result], races=on_threads, outputs=made.buffers[2:])
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
 def check(dag: Any, state: Any) -> None:
     """The steps of a state make a right program after a round trip through JSON."""
     rng = np.random.default_rng(0)
@@ -34,9 +45,7 @@ def check(dag: Any, state: Any) -> None:
     assert again == state
     s, args = dag.apply_steps_from_state(again)
     assert s.recorded == state.schedule().recorded
-    arrays = [tw.nd.array(a), tw.nd.array(b), tw.nd.array(np.full((N, M), -1, np.float32))]
-    tw.build(s, args, "llvm")(*arrays)
-    np.testing.assert_allclose(arrays[2].numpy(), np.maximum(a.astype(float) @ b, 0), rtol=1e-5, atol=1e-5)
+    run(s, args, a, b, np.maximum(a.astype(float) @ b, 0))
 
 
 def begun() -> tuple[Any, Any, int, int]:
@@ -117,14 +126,27 @@ def test_partial_results_and_inlined_stages() -> None:
     assert "doubled" not in str(state)
 
 
-def test_threads_are_bound() -> None:
+def test_threads_share_copies() -> None:
+    """Blocks, threads, and a shared copy that all threads fetch: the form of most records of GPUs."""
     dag, state, product, relu = begun()
-    for stage in (product, relu):
-        block, thread = state[stage].iters[:2]
-        state.bind(stage, block, "blockIdx.x")
-        state.bind(stage, thread, "threadIdx.x")
+    i = state.split(relu, state[relu].iters[0], [2, 3])
+    j = state.split(relu, state[relu].iters[3], [5, 2])
+    state.reorder(relu, [each for pair in zip(i, j, strict=True) for each in pair])
+    block, thread = (state.fuse(relu, state[relu].iters[at : at + 2]) for at in (0, 1))
+    state.compute_at(product, relu, thread)
+    outer, inner = state.split(product, state[product].iters[2], [5])
+    state.reorder(product, [outer, inner, *state[product].iters[:2]])
+    shared = state.cache_read(0, "shared", [product])
+    state.compute_at(shared, product + 1, outer)
+    fetched = state.fuse(shared, state[shared].iters)
+    _, lane = state.follow_fused_split(shared, fetched, [0, 1], 0, True)
+    state.bind(shared, lane, "threadIdx.x")
+    state.bind(relu + 1, block, "blockIdx.x")
+    state.bind(relu + 1, thread, "threadIdx.x")
     s, args = dag.apply_steps_from_state(state)
-    assert str(tw.lower(s, args)).count('T.launch_thread("blockIdx.x", 12)') == 2
+    rng = np.random.default_rng(0)
+    a, b = rng.random((N, K), np.float32), rng.random((K, M), np.float32)
+    run(s, args, a, b, a @ b, on_threads=True)
 
 
 def test_stages_have_the_numbers_of_the_legacy_api() -> None:

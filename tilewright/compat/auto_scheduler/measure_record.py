@@ -122,8 +122,10 @@ def load_records(filename: Any) -> Iterator[Pair]:
 
 
 def _lines(path: Path) -> list[str]:
+    """The lines of a file but comments and empty ones."""
     try:
-        return [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [line for line in lines if line.strip() and not line.startswith("#")]
     except OSError as error:
         raise UserError(
             f"{path} cannot be read: {error.strerror}", primitive="load_records", fix="give a file that is there"
