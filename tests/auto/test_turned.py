@@ -118,3 +118,15 @@ def test_the_order_of_factors_does_not_matter() -> None:
         texts.append(s.as_python().partition("as_product")[2])
     assert texts[0] == texts[1]
     assert "tensorize" in texts[0]
+
+
+def test_two_blocks_of_a_large_product_share_a_multiprocessor() -> None:
+    """With slices for six stages, one block would fill it. A product of few blocks has the stages."""
+    stages = []
+    for rows in (4096, 128):
+        _, outputs = product(rows, 4096, 4096)
+        (ways,) = AutomaticProgram([outputs[0].op], TARGET).ways
+        assert ways[0].name == "turned warpgroup instructions"
+        stages.append(ways[0].chosen["stages"].val)
+    assert stages[0] == 3
+    assert stages[1] > 3

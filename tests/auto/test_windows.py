@@ -108,3 +108,13 @@ def test_windows(case: str, tile: str) -> None:
         s = program.begun(ways)
         schedule_windows(s, windows, kernel, TILES[tile])
     assert_right_on_gpu(s, inputs, out, reference, target)
+
+
+def test_a_small_layer_has_one_result_for_each_thread() -> None:
+    """It leaves schedulers without a warp, so that the packaged strategies come later."""
+    data, weights = te.placeholder((1, 4, 16, 32), name="data"), te.placeholder((4, 1, 7, 7), name="weights")
+    small = topi.nn.depthwise_conv2d_nchw(data, weights, 1, 3, 1)
+    ways = AutomaticProgram([small.op], Target("cuda -arch=sm_90")).ways[-1]
+    assert ways[0].name == "windows"
+    assert [ways[0].chosen[name].val for name in ("rows", "columns", "threads")] == [1, 1, 32]
+    assert ways[1].name == "depthwise direct"

@@ -207,10 +207,12 @@ def test_steps_replay() -> None:
 
 
 def test_legacy_gradients_of_depthwise_layers() -> None:
-    X, W = placeholders((2, 7, 6, 4), (3, 3, 4, 1))
-    head = te.placeholder((2, 7, 6, 4), "float32", "H")
-    by_input = topi.nn.depthwise_conv2d_backward_input_nhwc(W, head, (2, 7, 6, 4), (2, 7, 6, 4), 1, 1)
-    by_weight = topi.nn.depthwise_conv2d_backward_weight_nhwc(X, head, (2, 7, 6, 4), (3, 3, 4, 1), 1, 1)
+    """Smaller layers are windows, as for any reduction."""
+    shape = (8, 28, 28, 64)
+    X, W = placeholders(shape, (3, 3, 64, 1))
+    head = te.placeholder(shape, "float32", "H")
+    by_input = topi.nn.depthwise_conv2d_backward_input_nhwc(W, head, shape, shape, 1, 1)
+    by_weight = topi.nn.depthwise_conv2d_backward_weight_nhwc(X, head, shape, (3, 3, 64, 1), 1, 1)
     for made, schedule in (
         (by_input, topi.cuda.schedule_depthwise_conv2d_backward_input_nhwc),
         (by_weight, topi.cuda.schedule_depthwise_conv2d_backward_weight_nhwc),

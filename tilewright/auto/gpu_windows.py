@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import gcd, prod
 
 from ..arith.linear_equations import coefficients
@@ -31,6 +32,8 @@ _WRITTEN_OUT = 3000
 """Products that the written-out loops of a thread have at most."""
 _ROWS, _COLUMNS = (1, 2, 4, 7, 8), (1, 2, 4, 7, 8, 14, 16)
 """Rows and columns of a thread's tile: powers of two, and multiples of 7, into which images of 7, 14, 28, 56 divide."""
+_THREADS, _SMALLER = (128, 64, 32), 1.06
+"""Threads of a block, the usual ones first, and how much faster smaller blocks must be by the model."""
 _SPARE = 16
 """Registers of a thread that hold no elements."""
 _LOAD, _CONVERSION, _OVERHEAD = 1.8, 0.57, 100
@@ -277,14 +280,24 @@ def is_possible(windows: Windows, target: Target, tile: WindowTile) -> bool:
 
 
 def tiles(windows: Windows, target: Target) -> list[WindowTile]:
-    """Return the possible tiles, the fastest by the model first."""
-    machine = Machine.for_models(target)
-    terms = windows.op.reduce_axis
+    """Return the possible tiles, the fastest by the model first.
+
+    If a warp for each scheduler computes all results, threads compute one each: nothing else hides their waiting.
+    """
+    machine, terms = Machine.for_models(target), windows.op.reduce_axis
+    warp = machine.hardware.warp
+    few = total(windows.out.axis) <= machine.multiprocessors * machine.hardware.multiprocessor.schedulers * warp
     rolled = range(len(terms) if windows.terms > FEW_TERMS or len(terms) > 2 else 1)
-    every = (WindowTile(rows, columns, rolled=each) for rows in _ROWS for columns in _COLUMNS for each in rolled)
-    return sorted(
-        (tile for tile in every if is_possible(windows, target, tile)), key=lambda t: windows.cycles(t, machine)
+    every = (
+        WindowTile(rows, columns, threads, each)
+        for threads, rows, columns, each in product(_THREADS, _ROWS, _COLUMNS, rolled)
     )
+
+    def order(tile: WindowTile) -> tuple[bool, float]:
+        cycles = windows.cycles(tile, machine) * (_SMALLER if tile.threads < _THREADS[0] else 1.0)
+        return few and (tile.rows, tile.columns, tile.threads) != (1, 1, warp), cycles
+
+    return sorted((tile for tile in every if is_possible(windows, target, tile)), key=order)
 
 
 def schedule_windows(s: ScheduleHandle, windows: Windows, kernel: FusedKernel, tile: WindowTile) -> None:

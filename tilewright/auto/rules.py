@@ -25,6 +25,10 @@ from .ways import Way, fixed, with_values
 
 _POWERS = (1, 2, 4, 8)
 """Elements of a vector, rows of a thread, and blocks that share terms, among which a search chooses."""
+_WINDOWS = "windows"
+"""The name of the way to reduce windows."""
+_ERROR = 1.5
+"""The error of the models of windows and of strategies that compute them: up to 1.5 for long windows."""
 _MANY_TERMS = 64
 """Terms of a sum from which on the threads of a block share it, rather than one thread per sum."""
 _PARTS = (16, 32, 64, 128)
@@ -46,7 +50,27 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str 
         return [fixed("given", f"{out.name} is a statement or a scan, which has its own loops", lambda s: None)]
     single = kernel.reductions[0] if len(kernel.reductions) == 1 and kernel.one_each else None
     packaged = convolutions.ways(flow, kernel, target, precision)
-    return [*packaged, *_without_strategies(flow, kernel, single, target, precision)]
+    others = _without_strategies(flow, kernel, single, target, precision)
+    windows = [way for way in others if way.name == _WINDOWS]
+    if packaged and windows and (_is_small(packaged[0], target) or _is_slower(packaged[0], windows[0])):
+        return [*windows, *packaged, *(way for way in others if way.name != _WINDOWS)]
+    return [*packaged, *others]
+
+
+def _is_slower(way: Way, other: Way) -> bool:
+    """Whether models expect a way to be slower than another one by more than they err."""
+    if way.model is None or other.model is None:
+        return False
+    return way.model(way.chosen).cycles > _ERROR * other.model(other.chosen).cycles
+
+
+def _is_small(way: Way, target: Target) -> bool:
+    """Whether a way leaves schedulers without a warp. Its model is then too low: nothing hides the waiting."""
+    if way.model is None:
+        return False
+    machine, (_, threads, blocks) = Machine.for_models(target), way.model(way.chosen)
+    warps = blocks * -(-threads // target.warp_size)
+    return warps < machine.multiprocessors * machine.hardware.multiprocessor.schedulers
 
 
 def _without_strategies(
@@ -206,7 +230,7 @@ def _windows(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
         "rows": list(dict.fromkeys(t.rows for t in found)), "columns": list(dict.fromkeys(t.columns for t in found)),
         "threads": _THREADS[:4], "rolled": list(dict.fromkeys(t.rolled for t in found)),
     }  # fmt: skip
-    way = with_values("windows", why, tile, values,
+    way = with_values(_WINDOWS, why, tile, values,
                       lambda s, t: gpu_windows.schedule_windows(s, windows, kernel, t),
                       partial(gpu_windows.is_possible, windows, target))  # fmt: skip
     machine = Machine.for_models(target)
