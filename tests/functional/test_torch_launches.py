@@ -15,6 +15,7 @@ import torch
 from tilewright.functional import torch_launches
 from tilewright.functional.cuda_kernels import in_order
 from tilewright.functional.running import GpuProgram
+from tilewright.runtime.device import cuda
 
 
 class Kernel:
@@ -80,3 +81,18 @@ def test_a_call_whose_memory_does_not_fit_goes_the_general_way() -> None:
         )
         assert run(x, w, None, None, None) is wanted
     assert notes[0] == (x.data_ptr(), w.data_ptr(), made.data_ptr(), 0)
+
+
+@pytest.mark.parametrize("others", [(None, None), (torch.empty(4), None), (None, torch.empty(4))])
+def test_a_launch_of_one_kernel_reports_its_status(others: tuple[Any, Any]) -> None:
+    notes: list[tuple[int, ...]] = []
+    x, w, made = (torch.empty(4) for _ in range(3))
+    call: Any = type("", (), {"weight": w, "bias": others[0], "residual": others[1]})()
+    for status, wanted in ((0, made), (MISALIGNED, x)):
+        alone: Any = type("", (), {"direct": Kernel((), notes, status)})()
+        run: Any = torch_launches.direct(alone, cuda(0), lambda: made, call, lambda x, *rest: x)
+        assert run(x, w, *others, None) is wanted
+    alone.direct.status = 700
+    with pytest.raises(RuntimeError, match="status 700"):
+        run(x, w, *others, None)
+    assert set(notes) == {(*[a.data_ptr() for a in (x, w, *others, made) if a is not None], 0)}

@@ -143,6 +143,7 @@ def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, 
             return _again(slow, status, x, w, bias, residual, None)
         return made
 
+    # 0.11 µs instead of 0.32 for `run`, of a call that takes 1 µs.
     def run_plain(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         if parallel and not pool.ready:
             pool.start()
