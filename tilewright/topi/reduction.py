@@ -175,24 +175,7 @@ def argmax(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_i
 
 
 def argmin(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
-    """Find the place of the smallest element along dimensions.
-
-    Parameters
-    ----------
-    data
-        A tensor of numbers. NaN counts as the smallest.
-    axis
-        The dimensions to search: an int, several, or None for all. If there are several, places count in row-major
-        order.
-    keepdims
-        Whether reduced dimensions stay, with extent 1.
-    select_last_index
-        Whether the last one of equal elements is found, instead of the first.
-
-    Returns
-    -------
-    A tensor of type int32.
-    """
+    """Find the place of the smallest element along dimensions, as `argmax` the largest; NaN counts as the smallest."""
     return _place("argmin", data, axis, keepdims, select_last_index)
 
 

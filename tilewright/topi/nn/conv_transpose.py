@@ -1,4 +1,9 @@
-"""Transposed convolutions: each element of the data spreads a kernel's worth of values over the result."""
+"""Transposed convolutions: each element of the data spreads a kernel's worth of values over the result.
+
+`stride` is the distance of the places that neighbours of the data spread around. `padding` is cut off the border of the
+result, see `padding_sides`, and `output_padding` is added at its ends. `out_dtype` is the type to accumulate in. All of
+them raise UserError for shapes that do not fit each other, and for groups that do not divide the channels.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +23,7 @@ from .window import padding_sides
 def conv1d_transpose_ncw(
     data: Tensor, kernel: Tensor, stride: Any, padding: Any, out_dtype: Any, output_padding: Any
 ) -> Tensor:
-    """Spread `data` (N, CI, W) through `kernel` (CI, CO, KW), as (N, CO, OW).
-
-    Parameters
-    ----------
-    data, kernel
-        The tensors.
-    stride
-        The distance of the places that neighbours of the data spread around.
-    padding
-        How much of the result's ends is cut off: an int, or that before and after; "SAME" or "VALID".
-    out_dtype
-        The type to accumulate in.
-    output_padding
-        By how much the result is longer at its end.
-
-    Returns
-    -------
-    A tensor of layout NCW.
-
-    Raises
-    ------
-    UserError
-        For shapes that do not fit each other.
-    """
+    """Spread `data` (N, CI, W) through `kernel` (CI, CO, KW), as (N, CO, OW)."""
     given = {"data": data, "kernel": kernel}
     return transposed(given, (stride, padding, output_padding), out_dtype, 1, 1, "conv1d_transpose_ncw")
 
@@ -49,26 +31,7 @@ def conv1d_transpose_ncw(
 def group_conv1d_transpose_ncw(
     data: Tensor, kernel: Tensor, stride: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int
 ) -> Tensor:
-    """Spread each group of channels of `data` (N, CI, W) through its part of `kernel` (CI, CO / groups, KW).
-
-    Parameters
-    ----------
-    data, kernel
-        The tensors.
-    stride, padding, out_dtype, output_padding
-        As for `conv1d_transpose_ncw`.
-    groups
-        How many equal parts the channels have.
-
-    Returns
-    -------
-    A tensor of layout NCW.
-
-    Raises
-    ------
-    UserError
-        For shapes that do not fit each other, and for groups that do not divide the channels.
-    """
+    """Spread each group of channels of `data` (N, CI, W) through its part of `kernel` (CI, CO / groups, KW)."""
     given = {"data": data, "kernel": kernel}
     return transposed(given, (stride, padding, output_padding), out_dtype, groups, 1, "group_conv1d_transpose_ncw")
 
@@ -76,30 +39,7 @@ def group_conv1d_transpose_ncw(
 def conv2d_transpose_nchw(
     Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: Any, output_padding: Any
 ) -> Tensor:
-    """Spread `Input` (N, CI, H, W) through `Filter` (CI, CO, KH, KW), as (N, CO, OH, OW).
-
-    Parameters
-    ----------
-    Input, Filter
-        The tensors.
-    strides
-        The distance of the places that neighbours of the data spread around: an int or a pair.
-    padding
-        How much of the result's border is cut off: an int, a pair, or (top, left, bottom, right); "SAME" or "VALID".
-    out_dtype
-        The type to accumulate in.
-    output_padding
-        By how much the result is larger at the bottom and at the right.
-
-    Returns
-    -------
-    A tensor of layout NCHW.
-
-    Raises
-    ------
-    UserError
-        For shapes that do not fit each other.
-    """
+    """Spread `Input` (N, CI, H, W) through `Filter` (CI, CO, KH, KW), as (N, CO, OH, OW)."""
     given = {"Input": Input, "Filter": Filter}
     return transposed(given, (strides, padding, output_padding), out_dtype, 1, 2, "conv2d_transpose_nchw")
 
@@ -107,26 +47,7 @@ def conv2d_transpose_nchw(
 def group_conv2d_transpose_nchw(
     data: Tensor, kernel: Tensor, stride: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int
 ) -> Tensor:
-    """Spread each group of channels of `data` (N, CI, H, W) through its part of `kernel` (CI, CO / groups, KH, KW).
-
-    Parameters
-    ----------
-    data, kernel
-        The tensors.
-    stride, padding, out_dtype, output_padding
-        As for `conv2d_transpose_nchw`.
-    groups
-        How many equal parts the channels have.
-
-    Returns
-    -------
-    A tensor of layout NCHW.
-
-    Raises
-    ------
-    UserError
-        For shapes that do not fit each other, and for groups that do not divide the channels.
-    """
+    """Spread each group of channels of `data` (N, CI, H, W) through its part of `kernel` (CI, CO / groups, KH, KW)."""
     given = {"data": data, "kernel": kernel}
     return transposed(given, (stride, padding, output_padding), out_dtype, groups, 2, "group_conv2d_transpose_nchw")
 
@@ -134,24 +55,7 @@ def group_conv2d_transpose_nchw(
 def conv3d_transpose_ncdhw(
     Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: Any, output_padding: Any
 ) -> Tensor:
-    """Spread `Input` (N, CI, D, H, W) through `Filter` (CI, CO, KD, KH, KW), as (N, CO, OD, OH, OW).
-
-    Parameters
-    ----------
-    Input, Filter
-        The tensors.
-    strides, padding, out_dtype, output_padding
-        As for `conv2d_transpose_nchw`, for depth, height and width.
-
-    Returns
-    -------
-    A tensor of layout NCDHW.
-
-    Raises
-    ------
-    UserError
-        For shapes that do not fit each other.
-    """
+    """Spread `Input` (N, CI, D, H, W) through `Filter` (CI, CO, KD, KH, KW), as (N, CO, OD, OH, OW)."""
     given = {"Input": Input, "Filter": Filter}
     return transposed(given, (strides, padding, output_padding), out_dtype, 1, 3, "conv3d_transpose_ncdhw")
 

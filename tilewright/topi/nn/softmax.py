@@ -97,43 +97,12 @@ fast_softmax = softmax  # the legacy approximation; this one is exact
 
 
 def softmax_common(x: Tensor, axis: int, use_fast_exp: bool = False) -> Tensor:
-    """Compute `softmax`, whose exponential function is exact here whatever `use_fast_exp` says.
-
-    Parameters
-    ----------
-    x
-        A tensor of floats.
-    axis
-        The dimension along which rows lie.
-    use_fast_exp
-        Accepted for old scripts, without effect.
-
-    Returns
-    -------
-    A tensor of the shape and type of `x`.
-    """
+    """Compute `softmax`; its exponential function is exact, and `use_fast_exp` of old scripts has no effect."""
     return softmax(x, axis)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """Compute the logarithm of `softmax` of each row, without overflow.
-
-    Parameters
-    ----------
-    x
-        A tensor of floats; the sums are float32, or float64 for float64.
-    axis
-        The dimension along which rows lie.
-
-    Returns
-    -------
-    A tensor of the shape and type of `x`.
-
-    Raises
-    ------
-    UserError
-        For integers, and for a dimension that the tensor does not have.
-    """
+    """Compute the logarithm of `softmax`, with its arguments, of each row without overflow."""
     rows = Rows(x, axis, "log_softmax")
     high = rows.reduce(te.max, lambda row, at: rows.x(*at), "T_softmax_maxelem")
 

@@ -232,35 +232,7 @@ def conv2d_winograd_nhwc(
     auto_scheduler_rewritten_layout: str = "",
     meta_schedule_original_shape: Any = None,
 ) -> Tensor:
-    """Convolve images with channels last by Winograd's transforms of tiles, as `conv2d_winograd_nchw` does.
-
-    Parameters
-    ----------
-    data
-        Images (N, H, W, CI).
-    weight
-        Kernels (r, r, CI, CO); with `pre_computed`, the result of `conv2d_winograd_weight_transform` for r = 3.
-    strides, dilation
-        1, the only ones that tiles can share.
-    padding
-        See `padding_sides`.
-    out_dtype
-        The type to accumulate in.
-    pre_computed
-        Whether the kernels are transformed already.
-    auto_scheduler_rewritten_layout, meta_schedule_original_shape
-        Accepted for old scripts, without effect.
-
-    Returns
-    -------
-    A tensor (N, OH, OW, CO).
-
-    Raises
-    ------
-    UserError
-        For strides and dilations other than 1, integers as results, kernels that are not square, and shapes that do
-        not fit.
-    """
+    """Convolve images (N, H, W, CI) with kernels (r, r, CI, CO) as `conv2d_winograd_nchw` does, as (N, OH, OW, CO)."""
     return _convolved((data, weight), (strides, padding, dilation), out_dtype, pre_computed, "NHWC")
 
 
