@@ -19,7 +19,7 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.node import Node
 from ..expr.nodes import FloatImm, IntImm, Var
-from ..tensor.axis import IterVar
+from ..tensor.axis import IterVar, extent_or
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.reference import reference
 from ..tensor.tensor import PlaceholderOp, Tensor, topological
@@ -48,7 +48,7 @@ def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
     sums = []
     for op in ops:
         if not isinstance(op, PlaceholderOp):
-            terms = math.prod(_extent(axis) for axis in op.reduce_axis) if op.reduce_axis else 0
+            terms = math.prod(extent_or(axis, 1) for axis in op.reduce_axis) if op.reduce_axis else 0
             sums.append((terms, max((_unit(d) for d in op.dtypes if d.is_float), default=0.0)))
     return CheckSpec(_Fingerprint().of(args), outputs, tolerance(sums, rounding))
 
@@ -67,11 +67,6 @@ def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float
 
 def _unit(dtype: DType) -> float:
     return float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]  # its stubs leave it out
-
-
-def _extent(axis: IterVar) -> int:
-    extent = axis.dom.extent if axis.dom is not None else None
-    return extent.value if isinstance(extent, IntImm) else 1
 
 
 class _Fingerprint:

@@ -122,6 +122,12 @@ def whole(value: Any) -> Expr | None:
     return e if e.dtype.is_int else None
 
 
+def extent_or(axis: IterVar, otherwise: int) -> int:
+    """Return the number of an axis's values, or another number if it is known only at the call."""
+    extent = axis.dom.extent if axis.dom is not None else None
+    return extent.value if isinstance(extent, IntImm) else otherwise
+
+
 def known_before(e: Expr, primitive: str, about: str, fix: str) -> Expr:
     """`e`, checked to be known before the program runs: made of numbers and sizes, not of values of tensors."""
     if loads(e):

@@ -11,7 +11,7 @@ from ...core.errors import UserError
 from ...expr.nodes import TRUE, Expr, IntImm, Load, Mul
 from ...expr.operators import add, as_expr, floordiv, floormod, multiply
 from ...expr.traverse import loads, rewrite, substitute, uses_any
-from ...tensor.axis import AxisKind, IterVar, Range
+from ...tensor.axis import AxisKind, IterVar, Range, extent_or
 from ...tensor.reduction import Reduce, adds_from_zero
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import ComputeOp, Tensor
@@ -144,12 +144,7 @@ def _in_float32(body: Reduce, source: tuple[Expr, ...], axis: IterVar) -> Expr |
 
 def _axis(name: str, group: Axes) -> IterVar:
     kind = AxisKind.REDUCE if name == "k" else AxisKind.DATA
-    return IterVar(name, Range(as_expr(prod(map(_extent, group)), "int32")), kind)
-
-
-def _extent(axis: IterVar) -> int:
-    extent = axis.dom.extent if axis.dom is not None else None
-    return extent.value if isinstance(extent, IntImm) else 1
+    return IterVar(name, Range(as_expr(prod(extent_or(axis, 1) for axis in group), "int32")), kind)
 
 
 def _parts(whole: IterVar, group: Axes) -> list[tuple[IterVar, Expr]]:
@@ -158,15 +153,15 @@ def _parts(whole: IterVar, group: Axes) -> list[tuple[IterVar, Expr]]:
     below = 1
     for place, axis in enumerate(reversed(group)):
         value = floordiv(whole.var, below) if below > 1 else whole.var
-        found.append((axis, floormod(value, _extent(axis)) if place < len(group) - 1 else value))
-        below *= _extent(axis)
+        found.append((axis, floormod(value, extent_or(axis, 1)) if place < len(group) - 1 else value))
+        below *= extent_or(axis, 1)
     return found
 
 
 def _flat(group: Axes) -> Expr:
     value: Expr = as_expr(0, "int32")
     for axis in group:
-        value = add(multiply(value, _extent(axis)), axis.var)
+        value = add(multiply(value, extent_or(axis, 1)), axis.var)
     return value
 
 

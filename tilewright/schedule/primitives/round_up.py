@@ -14,7 +14,7 @@ from ...core.errors import UserError
 from ...expr.nodes import TRUE, Expr, FloatImm, IntImm, Load
 from ...expr.operators import all_of, const, if_then_else
 from ...expr.traverse import loads, rewrite, uses_any
-from ...tensor.axis import AxisKind, IterVar, Range
+from ...tensor.axis import AxisKind, IterVar, Range, extent_or
 from ...tensor.reduction import Reduce, adds, ends_of
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import leaf, positive, whole_number
@@ -40,7 +40,7 @@ def round_up(
     """
     plain_compute(schedule, stage, "round_up")
     wanted = _extents_of(stage, multiples)
-    grown = {axis: extent for axis, extent in wanted.items() if extent > _extent(axis)}
+    grown = {axis: extent for axis, extent in wanted.items() if extent > extent_or(axis, 0)}
     made, axes = _with_extents(stage.op, grown), [axis for axis, _ in multiples]
     facts = _facts(made.loop_axes)
     further: dict[int, Extents] = {}
@@ -76,7 +76,7 @@ def _extents_of(stage: Stage, multiples: Any) -> Extents:
                 primitive="round_up",
                 fix="round up axes of constant extent, before they are split",
             )
-        found[axis] = -(-_extent(axis) // multiple) * multiple
+        found[axis] = -(-extent_or(axis, 0) // multiple) * multiple
     return found
 
 
@@ -131,7 +131,7 @@ def _with_zeros(schedule: Schedule, stage: Stage, extents: Extents) -> Schedule:
     plain_compute(schedule, stage, "round_up")
     made = _with_extents(stage.op, extents)
     if not all(_is_zero_beyond(made, axis, extents[axis]) for axis in extents):
-        inside = all_of(*(axis.var < _extent(axis) for axis in extents))
+        inside = all_of(*(axis.var < extent_or(axis, 0) for axis in extents))
         body = tuple(if_then_else(inside, e, const(0, e.dtype)) for e in made.values)
         made = ComputeOp(made.name, made.axis, body, made.tag, made.attrs)
     return _replaced(schedule, stage, made)[0]
@@ -139,7 +139,7 @@ def _with_zeros(schedule: Schedule, stage: Stage, extents: Extents) -> Schedule:
 
 def _is_zero_beyond(op: ComputeOp, axis: IterVar, extent: int) -> bool:
     """Whether conditions of its own make each value zero from the old extent of an axis on."""
-    old = _extent(axis)
+    old = extent_or(axis, 0)
     facts = _facts(op.axis).bind_all({axis.var: (const(old, axis.var.dtype), const(extent - old, axis.var.dtype))})
     return all(_is_zero(simplify(e, facts)) for e in op.values)
 
@@ -212,10 +212,6 @@ def _facts(axes: Sequence[IterVar]) -> Facts:
     return EMPTY.bind_all({axis.var: (axis.dom.min, axis.dom.extent) for axis in axes if axis.dom is not None})
 
 
-def _extent(axis: IterVar) -> int:
-    extent: Any = axis.dom.extent if axis.dom is not None else None
-    return extent.value if isinstance(extent, IntImm) else 0
-
-
 def _end(axis: IterVar) -> int:
-    return _extent(axis) + (axis.dom.min.value if axis.dom is not None and isinstance(axis.dom.min, IntImm) else 0)
+    first = axis.dom.min if axis.dom is not None else None
+    return extent_or(axis, 0) + (first.value if isinstance(first, IntImm) else 0)

@@ -5,7 +5,7 @@ The nest is the one before any pass: multi-dimensional buffers, vthreads as loop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Load, Var
 from ...expr.traverse import post_order
 from ...loops.nodes import Allocate, Buffer, For, Function, If, Let, Seq, Stmt, Store
+from ..model.lanes import value_of
 
 
 @dataclass(frozen=True)
@@ -115,36 +116,11 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tupl
     moves = np.zeros((len(indices), len(loops)))
     for d, index in enumerate(indices):
         used = {e for e in post_order(index) if isinstance(e, Var)}
-        at_origin = _value(index, {}, {})
+        at_origin = value_of(index, {})
         for place, loop in enumerate(loops):
             if loop.var in used:
-                moves[d, place] = _value(index, {loop.var: 1}, {}) - at_origin
+                moves[d, place] = value_of(index, {loop.var: 1}) - at_origin
     return AffineAccess(buffer, writes, moves, shape)
 
 
-def _value(e: Expr, at: dict[Var, int], memo: dict[Expr, int]) -> int:
-    """The value of an index for the variables `at`, the others 0; anything but integer arithmetic counts as 0."""
-    if isinstance(e, IntImm):
-        return e.value
-    if isinstance(e, Var):
-        return at.get(e, 0)
-    found = memo.get(e)
-    if found is None:
-        rule = _ARITHMETIC.get(type(e))
-        found = 0
-        if rule is not None and isinstance(e, n.Binary):
-            found = rule(_value(e.a, at, memo), _value(e.b, at, memo))
-        memo[e] = found
-    return found
-
-
 _COUNTED: dict[type[Expr], int] = {n.Add: 0, n.Sub: 0, n.Mul: 1, n.Div: 2, n.Mod: 2}
-_ARITHMETIC: dict[type[Expr], Callable[[int, int], int]] = {
-    n.Add: lambda a, b: a + b,
-    n.Sub: lambda a, b: a - b,
-    n.Mul: lambda a, b: a * b,
-    n.FloorDiv: lambda a, b: a // b if b else 0,
-    n.FloorMod: lambda a, b: a % b if b else 0,
-    n.Min: min,
-    n.Max: max,
-}

@@ -6,7 +6,9 @@ iteration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import add, mul, sub
+from typing import Any
 
 import numpy as np
 
@@ -104,29 +106,35 @@ def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]
     return indices[::-1]
 
 
-def value_of(e: Expr, axes: Mapping[Var, np.ndarray]) -> np.ndarray | int:
-    """The value of an index in each lane; parts that are not integer arithmetic count as 0."""
+def value_of(e: Expr, axes: Mapping[Var, Number], known: dict[Expr, Number] | None = None) -> Number:
+    """The value of an index, in each lane if values of axes are arrays.
+
+    Absent axes, and parts that are not integer arithmetic, count as 0. `known` holds the values of parts.
+    """
     if isinstance(e, IntImm):
         return e.value
     if isinstance(e, Var):
         return axes.get(e, 0)
-    if isinstance(e, n.Binary):
-        a, b = value_of(e.a, axes), value_of(e.b, axes)
-        if isinstance(e, n.Add):
-            return a + b
-        if isinstance(e, n.Sub):
-            return a - b
-        if isinstance(e, n.Mul):
-            return a * b
-        if isinstance(e, (n.FloorDiv, n.Div)):
-            return a // np.maximum(b, 1)
-        if isinstance(e, (n.FloorMod, n.Mod)):
-            return a % np.maximum(b, 1)
-        if isinstance(e, n.Min):
-            return np.minimum(a, b)
-        if isinstance(e, n.Max):
-            return np.maximum(a, b)
-    return 0
+    rule, known = _ARITHMETIC.get(type(e)), {} if known is None else known
+    if rule is None or not isinstance(e, n.Binary):
+        return 0
+    if e not in known:
+        known[e] = rule(value_of(e.a, axes, known), value_of(e.b, axes, known))
+    return known[e]
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    return a // np.maximum(b, 1)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    return a % np.maximum(b, 1)
+
+
+_ARITHMETIC: Mapping[type[Expr], Callable[[Any, Any], Any]] = {
+    n.Add: add, n.Sub: sub, n.Mul: mul, n.FloorDiv: _quotient, n.Div: _quotient, n.FloorMod: _remainder,
+    n.Mod: _remainder, n.Min: np.minimum, n.Max: np.maximum,
+}  # fmt: skip
 
 
 def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:

@@ -15,7 +15,7 @@ from ...measure.outcome import MeasureErrorNo
 from ...runtime.device import device
 from ..task import Workload
 from .best import best_of, by_target
-from .format import COMPILER, Notes, Pair, mean_cost
+from .format import COMPILER, Notes, Pair
 
 Key = tuple[str, Workload]
 
@@ -85,9 +85,7 @@ class History:
         if model_of(inp.target) != "unknown":
             keys.append((self.best_by_model, (model_of(inp.target), inp.task.workload)))
         for table, key in keys:
-            known = table.get(key)
-            if known is None or _rank(pair) < _rank(known):
-                table[key] = pair
+            table[key] = best_of([*filter(None, [table.get(key)]), pair]) or pair
 
     def best(self, target: Target, workload: Workload) -> Pair | None:
         """The best measurement for a workload: of the target's model if that is known, else of its keys.
@@ -108,11 +106,3 @@ class History:
         for pair in (*self.best_by_model.values(), *self.best_by_targetkey.values()):
             seen[id(pair)] = pair
         return list(seen.values())
-
-
-def _rank(pair: Pair) -> tuple[bool, float]:
-    """Return the sort key of a record, least for the best.
-
-    Unchecked records come after checked ones, for a kernel that computes something else may well be faster.
-    """
-    return not pair[0].notes.checked, mean_cost(pair[1])

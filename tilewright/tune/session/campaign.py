@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from typing import Protocol
 
 from ...core.log import logger
@@ -166,10 +165,10 @@ class Campaign:
 
     def _slice(self, number: int, count: int) -> list[Job]:
         """Return up to `count` configurations of a run to measure next."""
-        jobs = self.runs[number].next_jobs(self._prefilters[number], min(count, self._room))
+        jobs = self.runs[number].next_jobs(self._prefilters[number], min(count, self._room), number)
         self.shares[number].given += len(jobs)
         self._has_begun |= bool(jobs)
-        return [replace(job, key=(number, job.key)) for job in jobs]
+        return jobs
 
     def _end_stale_layers(self) -> None:
         """Give no more trials to layers that had as many without a better one as their runs have patience."""

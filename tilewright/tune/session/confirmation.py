@@ -8,7 +8,7 @@ configuration is always a contender: a search cannot end slower than it began.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...measure.outcome import Measured, Outcome
 from .run import Run
@@ -79,7 +79,7 @@ def _measured_in_turns(contenders: Sequence[Contender]) -> dict[Contender, Outco
     failed: dict[Contender, Outcome] = {}
     turn = list(contenders)
     for number in range(1, MOST_ROUNDS + 1):
-        jobs = [replace(one.run.job(one.index), key=place) for place, one in enumerate(turn)]
+        jobs = [one.run.job(one.index, place) for place, one in enumerate(turn)]
         for job, outcome in turn[0].run.measurer.measure(jobs):
             one = turn[job.key]
             if isinstance(outcome, Measured):

@@ -118,8 +118,8 @@ class LayerSearch:
     @property
     def winner(self) -> Run | None:
         """The run of the fastest strategy; None if nothing was measured."""
-        measured = [run for run in self.runs if run.tally.best is not None]
-        return max(measured, key=_rank, default=None)
+        measured = [(run.tally.best.rank, run) for run in self.runs if run.tally.best is not None]
+        return max(measured, key=lambda one: one[0], default=(None, None))[1]
 
     @property
     def default_seconds(self) -> float | None:
@@ -127,7 +127,3 @@ class LayerSearch:
         run = self.runs[0]
         found = run.good.get(run.default) if run.default is not None else None
         return None if found is None else mean_cost(found.result)
-
-
-def _rank(run: Run) -> tuple[bool, float]:
-    return run.tally.best.rank if run.tally.best is not None else (False, 0.0)

@@ -75,8 +75,11 @@ class Run:
         """Return the prefilter, which inspects candidates before they are built; a context manager."""
         return Prefilter(self.task, self.measurer.target, self.search.feature_kind, self.options.processes)
 
-    def next_jobs(self, prefilter: Prefilter, count: int) -> list[Job]:
-        """Return about `count` configurations to measure next; none if nothing is left to try."""
+    def next_jobs(self, prefilter: Prefilter, count: int, number: int = 0) -> list[Job]:
+        """Return about `count` configurations to measure next, with the `number` of this run in their keys.
+
+        None are returned if nothing is left to try.
+        """
         if not self._has_begun:
             self._has_begun = True
             self.search.meet(self.results.attributes.name)
@@ -89,7 +92,7 @@ class Run:
         self.under_way += len(batch)
         more = self._candidates(prefilter, min(count - len(batch), self._room)) if count > len(batch) else []
         self.under_way += len(more)
-        return [self.job(i) for i in (*batch, *more)]
+        return [self.job(i, (number, i)) for i in (*batch, *more)]
 
     def _begin(self) -> None:
         """Have the default configuration, or the configurations of `begin_with`, measured before any proposal."""
@@ -128,13 +131,13 @@ class Run:
         self.search.release(best[len(chosen) :])
         return chosen
 
-    def job(self, index: int) -> Job:
-        """Return the job of a configuration, lowered by its inspection if there was one."""
+    def job(self, index: int, key: Any) -> Job:
+        """Return the job of a configuration with the caller's key, lowered by its inspection if there was one."""
         candidate = Candidate(self.task, self.task.config_space.get(index))
         found = self._inspected.get(index)
         lowered = found.lowered if found is not None else b""
         kept = self._programs.setdefault(index, [])
-        return Job(candidate, index, self.measurer.target, self.task.declared.reference, lowered, kept)
+        return Job(candidate, key, self.measurer.target, self.task.declared.reference, lowered, kept)
 
     # Outcomes
 
