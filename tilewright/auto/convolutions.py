@@ -9,7 +9,7 @@ from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp, PlaceholderOp, topological
 from ..topi.idioms.convolutions import recognised
-from ..topi.idioms.redeclared import default_index, schedule_convolution, strategies_for
+from ..topi.idioms.redeclared import schedule_convolution, strategies_for
 from ..topi.schedules.blocked import fits_blocks
 from ..topi.schedules.injective import one_element_each
 from ..topi.templates.template import PackagedTemplate
@@ -32,10 +32,13 @@ def ways(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str) ->
     stored = all(isinstance(t.op, PlaceholderOp) or t.op in flow.stored for t in (layer.data, layer.weights))
     if others or not stored:
         return []
-    return [_way(kernel, op, template, layer.workload, target) for template in strategies_for(op, target, precision)]
+    found = strategies_for(op, target, precision)
+    return [_way(kernel, op, template, default, layer.workload, target) for template, default in found]
 
 
-def _way(kernel: FusedKernel, op: ComputeOp, template: PackagedTemplate[Any], of: Any, target: Target) -> Way:
+def _way(
+    kernel: FusedKernel, op: ComputeOp, template: PackagedTemplate[Any], default: int, of: Any, target: Target
+) -> Way:
     strategy = template.strategy(target)
     space = strategy.space(of)
 
@@ -53,7 +56,7 @@ def _way(kernel: FusedKernel, op: ComputeOp, template: PackagedTemplate[Any], of
         f"{of.name} {template.strategy_name}",
         f"{op.name} is a {of.title}: the strategy {template.name}",
         space,
-        default_index(op, template, target),
+        default,
         steps,
         partial(strategy.expected, of) if modelled else None,
         partial(strategy.ranked, of, space) if modelled else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ...core.errors import UserError
@@ -25,36 +26,29 @@ _PRODUCTS = "products"
 """The name of a contraction, which sums select elements of; results read it at once."""
 
 
-def strategies_for(op: Operation, target: Target, precision: str = "fp32") -> list[PackagedTemplate[Any]]:
-    """Return the strategies that compute a convolution or the gradient of one on a target, the default one first.
+def strategies_for(
+    op: ComputeOp, target: Target, precision: str = "fp32"
+) -> Iterator[tuple[PackagedTemplate[Any], int]]:
+    """Yield the strategies that compute a convolution or the gradient of one on a target, the default one first.
 
-    They compute float32 at least as precisely as `precision`. The list is empty if the operation is no convolution.
-    Convolutions without groups are products of matrices, which have rules of their own. If the declaration names a
-    strategy, only that one is returned.
+    Each comes with the index of its default configuration, and computes float32 at least as precisely as `precision`.
+    There is none if the operation is no convolution. Convolutions without groups are products of matrices, which have
+    rules of their own. If the declaration names a choice, only that one is yielded.
     """
-    choice = choice_of(op)
-    if choice is not None:
-        return [choice.template] if choice.target.kind == target.kind else []
-    layer = recognised(op) if isinstance(op, ComputeOp) else None
-    if layer is None:
-        return []
+    choice, layer = choice_of(op), recognised(op)
+    if choice is not None and choice.target.kind == target.kind:
+        yield choice.template, choice.config
+    if choice is not None or layer is None:
+        return
     if not layer.is_gradient and isinstance(layer.workload, Conv2dLayer) and layer.workload.groups == 1:
-        return []
+        return
     if layer.reorders(op.shape) and layer.workload.terms < _COPY_TERMS:
-        return []  # the result would be copied into its order, which takes longer than such short sums
+        return  # the result would be copied into its order, which takes longer than such short sums
     kind = type(layer.workload)
     general = next(t for t in ALL if t.kind is kind and t.strategy_name == GENERAL)
     able = [t for t in general.of_precision(precision) if t.covers(layer.workload, target)]
-    return default_first(able, layer.workload, target) if able else []
-
-
-def default_index(op: ComputeOp, template: PackagedTemplate[Any], target: Target) -> int:
-    """Return the index of a strategy's default configuration for a recognised convolution, or of the one it names."""
-    choice, layer = choice_of(op), recognised(op)
-    if choice is not None:
-        return choice.config
-    assert layer is not None
-    return template.default_config(layer.workload, target).index or 0
+    for template in default_first(able, layer.workload, target) if able else ():
+        yield template, template.default_config(layer.workload, target).index or 0
 
 
 def _declared(op: ComputeOp, options: Any) -> Tensor:
