@@ -17,9 +17,9 @@ from ...core.errors import UserError
 from ...tensor.tensor import Tensor, placeholder
 from .. import references
 from .epilogue import ACTIVATIONS
-from .images import PerChannel, window
-from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
-from .workload import dtype_of, shape_of, shortened
+from .images import PerChannel, checked
+from .layouts import in_layout, in_memory, in_order, layout_of
+from .workload import dtype_of
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,12 @@ class Backward(PerChannel):
         layout: str = "NCHW",
     ) -> Backward:
         """The workload of a layer; options are as in `Depthwise.of`, and `shape` is the shape of the layer's input."""
-        shape, kernel, _, padding, dilation = as_images(cls.name, layout, shape, kernel, 1, padding, dilation)
-        images = shape_of(cls.name, shape, "NCHW")
-        kernel, _, padding, dilation = window(cls.name, images, kernel, 1, padding, dilation)
+        images, kernel, _, padding, dilation = checked(cls.name, layout, shape, kernel, 1, padding, dilation)
         if activation and activation not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise UserError(f"activation {activation!r} is unknown", primitive=cls.name, fix=f"give {known}")
         return cls(images, kernel, padding, dilation, bool(bias), activation, dtype_of(cls.name, dtype),
                    layout_of(cls.name, layout))  # fmt: skip
-
-    @property
-    def options(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"shape": self.shape, "kernel": self.kernel, "padding": shortened(self.padding)}
-        found |= {"dilation": self.dilation} if self.dilation != (1, 1) else {}
-        found |= {"bias": True} if self.bias else {}
-        found |= {"activation": self.activation} if self.activation else {}
-        return {**found, "dtype": self.dtype, **({"layout": self.layout} if self.layout != LAYOUTS[0] else {})}
 
     @property
     def stride(self) -> tuple[int, ...]:  # type: ignore[override]

@@ -13,12 +13,13 @@ from itertools import pairwise
 from math import ceil, gcd, prod
 from typing import Any
 
+from ...core.divisors import divisors
 from ...core.target import Target
 from ...core.windows import is_short
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else, logical_and, select
 from ...schedule.handle import ScheduleHandle, create_schedule
-from ...tensor.axis import reduce_axis, thread_axis
+from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import REFERENCE, Machine
@@ -31,11 +32,11 @@ from .backward import Backward
 from .epilogue import GRADIENTS, NO_EPILOGUE, Epilogue, finish
 from .layouts import LAYOUTS
 from .needs import Needs
-from .schedule_helpers import bind_all
+from .schedule_helpers import add_parts, bind_all, widest_vector
 from .strategy import ScheduleStrategy
 from .template import PackagedTemplate
 from .tensors import Tensors
-from .thread_tiles import ACCESS, BYTES
+from .thread_tiles import BYTES
 from .workload import DTYPES, sum_dtype
 
 _STRETCHES, _CHANNELS, _TIMES = (32, 64, 128, 256, 512), (1, 2, 4), (4, 8, 16, 32)
@@ -51,11 +52,6 @@ def computes(of: Backward, machine: Any) -> bool:
     return of.shape[2] == 1 and is_short(of.kernel, of.dilation, of.padding) and prod(of.shape) < 1 << 31
 
 
-def _reach(of: Backward) -> int:
-    """Places from the first tap of a window to the last."""
-    return of.covered[1] - 1
-
-
 def space(of: Backward) -> Space:
     """The knobs.
 
@@ -66,11 +62,7 @@ def space(of: Backward) -> Space:
     if of.layout == "NHWC":
         channels = [n for n in _CHANNELS if of.shape[1] % n == 0]
         return Space([times, value_knob("channels", channels), value_knob("stretch", [*_STRETCHES])])
-    return Space([times, value_knob("images", _divisors(of.shape[0]))])
-
-
-def _divisors(count: int) -> list[int]:
-    return [n for n in range(1, count + 1) if count % n == 0]
+    return Space([times, value_knob("images", divisors(of.shape[0]))])
 
 
 def default(of: Backward, machine: Machine) -> dict[str, Any]:
@@ -78,7 +70,7 @@ def default(of: Backward, machine: Machine) -> dict[str, Any]:
     With channels first, a thread loads one vector for its tile, or two vectors of 16-bit values for short windows.
     """
     wanted = machine.multiprocessors * _RESIDENT * 7 // 8
-    few, width = _reach(of) <= _FEW_TAPS - 1, ACCESS // BYTES[of.dtype]
+    few, width = of.covered[1] <= _FEW_TAPS, widest_vector(of.dtype)
     if of.layout == "NHWC":
         channels = 2 if of.shape[1] % 2 == 0 else 1
         lines = of.shape[0] * of.shape[1] // channels
@@ -86,7 +78,7 @@ def default(of: Backward, machine: Machine) -> dict[str, Any]:
         return {"times": 4 if few else 8, "channels": channels, "stretch": max(fit, default=_STRETCHES[0])}
     times = 2 * width if few and BYTES[of.dtype] == 2 else width
     threads = of.shape[1] * _tiles(of, times)
-    fit = [n for n in _divisors(of.shape[0]) if threads * of.shape[0] // n >= 2 * wanted]
+    fit = [n for n in divisors(of.shape[0]) if threads * of.shape[0] // n >= 2 * wanted]
     return {"times": times, "images": max(fit, default=1)}
 
 
@@ -131,7 +123,7 @@ class _Lines:
 
     def __init__(self, of: Backward, choices: dict[str, int]) -> None:
         self.of, self.times, self.width = of, choices["times"], choices.get("channels", 1)
-        self.kind, self.reach, self.left = sum_dtype(of.dtype), _reach(of), of.padding[1]
+        self.kind, self.reach, self.left = sum_dtype(of.dtype), of.covered[1] - 1, of.padding[1]
         self.length, self.results = of.shape[3], of.places[1]
 
     parts: int
@@ -363,7 +355,7 @@ class _Tiles(_Lines):
     def _loaded(self, first: int, count: int, end: int) -> tuple[int, int, int]:
         """Return the first place of the loaded chunks relative to the tile's first place, their number of places, and
         the places of a chunk."""
-        chunk = gcd(end, self.times, ACCESS // BYTES[self.of.dtype])
+        chunk = gcd(end, self.times, widest_vector(self.of.dtype))
         begin = first // chunk * chunk
         return begin, ceil((first + count - begin) / chunk) * chunk, chunk
 
@@ -396,24 +388,11 @@ class _Tiles(_Lines):
 
 def schedule(of: Backward, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Have several threads of a block add the parts of each sum: neighbours if the parts lie side by side."""
-    (e,), (part,) = t.out.op.axis, t.sums.op.reduce_axis
-    wide = of.layout == "NHWC"
-    count = _lines(of, config).parts
-    together = min(_ADDING if wide else _WARP, 1 << (count - 1).bit_length())
+    (e,), wide = t.out.op.axis, of.layout == "NHWC"
     block, other = s[t.out].split(e, factor=_WARP if wide else _ADDING)
     own, beside = ("threadIdx.x", "threadIdx.y") if wide else ("threadIdx.y", "threadIdx.x")
     bind_all(s, t.out, (block, other), ("blockIdx.x", own))
-    adding = thread_axis(beside)
-    if together > 1:
-        rest, each = s[t.sums].split(part, factor=together)
-        s[t.sums].reorder(each, rest)
-        s[t.sums].bind(each, adding)
-        s[t.sums].pragma(rest, "auto_unroll_max_step", 8)
-    if t.sums is not t.out:
-        s[t.sums].set_scope("local")
-        s[t.sums].compute_at(s[t.out], other)
-        if together > 1:
-            s[t.out].set_store_predicate(adding.var.equal(0))
+    add_parts(s, t, _lines(of, config).parts, _ADDING if wide else _WARP, beside, other)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from typing import Any, Generic
 
 from ...expr.convert import cast
 from ...tensor.axis import reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
+from .declarations import sum_of_products
+from .schedule_helpers import GPU
 from .workload import W
 
 Element = Callable[..., Any]
@@ -90,7 +91,7 @@ def row_alignment(word: int) -> tuple[int, int]:
 
     `word` is the bytes of a result; both are elements, as `storage_align` takes them.
     """
-    return 128 // word, 32 // word if word > 2 else 8
+    return GPU.warp_memory.line // word, GPU.warp_memory.sector // word if word > 2 else 8
 
 
 def padded_row(columns: Any, word: int) -> Any:
@@ -114,7 +115,7 @@ def declare(of: Contraction, views: Views, kind: str) -> Tensor:
         *b, i, j = indices
         a = lhs(*b, i, k) if of.rows.along_depth else lhs(*b, k, i)
         c = rhs(*b, j, k) if of.columns.along_depth else rhs(*b, k, j)
-        return reduce_sum(cast(of.sum_dtype, a) * cast(of.sum_dtype, c), [k])
+        return sum_of_products(of.sum_dtype, a, c, [k])
 
     shape = (*before, of.rows.extent, of.columns.extent)
     products = compute(shape, product, "products", varargs_names=[*b_name, "i", "j"])

@@ -14,13 +14,15 @@ from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Tensor
 from ...tune.model.machine import REFERENCE
 from .contraction import Contraction, MatrixOperand, row_alignment
-from .schedule_helpers import bind_all, bind_grid, fetch_together, in_rounds, in_vectors
+from .schedule_helpers import GPU, bind_all, bind_grid, fetch_together, hold, in_rounds, in_vectors, widest_vector
 from .tensors import Tensors
 
 _REDUCERS = 128
 """Threads of a block of the kernel that adds partial sums, or transposes."""
-_LINE, _VECTOR, _PIXELS = 128, 16, 4
-"""Bytes that lie in one line of the cache, and that one thread stores at a time; pixels of a thread that transposes."""
+_PIXELS = 4
+"""Pixels of a thread that transposes."""
+_LINE_VECTORS = GPU.warp_memory.line // GPU.vector_bytes
+"""Threads that store one line of the cache."""
 TRANSPOSED = "transposed"
 """The tag of a stage that puts channels last."""
 
@@ -119,11 +121,11 @@ def repack(s: ScheduleHandle, view: Tensor) -> None:
 def _transpose(s: ScheduleHandle, image: Tensor) -> None:
     """Schedule an image that puts channels last: a warp writes whole lines, and reads whole sectors of channels."""
     n, y, x, channel = image.op.axis
-    wide = _VECTOR // DType(image.dtype).bytes
+    wide = widest_vector(str(image.dtype))
     channel, lanes = s[image].split(channel, factor=wide)
-    channel, line = s[image].split(channel, factor=gcd(int(str(image.shape[-1])) // wide, _LINE // _VECTOR))
+    channel, line = s[image].split(channel, factor=gcd(int(str(image.shape[-1])) // wide, _LINE_VECTORS))
     pixel, own = s[image].split(s[image].fuse(y, x), factor=_PIXELS)
-    places = _REDUCERS // (_LINE // _VECTOR)
+    places = _REDUCERS // _LINE_VECTORS
     block, place = s[image].split(pixel, factor=places)
     s[image].reorder(n, channel, block, place, line, own, lanes)
     outer, thread = s[image].fuse(n, channel), s[image].fuse(place, line)
@@ -166,8 +168,7 @@ def _partial(s: ScheduleHandle, t: Tensors, products: Tensor, views: list[Tensor
     flat = s[t.out].fuse(*t.out.op.axis)
     block, thread = s[t.out].split(flat, factor=_REDUCERS)
     bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
-    s[products].set_scope("local")
-    s[products].compute_at(s[t.out], thread)
+    hold(s, products, "local", t.out, thread)
     s[products].unroll(s[products].op.reduce_axis[0])
     *outer, i, j = s[partial].op.axis
     return Begun(partial, sums, views, outer, i, j)
@@ -216,7 +217,7 @@ def store_vectors(
     `warps` are the warps along threadIdx.z and threadIdx.y; `run` neighbours always lie together. The tile has `size`
     results. Vectors are so short that all threads store the same number, and none reaches beyond the tile.
     """
-    together = gcd(gcd(run, 16 // DType(out.dtype).bytes), size // (LANES * prod(warps)))
+    together = gcd(gcd(run, widest_vector(str(out.dtype))), size // (LANES * prod(warps)))
     flat = in_vectors(s, out, together, axes)
     for tag, count in (("threadIdx.x", LANES), ("threadIdx.y", warps[1]), ("threadIdx.z", warps[0])):
         flat, thread = s[out].split(flat, factor=count)

@@ -36,7 +36,7 @@ from .contraction import Contraction, MatrixOperand, OfContraction, declare, rou
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
 from .many import cheapest_first, spread_over, taken
 from .needs import Needs
-from .schedule_helpers import bind_all
+from .schedule_helpers import bind_all, split_all, widest_vector
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
 from .tile_model import KnobTile, TileModel
@@ -87,7 +87,7 @@ class SimtTile(KnobTile):
     def step(self, of: Contraction) -> Number:
         """Return the steps along the depth that one load of a thread covers."""
         both = of.rows.along_depth and of.columns.along_depth
-        widest = 16 // (8 if of.sum_dtype == "float64" else 4)
+        widest = widest_vector(of.sum_dtype)
         able = [n for n in (4, 2, 1) if n <= (widest // 2 if both else widest)]
         return of_each(lambda depth: next(n for n in able if depth % n == 0), self.depth)
 
@@ -305,9 +305,7 @@ def _overfills(of: Contraction, tile: SimtTile, room: int) -> bool:
 def _tile(of: Contraction, config: Config, s: ScheduleHandle, begun: Begun) -> tuple[IterVar, IterVar]:
     """Split and bind the loops over results; returns the innermost loops of the threads, and over neighbours."""
     out, outer = begun.out, begun.outer
-    (ib, iv, it, ii), (jb, jv, jt, ji) = (
-        config[name].apply(s, out, axis) for name, axis in (("rows", begun.rows), ("columns", begun.columns))
-    )
+    (ib, iv, it, ii), (jb, jv, jt, ji) = split_all(config, s, out, rows=begun.rows, columns=begun.columns)
     s[out].reorder(*outer, ib, jb, iv, jv, it, jt, ii, ji)
     blocks = [(ib, -(-of.rows.extent // prod(config["rows"].size[1:])))]
     blocks += [(jb, -(-of.columns.extent // prod(config["columns"].size[1:])))]

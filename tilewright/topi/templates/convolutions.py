@@ -11,15 +11,14 @@ import numpy as np
 
 from ...core.errors import UserError
 from ...core.windows import positions
-from ...expr.operators import floordiv, floormod
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .. import nn, references
 from .declarations import same_shape, sums_of
-from .images import GroupedLayer, PerChannel, storage_options, window, window_options
-from .layouts import IMAGES_LAST, as_images, from_layout, in_layout, in_memory, in_order, layout_of
-from .workload import INTEGERS, Convolution, border, check_fits, dtype_of, shape_of, shortened, sizes, sum_dtype
+from .images import GroupedLayer, PerChannel, checked
+from .layouts import IMAGES_LAST, from_layout, in_layout, in_memory, in_order, layout_of
+from .workload import INTEGERS, Convolution, border, check_fits, dtype_of, shape_of, sizes, sum_dtype
 
 WEIGHTS = ("OIHW", "OHWI", "HWIO")
 """The orders of the dimensions of filters in memory; the first is the default. Images HWCN need the last, NHWC take
@@ -50,16 +49,6 @@ class Conv1dVector(Convolution):
         length, zeros = shape_of(cls.name, shape, "M"), border(cls.name, padding, taps, step)
         check_fits(cls.name, length, taps, zeros)
         return cls(length, taps[0], step[0], zeros, dtype_of(cls.name, dtype))
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "kernel": self.kernel,
-            "stride": self.stride,
-            "padding": shortened(self.padding),
-            "dtype": self.dtype,
-        }
 
     def placeholders(self) -> tuple[Tensor, Tensor]:
         return placeholder(self.shape, self.dtype, "A"), placeholder((self.kernel,), self.dtype, "W")
@@ -140,11 +129,6 @@ class Conv2dLayer(GroupedLayer):
         return replace(made, weights=_order_of_weights(cls.name, weights, layout))
 
     @property
-    def options(self) -> dict[str, Any]:
-        shown = self.weights != WEIGHTS[0] and self.layout != IMAGES_LAST
-        return {**super().options, **({"weights": self.weights} if shown else {})}
-
-    @property
     def weights_shape(self) -> tuple[int, ...]:
         """PyTorch's shape: filters, channels of a group, rows, columns; or with the channels or the filters last."""
         if self.weights == "HWIO":
@@ -161,9 +145,8 @@ class Conv2dLayer(GroupedLayer):
         return nn.group_conv2d_nchw(data, weights, *window, self.groups, out_dtype=kind)
 
     def backward_index(self, f: Any, rc: Any, ry: Any, rx: Any) -> tuple[Any, ...]:
-        group = floordiv(f, self.shared_filters) if self.groups > 1 else 0
-        channel = group * self.per_group + rc
-        return channel, floormod(f, self.shared_filters) if self.groups > 1 else f, ry, rx
+        group, of_group = self.group_of(f)
+        return group * self.per_group + rc, of_group, ry, rx
 
     @property
     def terms(self) -> int:
@@ -212,16 +195,9 @@ class Depthwise(PerChannel):
         layout: str = "NCHW",
     ) -> Depthwise:
         """The workload; `padding` as `window` says, `shape` and 1-D layouts as `Conv2dLayer.of` says."""
-        shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
-        images = shape_of(cls.name, shape, "NCHW")
+        given = checked(cls.name, layout, shape, kernel, stride, padding, dilation)
         (times,) = sizes(cls.name, "multiplier", multiplier, 1)
-        return cls(images, *window(cls.name, images, kernel, stride, padding, dilation), times,
-                   dtype_of(cls.name, dtype), layout_of(cls.name, layout))  # fmt: skip
-
-    @property
-    def options(self) -> dict[str, Any]:
-        found = {"shape": self.shape, **window_options(self)}
-        return {**found, **({"multiplier": self.multiplier} if self.multiplier > 1 else {}), **storage_options(self)}
+        return cls(*given, times, dtype_of(cls.name, dtype), layout_of(cls.name, layout))
 
     @property
     def filters(self) -> int:  # type: ignore[override]

@@ -16,7 +16,7 @@ from .convolutions import Conv1dVector, Conv2dLayer, Depthwise
 from .declarations import sums_of
 from .needs import Needs
 from .processor import VectorRegisters
-from .schedule_helpers import tile_knob, unroll_window
+from .schedule_helpers import split_all, tile_knob, unroll_window
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .workload import sum_dtype
@@ -109,9 +109,7 @@ def images_schedule(of: Conv2dLayer | Depthwise, config: Config, s: ScheduleHand
     _store_padding(s, t.padded, config["store_padding"].val)
     sums = t.in_registers(s)
     n, c, y, x = out.op.axis
-    (co, ci), (yo, yi), (xo, xi) = (
-        config[name].apply(s, out, axis) for name, axis in (("tile_c", c), ("tile_y", y), ("tile_x", x))
-    )
+    (co, ci), (yo, yi), (xo, xi) = split_all(config, s, out, tile_c=c, tile_y=y, tile_x=x)
     s[out].reorder(n, co, yo, xo, ci, yi, xi)
     s[out].vectorize(xi)
     s[out].parallel(s[out].fuse(n, co, yo))
@@ -159,8 +157,7 @@ def images_default_choices(of: Conv2dLayer | Depthwise, registers: VectorRegiste
 
 def _passes_the_end(of: Depthwise) -> bool:
     """Whether the last column of results sees zeros behind the input."""
-    last = (of.out_shape[3] - 1) * of.stride[1] + (of.kernel[1] - 1) * of.dilation[1]
-    return last >= of.padding[1] + of.shape[3]
+    return of.seen_along(1, of.out_shape[3]) > of.padding[1] + of.shape[3]
 
 
 LINE: ScheduleStrategy[Conv1dVector] = ScheduleStrategy(line_space, line_schedule, line_default_choices)

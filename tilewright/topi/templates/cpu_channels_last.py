@@ -22,7 +22,7 @@ from .images import Images
 from .layouts import from_layout
 from .needs import Needs
 from .processor import VectorRegisters, exceeds_caches
-from .schedule_helpers import unroll_window
+from .schedule_helpers import split_all, unroll_window
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 
@@ -100,8 +100,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     if of.layout == "NCHW":
         s[sums].transform_layout(lambda n, c, y, x: [n, y, x, c])
     n, c, y, x = from_layout(of.layout, tuple(out.op.axis))
-    xo, xi = config["tile_x"].apply(s, out, x)
-    co, ci = config["tile_c"].apply(s, out, c)
+    (xo, xi), (co, ci) = split_all(config, s, out, tile_x=x, tile_c=c)
     inner = (xi, ci) if of.layout == "NHWC" else (ci, xi)
     # The larger of weights and images passes by once; the other stays in the cache.
     long = of.per_group * prod(of.kernel) >= _LONG or of.shape[0] * of.places[0] < _ROWS
@@ -162,7 +161,7 @@ def _mostly_new(of: Images, columns: int) -> bool:
     Rows of images are read again for each row of a window, and wait in a cache nearby.
     """
     alone = of.groups == of.shape[1] == of.filters
-    return alone and of.kernel[0] == 1 and columns * of.stride[1] >= (of.kernel[1] - 1) * of.dilation[1]
+    return alone and of.kernel[0] == 1 and columns * of.stride[1] >= of.covered[1] - 1
 
 
 def _dividing(filters: int, most: int, register: int) -> int:
@@ -207,8 +206,7 @@ def _stays(of: Images, columns: int, lanes: int, registers: VectorRegisters) -> 
     """Whether registers hold a row of the window and the sums of `columns` columns, and these sums keep a processor
     busy."""
     vectors = lanes // registers.lanes(of.dtype)
-    seen = (columns - 1) * of.stride[1] + (of.kernel[1] - 1) * of.dilation[1] + 1
-    return columns * vectors >= _CHAINS and (columns + seen) * vectors <= registers.number
+    return columns * vectors >= _CHAINS and (columns + of.seen_along(1, columns)) * vectors <= registers.number
 
 
 NEEDS = Needs(scope="channels last, or groups of few channels")

@@ -61,30 +61,34 @@ def sums_of(
     """
     rows, columns = (-(-count // whole) * whole for count, whole in zip(of.places, tile, strict=True))
     kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
-    per_group, per_filters, kind = of.per_group, of.shared_filters, sum_dtype(of.dtype)
+    per_group, kind = of.per_group, sum_dtype(of.dtype)
     stored, around = kind if chunk or widened else of.dtype, border_for(of, of.seen(rows, columns))
     element = padded_view(of, data, around, stored, chunk if of.layout == "NCHW" else 0)
-    (sy, sx), (dy, dx) = of.stride, of.dilation
+    sy, dy = of.stride[0], of.dilation[0]
     channels = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
-    reached = (sliding - 1) * sy + (of.kernel[0] - 1) * dy + 1 if sliding else of.kernel[0]
+    reached = of.seen_along(0, sliding) if sliding else of.kernel[0]
     ry, rx = reduce_axis((0, reached), name="ry"), reduce_axis((0, of.kernel[1]), name="rx")
 
     def term(n: Any, f: Any, y: Any, x: Any) -> Any:
         rc = channels[0] if channels else 0
-        group = floordiv(f, per_filters) if of.groups > 1 else 0
-        row: Any = y * sy + ry * dy
+        row, column = of.source(y, x, ry, rx)
         tap: Any = ry
         seen_by: Any = None
         if sliding:
             ahead = ry - floormod(y, sliding) * sy
             row, tap = floordiv(y, sliding) * (sliding * sy) + ry, floordiv(ahead, dy)
             seen_by = all_of(ahead >= 0, tap < of.kernel[0], *([floormod(ahead, dy).equal(0)] if dy > 1 else []))
-        value = element(n, group * per_group + rc, row, x * sx + rx * dx)
-        product = cast(kind, value) * cast(kind, kernels(f, rc, tap, rx))
-        start = None if bias is None else cast(kind, bias(f))
-        return reduce_sum(product, [*channels, ry, rx], where=seen_by, init=start)
+        value = element(n, of.group_of(f)[0] * per_group + rc, row, column)
+        start = None if bias is None else bias(f)
+        return sum_of_products(kind, value, kernels(f, rc, tap, rx), [*channels, ry, rx], start, seen_by)
 
     return image_tensor(of.layout, (of.shape[0], of.filters, rows, columns), term, "sums", f"convolution,{of.layout}")
+
+
+def sum_of_products(kind: str, a: Any, b: Any, axes: list[Any], start: Any = None, where: Any = None) -> Any:
+    """Return the sum of products a * b in a type, over `axes`, from a start value if there is one."""
+    init = None if start is None else cast(kind, start)
+    return reduce_sum(cast(kind, a) * cast(kind, b), axes, where=where, init=init)
 
 
 def image_tensor(

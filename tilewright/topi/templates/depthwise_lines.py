@@ -14,19 +14,18 @@ from typing import Any
 from ...expr.convert import cast
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Depthwise
-from .declarations import padded_view
+from .declarations import padded_view, sum_of_products
 from .needs import Needs
-from .schedule_helpers import bind_all, bind_grid, fetch_together, in_rounds, in_vectors
+from .schedule_helpers import bind_all, bind_grid, fetch_together, hold, in_rounds, in_vectors, split_all, widest_vector
 from .strategy import ScheduleStrategy
-from .tensors import Tensors
-from .thread_tiles import ACCESS, BYTES, STEPS, reach
+from .tensors import Tensors, inputs_named
+from .thread_tiles import BYTES, STEPS
 from .workload import sum_dtype
 
 _THREAD = "threadIdx.x"
@@ -78,7 +77,7 @@ def space(of: Depthwise) -> Space:
 
 
 def _shared_bytes(of: Depthwise, choices: Mapping[str, Any]) -> int:
-    stretch = reach(of, 1, prod(choices["tile_x"].size[2:]))
+    stretch = of.seen_along(1, prod(choices["tile_x"].size[2:]))
     each = choices["copies"].val * stretch * BYTES[of.dtype] + of.kernel[1] * 4
     return int(prod(choices["tile_c"].size[1:]) * each)
 
@@ -101,7 +100,7 @@ def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: 
     """Declare the sums of whole stretches, over the line with a border and weights with channels last."""
     stretches = prod(config["tile_x"].size[1:])
     length, kind, left = -(-of.places[1] // stretches) * stretches, sum_dtype(of.dtype), of.padding[1]
-    wide = reach(of, 1, length)
+    wide = of.seen_along(1, length)
     bordered = padded_view(of, data, (0, left, 0, wide - left - of.shape[3]), of.dtype, name="bordered")
     around = (of.shape[0], 1, wide, of.shape[1])
     seen = compute(around, lambda n, y, x, c: cast(kind, bordered(n, c, y, x)), "seen")
@@ -109,8 +108,8 @@ def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: 
     rx = reduce_axis((0, of.kernel[1]), name="rx")
 
     def term(n: Any, y: Any, x: Any, f: Any) -> Any:
-        start = None if bias is None else cast(kind, bias(f))
-        return reduce_sum(seen(n, y, x + rx * of.dilation[1], f) * turned(rx, f), [rx], init=start)
+        start = None if bias is None else bias(f)
+        return sum_of_products(kind, seen(n, y, x + rx * of.dilation[1], f), turned(rx, f), [rx], start)
 
     made: Tensor = compute((of.shape[0], 1, length, of.filters), term, "sums")
     return made
@@ -119,11 +118,10 @@ def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: 
 def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Copy stretches ahead, and compute each from registers."""
     out, sums = t.out, t.in_registers(s)
-    seen, turned = (next(each for each in sums.op.input_tensors if each.op.name == name) for name in ("seen", "turned"))
+    seen, turned = inputs_named(sums, "seen", "turned")
     (bordered,) = seen.op.input_tensors
     n, y, x, c = out.op.axis
-    cb, ct, ci = config["tile_c"].apply(s, out, c)
-    xb, xs, xt, xi = config["tile_x"].apply(s, out, x)
+    (cb, ct, ci), (xb, xs, xt, xi) = split_all(config, s, out, tile_c=c, tile_x=x)
     s[out].reorder(n, y, cb, xb, xs, xt, ct, xi, ci)
     lines = s[out].fuse(n, y, cb)
     bind_grid(s, out, (lines, xb), of.shape[0] * of.filters)
@@ -133,18 +131,15 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     s[sums].compute_at(s[out], thread)
     s[sums].reorder(*sums.op.reduce_axis, *sums.op.axis)
     threads = [(_THREAD, config["tile_x"].size[-2] * config["tile_c"].size[-2])]
-    s[turned].set_scope("shared")
-    s[turned].compute_at(s[out], xb)
+    hold(s, turned, "shared", out, xb)
     fetch_together(s, turned, threads, order=(1, 0))
     mine = s.cache_read(turned, "local", [sums])
     s[mine].compute_at(s[sums], sums.op.reduce_axis[0])
     s[mine].vectorize(mine.op.axis[-1])
-    s[seen].set_scope("local")
-    s[seen].compute_at(s[out], thread)
+    hold(s, seen, "local", out, thread)
     s[seen].vectorize(seen.op.axis[-1])
-    s[bordered].set_scope("shared")
-    s[bordered].compute_at(s[out], xs)
-    width = gcd(prod(config["tile_c"].size[1:]), of.shape[1], ACCESS // BYTES[of.dtype])
+    hold(s, bordered, "shared", out, xs)
+    width = gcd(prod(config["tile_c"].size[1:]), of.shape[1], widest_vector(of.dtype))
     in_rounds(s, bordered, in_vectors(s, bordered, width), threads)
     if config["copies"].val > 1:
         s[bordered].pipeline(config["copies"].val)

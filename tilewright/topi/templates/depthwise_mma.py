@@ -15,31 +15,24 @@ from math import inf, prod
 from typing import Any, ClassVar
 
 from ...core.atoms import ATOMS
-from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
-from ...expr.convert import cast
 from ...expr.operators import floordiv, floormod
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.kernel_time import memory_cycles, overlapped
 from ...tune.model.machine import REFERENCE, Machine
 from ...tune.space.config import Config
 from ...tune.space.space import Space
 from .convolutions import Depthwise
-from .declarations import bordered, or_zero
-from .needs import Needs
-from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
+from .declarations import bordered, or_zero, sum_of_products
+from .needs import HALVES, Needs
+from .schedule_helpers import SHARED, bind_all, bind_grid, hold, in_vectors, split_all
 from .strategy import ScheduleStrategy
-from .tensors import FIRST, HELD, Tensors, bias_knob, read_once, when
-from .tile_model import TileModel, WarpTile, by_cycles
+from .tensors import FIRST, HELD, Tensors, bias_knob, inputs_named, read_once, when
+from .tile_model import EIGHT, EightsTile, TileModel, by_cycles, eights_of
 
-_EIGHT = 8
-"""Columns of a matrix instruction: neighbouring results of a row."""
-NEEDS = Needs(
-    atoms={"float16": "float16", "bfloat16": "bfloat16"}, layouts=("NCHW",), scope="windows of stride and dilation 1"
-)
+NEEDS = Needs(atoms=HALVES, layouts=("NCHW",), scope="windows of stride and dilation 1")
 _WARPS = 8
 """Warps of a block."""
 _PRODUCTS = 8
@@ -49,7 +42,7 @@ _LEAST_TAPS, _NARROW = 5, 16
 
 
 @dataclass(frozen=True)
-class BandBlock(WarpTile):
+class BandBlock(EightsTile):
     """The tile of a block: by warps, rows and columns, the latter by eights; and of each warp its own ones."""
 
     KNOBS: ClassVar = {
@@ -79,23 +72,20 @@ class BandBlock(WarpTile):
 
     def is_possible(self, of: Depthwise) -> bool:
         """Whether it has whole matrix instructions, fits the hardware, and is not mostly outside of the image."""
-        rows, eights = of.places[0], _eights(of)
         whole = self.rows * self.eights % 16 == 0 and self.products <= _PRODUCTS and 1 in (self.down, self.across)
-        outside = (self.down - 1) * self.rows >= rows or (self.across - 1) * self.eights >= eights
         held = 2 * self.planes * (self.tile(of) + _band(of))
-        return whole and not outside and self.warps <= _WARPS and held <= GPU.memory(MemoryScope.SHARED).capacity
+        return whole and not self.is_outside(of) and self.warps <= _WARPS and held <= SHARED.capacity
 
     def blocks(self, of: Depthwise) -> int:
         """How many blocks the grid has."""
-        down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
-        return prod(of.shape[:2]) // (self.planes * self.images) * down * across
+        return prod(of.shape[:2]) // (self.planes * self.images) * self.tiles_of(of)
 
     def cycles(self, of: Depthwise, machine: Machine) -> float:
         """Return the cycles of the kernel."""
         each, at = -(-self.blocks(of) // machine.multiprocessors), machine.fitted["depthwise_mma"]
         steps = of.kernel[0] * _depth(of) / 16
         conflict = {1: 1.0, 2: at.paired_conflict_factor}.get(self.eights, at.conflict_factor)
-        conflict = 1.0 if self.eights % _EIGHT == 0 else conflict
+        conflict = 1.0 if self.eights % EIGHT == 0 else conflict
         multiplied = self.warps * self.products * (steps * at.product_cycles * conflict + at.store_cycles)
         filled = self.planes * (self.tile(of) / _fetch(of) * at.fetch_cycles + _band(of) * at.band_cycles / self.images)
         held = 2 * self.planes * (self.tile(of) + _band(of))
@@ -111,7 +101,7 @@ class BandBlock(WarpTile):
 @lru_cache(maxsize=64)
 def blocks(of: Depthwise) -> tuple[BandBlock, ...]:
     """Return all blocks that are possible."""
-    rows, eights = of.places[0], _eights(of)
+    rows, eights = of.places[0], eights_of(of)
     wide = sorted({c for c in (1, 2, 4, 8, 16, 32) if c < 2 * eights} | {eights})
     tall = [r for r in (1, 2, 4, 8, 16) if r < 2 * rows]
     planes = [p for p in (1, 2, 4, 8) if of.shape[1] % p == 0]
@@ -128,18 +118,13 @@ def space(of: Depthwise) -> Space:
     channels of a block, `images`: images that it computes one after another, with the same weights. `bias`: when it is
     added, see `bias`.
     """
-    extents = {"tile_y": of.places[0], "tile_x": _eights(of)}
+    extents = {"tile_y": of.places[0], "tile_x": eights_of(of)}
     return BandBlock.space_around(of, blocks(of), extents, bias_knob((FIRST, HELD)))
-
-
-def _eights(of: Depthwise) -> int:
-    """Return the number of groups of eight columns of the result."""
-    return -(-of.places[1] // _EIGHT)
 
 
 def _band(of: Depthwise) -> int:
     """How many elements the bands of a channel have."""
-    return of.kernel[0] * _depth(of) * _EIGHT
+    return of.kernel[0] * _depth(of) * EIGHT
 
 
 def _fetch(of: Depthwise) -> int:
@@ -154,7 +139,7 @@ def _ahead(of: Depthwise, fetch: int) -> int:
 
 
 def _terms(of: Depthwise, fetch: int) -> int:
-    seen = _ahead(of, fetch) - of.padding[1] + _EIGHT - 1 + of.kernel[1]
+    seen = _ahead(of, fetch) - of.padding[1] + EIGHT - 1 + of.kernel[1]
     return -(-seen // 16) * 16
 
 
@@ -165,13 +150,13 @@ def _depth(of: Depthwise) -> int:
 
 def _width(of: Depthwise, eights: int) -> int:
     """Input columns read by `eights` groups of eight outputs."""
-    return (eights - 1) * _EIGHT + _depth(of)
+    return (eights - 1) * EIGHT + _depth(of)
 
 
 def declare(of: Depthwise, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Declare the bands, the padded input, and the products, which start at a bias, if any."""
     (images, channels, _, _), (kh, kw), left = of.shape, of.kernel, _ahead(of, _fetch(of))
-    before, depth, rows, eights = left - of.padding[1], _depth(of), of.places[0], _eights(of)
+    before, depth, rows, eights = left - of.padding[1], _depth(of), of.places[0], eights_of(of)
 
     def banded(c: Any, ry: Any, k: Any, j: Any) -> Any:
         tap = k - j - before
@@ -180,18 +165,18 @@ def declare(of: Depthwise, data: Tensor, weights: Tensor, bias: Tensor | None = 
     padded = compute(
         (images, channels, rows + kh - 1, _width(of, eights)), bordered(of, data, of.padding[0], left), "padded"
     )
-    band = compute((channels, kh, depth, _EIGHT), banded, "band")
+    band = compute((channels, kh, depth, EIGHT), banded, "band")
     ry, k = reduce_axis((0, kh), name="ry"), reduce_axis((0, depth), name="k")
 
     def summed(n: Any, c: Any, y: Any, o: Any, j: Any) -> Any:
-        seen = padded(n, c, y + ry, o * _EIGHT + k)
-        start = None if bias is None else cast("float32", bias(c))
-        return reduce_sum(cast("float32", seen) * cast("float32", band(c, ry, k, j)), [ry, k], init=start)
+        seen = padded(n, c, y + ry, o * EIGHT + k)
+        start = None if bias is None else bias(c)
+        return sum_of_products("float32", seen, band(c, ry, k, j), [ry, k], start)
 
-    products = compute((images, channels, rows, eights, _EIGHT), summed, "products")
+    products = compute((images, channels, rows, eights, EIGHT), summed, "products")
 
     def placed(n: Any, c: Any, y: Any, x: Any) -> Any:
-        return products(n, c, y, floordiv(x, _EIGHT), floormod(x, _EIGHT))
+        return products(n, c, y, floordiv(x, EIGHT), floormod(x, EIGHT))
 
     made: Tensor = compute(of.out_shape, placed, "sums", "contraction")
     return made
@@ -201,17 +186,15 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     """Tile the results over blocks and warps; inputs and bands in shared memory, sums in the registers of warps."""
     out = t.out
     (products,) = t.sums.op.input_tensors
-    padded, band = (next(t for t in products.op.input_tensors if t.op.name == name) for name in ("padded", "band"))
+    padded, band = inputs_named(products, "padded", "band")
     *_, row, o, _ = products.op.axis
     s[products].round_up((row, prod(config["tile_y"].size[1:])), (o, prod(config["tile_x"].size[1:])))
     s[products].set_scope("local")
     n, c, y, x = out.op.axis
     n, image = s[out].split(n, factor=config["images"].val)
     c, plane = s[out].split(c, factor=config["planes"].val)
-    eight, lane = s[out].split(x, factor=_EIGHT)
-    (y_block, y_warp, yi), (x_block, x_warp, xi) = (
-        config[name].apply(s, out, axis) for name, axis in (("tile_y", y), ("tile_x", eight))
-    )
+    eight, lane = s[out].split(x, factor=EIGHT)
+    (y_block, y_warp, yi), (x_block, x_warp, xi) = split_all(config, s, out, tile_y=y, tile_x=eight)
     s[out].reorder(n, c, y_block, x_block, image, plane, y_warp, x_warp, yi, xi, lane)
     images, tiles = s[out].fuse(n, c), s[out].fuse(y_block, x_block)
     warp = s[out].fuse(y_warp, x_warp)
@@ -222,8 +205,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     ry, k = s[products].op.reduce_axis
     s[products].reorder(ry, row, o, j, k)
     for tile, scope_at in ((padded, image), (band, tiles)):
-        s[tile].set_scope("shared")
-        s[tile].compute_at(s[out], scope_at)
+        hold(s, tile, "shared", out, scope_at)
     fetch = _fetch(of)
     if fetch > 1:
         in_vectors(s, padded, fetch)

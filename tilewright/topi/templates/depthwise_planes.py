@@ -39,10 +39,10 @@ from .plane_blocks import (
     possible,
     rank_blocks,
 )
-from .schedule_helpers import bind_all, in_rounds
+from .schedule_helpers import bind_all, in_rounds, widest_vector
 from .strategy import OwnModel, ScheduleStrategy
 from .tensors import FIRST, HELD, Tensors, bias_knob, read_once, when
-from .thread_tiles import ACCESS, BYTES
+from .thread_tiles import BYTES
 from .tile_model import TileModel
 
 _PLANE_BYTES, _ROW_BYTES = 4096, 128
@@ -103,7 +103,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
         s[made].compute_at(s[out], image)
         s[out].pragma(grid, "guarded_reads", 1)  # of whole planes, though threads may be dealt more
         loops: Sequence[IterVar] = _deal_out(
-            s, out, (plane, y, x), threads, gcd(ACCESS // BYTES[of.dtype], block.results(of))
+            s, out, (plane, y, x), threads, gcd(widest_vector(of.dtype), block.results(of))
         )
         _, plane, y, x = made.op.axis
         thread = _tile(s, made, (plane, y, x), block)
@@ -123,7 +123,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     if block.chunk(of) > 1:
         s[padded].vectorize(padded.op.axis[-1])
     s[held].compute_at(s[out], image)
-    _deal_out(s, held, held.op.axis, threads, gcd(ACCESS // BYTES[of.dtype], block.held(of)))
+    _deal_out(s, held, held.op.axis, threads, gcd(widest_vector(of.dtype), block.held(of)))
     if block.copies > 1:
         s[held].storage_align(held.op.axis[0], block.apart(of), 0)
         s[held].pipeline(block.copies)

@@ -14,7 +14,6 @@ from functools import lru_cache
 from math import gcd, inf, isfinite, prod
 from typing import Any
 
-from ...core.hardware import MemoryScope
 from ...schedule.handle import ScheduleHandle
 from ...schedule.primitives.annotate import RESIDENT_BLOCKS, WHOLE_WORDS
 from ...tensor.axis import IterVar
@@ -29,11 +28,22 @@ from .direct_tiles import expected as expected_of
 from .images import Images
 from .layouts import LAYOUTS
 from .needs import Needs
-from .schedule_helpers import GPU, THREAD_TAGS, bind_all, bind_grid, fetch_together, in_kept_rounds, in_vectors
+from .schedule_helpers import (
+    SHARED,
+    THREAD_TAGS,
+    bind_all,
+    bind_grid,
+    fetch_together,
+    hold,
+    in_kept_rounds,
+    in_vectors,
+    split_all,
+    vectorize,
+    widest_vector,
+)
 from .strategy import OwnModel, ScheduleStrategy, unknown
 from .tensors import FIRST, HELD, Tensors, as_stored, read_once, when
 from .thread_tiles import (
-    ACCESS,
     BYTES,
     STEPS,
     TILES,
@@ -80,13 +90,11 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         at, term = _order_terms(of, tile, s, sums, by_rows(config))
     _read_bias_once(of, config, s, t, sums, thread)
     if t.finished is not None:
-        s[t.finished].set_scope("local")
-        s[t.finished].compute_at(s[out], row if row_by_row(config) else thread)
+        hold(s, t.finished, "local", out, row if row_by_row(config) else thread)
     if tile.window is Window.NONE:
         s[padded].compute_inline()
     else:
-        s[padded].set_scope("local")
-        s[padded].compute_at(*((s[out], thread) if at is None else (s[sums], at)))
+        hold(s, padded, "local", *((out, thread) if at is None else (sums, at)))
     if tile.chunk > 1:
         together = padded.op.axis[-1]
         if of.layout == "NHWC":
@@ -106,20 +114,19 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         stored, reader = as_stored(weights, sums)
         mine = s.cache_read(stored, "local", [reader])
         s[mine].compute_at(s[out], thread)
-        at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
+        at_once = gcd(tile.channels * prod(of.kernel), widest_vector(of.dtype))
         if at_once > 1:
             in_vectors(s, mine, at_once)
     for knob, pragma in (("resident", RESIDENT_BLOCKS), ("whole_words", WHOLE_WORDS)):
         if config[knob].val:
             s[out].pragma(thread, pragma, config[knob].val)
     width = _stored_together(of, config)
-    if width > 1:
-        s[out].vectorize(s[out].split(vector, factor=width)[1])
+    vectorize(s, out, vector, width)
 
 
 def _read_bias_once(of: Images, config: Config, s: ScheduleHandle, t: Tensors, sums: Tensor, thread: IterVar) -> None:
     """Let a thread read its biases first, if it holds them or its sums start at several neighbours."""
-    together = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], ACCESS // BYTES[of.dtype])
+    together = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], widest_vector(of.dtype))
     if when(config) == HELD:
         read_once(s, t, (t.out, t.finished or t.out), (t.out, thread), together)
     elif when(config) == FIRST and together > 1:
@@ -170,9 +177,9 @@ def _order_terms_of_row(s: ScheduleHandle, sums: Tensor, tile: Tile) -> tuple[It
 def _weights_of(of: Images, config: Config) -> Weights:
     """Return the source of a thread's weights: memory if no block of a GPU has room for the weights of its filters."""
     held = weights_of(of, tile_of(config))
-    shared = _turned(of, config) * config["tile_f"].size[-1] * (8 if of.dtype == "float64" else 4)
     whole = held is Weights.SHARED and of.layout == "NCHW"
-    return Weights.GLOBAL if whole and shared > GPU.memory(MemoryScope.SHARED).most else held
+    fits = fits_shared(of, _turned(of, config) * config["tile_f"].size[-1], SHARED.most)
+    return held if fits or not whole else Weights.GLOBAL
 
 
 def _turned(of: Images, config: Config) -> int:
@@ -184,7 +191,7 @@ def _turned(of: Images, config: Config) -> int:
 def _together(of: Images, config: Config) -> int:
     """How many neighbours of whole planes can be fetched at once."""
     elements = prod(config["tile_c"].size[1:]) * prod(of.shape[2:])
-    return gcd(elements, ACCESS // BYTES[of.dtype]) if of.groups % prod(config["tile_c"].size[1:]) == 0 else 1
+    return gcd(elements, widest_vector(of.dtype)) if of.groups % prod(config["tile_c"].size[1:]) == 0 else 1
 
 
 def _channels_at_once(of: Images, tile: Tile) -> int:
@@ -207,14 +214,13 @@ def _share_weights(
     """
     weights, turned, sums = tensors
     mine = s.cache_read(turned, "local", [sums])
-    s[turned].set_scope("shared")
-    s[turned].compute_at(s[place[0]], place[1])
+    hold(s, turned, "shared", *place)
     names = ("tile_y", "tile_x", "tile_c") if of.layout == "NHWC" else TILES
     threads = [config[n].size[-2] for n in names]
     tagged = list(zip(THREAD_TAGS, threads, strict=True))
     elements = _turned(of, config)
     alone, one = of.groups == of.shape[1], of.per_group * prod(of.kernel)
-    together = gcd(gcd(elements, of.filters * one) if alone else one, ACCESS // BYTES[of.dtype])
+    together = gcd(gcd(elements, of.filters * one) if alone else one, widest_vector(of.dtype))
     lie_turned = getattr(of, "weights", "") == "HWIO"  # filters are neighbours in memory, too
     by_vectors = (
         of.layout == "NHWC" and place[0] is not sums and elements >= prod(threads) * together and not lie_turned
@@ -234,14 +240,13 @@ def _share_weights(
         fetch_together(s, turned, tagged, order=(1, 2, 0, 3) if lie_turned else (3, 0, 1, 2))
     s[mine].compute_at(s[sums], at)
     width = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], 4)
-    if width > 1:
-        s[mine].vectorize(s[mine].split(mine.op.axis[3], factor=width)[1])
+    vectorize(s, mine, mine.op.axis[3], width)
 
 
 def _stored_together(of: Images, config: Config) -> int:
     """How many neighbours of the result a thread stores at once."""
     extent, tile = (of.filters, "tile_c") if of.layout == "NHWC" else (of.places[1], "tile_x")
-    return gcd(config[tile].size[-1], extent, ACCESS // BYTES[of.dtype])
+    return gcd(config[tile].size[-1], extent, widest_vector(of.dtype))
 
 
 def finishes_tiles(of: Images, config: Config) -> bool:
@@ -265,9 +270,8 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
         f, of_group = s[out].split(f, factor=of.shared_filters)
         fo, fi = config["tile_f"].apply(s, out, of_group)
         outer, own = [fo], [fi]
-    c_block, c_thread, ci = config["tile_c"].apply(s, out, f)
-    y_block, y_thread, yi = config["tile_y"].apply(s, out, y)
-    x_block, x_thread, xi = config["tile_x"].apply(s, out, x)
+    split = split_all(config, s, out, tile_c=f, tile_y=y, tile_x=x)
+    (c_block, c_thread, ci), (y_block, y_thread, yi), (x_block, x_thread, xi) = split
     threads = (y_thread, x_thread, c_thread) if last else (c_thread, y_thread, x_thread)
     rows = (yi, *own) if row_by_row(config) else (*own, yi)
     inside = (yi, xi, ci) if last else (ci, *rows, xi)

@@ -12,16 +12,14 @@ from itertools import product
 from math import ceil, gcd, prod
 from typing import Any
 
-from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import memory_cycles, overlapped
 from ...tune.model.machine import REFERENCE, Machine
 from ...tune.task import Expectation
 from .images import Images
-from .schedule_helpers import GPU, THREADS_Z
+from .schedule_helpers import SHARED, THREADS_Z, widest_vector
 from .thread_tiles import (
-    ACCESS,
     BYTES,
     REGISTERS,
     STEPS,
@@ -32,7 +30,6 @@ from .thread_tiles import (
     fits_shared,
     own_channels,
     own_filters,
-    reach,
     weights_of,
     widest,
     windows,
@@ -125,7 +122,7 @@ def _has_room(of: Images, tile: Tile, threads: int) -> bool:
     if tile.window.slides or fits_shared(of, weights):
         return fits_shared(of, weights)
     held = weights * tile.filters if of.layout == "NCHW" else weights // of.kernel[0]  # there, a row at a time
-    return held * (8 if of.dtype == "float64" else 4) <= GPU.memory(MemoryScope.SHARED).most
+    return fits_shared(of, held, SHARED.most)
 
 
 def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
@@ -184,7 +181,7 @@ def _quantities(of: Images, machine: Machine) -> Quantities:
 def _rounds(of: Images, tile: Tile) -> int:
     """Return how often a thread waits for loads before it asks for the next ones."""
     if tile.window.slides:
-        return reach(of, 0, tile.rows) if tile.window is Window.ROLLED else 1
+        return of.seen_along(0, tile.rows) if tile.window is Window.ROLLED else 1
     together = 1 if tile.shares_groups(of) else of.per_group
     return together * (1 if tile.window is Window.ALL else of.kernel[0])
 
@@ -209,7 +206,7 @@ def _work(of: Images, tile: Tile, block: tuple[int, int, int], at: Quantities) -
     loads, results = tile.loads(of), tile.results()
     products, read, held = results * area * per_group, tile.weights_read(of), weights_of(of, tile)
     vector = gcd(tile.channels, 4) if last else 4
-    at_once = {Weights.SHARED: vector, Weights.REGISTERS: gcd(read, ACCESS // size)}.get(held, 1)
+    at_once = {Weights.SHARED: vector, Weights.REGISTERS: gcd(read, widest_vector(of.dtype))}.get(held, 1)
     weights = read / at_once
     step = (tile.channels if last else tile.columns * of.stride[1]) * size
     spread = step / 4 if last or block[2] >= 8 else max(2.0, step / 4 + 8 / block[2])

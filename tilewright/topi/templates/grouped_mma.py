@@ -15,13 +15,11 @@ from math import prod
 from typing import Any, ClassVar
 
 from ...core.atoms import ATOMS
-from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
-from ...expr.convert import cast, const
+from ...expr.convert import const
 from ...expr.operators import floordiv, floormod, if_then_else
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import Machine
@@ -29,29 +27,27 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2dLayer
-from .declarations import bordered, image_tensor
+from .declarations import bordered, image_tensor, sum_of_products
 from .direct import direct_beside
 from .layouts import from_layout
-from .needs import Needs
-from .schedule_helpers import GPU, bind_all, bind_grid, in_vectors
+from .needs import HALVES, Needs
+from .schedule_helpers import SHARED, bind_all, bind_grid, hold, in_vectors, split_all
 from .strategy import ScheduleStrategy
-from .tensors import Tensors
-from .tile_model import TileModel, WarpTile, by_cycles
+from .tensors import Tensors, inputs_named
+from .tile_model import EIGHT, EightsTile, TileModel, by_cycles, eights_of
 
-_PACK, _EIGHT = 16, 8
-"""The number of channels, and of filters, in a pack; columns of a matrix instruction."""
+_PACK = 16
+"""The number of channels, and of filters, in a pack."""
 _LINE = 24
 """Elements from one place of the image to the next in shared memory: 16 channels, and a padding against bank
 conflicts."""
-NEEDS = Needs(
-    atoms={"float16": "float16", "bfloat16": "bfloat16"}, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8, 16)
-)
+NEEDS = Needs(atoms=HALVES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8, 16))
 _WARPS, _PRODUCTS = 14, 28
 """Warps of a block, and matrix instructions whose sums a warp holds, at most."""
 
 
 @dataclass(frozen=True)
-class GroupBlock(WarpTile):
+class GroupBlock(EightsTile):
     """The tile of a block, of one pack of filters: by warps, rows and eights of columns, and of each warp its own."""
 
     KNOBS: ClassVar = {"tile_y": ("down", "rows"), "tile_x": ("across", "eights")}
@@ -74,7 +70,7 @@ class GroupBlock(WarpTile):
 
     def seen(self, of: Conv2dLayer) -> tuple[int, int]:
         """Rows and columns of the padded image that it sees."""
-        return of.seen(self.down * self.rows, self.across * self.eights * _EIGHT)
+        return of.seen(self.down * self.rows, self.across * self.eights * EIGHT)
 
     def shared(self, of: Conv2dLayer) -> int:
         """Bytes of shared memory."""
@@ -82,21 +78,19 @@ class GroupBlock(WarpTile):
 
     def is_possible(self, of: Conv2dLayer) -> bool:
         """Whether it fits the hardware, and is not mostly outside of the image."""
-        outside = (self.down - 1) * self.rows >= of.places[0] or (self.across - 1) * self.eights >= _eights(of)
-        fits = self.shared(of) <= GPU.memory(MemoryScope.SHARED).capacity
+        fits = self.shared(of) <= SHARED.capacity
         whole = of.layout == "NCHW" or self.products % 2 == 0  # places are the rows of a matrix instruction, 16 of them
-        return whole and self.products <= _PRODUCTS and self.warps <= _WARPS and not outside and fits
+        return whole and self.products <= _PRODUCTS and self.warps <= _WARPS and fits and not self.is_outside(of)
 
     def blocks(self, of: Conv2dLayer) -> int:
         """How many blocks the grid has."""
-        down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
-        return of.shape[0] * of.shape[1] // _PACK * down * across
+        return of.shape[0] * of.shape[1] // _PACK * self.tiles_of(of)
 
     def cycles(self, of: Conv2dLayer, machine: Machine) -> float:
         """Return the cycles of the kernel."""
         each, at = -(-self.blocks(of) // machine.multiprocessors), machine.fitted["grouped"]
         on, taps, threads = machine.hardware, prod(of.kernel), self.threads(of)
-        rounds = -(-prod(self.seen(of)) * _PACK // (_EIGHT * threads)) if of.layout == "NCHW" else 0
+        rounds = -(-prod(self.seen(of)) * _PACK // (EIGHT * threads)) if of.layout == "NCHW" else 0
         filled = rounds * at.fetch_cycles + -(-taps * _PACK * _PACK // threads) * at.tap_cycles
         busy = each * self.warps * (taps * self.products * at.product_cycles + filled)
         resident = occupancy(on, threads, at.thread_registers + 4 * self.products, self.shared(of)).blocks
@@ -106,15 +100,10 @@ class GroupBlock(WarpTile):
         return float(overlapped((busy, waves * (alone + at.block_cycles), memory), 2) + at.launch_cycles)
 
 
-def _eights(of: Conv2dLayer) -> int:
-    """Return the number of groups of eight columns of the result."""
-    return -(-of.places[1] // _EIGHT)
-
-
 @lru_cache(maxsize=64)
 def blocks(of: Conv2dLayer) -> tuple[GroupBlock, ...]:
     """Return all blocks that are possible."""
-    wide = sorted({c for c in (1, 2, 4, 7) if c <= _eights(of)} | {min(_eights(of), _PRODUCTS)})
+    wide = sorted({c for c in (1, 2, 4, 7) if c <= eights_of(of)} | {min(eights_of(of), _PRODUCTS)})
     tall = [r for r in (1, 2, 4, 7, 8) if r <= of.places[0]]
     made = (GroupBlock(*each) for each in product((1, 2, 4, 7, 8, 14), tall, (1, 2, 4), wide))
     return tuple(block for block in made if block.is_possible(of))
@@ -127,7 +116,7 @@ def space(of: Conv2dLayer) -> Space:
     channels of the image that a thread copies at once. `resident`: blocks that the compiler makes room for on a
     multiprocessor.
     """
-    extents = {"tile_y": of.places[0], "tile_x": _eights(of)}
+    extents = {"tile_y": of.places[0], "tile_x": eights_of(of)}
     others = value_knob("vector", [4, 8]), value_knob("resident", [1, 2, 3, 4, 5, 6])
     return GroupBlock.space_around(of, blocks(of), extents, *others)
 
@@ -135,8 +124,8 @@ def space(of: Conv2dLayer) -> Space:
 def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Declare the packed weights, the padded image, and the products, which start at a bias."""
     (images, channels, _, _), (kh, kw) = of.shape, of.kernel
-    (sy, sx), (dy, dx), group = of.stride, of.dilation, channels // of.groups
-    packs, rows, eights, zero = channels // _PACK, of.places[0], _eights(of), const(0.0, of.dtype)
+    group = channels // of.groups
+    packs, rows, eights, zero = channels // _PACK, of.places[0], eights_of(of), const(0.0, of.dtype)
 
     pixel = bordered(of, data, *of.padding[:2])
 
@@ -144,22 +133,22 @@ def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, bias: Tensor | None 
         same = floordiv(f, group).equal(floordiv(c, group))
         return if_then_else(same, weights(p * _PACK + f, floormod(c, group), ry, rx), zero)
 
-    high, wide = of.seen(rows, eights * _EIGHT)
+    high, wide = of.seen(rows, eights * EIGHT)
     image = compute((images, packs, high, wide, _PACK), lambda n, p, y, x, c: pixel(n, p * _PACK + c, y, x), "image")
     taps = compute((packs, kh, kw, _PACK, _PACK), tap, "taps")
     ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (_PACK, "rc")))
 
     def summed(n: Any, p: Any, y: Any, o: Any, *inner: Any) -> Any:
         f, j = _inner(of, *inner)
-        seen = image(n, p, y * sy + ry * dy, (o * _EIGHT + j) * sx + rx * dx, rc)
-        start = None if bias is None else cast("float32", bias(p * _PACK + f))
-        return reduce_sum(cast("float32", taps(p, ry, rx, f, rc)) * cast("float32", seen), [ry, rx, rc], init=start)
+        seen = image(n, p, *of.source(y, o * EIGHT + j, ry, rx), rc)
+        start = None if bias is None else bias(p * _PACK + f)
+        return sum_of_products("float32", taps(p, ry, rx, f, rc), seen, [ry, rx, rc], start)
 
-    products = compute((images, packs, rows, eights, *_inner(of, _PACK, _EIGHT)), summed, "products")
+    products = compute((images, packs, rows, eights, *_inner(of, _PACK, EIGHT)), summed, "products")
 
     def placed(n: Any, f: Any, y: Any, x: Any) -> Any:
-        inner = _inner(of, floormod(f, _PACK), floormod(x, _EIGHT))
-        return products(n, floordiv(f, _PACK), y, floordiv(x, _EIGHT), *inner)
+        inner = _inner(of, floormod(f, _PACK), floormod(x, EIGHT))
+        return products(n, floordiv(f, _PACK), y, floordiv(x, EIGHT), *inner)
 
     return image_tensor(of.layout, (of.shape[0], of.filters, *of.places), placed, "sums", "contraction")
 
@@ -173,16 +162,14 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
     """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
     out = t.out
     (products,) = t.sums.op.input_tensors
-    taps, image = (next(t for t in products.op.input_tensors if t.op.name == name) for name in ("taps", "image"))
+    taps, image = inputs_named(products, "taps", "image")
     _, _, row, o, *_ = products.op.axis
     s[products].round_up((row, prod(config["tile_y"].size[1:])), (o, prod(config["tile_x"].size[1:])))
     s[products].set_scope("local")
     n, f, y, x = from_layout(of.layout, tuple(out.op.axis))
     pack, f = s[out].split(f, factor=_PACK)
-    eight, lane = s[out].split(x, factor=_EIGHT)
-    (y_block, y_warp, yi), (x_block, x_warp, xi) = (
-        config[name].apply(s, out, axis) for name, axis in (("tile_y", y), ("tile_x", eight))
-    )
+    eight, lane = s[out].split(x, factor=EIGHT)
+    (y_block, y_warp, yi), (x_block, x_warp, xi) = split_all(config, s, out, tile_y=y, tile_x=eight)
     s[out].reorder(n, pack, y_block, x_block, y_warp, x_warp, yi, xi, *_inner(of, f, lane))
     packs, tiles = s[out].fuse(n, pack), s[out].fuse(y_block, x_block)
     warp = s[out].fuse(y_warp, x_warp)
@@ -194,8 +181,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
     ry, rx, rc = s[products].op.reduce_axis
     s[products].reorder(ry, rx, row, o, left, right, rc)
     for tile in (taps, image):
-        s[tile].set_scope("shared")
-        s[tile].compute_at(s[out], tiles)
+        hold(s, tile, "shared", out, tiles)
     in_vectors(s, image, config["vector"].val)
     s[products].tensorize(row, ATOMS[NEEDS.atoms[of.dtype]])
 
@@ -203,7 +189,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
 def computes(of: Conv2dLayer, machine: Machine) -> bool:
     """Return whether groups have as many filters as channels, and packs have no remainder."""
     same = of.groups > 1 and of.filters == of.shape[1] and of.shape[1] % _PACK == 0
-    return same and of.weights == "OIHW" and of.places[1] >= _EIGHT and bool(blocks(of))
+    return same and of.weights == "OIHW" and of.places[1] >= EIGHT and bool(blocks(of))
 
 
 _MODEL: TileModel[Conv2dLayer] = TileModel(by_cycles(blocks), GroupBlock.of)

@@ -20,13 +20,10 @@ from math import gcd, prod
 from typing import Any, ClassVar
 
 from ...core.atoms import ATOMS, LANES
-from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
-from ...expr.convert import cast
 from ...expr.operators import floordiv, floormod
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import overlapped
@@ -37,29 +34,23 @@ from ...tune.space.space import Space
 from . import grouped_mma
 from .contraction import rounded
 from .convolutions import Conv2dLayer
-from .declarations import image_tensor, or_zero
+from .declarations import image_tensor, or_zero, sum_of_products
 from .layouts import from_layout, in_layout
-from .needs import Needs
-from .schedule_helpers import GPU, bind_all, bind_grid, in_rounds, in_vectors
+from .needs import HALVES, Needs
+from .schedule_helpers import GPU, SHARED, bind_all, bind_grid, hold, in_rounds, in_vectors
 from .strategy import ScheduleStrategy
-from .tensors import Tensors
-from .tile_model import TileModel, WarpTile, by_cycles
+from .tensors import Tensors, inputs_named
+from .tile_model import EIGHT, EightsTile, TileModel, by_cycles, eights_of
 
-EIGHT = 8
-"""The number of channels in a pack, and of columns of a matrix instruction."""
-TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
-"""The atom for elements of a type."""
 PLANES = 64
 """Elements of two bytes in all banks of shared memory: planes of results begin at a multiple of this number, and a few
 further."""
 _WARPS, _PRODUCTS = 16, 16
 """The most warps of a block, and matrix instructions of a warp."""
-_LINE, _VECTOR = 128, 16
-"""Bytes that the cache moves in a cycle, and of a vector."""
 
 
 @dataclass(frozen=True)
-class RowPairBlock(WarpTile):
+class RowPairBlock(EightsTile):
     """The work of a block, by warps: eights of channels, pairs of rows, eights of columns; and the work of each warp.
 
     A lane stores `vector` results at a time to memory. If results are `staged`, it stores two at a time to shared
@@ -72,6 +63,7 @@ class RowPairBlock(WarpTile):
     }  # fmt: skip
     WORDS: ClassVar = {"store": ("fragments", "shared")}
     OTHERS: ClassVar = {"resident": 1}
+    HIGH: ClassVar = 2
 
     units: int
     down: int
@@ -106,7 +98,7 @@ class RowPairBlock(WarpTile):
         """Rows and columns of the padded image that it sees."""
         _, rows, columns = self.tile
         high = (rows - 2) * of.stride[0] + 2 * pairs_of(of)
-        return high, rounded(ahead_of(of, self) + (columns - 1) * of.stride[1] + reach(of)[1] + 1, self.turn)
+        return high, rounded(ahead_of(of, self) + (columns - 1) * of.stride[1] + of.covered[1], self.turn)
 
     def shared(self, of: Conv2dLayer) -> int:
         """Bytes of shared memory."""
@@ -121,24 +113,24 @@ class RowPairBlock(WarpTile):
     def is_possible(self, of: Conv2dLayer) -> bool:
         """Whether it fits the hardware, and is not mostly outside of the image."""
         rows, eights = of.places[0], eights_of(of)
-        outside = 2 * (self.down - 1) * self.rows >= rows or (self.across - 1) * self.eights >= eights
         even = self.eights % self.run == 0 if of.layout == "NCHW" else self.products % 2 == 0  # 16 places
-        fits = self.shared(of) <= GPU.memory(MemoryScope.SHARED).capacity
+        fits = self.shared(of) <= SHARED.capacity
         narrow = self.eights > eights  # the only tile of a row would be cut to a part of an instruction.
         if self.staged and of.layout == "NCHW":  # A tile of staged results has no more than there are.
             narrow |= self.tile[1] > rows or self.vector > 2 or of.places[1] < EIGHT
             even &= 4 * self.products % stored_together(of) == 0  # all threads store in all rounds
-        return even and fits and self.products <= _PRODUCTS and self.warps <= _WARPS and not (outside or narrow)
+        few = self.products <= _PRODUCTS and self.warps <= _WARPS
+        return even and fits and few and not self.is_outside(of) and not narrow
 
     def blocks(self, of: Conv2dLayer) -> int:
         """How many blocks the grid has."""
-        channels, rows, columns = self.tile
-        return of.shape[0] * of.shape[1] // channels * -(-of.places[0] // rows) * -(-of.places[1] // columns)
+        return of.shape[0] * of.shape[1] // self.tile[0] * self.tiles_of(of)
 
     def moved(self, of: Conv2dLayer, at: Quantities) -> float:
         """Return the cycles in which the cache and shared memory of a multiprocessor move the data of a block."""
         planes, steps, lanes = of.layout == "NCHW", of.kernel[1] * pairs_of(of), GPU.warp
-        lines = max(lanes * _VECTOR // _LINE, lanes // self.units)  # of a round of vectors in NHWC
+        # Lines of a round of vectors in NHWC.
+        lines = max(lanes * GPU.vector_bytes // GPU.warp_memory.line, lanes // self.units)
         if planes:  # eight loads of columns, and a vector of neighbours per thread
             copied = at.load_cycles * max(EIGHT // self.turn, 4) + at.move_cycles * 4 * self.turn
             stored = at.staged_cycles * (2 + 2 + 3) if self.staged else at.move_cycles * 4 * EIGHT / self.vector
@@ -169,20 +161,9 @@ def compared(of: Conv2dLayer, cycles: float) -> float:
     return at.comparison_factor * cycles + at.comparison_cycles
 
 
-def eights_of(of: Conv2dLayer) -> int:
-    """Return the number of groups of eight columns of the result."""
-    return -(-of.places[1] // EIGHT)
-
-
-def reach(of: Conv2dLayer) -> tuple[int, int]:
-    """How far the last row and column of a window are from its first ones."""
-    high, wide = ((taps - 1) * apart for taps, apart in zip(of.kernel, of.dilation, strict=True))
-    return high, wide
-
-
 def pairs_of(of: Conv2dLayer) -> int:
     """Return the number of pairs of rows of the image that two neighbouring rows of results read."""
-    return -(-(of.stride[0] + reach(of)[0] + 1) // 2)
+    return -(-(of.stride[0] + of.covered[0]) // 2)
 
 
 def taps_of(of: Conv2dLayer) -> int:
@@ -242,7 +223,7 @@ def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, config: Config, bias
 
     def tap(u: Any, x: Any, y: Any, f: Any, c: Any) -> Any:
         row = y - sy
-        inside = [row >= 0, row <= reach(of)[0], floordiv(f, group).equal(floordiv(c, group))]
+        inside = [row >= 0, row < of.covered[0], floordiv(f, group).equal(floordiv(c, group))]
         inside += [floormod(row, dy).equal(0)] if dy > 1 else []
         return or_zero(inside, weights(u * EIGHT + f, floormod(c, group), floordiv(row, dy), x), of.dtype)
 
@@ -262,8 +243,8 @@ def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, config: Config, bias
             n, floordiv(u, block.units), y * (2 * sy) + ry * 2 + ri, *at, floormod(u, block.units) * EIGHT + rc
         )
         weight = taps(u, rx, ry * 2 + ri + (1 - second) * sy, f, rc)
-        start = None if bias is None else cast("float32", bias(u * EIGHT + f))
-        return reduce_sum(cast("float32", weight) * cast("float32", seen), [ry, rx, ri, rc], init=start)
+        start = None if bias is None else bias(u * EIGHT + f)
+        return sum_of_products("float32", weight, seen, [ry, rx, ri, rc], start)
 
     products = compute((of.shape[0], eights, pairs, spans, *_extents(of, block)), summed, "products")
 
@@ -305,7 +286,7 @@ def _image(of: Conv2dLayer, data: Tensor, block: RowPairBlock, pairs: int, spans
     (images, channels, height, width), (sy, sx) = of.shape, of.stride
     (top, _, _, _), ahead, turn = of.padding, ahead_of(of, block), block.turn
     held, high = block.tile[0], 2 * (pairs - 1) * sy + 2 * pairs_of(of)
-    wide = rounded(ahead + (spans * block.run * EIGHT - 1) * sx + reach(of)[1] + 1, turn) // turn
+    wide = rounded(ahead + (spans * block.run * EIGHT - 1) * sx + of.covered[1], turn) // turn
     first, past = (ahead // turn, (width + ahead) // turn) if width % turn == 0 else (0, wide)
 
     def loaded(n: Any, p: Any, y: Any, q: Any, c: Any, j: Any) -> Any:
@@ -327,7 +308,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
     """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
     block, out = RowPairBlock.of(config), t.out
     (products,) = t.sums.op.input_tensors
-    taps, image = (next(t for t in products.op.input_tensors if t.op.name == name) for name in ("taps", "image"))
+    taps, image = inputs_named(products, "taps", "image")
     s[products].set_scope("local")
     holder = out
     if block.staged:
@@ -352,13 +333,12 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
     _, _, *data = products.op.axis
     s[products].reorder(*data, *products.op.reduce_axis)
     for tile in (taps, image):
-        s[tile].set_scope("shared")
-        s[tile].compute_at(s[out], tiles)
+        hold(s, tile, "shared", out, tiles)
     if of.layout == "NCHW":
         _turn(s, image, block.warps)
     else:
         in_vectors(s, image, EIGHT)
-    s[products].tensorize(data[0], ATOMS[TYPES[of.dtype]])
+    s[products].tensorize(data[0], ATOMS[HALVES[of.dtype]])
 
 
 def _over_tiles(
@@ -406,8 +386,7 @@ def _turn(s: ScheduleHandle, image: Tensor, warps: int) -> None:
     bind_all(s, image, (warp, lane), ("threadIdx.y", "threadIdx.x"))
     s[image].unroll(j)
     s[image].vectorize(channel)
-    s[columns].set_scope("local")
-    s[columns].compute_at(s[image], lane)
+    hold(s, columns, "local", image, lane)
     *_, channel, j = columns.op.axis
     s[columns].unroll(channel)
     s[columns].vectorize(j)
@@ -418,7 +397,7 @@ def computes(of: Conv2dLayer, machine: Machine) -> bool:
     return grouped_mma.computes(of, machine) and bool(blocks(of))
 
 
-NEEDS = Needs(atoms=TYPES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8))
+NEEDS = Needs(atoms=HALVES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8))
 _MODEL: TileModel[Conv2dLayer] = TileModel(by_cycles(blocks), RowPairBlock.of, compared=compared)
 ON_GPU: ScheduleStrategy[Conv2dLayer] = ScheduleStrategy(
     space, schedule, _MODEL.default, NEEDS, None, computes, _MODEL.model, starts_at_bias=True, declare_for=declare

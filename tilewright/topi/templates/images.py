@@ -10,9 +10,10 @@ import numpy as np
 
 from ...core.errors import UserError
 from ...core.windows import extents, positions
+from ...expr.operators import floordiv, floormod
 from ...tensor.tensor import Tensor, compute, placeholder
 from .layouts import LAYOUTS, as_images, in_layout, layout_of
-from .workload import Convolution, border, check_fits, dtype_of, shape_of, shortened, sizes
+from .workload import Convolution, border, check_fits, dtype_of, shape_of, sizes
 
 
 class Images(Convolution):
@@ -64,10 +65,23 @@ class Images(Convolution):
         """Rows and columns of the result."""
         return positions(self.shape[2:], self.covered, self.stride, self.padding)
 
+    def seen_along(self, axis: int, count: int) -> int:
+        """Return the rows (axis 0) or columns (axis 1) of the padded input that `count` results read."""
+        return (count - 1) * self.stride[axis] + self.covered[axis]
+
     def seen(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the rows and columns of the padded input that a tile of results reads."""
-        (sy, sx), (high, wide) = self.stride, self.covered
-        return (rows - 1) * sy + high, (columns - 1) * sx + wide
+        return self.seen_along(0, rows), self.seen_along(1, columns)
+
+    def source(self, y: Any, x: Any, ry: Any, rx: Any) -> tuple[Any, Any]:
+        """Return the row and the column of the padded input that the tap (ry, rx) of the result (y, x) reads."""
+        (sy, sx), (dy, dx) = self.stride, self.dilation
+        return y * sy + ry * dy, x * sx + rx * dx
+
+    def group_of(self, f: Any) -> tuple[Any, Any]:
+        """Return the group of a filter, and its place in it."""
+        shared = self.shared_filters
+        return (floordiv(f, shared), floormod(f, shared)) if self.groups > 1 else (0, f)
 
     @property
     def per_group(self) -> int:
@@ -169,10 +183,9 @@ class GroupedLayer(Images):
         further_layouts: tuple[str, ...] = (),
     ) -> Self:
         """The layer of checked options; `window_of` are its kernel, stride, padding and dilation."""
-        shape, *given = as_images(cls.name, layout, shape, *window_of)
-        images = shape_of(cls.name, shape, "NCHW")
+        images, taps, steps, zeros, apart = checked(cls.name, layout, shape, *window_of)
         count, parts = counts_of(cls.name, images[1], filters, groups)
-        return cls(images, count, *window(cls.name, images, *given), parts,
+        return cls(images, count, taps, steps, zeros, apart, parts,
                    dtype_of(cls.name, dtype, further_types), layout_of(cls.name, layout, further_layouts))  # fmt: skip
 
     @property
@@ -183,11 +196,6 @@ class GroupedLayer(Images):
         while getattr(self, names[-1]) == given[names[-1]]:
             names.pop()
         return tuple(getattr(self, name) for name in names)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        found = {"shape": self.shape, "filters": self.filters, **window_options(self)}
-        return {**found, **({"groups": self.groups} if self.groups > 1 else {}), **storage_options(self)}
 
 
 def counts_of(who: str, channels: int, filters: Any, groups: Any) -> tuple[int, int]:
@@ -203,7 +211,15 @@ def counts_of(who: str, channels: int, filters: Any, groups: Any) -> tuple[int, 
     return count, parts
 
 
-Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+Pair = tuple[int, ...]
+Window = tuple[Pair, Pair, Pair, Pair]
+
+
+def checked(who: str, layout: str, shape: Any, *window_of: Any) -> tuple[Pair, Pair, Pair, Pair, Pair]:
+    """Return the shape of images, then kernel, stride, padding and dilation, checked; 1-D data are one row."""
+    shape, *given = as_images(who, layout, shape, *window_of)
+    images = shape_of(who, shape, "NCHW")
+    return images, *window(who, images, *given)
 
 
 def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Window:
@@ -218,14 +234,3 @@ def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding:
     zeros = border(who, padding, covered, steps)
     check_fits(who, images[2:], covered, zeros)
     return covers, steps, zeros, apart
-
-
-def storage_options(of: Images) -> dict[str, Any]:
-    """How elements are stored: their type, and the layout if it is not the default one."""
-    return {"dtype": of.dtype, **({"layout": of.layout} if of.layout != LAYOUTS[0] else {})}
-
-
-def window_options(of: Images) -> dict[str, Any]:
-    """The options of the window, without a dilation of 1."""
-    found: dict[str, Any] = {"kernel": of.kernel, "stride": of.stride, "padding": shortened(of.padding)}
-    return {**found, **({"dilation": of.dilation} if of.dilation != (1, 1) else {})}

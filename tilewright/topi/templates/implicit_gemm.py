@@ -25,6 +25,7 @@ from .contraction_schedule import TRANSPOSED
 from .convolutions import Conv2dLayer
 from .declarations import or_zero, within
 from .layouts import IMAGES_LAST, from_layout, in_layout
+from .schedule_helpers import widest_vector
 from .workload import sum_dtype
 
 _TERMS, _FILTERS, _CHANNELS = 16, 8, 32
@@ -40,7 +41,7 @@ def contraction_of(of: Conv2dLayer) -> Contraction:
     """
     images, channels = of.shape[0], of.per_group
     filters, positions = of.shared_filters, images * prod(of.places)
-    window, wide = prod(of.kernel), _together(of.dtype)
+    window, wide = prod(of.kernel), widest_vector(of.dtype)
     plain = _is_plain(of)
     first_run = prod(of.places)
     if of.layout == "NCHW":
@@ -71,11 +72,6 @@ def contraction_of(of: Conv2dLayer) -> Contraction:
     )  # fmt: skip
 
 
-def _together(dtype: str) -> int:
-    """Elements of 16 bytes, which one thread loads at once."""
-    return 16 // DType(dtype).bytes
-
-
 def _is_plain(of: Conv2dLayer) -> bool:
     """Whether positions of the result are positions of the input: a window of one, with no border."""
     return prod(of.kernel) == 1 and not any(of.padding) and of.stride == (1, 1)
@@ -85,7 +81,7 @@ def views_of(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
     """Return the elements of a convolution's contraction over its tensors."""
     filters, channels = of.shared_filters, of.per_group
     rows, columns = of.places
-    area, (kh, kw), (dy, dx) = rows * columns, of.kernel, of.dilation
+    area, (kh, kw) = rows * columns, of.kernel
     window = kh * kw
     last, across = of.layout == "NHWC", of.layout == IMAGES_LAST
     repacked = turned(of, weights) if last and window > 1 and of.weights == "OIHW" else weights
@@ -114,11 +110,11 @@ def views_of(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
         unit = of.shape[0] if across else area
         n, place = (part(position, unit) for part in parts) if of.shape[0] > 1 else (0, position)
         y, x = floordiv(place, columns), floormod(place, columns)
-        return _bordered(of, data, n, channel, y * of.stride[0] + ry * dy, x * of.stride[1] + rx * dx)
+        return _bordered(of, data, n, channel, *of.source(y, x, ry, rx))
 
     def place(*indices: Any) -> tuple[Any, Any, Any]:
         n, f, y, x = from_layout(of.layout, indices)
-        b, own = (floordiv(f, filters), floormod(f, filters)) if of.groups > 1 else (0, f)
+        b, own = of.group_of(f)
         position = (y * columns + x) * of.shape[0] + n if across else (n * rows + y) * columns + x
         return (b, position, own) if last else (b, own, position)
 
@@ -165,7 +161,7 @@ def unfolds(of: Conv2dLayer) -> bool:
 def unfolded(of: Conv2dLayer) -> Contraction:
     """Return the contraction over unfolded data: as in NCHW, with positions along the depth."""
     made, row, word = contraction_of(of), _row_of(of), DType(of.dtype).bytes
-    columns = MatrixOperand(made.columns.extent, True, _together(of.dtype))
+    columns = MatrixOperand(made.columns.extent, True, widest_vector(of.dtype))
     return replace(made, columns=columns, depth=row, period=1, prepared=(columns.extent * row * word,))
 
 
@@ -186,12 +182,12 @@ def views_of_unfolded(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
 
 def _row_of(of: Conv2dLayer) -> int:
     """Elements of an unfolded window, rounded up to whole vectors."""
-    return rounded(of.shape[1] * prod(of.kernel), _together(of.dtype))
+    return rounded(of.shape[1] * prod(of.kernel), widest_vector(of.dtype))
 
 
 def turns(of: Conv2dLayer) -> bool:
     """Whether a layer's data may be put channels last: whole vectors of channels in NCHW."""
-    return _is_plain_nchw(of) and of.shape[1] % (2 * _together(of.dtype)) == 0
+    return _is_plain_nchw(of) and of.shape[1] % (2 * widest_vector(of.dtype)) == 0
 
 
 def channels_last(of: Conv2dLayer) -> Contraction:

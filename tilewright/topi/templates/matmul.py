@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from math import gcd
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.dtype import DType
-from ...expr.convert import cast
 from ...tensor.axis import reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .contraction import Contraction, MatrixOperand, Views
+from .declarations import sum_of_products
+from .schedule_helpers import widest_vector
 from .workload import INTEGERS, Convolution, dtype_of, shape_of, sizes, sum_dtype
 
 
-@dataclass(frozen=True)
 class Product(Convolution):
     """The common part of dense layers and batches of products; the second factor has the depth as its last
     dimension."""
 
-    @property
-    def args(self) -> tuple[Any, ...]:
-        return astuple(self)
+    dtype: str
 
     @property
     def element(self) -> str:
-        return str(self.options["dtype"])
+        return self.dtype
 
     @property
     def terms(self) -> int:
@@ -56,7 +52,7 @@ class Product(Convolution):
 
         def value(*indices: Any) -> Any:
             *batch, i, j = indices
-            return reduce_sum(cast(kind, data(*batch, i, k)) * cast(kind, weights(*batch, j, k)), [k])
+            return sum_of_products(kind, data(*batch, i, k), weights(*batch, j, k), [k])
 
         made: Tensor = compute(self.out_shape, value, "sums", varargs_names=["b", "i", "j"][-len(self.out_shape) :])
         return made
@@ -86,10 +82,6 @@ class Dense(Product):
         return cls(given, count, dtype_of(cls.name, dtype, INTEGERS))
 
     @property
-    def options(self) -> dict[str, Any]:
-        return {"shape": self.shape, "units": self.units, "dtype": self.dtype}
-
-    @property
     def out_shape(self) -> tuple[int, ...]:
         return (self.shape[0], self.units)
 
@@ -112,10 +104,6 @@ class BatchMatmul(Product):
         return cls(given, count, dtype_of(cls.name, dtype, INTEGERS))
 
     @property
-    def options(self) -> dict[str, Any]:
-        return {"shape": self.shape, "columns": self.columns, "dtype": self.dtype}
-
-    @property
     def out_shape(self) -> tuple[int, ...]:
         return (*self.shape[:2], self.columns)
 
@@ -123,7 +111,7 @@ class BatchMatmul(Product):
 def contraction_of(of: Product) -> Contraction:
     """Return the contraction that computes a product of matrices."""
     *batch, rows, depth = of.shape
-    wide = gcd(depth, 16 // DType(of.element).bytes)
+    wide = gcd(depth, widest_vector(of.element))
     dimensions = tuple(range(len(of.shape)))
     return Contraction(
         batch[0] if batch else 1, MatrixOperand(rows, True, wide), MatrixOperand(of.channels, True, wide), depth,

@@ -24,6 +24,7 @@ from ...tune.model.kernel_time import at_once, in_waves, shown_latency, slice_cy
 from ...tune.model.machine import REFERENCE, Machine
 from .contraction import Contraction, MatrixOperand, padded_row, rounded, splits
 from .many import cheapest_first, joined, spread_over, taken
+from .schedule_helpers import GPU
 from .tile_model import KnobTile
 
 DIRECT = "direct"
@@ -253,7 +254,7 @@ def result_bytes(of: Contraction) -> int:
 
 def _vector(of: Contraction) -> int:
     """The results of a vector of 16 bytes."""
-    return 16 // result_bytes(of)
+    return GPU.vector_bytes // result_bytes(of)
 
 
 def _is_asynchronous(of: Contraction, operand: MatrixOperand) -> bool:

@@ -54,4 +54,6 @@ def _either(values: Collection[Any]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
+HALVES = {"float16": "float16", "bfloat16": "bfloat16"}
+"""The matrix instructions of 16-bit floats."""
 ANYTHING = Needs()

@@ -23,7 +23,8 @@ from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import REFERENCE, Machine
 from .convolutions import Depthwise
-from .thread_tiles import ACCESS, BYTES, STEPS, Tile, Window, widest
+from .schedule_helpers import SHARED, widest_vector
+from .thread_tiles import BYTES, STEPS, Tile, Window, widest
 from .tile_model import KnobTile
 
 _MEMORY = REFERENCE.hardware.warp_memory
@@ -97,7 +98,7 @@ class PlaneBlock(KnobTile):
         """
         if self.copies == 1:
             return self.held(of)
-        seen = (self.rows * self.tiles(of)[0] - 1) * of.stride[0] + (of.kernel[0] - 1) * of.dilation[0] + 1
+        seen = of.seen_along(0, self.rows * self.tiles(of)[0])
         border = max(of.padding[0], seen - of.padding[0] - of.shape[2]) + 1
         line = _LINE // BYTES[of.dtype]
         room = border * (of.shape[3] + max(of.padding[1::2]) + self.columns * of.stride[1] + line)
@@ -122,7 +123,7 @@ class PlaneBlock(KnobTile):
             and _LEAST_THREADS <= self.threads(of) <= _MOST_THREADS
             and self.tile(of).steps(of) <= STEPS
             and self.registers(of) <= _MOST_REGISTERS + _OVERHEAD
-            and self.shared_bytes(of) <= REFERENCE.hardware.memory(MemoryScope.SHARED).most
+            and self.shared_bytes(of) <= SHARED.most
         )
 
     def cycles(self, of: Depthwise, machine: Machine = REFERENCE) -> float:
@@ -160,7 +161,7 @@ class PlaneBlock(KnobTile):
     def _copied(self, of: Depthwise) -> float:
         """Return how many vectors of an image a thread copies."""
         held = self.held(of)
-        return held / self.threads(of) / gcd(held, ACCESS // BYTES[of.dtype])
+        return held / self.threads(of) / gcd(held, widest_vector(of.dtype))
 
     def _issued(self, of: Depthwise, at: Quantities) -> float:
         """Return the instructions of a warp for an image."""
@@ -172,7 +173,7 @@ class PlaneBlock(KnobTile):
         if not self.together:
             return mine.loaded
         results = self.results(of)
-        vectors = results / self.threads(of) / gcd(results, ACCESS // BYTES[of.dtype])
+        vectors = results / self.threads(of) / gcd(results, widest_vector(of.dtype))
         return mine.loaded + mine.collected + vectors * at.store_cycles
 
 

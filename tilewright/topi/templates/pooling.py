@@ -79,13 +79,6 @@ class Pooling(PerChannel):
                    dtype_of(cls.name, dtype), layout_of(cls.name, layout), _pair(beyond), int(divisor))  # fmt: skip
 
     @property
-    def options(self) -> dict[str, Any]:
-        found = {"shape": self.shape, "how": self.how, "kernel": self.kernel, "stride": self.stride}
-        found |= {"padding": self.padding, "dilation": self.dilation, "dtype": self.dtype, "layout": self.layout}
-        found |= {"beyond": self.beyond} if self.beyond != (0, 0) else {}
-        return {**found, "divisor": self.divisor} if self.divisor else found
-
-    @property
     def terms(self) -> int:
         return prod(self.kernel)
 
@@ -101,8 +94,8 @@ class Pooling(PerChannel):
         reduce = _largest if self.how == MAX else reduce_sum
 
         def value(n: Any, c: Any, y: Any, x: Any) -> Any:
-            row = y * self.stride[0] + ry * self.dilation[0] - top
-            column = x * self.stride[1] + rx * self.dilation[1] - left
+            row, column = self.source(y, x, ry, rx)
+            row, column = row - top, column - left
             inside = [row >= 0] if top else []
             inside += [row < self.shape[2]] if bottom else []
             inside += [column >= 0] if left else []

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
+from ...core.dtype import DType
+from ...core.hardware import MemoryScope
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
+from ...tune.space.config import Config
 from ...tune.space.knobs import SplitKnob, split_knob
+from .tensors import Tensors
 
 _LARGEST_PRIME = 16
 _LARGEST_SIZE = 256
@@ -17,11 +22,19 @@ _WRITTEN_OUT = 64
 """Copies of a loop's body that a program has at most; longer loops are left to LLVM, which unrolls a part of them."""
 GPU = Target("cuda").hardware
 """The GPU assumed by search spaces and default configurations."""
+SHARED = GPU.memory(MemoryScope.SHARED)
+"""Its shared memory."""
 GRID_LIMIT = GPU.grid.extents[1]
 """How many blocks blockIdx.y and blockIdx.z count at most; blockIdx.x counts more."""
 THREAD_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 THREADS_Z = GPU.block.extents[2]
 """How many threads threadIdx.z counts at most."""
+
+
+@cache
+def widest_vector(dtype: str) -> int:
+    """Return the elements of the widest access of a thread."""
+    return GPU.vector_bytes // DType(dtype).bytes
 
 
 def tile_knob(name: str, extent: int, parts: int) -> SplitKnob:
@@ -49,6 +62,23 @@ def bind_grid(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], most: int
     """
     letters = "zyx"[-len(axes) :]
     bind_all(s, tensor, axes, [f"blockIdx.{c}" for c in (letters if most <= GRID_LIMIT else letters[::-1])])
+
+
+def split_all(config: Config, s: ScheduleHandle, tensor: Any, **axes: IterVar) -> list[list[IterVar]]:
+    """Split loops as a configuration says, by the names of its knobs; returns the parts of each."""
+    return [config[name].apply(s, tensor, axis) for name, axis in axes.items()]
+
+
+def hold(s: ScheduleHandle, tensor: Any, scope: str, reader: Any, axis: IterVar) -> None:
+    """Compute a tensor in a memory, the part for an iteration of a reader's loop at a time."""
+    s[tensor].set_scope(scope)
+    s[tensor].compute_at(s[reader], axis)
+
+
+def vectorize(s: ScheduleHandle, tensor: Any, axis: IterVar, width: int) -> None:
+    """Compute `width` neighbours along a loop as a vector, if they are several."""
+    if width > 1:
+        s[tensor].vectorize(s[tensor].split(axis, factor=width)[1])
 
 
 def in_vectors(s: ScheduleHandle, tensor: Any, width: int, axes: Sequence[IterVar] = ()) -> IterVar:
@@ -94,6 +124,24 @@ def fetch_together(
     for tag, count in threads:
         thread, rest = s[tile].split(rest, nparts=count)
         s[tile].bind(thread, thread_axis(tag))
+
+
+def add_parts(s: ScheduleHandle, t: Tensors, count: int, most: int, tag: str, thread: IterVar) -> None:
+    """Have up to `most` neighbours along `tag` add the `count` parts of a result, which the first of them stores.
+
+    `thread` is the innermost loop over results.
+    """
+    together, beside = min(most, 1 << (count - 1).bit_length()), thread_axis(tag)
+    if together > 1:
+        parts = t.sums.op.reduce_axis
+        rest, part = s[t.sums].split(s[t.sums].fuse(*parts) if len(parts) > 1 else parts[0], factor=together)
+        s[t.sums].reorder(part, rest)
+        s[t.sums].bind(part, beside)
+        s[t.sums].pragma(rest, "auto_unroll_max_step", 8)
+    if t.sums is not t.out:
+        hold(s, t.sums, "local", t.out, thread)
+        if together > 1:
+            s[t.out].set_store_predicate(beside.var.equal(0))
 
 
 def written_out(s: ScheduleHandle, tensor: Any, axis: IterVar, steps: int, explicit: int) -> None:

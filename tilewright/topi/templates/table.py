@@ -7,7 +7,7 @@ last one that covers a workload is the default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core.errors import name_lines_of
@@ -41,7 +41,9 @@ from .backward import Backward
 from .contraction import Contraction, Views
 from .convolutions import Conv1dVector, Conv2dLayer, Depthwise
 from .matmul import BatchMatmul, Dense
+from .mma_tiles import MmaTile
 from .pooling import Pooling
+from .strategy import always
 from .template import ALL, PackagedTemplate
 from .transposed import Transposed
 from .weight_gradient import WeightGradient
@@ -49,56 +51,42 @@ from .weight_gradient import WeightGradient
 _Sums = tuple[Callable[[Any], Contraction], Callable[[Any, Tensor, Tensor], Views]]
 _LAYERS: _Sums = implicit_gemm.contraction_of, implicit_gemm.views_of
 _PRODUCTS: _Sums = matmul.contraction_of, matmul.views_of
+_BY_ATOMS = (
+    ("mma", contraction_mma.USUAL, MmaTile, "matrix instructions", "fp32"),
+    ("wgmma", wgmma_tiles.USUAL, wgmma_tiles.WgmmaTile, "Hopper's warpgroup instructions", "ieee"),
+    ("tf32", contraction_mma.ROUNDED, MmaTile, "matrix instructions that round float32", "tf32"),
+    ("wgmma_tf32", wgmma_tiles.ROUNDED, wgmma_tiles.WgmmaTile, "warpgroup instructions that cut float32", "tf32_cut"),
+)
 
 
-def _mma(of: _Sums, atoms: Mapping[str, str] = contraction_mma.USUAL) -> contraction_mma.Mma[Any]:
-    return contraction_mma.Mma(*of, atoms, implicit_gemm.FORMS if of is _LAYERS else {})
-
-
-def _wgmma(of: _Sums, atoms: Mapping[str, str] = wgmma_tiles.USUAL) -> contraction_mma.Mma[Any]:
-    return contraction_mma.Mma(*of, atoms, tile=wgmma_tiles.WgmmaTile)
+def _by_atoms(
+    kind: type[Any], of: _Sums, legacy: str, computes: Callable[..., bool] = always, scopes: tuple[str, str] = ("", "")
+) -> Iterator[PackagedTemplate[Any]]:
+    """Yield the strategies of a contraction by matrix instructions; `scopes` are of warps, and of warpgroups."""
+    for name, atoms, tile, units, precision in _BY_ATOMS:
+        forms = implicit_gemm.FORMS if of is _LAYERS and not tile.warpgroups else {}
+        made: contraction_mma.Mma[Any] = contraction_mma.Mma(*of, atoms, forms, tile)
+        gpu = made.strategy(computes, scopes[tile.warpgroups])
+        old = (legacy,) if name == "mma" else ()
+        yield PackagedTemplate(
+            kind, name, gpu=gpu, summary=f"products of tiles by {units}", precision=precision, legacy=old
+        )
 
 
 def _products(kind: type[Any]) -> tuple[PackagedTemplate[Any], ...]:
     """Return the strategies of a product of matrices."""
-    return (
-        PackagedTemplate(
-            kind,
-            gpu=contraction_simt.Simt(*_PRODUCTS).strategy(),
-            cpu=contraction_cpu.Packed(*_PRODUCTS).strategy(),
-            summary="ordinary arithmetic",
-        ),
-        PackagedTemplate(
-            kind,
-            "mma",
-            gpu=_mma(_PRODUCTS).strategy(),
-            summary="matrix instructions",
-            precision="fp32",
-            legacy=(f"{kind.name}_tensorcore",),
-        ),
-        PackagedTemplate(
-            kind,
-            "wgmma",
-            gpu=_wgmma(_PRODUCTS).strategy(),
-            summary="Hopper's warpgroup instructions",
-        ),
-        PackagedTemplate(
-            kind,
-            "tf32",
-            gpu=_mma(_PRODUCTS, contraction_mma.ROUNDED).strategy(),
-            summary="matrix instructions that round float32",
-            precision="tf32",
-        ),
-        PackagedTemplate(
-            kind,
-            "wgmma_tf32",
-            gpu=_wgmma(_PRODUCTS, wgmma_tiles.ROUNDED).strategy(),
-            summary="warpgroup instructions that cut float32",
-            precision="tf32_cut",
-        ),
-    )
+    on_gpu, on_cpu = contraction_simt.Simt(*_PRODUCTS).strategy(), contraction_cpu.Packed(*_PRODUCTS).strategy()
+    general = PackagedTemplate(kind, gpu=on_gpu, cpu=on_cpu, summary="ordinary arithmetic")
+    return general, *_by_atoms(kind, _PRODUCTS, f"{kind.name}_tensorcore")
 
 
+_MMA, *_FURTHER_ATOMS = _by_atoms(
+    Conv2dLayer,
+    _LAYERS,
+    "conv2d_nhwc_tensorcore",
+    implicit_gemm.computes,
+    ("large groups", "terms that are neighbours (NHWC)"),
+)
 STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
     PackagedTemplate(Conv1dVector, gpu=conv1d.ON_GPU, cpu=cpu.LINE),
     PackagedTemplate(Conv2dLayer, gpu=conv2d.ON_GPU, cpu=cpu.IMAGES, summary="the tutorial's for NCHW"),
@@ -120,14 +108,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         gpu=contraction_simt.Simt(*_LAYERS).strategy(implicit_gemm.computes, "large groups"),
         summary="products of tiles",
     ),
-    PackagedTemplate(
-        Conv2dLayer,
-        "mma",
-        gpu=_mma(_LAYERS).strategy(implicit_gemm.computes, "large groups"),
-        summary="products of tiles by matrix instructions",
-        precision="fp32",
-        legacy=("conv2d_nhwc_tensorcore",),
-    ),
+    _MMA,
     PackagedTemplate(
         Conv2dLayer,
         "window",
@@ -135,26 +116,7 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
         summary="a tile of the image by matrix instructions",
         legacy=("conv2d_nhwc_tensorcore",),
     ),
-    PackagedTemplate(
-        Conv2dLayer,
-        "wgmma",
-        gpu=_wgmma(_LAYERS).strategy(implicit_gemm.computes, "terms that are neighbours (NHWC)"),
-        summary="products of tiles by Hopper's warpgroups",
-    ),
-    PackagedTemplate(
-        Conv2dLayer,
-        "tf32",
-        gpu=_mma(_LAYERS, contraction_mma.ROUNDED).strategy(implicit_gemm.computes, "large groups"),
-        summary="products of tiles that round float32",
-        precision="tf32",
-    ),
-    PackagedTemplate(
-        Conv2dLayer,
-        "wgmma_tf32",
-        gpu=_wgmma(_LAYERS, wgmma_tiles.ROUNDED).strategy(implicit_gemm.computes, "terms that are neighbours (NHWC)"),
-        summary="products of tiles by warpgroups that cut float32",
-        precision="tf32_cut",
-    ),
+    *_FURTHER_ATOMS,
     PackagedTemplate(Depthwise, cpu=cpu.IMAGES, summary="tiles of rows, on CPUs"),
     PackagedTemplate(
         Depthwise, "direct", gpu=depthwise_planes.DIRECT, cpu=cpu_channels_last.ON_CPU, summary="windows in registers"

@@ -52,6 +52,11 @@ class Tensors:
         return self.sums
 
 
+def inputs_named(tensor: Tensor, *names: str) -> list[Tensor]:
+    """Return the tensors of these names that a tensor is computed from."""
+    return [next(t for t in tensor.op.input_tensors if t.op.name == name) for name in names]
+
+
 def as_stored(weights: Tensor, reader: Tensor) -> tuple[Tensor, Tensor]:
     """Return the kernel's argument with the weights, and the stage that reads it: `reader`, or a view of the
     weights."""

@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import prod
+from math import gcd, prod
 from typing import Any
 
+from ...core.dtype import DType
 from ...tune.space.knobs import Knob, split_knob, value_knob
 from ...tune.space.predicates import innermost
 from ...tune.space.space import Space
 from .images import Images
+from .schedule_helpers import widest_vector
 from .tensors import bias_knob
+from .workload import sum_dtype
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 REGISTERS = 272
@@ -21,8 +24,6 @@ REGISTERS = 272
 first."""
 STEPS = 4096
 """Products that a thread's code may write out: beyond it, compiling takes seconds."""
-ACCESS = 16
-"""Bytes of the widest access."""
 SHARED_BYTES = 40_960
 """The most bytes of a block's weights: more would leave few blocks on a multiprocessor."""
 
@@ -62,10 +63,7 @@ def widest(of: Images) -> int:
         extent //= of.groups
     elif of.layout == "NHWC" and of.filters != of.shape[1]:
         return 1  # neighbouring results do not read neighbouring channels
-    width = ACCESS // BYTES[of.dtype]
-    while extent % width:
-        width //= 2
-    return width
+    return gcd(extent, widest_vector(of.dtype))
 
 
 def own_channels(of: Images) -> list[int]:
@@ -91,11 +89,6 @@ def own_filters(of: Images) -> list[int]:
     return [1] if of.layout == "NHWC" else [f for f in range(1, min(per_group, 16) + 1) if per_group % f == 0]
 
 
-def reach(of: Images, axis: int, count: int) -> int:
-    """Return the rows (axis 0) or columns of the input that `count` results need."""
-    return (count - 1) * of.stride[axis] + (of.kernel[axis] - 1) * of.dilation[axis] + 1
-
-
 @dataclass(frozen=True)
 class Tile:
     """The work of a thread: its results, the inputs of a load, and the held part of its window."""
@@ -118,9 +111,9 @@ class Tile:
     def columns_loaded(self, of: Images) -> int:
         """How many columns of whole chunks it needs."""
         if of.layout == "NHWC" or self.chunk == 1:
-            return reach(of, 1, self.columns)
+            return of.seen_along(1, self.columns)
         shift = -of.padding[1] % self.chunk
-        return ((shift + reach(of, 1, self.columns) - 1) // self.chunk + 1) * self.chunk
+        return ((shift + of.seen_along(1, self.columns) - 1) // self.chunk + 1) * self.chunk
 
     def channels_loaded(self, of: Images) -> int:
         """How many channels of its window it holds at a time."""
@@ -131,7 +124,7 @@ class Tile:
 
     def registers(self, of: Images) -> int:
         """Return the registers, of four bytes, for its sums and the held part of its window."""
-        height = {Window.ALL: reach(of, 0, self.rows), Window.ROW: self.rows, Window.NONE: 0}.get(self.window, 1)
+        height = {Window.ALL: of.seen_along(0, self.rows), Window.ROW: self.rows, Window.NONE: 0}.get(self.window, 1)
         window = self.channels_loaded(of) * height * self.columns_loaded(of)
         return (self.results() + window) * (2 if of.dtype == "float64" else 1)
 
@@ -147,7 +140,7 @@ class Tile:
         """How many loads of chunks it makes for all channels of its sums."""
         if self.window is Window.NONE:
             return self.results() / self.filters * prod(of.kernel) * of.per_group
-        height = self.rows * of.kernel[0] if self.window is Window.ROW else reach(of, 0, self.rows)
+        height = self.rows * of.kernel[0] if self.window is Window.ROW else of.seen_along(0, self.rows)
         chunks = self.channels_loaded(of) * height * self.columns_loaded(of) / self.chunk
         return chunks if self.shares_groups(of) else chunks * of.per_group
 
@@ -165,9 +158,9 @@ def windows(of: Images) -> list[Window]:
     return [w for w in held if of.layout == "NHWC" or not w.slides]
 
 
-def fits_shared(of: Images, weights: int) -> bool:
-    """Return whether a block can keep `weights` weights, transposed, in shared memory at a time."""
-    return weights * (8 if of.dtype == "float64" else 4) <= SHARED_BYTES
+def fits_shared(of: Images, weights: int, most: int = SHARED_BYTES) -> bool:
+    """Return whether a block can keep `weights` weights, transposed, in shared memory at a time, in `most` bytes."""
+    return weights * DType(sum_dtype(of.dtype)).bytes <= most
 
 
 def weights_of(of: Images, tile: Tile) -> Weights:

@@ -14,6 +14,7 @@ from ...tune.model.machine import Machine
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
+from .images import Images
 from .many import Made
 from .strategy import OwnModel
 from .workload import W
@@ -115,6 +116,36 @@ class WarpTile(KnobTile):
     def threads(self, of: Any) -> int:
         """Return the threads of a block."""
         return self.warps * LANES
+
+
+EIGHT = 8
+"""Columns of a matrix instruction."""
+
+
+def eights_of(of: Images) -> int:
+    """Return the number of groups of eight columns of the result."""
+    return -(-of.places[1] // EIGHT)
+
+
+class EightsTile(WarpTile):
+    """A tile of rows, and of columns by eights: over warps, and of each warp its own; a row is `HIGH` of the result."""
+
+    HIGH: ClassVar[int] = 1
+
+    down: int
+    rows: int
+    across: int
+    eights: int
+
+    def is_outside(self, of: Images) -> bool:
+        """Return whether some warps have no results."""
+        outside = self.HIGH * (self.down - 1) * self.rows >= of.places[0]
+        return outside or (self.across - 1) * self.eights >= eights_of(of)
+
+    def tiles_of(self, of: Images) -> int:
+        """Return the number of tiles that cover an image."""
+        down, across = self.HIGH * self.down * self.rows, self.across * self.eights
+        return -(-of.places[0] // down) * -(-eights_of(of) // across)
 
 
 def _fields(field: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -19,14 +19,12 @@ import numpy as np
 from ...core.errors import UserError
 from ...core.padding import padding_of
 from ...core.windows import transposed_positions
-from ...expr.convert import cast
 from ...expr.operators import equal, floordiv, floormod, if_then_else
 from ...tensor.axis import reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor
 from .. import references
 from .convolutions import Conv2dLayer, Depthwise
-from .declarations import image_tensor, or_zero
+from .declarations import image_tensor, or_zero, sum_of_products
 from .images import Images, counts_of
 from .layouts import in_layout, in_memory, in_order, layout_of
 from .workload import dtype_of, shape_of, sizes, sum_dtype
@@ -79,12 +77,6 @@ class Transposed(Images):
             raise UserError(f"padding {cut} leaves an empty result", primitive=cls.name, fix="give less padding")
         return made
 
-    @property
-    def options(self) -> dict[str, Any]:
-        found = {"shape": self.shape, "filters": self.filters, "kernel": self.kernel, "stride": self.stride}
-        found |= {"padding": self.padding, "output_padding": self.output_padding, "dilation": self.dilation}
-        return {**found, "groups": self.groups, "dtype": self.dtype, "layout": self.layout}
-
     @cached_property
     def places(self) -> tuple[int, ...]:
         """Rows and columns of the result."""
@@ -127,13 +119,12 @@ class Transposed(Images):
         ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
 
         def value(n: Any, f: Any, y: Any, x: Any) -> Any:
-            group = floordiv(f, self.shared_filters) if self.groups > 1 else 0
+            group, of_group = self.group_of(f)
             channel = group * per_group + (rc[0] if rc else 0)
             row, down, over = self._source(0, y, ry)
             column, across, beside = self._source(1, x, rx)
-            of_group = floormod(f, self.shared_filters) if self.groups > 1 else f
             seen = or_zero([*over, *beside], data(*in_layout(self.layout, (n, channel, row, column))), self.dtype)
-            return reduce_sum(cast(kind, seen) * cast(kind, weights(channel, of_group, down, across)), [*rc, ry, rx])
+            return sum_of_products(kind, seen, weights(channel, of_group, down, across), [*rc, ry, rx])
 
         sizes = (self.shape[0], self.filters, *self.places)
         return image_tensor(self.layout, sizes, value, "sums", "conv_transpose")

@@ -10,18 +10,16 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ...expr.convert import cast
 from ...expr.operators import floordiv, floormod
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from . import elementwise
 from .cpu_channels_last import MANY_WEIGHTS, lanes_of_one_group
-from .declarations import image_tensor, or_zero, padded_view, same_shape, within
+from .declarations import image_tensor, or_zero, padded_view, same_shape, sum_of_products, within
 from .layouts import in_layout
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, plain
@@ -75,11 +73,11 @@ def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
     ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
 
     def term(n: Any, f: Any, y: Any, x: Any) -> Any:
-        channel = (floordiv(f, of.shared_filters) if of.groups > 1 else 0) * per_group + (rc[0] if rc else 0)
+        channel = of.group_of(f)[0] * per_group + (rc[0] if rc else 0)
         down, row = tap_and_place(of, 0, y, ry)
         across, column = tap_and_place(of, 1, x, rx)
-        product = cast(kind, seen(n, channel, row, column)) * cast(kind, window(f, rc[0] if rc else 0, down, across))
-        return reduce_sum(product, [*rc, ry, rx])
+        weight = window(f, rc[0] if rc else 0, down, across)
+        return sum_of_products(kind, seen(n, channel, row, column), weight, [*rc, ry, rx])
 
     batch, rows = of.shape[0], of.places[0]
     if of.layout == "NHWC":
@@ -98,14 +96,13 @@ def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
 
 def _window(of: Transposed, weights: Tensor, taps: tuple[int, int]) -> Any:
     """Return how the window is read at (filter, channel of a group, row, column), zero beyond its last tap."""
-    per_group, shared, last = of.per_group, of.shared_filters, of.layout == "NHWC"
+    per_group, last = of.per_group, of.layout == "NHWC"
     rows, columns = (count * step for count, step in zip(taps, of.stride, strict=True))
 
     def value(f: Any, rc: Any, ry: Any, rx: Any) -> Any:
-        channel = (floordiv(f, shared) if of.groups > 1 else 0) * per_group + rc
-        of_group = floormod(f, shared) if of.groups > 1 else f
+        group, of_group = of.group_of(f)
         inside = within((ry, 0, of.kernel[0], rows), (rx, 0, of.kernel[1], columns))
-        return or_zero(inside, weights(channel, of_group, ry, rx), of.dtype)
+        return or_zero(inside, weights(group * per_group + rc, of_group, ry, rx), of.dtype)
 
     if last:
         turned = compute((per_group, rows, columns, of.filters), lambda rc, ry, rx, f: value(f, rc, ry, rx), "turned")

@@ -14,19 +14,28 @@ from ...expr.convert import cast
 from ...expr.operators import all_of
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
-from .declarations import image_tensor, padded_view
+from .declarations import image_tensor, padded_view, sum_of_products
 from .layouts import from_layout
 from .needs import Needs
-from .schedule_helpers import THREAD_TAGS, THREADS_Z, bind_all, bind_grid, fetch_together
+from .schedule_helpers import (
+    THREAD_TAGS,
+    THREADS_Z,
+    bind_all,
+    bind_grid,
+    fetch_together,
+    hold,
+    split_all,
+    vectorize,
+    widest_vector,
+)
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .thread_tiles import ACCESS, BYTES
+from .thread_tiles import BYTES
 from .transposed import Transposed, border_of, has_phases, tap_and_place, taps_of
 from .workload import DTYPES, sum_dtype
 
@@ -56,7 +65,7 @@ def space(of: Transposed) -> Space:
     its tile needs, or only the elements that a row of taps needs.
     """
     (sy, sx), (rows, columns), last = of.stride, of.places, of.layout == "NHWC"
-    widths = [n for n in (1, 2, 4, 8) if n * BYTES[of.dtype] <= ACCESS]
+    widths = [n for n in (1, 2, 4, 8) if n <= widest_vector(of.dtype)]
     channels = [n for n in widths if of.filters % n == 0] if last else [1]
     chunks = [n for n in widths if last or of.shape[3] % n == 0]
 
@@ -114,7 +123,7 @@ def default_choices(of: Transposed, machine: Machine) -> dict[str, Any]:
 
     With channels last, blocks are smaller in 16 bits, and a thread has more results if each sums many products.
     """
-    (sy, sx), (rows, columns), width = of.stride, of.places, ACCESS // BYTES[of.dtype]
+    (sy, sx), (rows, columns), width = of.stride, of.places, widest_vector(of.dtype)
     if of.layout == "NHWC":
         many = min(taps_of(of)) >= _MANY_TAPS
         if many or BYTES[of.dtype] == 2:
@@ -166,8 +175,8 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
     def term(n: Any, c: Any, y: Any, x: Any) -> Any:
         (down, row), (across, column) = tap_and_place(of, 0, y, ry), tap_and_place(of, 1, x, rx)
         there = [tap < of.kernel[dim] for dim, tap in enumerate((down, across)) if of.kernel[dim] % of.stride[dim]]
-        product = cast(kind, seen(n, c, row, column)) * cast(kind, kernels(c, down, across))
-        return reduce_sum(product, [ry, rx], where=all_of(*there) if there else None)
+        value, where = seen(n, c, row, column), all_of(*there) if there else None
+        return sum_of_products(kind, value, kernels(c, down, across), [ry, rx], where=where)
 
     return image_tensor(of.layout, (of.shape[0], of.filters, rows, columns), term, "sums", "conv_transpose")
 
@@ -190,28 +199,23 @@ def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> N
         s[sums].unroll(axis)
     inputs = {each.op.name: each for each in sums.op.input_tensors}
     seen, chunk = inputs["seen"], config["chunk"].val
-    s[seen].set_scope("local")
-    s[seen].compute_at(*((s[out], thread) if config["window"].val == "all" else (s[sums], ry)))
+    hold(s, seen, "local", *((out, thread) if config["window"].val == "all" else (sums, ry)))
     if chunk > 1:
         s[seen].vectorize(s[seen].split(seen.op.axis[-1], factor=chunk)[1] if last else seen.op.axis[-1])
     if last:
         turned = inputs["turned"]
-        s[turned].set_scope("shared")
-        s[turned].compute_at(s[out], block)
+        hold(s, turned, "shared", out, block)
         counts = (config[name].size[-2] for name in ("tile_y", "tile_x", "tile_c"))
         fetch_together(s, turned, list(zip(THREAD_TAGS, counts, strict=True)), order=(2, 0, 1))
-    width = gcd(config["tile_c" if last else "tile_x"].size[-1], of.out_shape[-1], ACCESS // BYTES[of.dtype])
-    if width > 1:
-        s[out].vectorize(s[out].split(vector, factor=width)[1])
+    width = gcd(config["tile_c" if last else "tile_x"].size[-1], of.out_shape[-1], widest_vector(of.dtype))
+    vectorize(s, out, vector, width)
 
 
 def _tile(of: Transposed, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar]:
     """Split and bind the loops over results; returns the innermost one of blocks, of threads, and of all."""
     last = of.layout == "NHWC"
     n, c, y, x = from_layout(of.layout, tuple(out.op.axis))
-    (cb, ct, ci), (yb, yt, yi), (xb, xt, xi) = (
-        config[name].apply(s, out, axis) for name, axis in zip(_TILES, (c, y, x), strict=True)
-    )
+    (cb, ct, ci), (yb, yt, yi), (xb, xt, xi) = split_all(config, s, out, tile_c=c, tile_y=y, tile_x=x)
     threads, own = ((yt, xt, ct), (yi, xi, ci)) if last else ((ct, yt, xt), (ci, yi, xi))
     s[out].reorder(n, cb, yb, xb, *threads, *own)
     planes, tiles = s[out].fuse(n, cb), s[out].fuse(yb, xb)

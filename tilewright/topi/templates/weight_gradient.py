@@ -12,12 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr.convert import cast
-from ...expr.operators import floordiv
 from ...tensor.axis import reduce_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
-from .declarations import or_zero
+from .declarations import or_zero, sum_of_products
 from .images import GroupedLayer
 from .layouts import in_layout, in_order
 from .workload import sum_dtype
@@ -58,11 +55,6 @@ class WeightGradient(GroupedLayer):
         return replace(made, bias=bool(bias), wide=bool(wide))
 
     @property
-    def options(self) -> dict[str, Any]:
-        flags = {"bias": self.bias, "wide": self.wide}
-        return {**super().options, **{name: True for name, given in flags.items() if given}}
-
-    @property
     def result(self) -> str:
         return sum_dtype(self.dtype) if self.wide else super().result
 
@@ -96,17 +88,16 @@ class WeightGradient(GroupedLayer):
         """The sums for the weights, declared plainly; `weights` is the gradient of the result."""
         sizes = (self.shape[0], *self.places)
         rn, ry, rx = (reduce_axis((0, size), name=name) for size, name in zip(sizes, ("rn", "ry", "rx"), strict=True))
-        (top, left, _, _), (sy, sx), (dy, dx) = self.padding, self.stride, self.dilation
-        kind = sum_dtype(self.dtype)
+        (top, left, _, _), kind = self.padding, sum_dtype(self.dtype)
 
         def value(o: Any, i: Any, ky: Any, kx: Any) -> Any:
-            group = floordiv(o, self.shared_filters) if self.groups > 1 else 0
-            row, column = ry * sy + ky * dy - top, rx * sx + kx * dx - left
+            row, column = self.source(ry, rx, ky, kx)
+            row, column = row - top, column - left
             inside = [row >= 0, row < self.shape[2], column >= 0, column < self.shape[3]] if any(self.padding) else []
-            place = rn, group * self.per_group + i, row, column
+            place = rn, self.group_of(o)[0] * self.per_group + i, row, column
             seen = or_zero(inside, data(*in_layout(self.layout, place)), self.dtype)
             given = weights(*in_layout(self.layout, (rn, o, ry, rx)))
-            return reduce_sum(cast(kind, seen) * cast(kind, given), [rn, ry, rx])
+            return sum_of_products(kind, seen, given, [rn, ry, rx])
 
         made: Tensor = compute(self.weights_shape, value, "sums", "weight_gradient")
         return made

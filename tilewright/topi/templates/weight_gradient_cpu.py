@@ -23,6 +23,7 @@ from ...tune.space.space import Space
 from .declarations import image_tensor, or_zero
 from .layouts import in_layout
 from .processor import AVX512, VectorRegisters
+from .schedule_helpers import hold
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .weight_gradient import WeightGradient
@@ -90,11 +91,10 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
     whole = (1, 1) if last else (config["rows"].val, prod(_parts(of, lanes)) * lanes)
     rows, columns = (-(-n // many) * many for n, many in zip(of.places, whole, strict=True))
     rn, ry, rx = (reduce_axis((0, n), name=m) for m, n in (("rn", of.shape[0]), ("ry", rows), ("rx", columns)))
-    (sy, sx), (dy, dx) = of.stride, of.dilation
     padded, given = _padded(of, data, rows, columns), _given(of, weights, rows, columns)
 
     def term(f: Any, group: Any, i: Any, ky: Any, kx: Any) -> Any:
-        seen = (rn, group * of.per_group + i, ry * sy + ky * dy, rx * sx + kx * dx)
+        seen = (rn, group * of.per_group + i, *of.source(ry, rx, ky, kx))
         product = padded(*in_layout(of.layout, seen)) * given(*in_layout(of.layout, (rn, f, ry, rx)))
         return reduce_sum(product, [rn, ry, rx])
 
@@ -209,8 +209,7 @@ def _blocks(
 
 def _in_registers(s: ScheduleHandle, stage: Tensor, partial: Tensor, block: IterVar, unrolled: int) -> None:
     """Compute a block of sums in vector registers: the last dimension in vectors, the others written out."""
-    s[stage].set_scope("local")
-    s[stage].compute_at(s[partial], block)
+    hold(s, stage, "local", partial, block)
     share, *sums, lanes = s[stage].op.axis
     reduction = _reduction(s, stage)
     s[stage].reorder(share, *reduction, *sums, lanes)
@@ -239,8 +238,7 @@ def _channels_first(config: Config, s: ScheduleHandle, partial: Tensor) -> None:
     sums = stages[0]
     for tensor in sums.op.input_tensors:
         if config["store_padding"].val:
-            s[tensor].set_scope("local")
-            s[tensor].compute_at(s[sums], _reduction(s, sums)[0])
+            hold(s, tensor, "local", sums, _reduction(s, sums)[0])
             s[tensor].vectorize(s[tensor].split(tensor.op.axis[-1], factor=_COPIED)[1])
         else:
             s[tensor].compute_inline()

@@ -19,7 +19,7 @@ from typing import Any
 from ...expr.convert import cast
 from ...expr.operators import all_of, floordiv, floormod, maximum, minimum, select
 from ...schedule.handle import ScheduleHandle
-from ...tensor.axis import IterVar, reduce_axis, thread_axis
+from ...tensor.axis import IterVar, reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.machine import Machine
@@ -28,10 +28,9 @@ from ...tune.space.space import Space
 from .declarations import border_for, or_zero, padded_view, within
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
-from .schedule_helpers import THREAD_TAGS, bind_all, in_kept_rounds
+from .schedule_helpers import THREAD_TAGS, add_parts, bind_all, hold, in_kept_rounds, vectorize, widest_vector
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
-from .thread_tiles import ACCESS, BYTES
 from .tile_model import TileModel
 from .weight_gradient import WeightGradient
 from .weight_gradient_model import expectation, ranked
@@ -44,7 +43,7 @@ _ADDING_WARPS = 8
 def space(of: WeightGradient, copies: Sequence[int] = (0,)) -> Space:
     """The knobs: the fields of `Share`."""
     rows, columns = of.places
-    widest = ACCESS // BYTES[of.dtype]
+    widest = widest_vector(of.dtype)
     first = of.layout == "NCHW"
     tiles = of.shape[0] * rows * columns
     values: dict[str, list[Any]] = {
@@ -211,8 +210,7 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
     (sums,) = partial.op.input_tensors
     given, image = sorted(sums.op.input_tensors, key=lambda tensor: tensor.op.name != "given")
     lane = _place_partial(of, share, s, partial)
-    s[sums].set_scope("local")
-    s[sums].compute_at(s[partial], lane)
+    hold(s, sums, "local", partial, lane)
     step, r, rx = sums.op.reduce_axis
     if of.bias:
         *outer, o, i, down, across, tap = sums.op.axis
@@ -222,8 +220,7 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
         s[sums].reorder(*outer, step, r, ky, rx, kx, o, i)
     s[sums].unroll(r)
     for tensor, at in ((given, step), (image, r)):
-        s[tensor].set_scope("local")
-        s[tensor].compute_at(s[sums], at)
+        hold(s, tensor, "local", sums, at)
     if share.copies:
         s[image].unroll(image.op.axis[3 if of.layout == "NCHW" else 2])
         for source, reader in ((t.data, image), (t.weights, given)):
@@ -234,8 +231,7 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
                 s[tensor].vectorize(tensor.op.axis[-1])
     else:
         for tensor, width in ((given, share.filters), (image, share.channels_at_once(of))):
-            if width > 1:
-                s[tensor].vectorize(s[tensor].split(tensor.op.axis[-1], factor=width)[1])
+            vectorize(s, tensor, tensor.op.axis[-1], width)
     _add_partial_sums(of, share, s, t)
 
 
@@ -246,19 +242,7 @@ def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Te
     s[t.out].reorder(*order)
     block, thread = s[t.out].split(s[t.out].fuse(*order), factor=LANES)
     bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
-    count = share.shares * share.warps
-    parts = min(_ADDING_WARPS, 1 << (count - 1).bit_length())
-    beside = thread_axis("threadIdx.y")
-    if parts > 1:
-        rest, part = s[t.sums].split(s[t.sums].fuse(*t.sums.op.reduce_axis), factor=parts)
-        s[t.sums].reorder(part, rest)
-        s[t.sums].bind(part, beside)
-        s[t.sums].pragma(rest, "auto_unroll_max_step", 8)
-    if t.sums is not t.out:
-        s[t.sums].set_scope("local")
-        s[t.sums].compute_at(s[t.out], thread)
-        if parts > 1:
-            s[t.out].set_store_predicate(beside.var.equal(0))
+    add_parts(s, t, share.shares * share.warps, _ADDING_WARPS, "threadIdx.y", thread)
 
 
 def _copy_together(

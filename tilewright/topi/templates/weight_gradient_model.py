@@ -18,11 +18,12 @@ from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import overlapped
 from ...tune.model.machine import Machine
 from ...tune.task import Expectation
+from .schedule_helpers import GPU
 from .thread_tiles import BYTES
 from .weight_gradient import WeightGradient
 from .weight_gradient_shares import LANES, SHARES, Share, candidates, least
 
-_SECTOR_BYTES, _BANK_BYTES = 32, 4
+_MEMORY = GPU.warp_memory
 
 
 def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectation:
@@ -69,7 +70,7 @@ def cycles(of: WeightGradient, share: Share, machine: Machine) -> float:
     far = image + given > rates.l2_capacity_bytes
     per_byte = at.memory_factor / rates.memory_bytes_per_cycle if far else at.l2_factor / rates.l2_bytes_per_cycle
     threads = together * warps * machine.hardware.warp
-    again = max(0.0, threads * bytes_apart / at.l1_bytes - 0.5) if bytes_apart > _SECTOR_BYTES else 0.0
+    again = max(0.0, threads * bytes_apart / at.l1_bytes - 0.5) if bytes_apart > _MEMORY.sector else 0.0
     memory = (image + given) * per_byte / count * (1 + at.crowded_factor * again)
     repeated = _read_again(of, share, image, given) * at.repeated_l2_factor / rates.l2_bytes_per_cycle / count
     partial = share.shares * share.warps * prod(of.out_shape) * 4 / rates.l2_bytes_per_cycle / count
@@ -90,12 +91,12 @@ def _loads(of: WeightGradient, share: Share) -> tuple[int, float, int]:
     if share.lanes_have_tiles(of):
         given = share.rows * share.columns // chunk * share.filters
         apart = share.columns * size
-        passes = loads * min(LANES, max(share.chunk * size, apart * of.stride[1]) / _BANK_BYTES)
-        passes += given * min(LANES, max(chunk * size, apart) / _BANK_BYTES)
+        passes = loads * min(LANES, max(share.chunk * size, apart * of.stride[1]) / _MEMORY.word)
+        passes += given * min(LANES, max(chunk * size, apart) / _MEMORY.word)
         return loads + given, passes, apart if apart > share.chunk * size else 0
     given = share.rows * share.columns // (chunk if share.copies else 1)
     vector = share.chunk if share.copies else max(share.filters, share.channels_at_once(of))
-    return loads + given, (loads + given) * max(1.0, vector * size / _BANK_BYTES), 0
+    return loads + given, (loads + given) * max(1.0, vector * size / _MEMORY.word), 0
 
 
 def _wave(of: WeightGradient, share: Share, at: Quantities, loads: int, issuing: float) -> float:

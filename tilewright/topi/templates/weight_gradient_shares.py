@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, gcd, prod
 
-from ...core.hardware import MemoryScope
 from .contraction import rounded
-from .schedule_helpers import GPU
-from .thread_tiles import ACCESS, BYTES
+from .schedule_helpers import GPU, SHARED, widest_vector
+from .thread_tiles import BYTES
 from .tile_model import KnobTile
 from .weight_gradient import WeightGradient
 
 LANES = 32
 _MOST_LANES = 64
 _SMALL_PLANE = 256
-_LINE, _BANK = 128, 4
+_MEMORY = GPU.warp_memory
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Share(KnobTile):
 
     def gradient_chunk(self, of: WeightGradient) -> int:
         """Return the neighbours in a row of the gradient that are loaded at once."""
-        return gcd(self.columns, of.places[1], ACCESS // BYTES[of.dtype]) if of.layout == "NCHW" else 1
+        return gcd(self.columns, of.places[1], widest_vector(of.dtype)) if of.layout == "NCHW" else 1
 
     def copies_fit(self, of: WeightGradient) -> bool:
         """Return whether a step is one image, shared memory has room for its planes, and no image is left over."""
@@ -77,17 +76,17 @@ class Share(KnobTile):
             return False  # a block would have jobs of two groups, and copy the channels of both
         if of.layout == "NHWC":
             whole = self.warps == self.tiles(of)[1] and self.lanes(of) * self.filters % of.shared_filters == 0
-            return whole and self.shared_bytes(of) <= GPU.memory(MemoryScope.SHARED).most
+            return whole and self.shared_bytes(of) <= SHARED.most
         whole = self.warps == prod(self.tiles(of)) and of.shape[0] % self.shares == 0
-        return whole and self.shared_bytes(of) <= GPU.memory(MemoryScope.SHARED).most // 2
+        return whole and self.shared_bytes(of) <= SHARED.most // 2
 
     def plane(self, of: WeightGradient, of_input: bool) -> tuple[int, int]:
         """Return the distance between planes in shared memory, and the size of a copy, both in elements.
 
         Lanes that read the same place of neighbouring planes find it in different banks.
         """
-        count, widest = prod(of.shape[2:] if of_input else of.places), ACCESS // BYTES[of.dtype]
-        pair = max(2, 2 * _BANK // BYTES[of.dtype])
+        count, widest = prod(of.shape[2:] if of_input else of.places), widest_vector(of.dtype)
+        pair = max(2, 2 * _MEMORY.word // BYTES[of.dtype])
         if count % pair == 0:
             return count + (pair - count % (2 * pair)) % (2 * pair), pair
         return count, gcd(count * self.lanes(of), count * of.filters, widest)
@@ -96,7 +95,7 @@ class Share(KnobTile):
         """Return the neighbouring channels of a block, of the input or the gradient, and the elements of a copy."""
         count, channels = self.lanes(of) * self.filters, of.shape[1] if of_input else of.filters
         count = count // of.shared_filters * of.per_group if of_input else count
-        return count, gcd(count, channels, ACCESS // BYTES[of.dtype])
+        return count, gcd(count, channels, widest_vector(of.dtype))
 
     def apart(self, of: WeightGradient, of_input: bool) -> int:
         """Return the elements from one copy of a block's part of the input, or of the gradient, to the next.
@@ -104,7 +103,7 @@ class Share(KnobTile):
         The room between them shows by addresses alone that a copy in flight does not touch the planes in use. Addresses
         of a window reach into the border, and addresses of a last round of copies beyond the planes.
         """
-        lanes, line, sizes = self.lanes(of), _LINE // BYTES[of.dtype], of.shape[2:] if of_input else of.places
+        lanes, line, sizes = self.lanes(of), _MEMORY.line // BYTES[of.dtype], of.shape[2:] if of_input else of.places
         if of.layout == "NHWC":
             neighbours, width = self.neighbours(of, of_input)
             taps = self.taps(of)[0] if self.jobs > 1 else self.tap_rows  # of all warps
@@ -137,7 +136,7 @@ class Share(KnobTile):
     def channels_at_once(self, of: WeightGradient) -> int:
         """Return the neighbouring channels of the input that are loaded at once (NHWC)."""
         if of.per_group > 1:
-            return gcd(self.channels, ACCESS // BYTES[of.dtype])
+            return gcd(self.channels, widest_vector(of.dtype))
         return self.filters if of.shared_filters == 1 else 1
 
     def blocks(self, of: WeightGradient) -> int:
@@ -237,7 +236,7 @@ def _tiles(of: WeightGradient) -> Iterator[Share]:
     """The tiles of a thread and its taps, in blocks of a warp."""
     rows, columns = of.places
     first = of.layout == "NCHW"
-    chunks = [n for n in (1, 2, 4, 8) if n <= ACCESS // BYTES[of.dtype] and of.shape[3] % n == 0] if first else [1]
+    chunks = [n for n in (1, 2, 4, 8) if n <= widest_vector(of.dtype) and of.shape[3] % n == 0] if first else [1]
     chunks = [n for n in chunks if _widths(of, n)]
     downs = [n for n in _TRIED_DOWN if n <= rows and ceil(rows / n) * n <= _WASTE * rows]
     for chunk in chunks[-2 if of.groups == of.shape[1] else -1 :]:
@@ -262,7 +261,7 @@ def own(of: WeightGradient) -> list[tuple[int, int]]:
     inputs = [n for n in (1, 2, 4, 8) if of.per_group % n == 0]
     filters = [n for n in (1, 2, 4, 8) if (shared if first else of.filters) % n == 0]
     if not first:
-        filters = [n for n in filters if n * BYTES[of.dtype] <= ACCESS] if shared == of.per_group == 1 else [1]
+        filters = [n for n in filters if n <= widest_vector(of.dtype)] if shared == of.per_group == 1 else [1]
     pairs = [(o, i) for o in filters for i in inputs if o * i <= _MOST_PAIRS]
     several = [(o, i) for o, i in pairs if o * i >= _FEW_PAIRS] if of.groups < of.shape[1] else []
     return several or pairs

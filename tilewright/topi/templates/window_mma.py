@@ -22,10 +22,8 @@ from ...core.atoms import ATOMS, Atom
 from ...core.dtype import DType
 from ...core.hardware import MemoryScope
 from ...core.occupancy import occupancy
-from ...expr.convert import cast
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, reduce_axis, thread_axis
-from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ...tune.model.kernel_time import at_once, in_waves
 from ...tune.model.machine import REFERENCE, Machine
@@ -34,10 +32,10 @@ from ...tune.space.space import Space
 from .contraction import padded_row
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2dLayer
-from .declarations import bordered
+from .declarations import bordered, sum_of_products
 from .implicit_gemm import turned
 from .needs import Needs
-from .schedule_helpers import in_vectors
+from .schedule_helpers import in_vectors, widest_vector
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .tile_model import TileModel, WarpTile
@@ -243,19 +241,17 @@ def _has_tiles(of: Conv2dLayer, machine: Machine) -> bool:
 
 def declare(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the padded image, the weights with their channels last, and the convolution of both."""
-    (kh, kw), (sy, sx), (dy, dx) = of.kernel, of.stride, of.dilation
+    kh, kw = of.kernel
     channels, kind = of.shape[1], of.dtype
     kept = weights if of.weights == "OHWI" else turned(of, weights)
     pixel = bordered(of, data, *of.padding[:2])
     image = compute((of.shape[0], *of.bordered, channels), lambda n, y, x, c: pixel(n, c, y, x), "image")
     taps = compute((of.filters, kh, kw, channels), lambda *at: kept(*at), "taps")
     ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (channels, "rc")))
-    total = sum_dtype(kind)
     products = compute(
         (of.shape[0], *of.places, of.filters),
-        lambda n, y, x, f: reduce_sum(
-            cast(total, image(n, y * sy + ry * dy, x * sx + rx * dx, rc)) * cast(total, taps(f, ry, rx, rc)),
-            [ry, rx, rc],
+        lambda n, y, x, f: sum_of_products(
+            sum_dtype(kind), image(n, *of.source(y, x, ry, rx), rc), taps(f, ry, rx, rc), [ry, rx, rc]
         ),
         "products",
     )
@@ -295,7 +291,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
     s[image].compute_at(s[out], each)
     s[taps].compute_at(s[out], block)
     for operand in (image, taps):
-        in_vectors(s, operand, gcd(of.shape[1], 16 // DType(of.element).bytes))
+        in_vectors(s, operand, gcd(of.shape[1], widest_vector(of.element)))
     if tile.stages > 1:
         s[image].pipeline(tile.stages)
     s[products].tensorize(y, atom_of(of))

@@ -26,6 +26,11 @@ from .epilogue import Expression, finish
 from .layouts import LAYOUTS
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+_USUAL = {
+    "dilation": (1, 1), "groups": 1, "multiplier": 1, "layout": LAYOUTS[0], "weights": "OIHW", "output_padding": (0, 0),
+    "beyond": (0, 0), "divisor": 0, "bias": False, "wide": False, "activation": "",
+}  # fmt: skip
+"""Values of options that descriptions leave out: the defaults of all workloads."""
 INTEGERS = ("int8", "uint8")
 """Element types whose products are summed, and stored, as int32; of convolutions and products of matrices."""
 
@@ -76,9 +81,11 @@ class Convolution(ABC):
         return None
 
     @property
-    @abstractmethod
     def options(self) -> dict[str, Any]:
-        """The options of `of` that create the workload, in short forms."""
+        """The options of `of` that create the workload, in short forms and without usual values."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "backwards"}
+        found = {name: value for name, value in given.items() if name not in _USUAL or value != _USUAL[name]}
+        return found | ({"padding": shortened(found["padding"])} if "padding" in found else {})
 
     @property
     @abstractmethod
