@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tests.passes.running import finish
-from tilewright import UserError, auto_scheduler, te, topi
+from tilewright import UserError, auto_scheduler, te, tir, topi
 from tilewright.auto_scheduler import loop_state
 from tilewright.loops.interpret import interpret
 
@@ -175,6 +175,36 @@ def test_a_second_copy_has_a_name_of_its_own() -> None:
     B, C = (te.compute((8,), lambda i, x=x: A[i] + x, name=name) for name, x in (("B", 1.0), ("C", 2.0)))
     s = te.create_schedule([B.op, C.op])
     assert [s.cache_read(A, "shared", [reader]).op.name for reader in (B, C)] == ["A.shared", "A.d.shared"]
+
+
+def test_a_registered_function_returns_the_intrinsic() -> None:
+    def added(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        x, y = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, 8, "i") as i:
+            y[i] = x[i] + 1.0
+        return ib.get()
+
+    def intrinsic() -> Any:
+        a = te.placeholder((8,), name="a")
+        b = te.compute((8,), lambda i: a[i] + 1.0, name="b")
+        buffers = {t: tir.decl_buffer(t.shape, t.dtype, offset_factor=1, strides=[1]) for t in (a, b)}
+        return te.decl_tensor_intrin(b.op, added, binds=buffers)
+
+    tw.register_func("tests.loop_states.intrinsic", intrinsic, override=True)
+    A = te.placeholder((4, 16), name="A")
+    B = te.compute((4, 16), lambda i, j: A[i, j] + 1.0, name="B")
+    state = auto_scheduler.ComputeDAG([A, B]).init_state
+    _, inner = state.split(B, state[B].iters[1], [8])
+    with pytest.raises(UserError, match="no function 'unknown' is registered"):
+        state.tensorize(B, inner, "unknown")
+    found = state.tensorize(B, inner, "tests.loop_states.intrinsic")
+    assert found.annotation == state.ANNOTATION_TRANS_TABLE["tensorize"]
+    s, args = state.dag.apply_steps_from_state(state)
+    (made,) = tw.lower(s, args).functions
+    result = np.zeros((4, 16), np.float32)
+    interpret(made, [np.ones((4, 16), np.float32), result], races=False, outputs=made.buffers[1:])
+    assert (result == 2).all()
 
 
 def test_how_far_workloads_differ() -> None:

@@ -319,6 +319,8 @@ def _iterator(stage: StageHandle, axis: IterVar, ranges: Mapping[IterVar, Range]
     name = _KINDS.get(note.kind, "none")
     if note.thread is not None and note.thread.thread is not None:
         name = note.thread.thread.value
+    if any(found is not None and found[0] is axis for found in (stage.value.declared, stage.value.tensorized)):
+        name = "tensorize"
     kind = "mixed" if axis in stage.value.mixed else "reduction" if axis.kind is AxisKind.REDUCE else "spatial"
     kinds = Iterator.ITER_KIND_TRANS_TABLE
     return Iterator(axis.name, ranges.get(axis), kinds[kind], State.ANNOTATION_TRANS_TABLE[name], axis)

@@ -66,6 +66,8 @@ class NumberedSchedule:
             try:
                 stage = self.stages[args[0]]
                 result = apply(self, stage, *args[1:])
+            except UserError:
+                raise
             except (LookupError, TypeError, ValueError):
                 raise UserError(
                     f"step {len(self.steps)}, {list(step)}, does not fit the stages of this state: "
@@ -147,7 +149,13 @@ def _annotate(_: NumberedSchedule, stage: StageHandle, loop: int, annotation: in
     if name in ("unroll", "vectorize", "parallel"):
         getattr(stage, name)(axis)
     elif name == "tensorize":
-        intrinsic: Any = get_global_func(function)
+        intrinsic: Any = get_global_func(function, allow_missing=True)
+        if intrinsic is None:
+            raise UserError(
+                f"no function {function!r} is registered",
+                primitive="tensorize",
+                fix="register one that returns the intrinsic: @tvm.register_func",
+            )
         stage.tensorize(axis, intrinsic())
     elif name != "none":
         stage.bind(axis, thread_axis(name))
