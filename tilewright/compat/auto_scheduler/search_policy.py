@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ...auto import auto_schedule
-from ...auto.program import AutomaticProgram, AutomaticTemplate
+from ...auto.program import AutomaticProgram, AutomaticTemplate, unfit
 from ...auto.schedule import arguments
 from ...auto.search import search_of
 from ...core.errors import UserError
@@ -75,10 +75,13 @@ class SearchPolicy:
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
         """Return the schedules that rules make, as states: the script's own rules, if it has any."""
-        states = self._sketches_of_rules() or [self.scheduled(0)]
+        states = self._sketches_of_rules() or self._sketches()
         if print_for_debug:
             print(*states, sep="\n")
         return states
+
+    def _sketches(self) -> list[State]:
+        return [self.scheduled(0)]
 
     def _sketches_of_rules(self) -> list[State]:
         """The states that the script's own rules make, from the last stage to the first."""
@@ -175,6 +178,16 @@ class SketchPolicy(SearchPolicy):
     @property
     def _has_choices(self) -> bool:
         return any(way.space.knobs for ways in self._program.ways for way in ways)
+
+    def _sketches(self) -> list[State]:
+        """The ranked schedule, and the default configurations of the other ways to schedule the task."""
+        program, found = self._program, dict.fromkeys(super()._sketches())
+        for ways in program.alternatives()[1:]:
+            with suppress(UserError):
+                s = program.schedule(ways)
+                if not unfit(s, program.target):
+                    found[State(s.recorded, self.task.compute_dag)] = None
+        return list(found)
 
     def sample_initial_population(self) -> list[State]:
         """Return the states of random configurations of each way to schedule the task."""
