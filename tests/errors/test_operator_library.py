@@ -394,7 +394,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("rms_norm", lambda: topi.nn.rms_norm(WHOLE, B, 1), "'I' has type int32", "topi.cast"),
     ("l2_normalize", lambda: topi.nn.l2_normalize(A, 1e-5, 7), "argument 'axis' is 7", "from -2 to 1"),
     ("instance_norm", lambda: topi.nn.instance_norm(A, B, B, []), "argument 'axis' is []", "at least one"),
-    ("instance_norm", lambda: topi.nn.instance_norm(A, B, B, [1]), "has images or channels", "layer_norm takes any"),
+    ("instance_norm", lambda: topi.nn.instance_norm(A, B, B, [1]), "extents of gamma and of dimension 1", "agree"),
     ("group_norm", lambda: topi.nn.group_norm(A, B, B, 3, 1, [0]), "num_groups=3 and axes=[0] do not fit", "divisor"),
     ("group_norm", lambda: topi.nn.group_norm(A, B, B, 2, 1, [0]), "elements of gamma and channels", "agree"),
     ("group_norm", lambda: topi.nn.group_norm(WHOLE, B, B, 2, 1, [0]), "data 'I' has type int32", "topi.cast"),

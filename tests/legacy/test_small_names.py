@@ -139,3 +139,17 @@ def test_vectors_of_truth_values_by_the_name_of_a_bit() -> None:
     assert te.var("c", "uint1x2").dtype == "boolx2"
     with refused("", "unknown data type 'uintx2'", fix="uint8..uint64"):
         te.var("c", "uintx2")
+
+
+def test_numbers_of_lanes_may_be_constants() -> None:
+    x = te.var("x")
+    assert tir.Ramp(x, 1, tir.IntImm("int64", 11)).lanes == 11
+    assert tir.Broadcast(x, tir.IntImm("int64", 11)).lanes == 11
+
+
+def test_a_split_keeps_the_guard_that_it_needs() -> None:
+    a = te.placeholder((43,), name="a")
+    b = te.compute((43,), lambda i: a[i] + 2, name="b")
+    s = te.create_schedule(b.op)
+    s[b].split(b.op.axis[0], factor=4, disable_predication=True)
+    assert "< 43" in str(tw.lower(s, [a, b]))

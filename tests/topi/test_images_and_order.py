@@ -19,6 +19,17 @@ LINE, VOLUME = RANDOM.normal(0, 1, (1, 2, 9)).astype("float32"), RANDOM.normal(0
 MODES = ("half_pixel", "align_corners", "asymmetric")
 
 
+def test_references_at_borders() -> None:
+    """Results by hand: nearest pixels of half pixels; deformed taps between the last row and the zeros below it."""
+    row = np.arange(4, dtype="float32").reshape(1, 1, 1, 4)
+    nearest = testing.resize_python(row, (1, 8), "nearest_neighbor", "half_pixel")
+    assert nearest.ravel().tolist() == [0, 0, 0, 1, 1, 2, 2, 3]
+    ones, moves = np.ones((1, 1, 2, 2), "float32"), np.zeros((1, 2, 2, 2), "float32")
+    moves[:, 0] = 0.5
+    deformed = testing.deformable_conv2d_nchw_python(ones, moves, np.ones((1, 1, 1, 1), "float32"), 1, 0, 1)
+    assert deformed.ravel().tolist() == [1, 1, 0.5, 0.5]
+
+
 @every_target
 def test_resize(target: str) -> None:
     cases = []

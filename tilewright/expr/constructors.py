@@ -68,6 +68,7 @@ def float_imm(dtype: Any, value: Any, span: Any = None) -> n.Expr:
 
 
 def _lanes(lanes: Any, name: str) -> int:
+    lanes = lanes.value if isinstance(lanes, n.IntImm) else lanes
     if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 2:
         raise UserError(f"lanes={lanes!r} is not a number of lanes", primitive=name, fix="give an int of at least 2: 4")
     return lanes

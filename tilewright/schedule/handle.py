@@ -280,8 +280,13 @@ class StageHandle(StageView):
     def _apply(self, primitive: str, *args: Any) -> Any:
         return self.schedule.apply(primitive, self.value, *args)
 
-    def split(self, parent: IterVar, factor: Any = None, nparts: Any = None) -> list[IterVar]:
-        """Split a loop by inner extent (`factor`) or outer extent (`nparts`); returns [outer, inner]."""
+    def split(
+        self, parent: IterVar, factor: Any = None, nparts: Any = None, disable_predication: bool = False
+    ) -> list[IterVar]:
+        """Split a loop by inner extent (`factor`) or outer extent (`nparts`); returns [outer, inner].
+
+        `disable_predication` is of the legacy API and has no effect: a guard is there only if a value could be outside.
+        """
         return list(self._apply("split", parent, factor, nparts))
 
     def fuse(self, *args: IterVar) -> IterVar:

@@ -18,8 +18,6 @@ METHODS = ("nearest_neighbor", "linear", "cubic")
 MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
 ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _floor, _ceil, _round = TABLE["floor"], TABLE["ceil"], TABLE["round"]
-_USUAL = {"align_corners": "round", "half_pixel": "round_prefer_floor", "pytorch_half_pixel": "round_prefer_floor"}
-"""The default rounding of "nearest_neighbor"; other modes round down."""
 _NEARLY = 1e-5
 """The rounding error of a coordinate that should be a whole number."""
 
@@ -84,7 +82,7 @@ def resize2d(
         "tf_half_pixel_for_nn" differ from the first at size 1, and by half an element.
     rounding_method
         To which neighbour "nearest_neighbor" goes: "round", "round_prefer_floor", "round_prefer_ceil", "floor" or
-        "ceil". By default "round" with "align_corners", "round_prefer_floor" with half pixels, else "floor".
+        "ceil". By default "round" with "align_corners", else "floor".
     bicubic_alpha, bicubic_exclude
         The shape of the cubic, and whether it leaves out elements outside of the image, instead of repeating edges.
     extrapolation_value
@@ -156,8 +154,9 @@ def _resized(
         )
     shape = [o.const(wanted[dims.index(d)]) if d in dims else n for d, n in enumerate(source.shape)]
     wide = wide_float(source.dtype)
+    rounding = rounding or ("round" if mode == "align_corners" else "floor")
     taps: Callable[[Expr, int], list[Tap]] = {
-        "nearest_neighbor": lambda at, n: _nearest(at, n, rounding or _USUAL.get(mode, "floor")),
+        "nearest_neighbor": lambda at, n: _nearest(at, n, rounding),
         "linear": _linear,
         "cubic": lambda at, n: _cubic(at, n, cubic),
     }[method]

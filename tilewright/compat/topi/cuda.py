@@ -39,6 +39,8 @@ from ...topi.scattering import scatter_nd as scatter_nd
 from ...topi.schedules.stages import on_grid as _on_grid
 from ...topi.searching import searchsorted as searchsorted
 from ...topi.searching import unique as unique
+from ...topi.signal import dft as dft
+from ...topi.signal import stft as stft
 from ...topi.sort import argsort as argsort
 from ...topi.sort import sort as sort
 from ...topi.sort import topk as topk

@@ -135,7 +135,9 @@ def _between(read: Callable[[Any, Any], Any], place: list[Any], sizes: tuple[Any
     def corner(i: int, j: int) -> Any:
         r, q = (o.minimum(o.maximum(k + e, 0), n - 1) for k, e, n in zip(low, (i, j), sizes, strict=True))
         weight = (part[0] if i else 1.0 - part[0]) * (part[1] if j else 1.0 - part[1])
-        return o.cast(wide, read(r, q)) * weight
+        beyond = [o.greater_equal(k + 1, n) for k, e, n in zip(low, (i, j), sizes, strict=True) if e]
+        value = o.cast(wide, read(r, q)) * weight
+        return o.if_then_else(o.any_of(*beyond), o.const(0, wide), value) if beyond else value
 
     value = corner(0, 0) + corner(0, 1) + corner(1, 0) + corner(1, 1)
     return o.if_then_else(o.all_of(*inside), o.cast(dtype, value), o.const(0, dtype))

@@ -122,10 +122,22 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsi
     UserError
         For integers, and for shapes that do not fit each other.
     """
-    group = NormalizedGroup(data, axis, "layer_norm")
-    factor = weights(gamma, "gamma", group, group.axes, "layer_norm")
-    shift = None if beta is None else weights(beta, "beta", group, group.axes, "layer_norm")
-    mean, variance = group.moments("T_layer_norm")
+    return _scaled(data, gamma, beta, axis, epsilon, "layer_norm")
+
+
+def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsilon: float = 1e-5) -> Tensor:
+    """The same as `layer_norm`, as in the legacy API; `group_norm` with a group per channel scales by channel.
+
+    See `layer_norm` for the parameters.
+    """
+    return _scaled(data, gamma, beta, axis, epsilon, "instance_norm")
+
+
+def _scaled(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsilon: float, name: str) -> Tensor:
+    group = NormalizedGroup(data, axis, name)
+    factor = weights(gamma, "gamma", group, group.axes, name)
+    shift = None if beta is None else weights(beta, "beta", group, group.axes, name)
+    mean, variance = group.moments(f"T_{name}")
 
     def value(i: Sequence[Any]) -> Any:
         at, place = group.of(i), group.inside(i)
@@ -133,7 +145,7 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsi
         scaled = scaled * cast(group.kind, factor(*place))
         return scaled if shift is None else scaled + cast(group.kind, shift(*place))
 
-    return group.each(value, "T_layer_norm")
+    return group.each(value, f"T_{name}")
 
 
 def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> Tensor:
@@ -163,43 +175,6 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> 
         return group.value(i) * scale * cast(group.kind, factor(*group.inside(i)))
 
     return group.each(value, "T_rms_norm")
-
-
-def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, axis: Any, epsilon: float = 1e-5) -> Tensor:
-    """Normalise each channel of each image by its own mean and variance, and scale by channel.
-
-    Parameters
-    ----------
-    data
-        A tensor of floats, with channels as its dimension 1.
-    gamma, beta
-        The factor and the summand of each channel.
-    axis
-        The dimensions that are normalised together: an int or several, neither 0 nor 1 among them.
-    epsilon
-        Added to the variance.
-
-    Returns
-    -------
-    A tensor of the shape and type of `data`.
-    """
-    group = NormalizedGroup(data, axis, "instance_norm")
-    if group.axes[0] < 2:
-        raise UserError(
-            f"argument 'axis' is {axis!r}, which has images or channels (0 or 1) among it",
-            primitive="instance_norm",
-            fix="give the dimensions within a channel: axis=[2, 3]; layer_norm takes any",
-        )
-    factor, shift = (
-        weights(each, name, group, [1], "instance_norm") for each, name in ((gamma, "gamma"), (beta, "beta"))
-    )
-    mean, variance = group.moments("T_instance_norm")
-
-    def value(i: Sequence[Any]) -> Any:
-        scale = _rsqrt(variance(group.of(i)) + const(epsilon, group.kind)) * cast(group.kind, factor(i[1]))
-        return (group.value(i) - mean(group.of(i))) * scale + cast(group.kind, shift(i[1]))
-
-    return group.each(value, "T_instance_norm")
 
 
 def l2_normalize(data: Tensor, eps: float, axis: Any = None) -> Tensor:

@@ -65,12 +65,7 @@ def rms_norm_python(
     return np.asarray(normal * weight.reshape(shape)).astype(a_np.dtype)
 
 
-def instance_norm_python(
-    a_np: np.ndarray, gamma: np.ndarray, beta: np.ndarray, axis: tuple[int, ...], epsilon: float = 1e-5
-) -> np.ndarray:
-    """Each channel of each image without mean and with variance 1, times gamma, plus beta"""
-    gamma, beta = (_by_channel(v, a_np.ndim, 1) for v in (gamma, beta))
-    return np.asarray(_normal(a_np, axis, epsilon) * gamma + beta).astype(a_np.dtype)
+instance_norm_python = layer_norm_python
 
 
 def group_norm_python(

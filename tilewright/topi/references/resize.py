@@ -61,8 +61,7 @@ def resize_python(
     exclude: bool = False,
 ) -> np.ndarray:
     """Input (N, C, ...) with the dimensions behind the channels resized"""
-    usual = {"align_corners": "round", "half_pixel": "round_prefer_floor", "pytorch_half_pixel": "round_prefer_floor"}
-    rounding = rounding or usual.get(mode, "floor")
+    rounding = rounding or ("round" if mode == "align_corners" else "floor")
     sizes = a_np.shape[2:]
     each = [
         [_taps(_place(i, n, m, mode), n, method, rounding, alpha, exclude) for i in range(m)]
