@@ -63,8 +63,9 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
         return [found.get(place) for place in range(count)]
 
     def call(*arrays: Any) -> Any:
-        if known is not None and not _grad_enabled() and not modes() and known[0](*arrays):
-            return known[1](*arrays)
+        now = known  # another thread may replace it
+        if now is not None and not _grad_enabled() and not modes() and now[0](*arrays):
+            return now[1](*arrays)
         if _grad_enabled() or not is_plain(arrays):
             return operator(*spread(arrays), *options)
         return looked_up(arrays)(*arrays)
@@ -91,9 +92,8 @@ def lower() -> None:
     lowering = sys.modules.get("torch._inductor.lowering")
     for name in _operators.keys() - _lowered if hasattr(lowering, "lowerings") else ():
         _lowered.add(name)
-        with suppress(
-            AttributeError, ImportError, KeyError, TypeError
-        ):  # another version: programs call the dispatcher
+        # In versions of PyTorch with other names, programs call the dispatcher.
+        with suppress(AttributeError, ImportError, KeyError, TypeError):
             _lower(lowering, name)
 
 
