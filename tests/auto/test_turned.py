@@ -120,13 +120,16 @@ def test_the_order_of_factors_does_not_matter() -> None:
     assert "tensorize" in texts[0]
 
 
-def test_two_blocks_of_a_large_product_share_a_multiprocessor() -> None:
-    """With slices for six stages, one block would fill it. A product of few blocks has the stages."""
-    stages = []
-    for rows in (4096, 128):
-        _, outputs = product(rows, 4096, 4096)
+def test_four_warpgroups_of_a_large_product_share_a_multiprocessor() -> None:
+    """In two blocks, with slices of three stages each; in one, if the kernel reads further tensors at the end.
+
+    A product of few blocks has more stages.
+    """
+    found = []
+    for rows, fused in ((4096, False), (4096, True), (128, False)):
+        _, outputs = product(rows, 4096, 4096, fused=fused)
         (ways,) = AutomaticProgram([outputs[0].op], TARGET).ways
         assert ways[0].name == "turned warpgroup instructions"
-        stages.append(ways[0].chosen["stages"].val)
-    assert stages[0] == 3
-    assert stages[1] > 3
+        found.append((int(np.prod(ways[0].chosen["rows"].size[1:])), ways[0].chosen["stages"].val))
+    assert found[:2] == [(128, 3), (256, 3)]
+    assert found[2][1] > 3

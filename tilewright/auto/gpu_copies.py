@@ -31,8 +31,11 @@ _COPY = 1.5
 """The time of a copy in another order, relative to the time of its bytes at the rate of memory."""
 _TILE, _TURNING = 64, (8, 32)
 """Rows and columns of a tile that a block turns around, and its threads."""
+_WORD = 4
+"""Bytes that a thread of an unfolding kernel stores: more of them would be gathered from as many places."""
 _THREADS = 256
-"""Threads of a block of another copy: eight blocks fill a multiprocessor, and few are idle in the last one."""
+"""Threads of a block of another copy, or the elements of a block that unfolds. Eight blocks fill a multiprocessor, and
+few threads are idle in the last one."""
 
 
 @dataclass(frozen=True)
@@ -179,10 +182,12 @@ def _unfold(s: ScheduleHandle, factors: Factors, product: Tensor, which: int, is
     view = factors[which]
     if is_turned:
         s[view].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
-    read = s.cache_read(view, "global", [product])
-    block, thread = s[view].split(s[view].fuse(*s[view].leaf_iter_vars), factor=_THREADS)
+    read, width = s.cache_read(view, "global", [product]), max(1, _WORD // view.dtype.bytes)
+    words, lanes = s[view].split(s[view].fuse(*s[view].leaf_iter_vars), factor=width)
+    block, thread = s[view].split(words, factor=_THREADS // width)
     s[view].bind(block, thread_axis("blockIdx.x"))
     s[view].bind(thread, thread_axis("threadIdx.x"))
+    s[view].vectorize(lanes)
     return (factors[0], read) if which else (read, factors[1])
 
 

@@ -34,9 +34,9 @@ _IN_LANES = "vectors"
 """The choice to store columns from lanes that hold neighbours."""
 _TIES, _EQUAL = 32, 1.002
 """The fastest tiles of a strategy that are compared, and the cycles up to which they take as long as the first."""
-_SHARING = 1.05
-"""The cycles, relative to a block of warpgroups alone on its multiprocessor, up to which two blocks are faster. One
-multiplies while the other begins or stores its results. On an H200, a product of 4096³ takes 220 µs instead of 265."""
+_FULLER = 1.05
+"""The cycles, relative to one block of two warpgroups on a multiprocessor, up to which four warpgroups are faster. Some
+multiply while others begin or store results. On an H200, a product of 4096³ takes 219 µs instead of 274."""
 _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
     ("matrix instructions", contraction_mma.USUAL, MmaTile, "fp32"),
     ("warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.WgmmaTile, "fp32"),
@@ -71,7 +71,7 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
                 f"take {cycles / machine.rates.clock_hertz * 1e6:.3g} µs"
             )
             label = name if copies is None else f"{name} {copies.name}"
-            found.append((cycles, _way(label, why, each, copies, kernel, op, strategy, target)))
+            found.append((cycles, _way(label, why, flow, each, copies, kernel, op, strategy, target)))
     return [way for _, way in sorted(found, key=lambda each: each[0])]
 
 
@@ -83,8 +83,8 @@ def _pays(form: Form, copies: PreparedFactors | None, strategy: Any) -> bool:
 
 
 def _way(
-    name: str, why: str, form: Form, copies: PreparedFactors | None, kernel: FusedKernel, op: ComputeOp, strategy: Any,
-    target: Target,
+    name: str, why: str, flow: Dataflow, form: Form, copies: PreparedFactors | None, kernel: FusedKernel, op: ComputeOp,
+    strategy: Any, target: Target,
 ) -> Way:  # fmt: skip
     of, machine = form[1], Machine.for_models(target)
     space, before = strategy.space(of), 0.0 if copies is None else copies.cycles(machine)
@@ -103,7 +103,13 @@ def _way(
     def steps(s: ScheduleHandle, config: Config) -> None:
         schedule_product(s, kernel, op, form, copies, strategy, config, target)
 
-    default = nearest_index(space, _steadiest(strategy, form, machine).wanted())
+    is_fused = any(
+        read.source.op not in kernel.members
+        for stage in (kernel.out, *kernel.members)
+        if stage is not op
+        for read in flow.reads[stage]
+    )
+    default = nearest_index(space, _steadiest(strategy, form, machine, is_fused).wanted())
     return Way(name, why, space, default, steps, expected, likely, () if copies is None else copies.placed)
 
 
@@ -114,10 +120,11 @@ def _tiles(strategy: Any, form: Form, machine: Machine, count: int) -> list[Any]
     return list(islice(ordered, count))
 
 
-def _steadiest(strategy: Any, form: Form, machine: Machine) -> Any:
+def _steadiest(strategy: Any, form: Form, machine: Machine, is_fused: bool) -> Any:
     """The fastest tile by the model; of tiles that take as long, the one with most slices in flight.
 
-    If it fills a multiprocessor, two blocks with fewer slices each may be better.
+    If one block of warpgroups fills a multiprocessor, two blocks with fewer slices each may be better. If the kernel
+    reads further tensors at the end (`is_fused`), which takes registers, one block of more warpgroups is.
     """
     tiles = _tiles(strategy, form, machine, _TIES)
     cycles = [float(strategy.predict(form[1], tile, machine).cycles) for tile in tiles]
@@ -129,8 +136,12 @@ def _steadiest(strategy: Any, form: Form, machine: Machine) -> Any:
         resident = tile.resident(form[1].contraction, strategy.atom(form[1]), machine.hardware)
         return int(at_once(resident, tile.blocks(form[1].contraction), machine))
 
-    close = [t for t, c in zip(tiles, cycles, strict=True) if c <= _SHARING * cycles[0] and _are_alike(t, found)]
-    return _deepest([t for t in close if together(t) > 1] or [found]) if together(found) == 1 else found
+    if together(found) > 1 or found.blocks(form[1].contraction) <= machine.multiprocessors:
+        return found
+    close = [t for t, c in zip(tiles, cycles, strict=True) if c <= _FULLER * cycles[0]]
+    if is_fused:
+        return max([found, *close], key=lambda tile: int(tile.warps))
+    return _deepest([t for t in close if together(t) > 1 and _are_alike(t, found)] or [found])
 
 
 def _deepest(tiles: Iterable[Any]) -> Any:

@@ -29,6 +29,8 @@ _WINDOWS = "windows"
 """The name of the way to reduce windows."""
 _ERROR = 1.5
 """The error of the models of windows and of strategies that compute them: up to 1.5 for long windows."""
+_WORD = 4
+"""Bytes of a register."""
 _MANY_TERMS = 64
 """Terms of a sum from which on the threads of a block share it, rather than one thread per sum."""
 _PARTS = (16, 32, 64, 128)
@@ -52,9 +54,17 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str 
     packaged = convolutions.ways(flow, kernel, target, precision)
     others = _without_strategies(flow, kernel, single, target, precision)
     windows = [way for way in others if way.name == _WINDOWS]
-    if packaged and windows and (_is_small(packaged[0], target) or _is_slower(packaged[0], windows[0])):
+    if not packaged or not windows:
+        return [*packaged, *others]
+    small = _reads_words(flow, kernel) and _is_small(packaged[0], target)
+    if small or _is_slower(packaged[0], windows[0]):
         return [*windows, *packaged, *(way for way in others if way.name != _WINDOWS)]
     return [*packaged, *others]
+
+
+def _reads_words(flow: Dataflow, kernel: FusedKernel) -> bool:
+    """Whether reductions read elements of a word or more. Strategies load shorter ones as vectors."""
+    return all(read.source.dtype.bytes >= _WORD for op in kernel.reductions for read in flow.reads[op])
 
 
 def _is_slower(way: Way, other: Way) -> bool:
