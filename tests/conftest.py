@@ -221,7 +221,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         text = str(error)
         if "NVRTC is not usable here" in text and importlib.util.find_spec("cuda") is None:
             pytest.skip("the extra cuda, which brings NVRTC, is not installed")
-        if "no C compiler" in text and c_compiler() is None:
+        if "C compiler" in text and "on the PATH" in text and c_compiler() is None:
             pytest.skip("no C compiler (cc, gcc, clang) is on the PATH")
         if "no OpenCL: pyopencl is not installed" in text and importlib.util.find_spec("pyopencl") is None:
             pytest.skip("the extra opencl is not installed")

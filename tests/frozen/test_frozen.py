@@ -6,7 +6,7 @@ import pytest
 
 from tests.frozen.cases import Case, cases, compared, held, in_parallel, value_of
 
-SHARE = {"programs": 60, "choices": 25}
+SHARE = {"programs": 60, "choices": 45}
 """One case in so many runs by default; all run with `--slow`."""
 
 

@@ -18,7 +18,7 @@ import pytest
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
-from tilewright.measure import reference
+from tilewright.measure import reference, reference_file
 from tilewright.measure.channel import Channel, Garbled, wait
 from tilewright.measure.check import GUARD, GuardedArray
 from tilewright.measure.pool import Died, WorkerPool
@@ -385,8 +385,8 @@ class TestWorkloads:
         wide = np.pad(data.astype("float64"), ((0, 0), (0, 0), (1, 1)))
         for x in range(10):
             np.testing.assert_allclose(want[0, :, x], np.einsum("ck,fck->f", wide[0, :, x : x + 3], kernel), rtol=1e-12)
-        reference.save(tmp_path / "r.npz", [data, kernel], [want])
-        inputs, expected = reference.load(tmp_path / "r.npz")
+        reference_file.save(tmp_path / "r.npz", [data, kernel], [want])
+        inputs, expected = reference_file.load(tmp_path / "r.npz")
         for before, after in zip([data, kernel, want], [*inputs, *expected], strict=True):
             np.testing.assert_array_equal(before, after)
 
@@ -403,9 +403,9 @@ class TestWorkloads:
         assert 0 <= values.min() <= values.max() < 2
 
     def test_types_that_numpy_does_not_know(self, tmp_path: Path) -> None:
-        values = reference.random((3, 4), "bfloat16", np.random.default_rng(1))
-        reference.save(tmp_path / "r.npz", [values], [])
-        ((loaded,), _) = reference.load(tmp_path / "r.npz")
+        values = reference_file.random((3, 4), "bfloat16", np.random.default_rng(1))
+        reference_file.save(tmp_path / "r.npz", [values], [])
+        ((loaded,), _) = reference_file.load(tmp_path / "r.npz")
         np.testing.assert_array_equal(loaded.view(values.dtype), values)
 
     def test_sizes_must_be_known(self) -> None:

@@ -123,7 +123,7 @@ def test_half_a_file_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def fill(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tilewright.measure.reference.save", fill)
+    monkeypatch.setattr("tilewright.measure.reference_file.save", fill)
     with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), QUICK) as session:
         ((_, outcome),) = session.measure([Candidate("").job("llvm")])
         left += tmp_path.rglob("*.npz")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..core.target import Target
-from . import reference
+from . import reference, reference_file
 from .build import build, died_building, preload
 from .channel import wait
 from .client import Client
@@ -65,7 +65,7 @@ class Batch:
         self.references = references
         self.builder = builder
         self.runner = runner
-        self.inputs = reference.digest(runner.ref_input)
+        self.inputs = reference_file.digest(runner.ref_input)
         self.feed = feed
         self.given: dict[int, Job] = {}
         """By number: the jobs that have no outcome yet."""
@@ -262,7 +262,7 @@ class Batch:
                     inputs, expected = reference.compute(tensors, np.random.default_rng(), chosen)
             descriptor, path = tempfile.mkstemp(".npz", dir=self.folder())
             os.close(descriptor)
-            reference.save(path, inputs, expected)
+            reference_file.save(path, inputs, expected)
         except (Exception, SystemExit) as error:
             with suppress(OSError):  # half a file would fill a full disk for good
                 Path(path).unlink()

@@ -15,7 +15,7 @@ from ..core.text import quantity
 from ..runtime.device import Device
 from ..runtime.driver import DeviceError
 from ..runtime.module import Module
-from . import reference
+from . import reference_file
 from .check import GuardedArray
 from .comparison import Wanted, same_bytes
 from .outcome import BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, WrongAnswer, shorten
@@ -152,7 +152,7 @@ class DeviceBench:
     def _input(self, array: GuardedArray, given: np.ndarray | None, required: bool) -> np.ndarray:
         shape, dtype = array.array.shape, array.dtype.numpy
         if not required:
-            return reference.random(shape, array.dtype, self.rng, careful=True)
+            return reference_file.random(shape, array.dtype, self.rng, careful=True)
         if given is not None and given.dtype.kind == "V" and given.itemsize == dtype.itemsize:
             given = given.view(dtype)  # a type of ml_dtypes, which comes back from a file as mere bytes
         if given is None or given.shape != shape:
@@ -167,7 +167,7 @@ class DeviceBench:
         if self._file[0] != path:
             self._file = ("", None)
             try:
-                inputs, expected = reference.load(path)
+                inputs, expected = reference_file.load(path)
                 self._file = (path, (inputs, [Wanted(values) for values in expected]))
             except Exception as error:  # deleted, cut off, or too large for the memory that is left
                 raise _LostError(f"{type(error).__name__}: {error}") from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -24,11 +23,9 @@ from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.reference import reference
 from ..tensor.tensor import PlaceholderOp, Tensor, topological
 from .job import CheckSpec
+from .reference_file import random
 
 _LOOSEST = 0.1
-_FLOAT_RANGES = ((-1.0, 1.0), (0.5, 1.5))
-_INT_RANGES = ((-8, 9), (0, 2))
-"""The careful ones are for kernels that the first make infinite, undefined or out of bounds."""
 
 
 def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
@@ -169,37 +166,3 @@ def _matching(args: Sequence[Tensor], inputs: Sequence[Tensor], given: Sequence[
             fix=f"give the inputs of the kernel, {shown}, or all of its arguments in order",
         )
     return chosen
-
-
-def digest(arrays: Sequence[np.ndarray] | None) -> str:
-    """The SHA-256 of arrays; empty for None."""
-    if arrays is None:
-        return ""
-    made = hashlib.sha256()
-    for array in arrays:
-        made.update(f"{array.dtype} {array.shape}\n".encode() + array.tobytes())
-    return made.hexdigest()
-
-
-def random(shape: Sequence[int], dtype: str, rng: np.random.Generator, careful: bool = False) -> np.ndarray:
-    """Random values of a type; `careful`: such as are defined for every function and may be an index."""
-    kind = DType(dtype)
-    if kind.is_float:
-        return rng.uniform(*_FLOAT_RANGES[careful], shape).astype(kind.numpy)
-    low, high = _INT_RANGES[careful]
-    return rng.integers(max(low, kind.min_value), min(high, kind.max_value + 1), shape).astype(kind.numpy)
-
-
-def save(path: str | Path, inputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    """Write inputs and expected outputs to a file."""
-    named = {f"input{i}": np.asarray(a) for i, a in enumerate(inputs)}
-    named |= {f"expected{i}": np.asarray(a) for i, a in enumerate(expected)}
-    np.savez(path, allow_pickle=False, **named)
-
-
-def load(path: str | Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Load the file that `save` wrote. Arrays of types that NumPy does not know come back as bytes of their size."""
-    with np.load(path, allow_pickle=False) as file:
-        names = list(file.files)
-        inputs = [file[f"input{i}"] for i in range(sum(name.startswith("input") for name in names))]
-        return inputs, [file[f"expected{i}"] for i in range(len(names) - len(inputs))]

@@ -35,7 +35,7 @@ from ..core.target import Target
 from ..driver import refined_bounds
 from ..runtime.device import device
 from ..runtime.driver import DeviceAttributes, target_for
-from . import reference
+from . import reference, reference_file
 from .build import build
 from .device_bench import DeviceBench
 from .job import Built, CheckSpec, Feed, Job
@@ -117,7 +117,7 @@ class SpawnedSession:
             else:
                 _, tensors = job.instantiate()
                 inputs, expected = reference.compute(tensors, np.random.default_rng(), self.runner.ref_input)
-            reference.save(path, inputs, expected)
+            reference_file.save(path, inputs, expected)
             self._references[workload] = str(path)
         return self._references[workload]
 
