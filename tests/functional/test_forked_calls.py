@@ -48,7 +48,7 @@ def run(program: str) -> list[str]:
 def ended(program: str, cache: object) -> subprocess.CompletedProcess[str]:
     """The process of a program, which keeps its kernels in a folder."""
     return subprocess.run(
-        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM + program],  # from Python 3.12 on
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM + program],  # since 3.12
         env={**os.environ, "PYTHONPATH": python_path(), "TILEWRIGHT_CACHE": str(cache)},
         capture_output=True, text=True, check=False, timeout=500,
     )  # fmt: skip
