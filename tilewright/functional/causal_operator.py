@@ -14,6 +14,7 @@ from ..core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from . import causal_by_pytorch, causal_calls, causal_updates
 from .causal_checks import CausalChecks, check_convolution, check_update
 from .operators import conv1d
+from .torch_eager import records
 from .torch_inductor import call_directly, lower
 from .torch_state import differentiates, is_watched
 from .torch_tensors import TENSORS, RecentCalls
@@ -57,7 +58,7 @@ def convolve(
     if not return_final_states and final_states_out is None and not is_dynamo_compiling() and not _is_watched():
         key = ("fn", activation, id(weight), id(bias), seq_idx is None, initial_states is None)
         run = _recent.executor(key, tensors)
-        if run is not None and not (torch.is_grad_enabled() and _is_trained(tensors)):
+        if run is not None and not records(tensors):
             return run(None, *tensors)
     name = CausalChecks("causal_conv1d_fn").activation(activation)
     check_convolution(*tensors, final_states_out, return_final_states)
@@ -68,10 +69,6 @@ def convolve(
     if final_states_out is None:
         return made, states.transpose(1, 2).clone(memory_format=torch.contiguous_format).transpose(1, 2)
     return made, final_states_out.copy_(states)
-
-
-def _is_trained(tensors: tuple[Any, ...]) -> bool:
-    return any([a is not None and a.requires_grad for a in tensors])
 
 
 def _is_layer(x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any) -> bool:
@@ -91,15 +88,13 @@ def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:
         named: Any = activation or None
         before = (weight.shape[1] - 1, 0)
         return conv1d(x, weight[:, None], bias, padding=before, groups=x.shape[1], activation=named)
-    if not is_dynamo_compiling():
-        trained = torch.is_grad_enabled() and _is_trained(tensors)
-        if not trained and not _is_watched() and _are_plain(tensors):
-            version = _recent.version
-            run = causal_calls.executor(*(FORWARD, None, *tensors, activation))
-            made = run(None, *tensors)
-            if key is not None:
-                _recent.remember(key, tensors, run, version)
-            return made
+    if not is_dynamo_compiling() and not records(tensors) and not _is_watched() and _are_plain(tensors):
+        version = _recent.version
+        run = causal_calls.executor(*(FORWARD, None, *tensors, activation))
+        made = run(None, *tensors)
+        if key is not None:
+            _recent.remember(key, tensors, run, version)
+        return made
     return _operators.causal_conv1d(*tensors, activation)
 
 

@@ -16,7 +16,7 @@ from torch.compiler import is_dynamo_compiling
 
 from .call import ARRAYS, OperatorCall, operator_call
 from .prepared_calls import PreparedCalls
-from .torch_eager import is_plain
+from .torch_eager import is_plain, records
 from .torch_state import as_autocast, autocast_type, autocasts, modes, pre_dispatches, tracing, transforms
 from .torch_tensors import RecentCalls, Run, check_types, facts, prepared, signed
 
@@ -51,7 +51,7 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
     key: Any = []  # not a tensor: never remembered
     version, run = _recent.version, None
     try:
-        grad = _grad_enabled() and _needs_gradient(*arrays)
+        grad = records(arrays)
         cast = autocasts() and autocast_type(x.device.type)
         frozen = grad and w is not None and not w.requires_grad
         key = (name, options, grad, frozen, cast, *[None if a is None else facts(a) for a in arrays])
@@ -79,7 +79,7 @@ def _unknown(call: OperatorCall, key: Any) -> Any:
     check_types(call)
     if any(a is not None and (_wrapped(a) or _is_special(a)) for a in call.arrays):
         return operator(call)
-    if autocasts() or (_grad_enabled() and _needs_gradient(*call.arrays)):
+    if autocasts() or records(call.arrays):
         # From the first call on: checkpoints compare the tensors that two forward passes save.
         run = _calls.made(key, lambda: _differentiable(call))
     else:
@@ -120,10 +120,6 @@ def _overridden(function: Callable[..., Any], call: OperatorCall) -> Any:
     parameters = inspect.signature(function).parameters.values()
     named = {p.name: values[p.name] for p in parameters if values.get(p.name, p.default) is not p.default}
     return torch.overrides.handle_torch_function(function, call.arrays, **named)
-
-
-def _needs_gradient(*arrays: Any) -> bool:
-    return any(a is not None and a.requires_grad for a in arrays)
 
 
 def _is_special(a: Any) -> bool:

@@ -125,12 +125,12 @@ def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> R
 # The gradients of both operators, as PyTorch asks for them
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, residual, *options = inputs
     save(ctx, CalledLayer.of(ConvolutionOptions(*options), x, weight), x, weight, bias, residual)
 
 
-def _gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
+def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     return *gradients(ctx, grad, ctx.saved_tensors), *[None] * len(ctx.layer.options)
 
 
@@ -162,8 +162,8 @@ def _convolution_of(options: WeightGradientOptions) -> ConvolutionOptions:
     )  # fmt: skip
 
 
-def anywhere(gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """The same gradient, computed by PyTorch in a way that does not hang in a fork."""
+def fork_safe(gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a gradient that does not hang in a forked process if PyTorch computes parts of it on the CPU."""
 
     def computed(ctx: Any, grad: Any) -> Any:
         if grad.is_cuda:
@@ -203,7 +203,7 @@ def _of_given(tensors: tuple[Any, ...], weight: Any, bias: Any) -> tuple[Any, ..
     return x, weight, None if cast_bias is None else bias.to(cast_bias.dtype), residual
 
 
-_Convolution = autograd_function("convolution", _forward, anywhere(_backward))
+_Convolution = autograd_function("convolution", _forward, fork_safe(_backward))
 recorded: Run = super(torch.autograd.Function, _Convolution).apply
 """Run an executor, with its gradient recorded: `recorded(x, weight, bias, residual, layer, executor, cast)`.
 
@@ -244,7 +244,7 @@ def weight_gradient(*arguments: Any) -> Any:
 # Forward gradients and `vmap`
 
 
-def _tangent(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
+def _convolution_tangent(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
     """Return the tangent of the result, which is linear in each tensor before the activation."""
     x, weight, bias, residual = ctx.saved_tensors
     options: ConvolutionOptions = ctx.layer.options
@@ -262,18 +262,18 @@ def _tangent(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any
     return moved
 
 
-def _tangent_of_weight_gradient(ctx: Any, of_x: Any, of_grad: Any, *rest: Any) -> Any:
+def _weight_gradient_tangent(ctx: Any, of_x: Any, of_grad: Any, *rest: Any) -> Any:
     x, grad = ctx.saved_tensors
     parts = [] if of_x is None else [weight_gradient(of_x, grad, *ctx.options)]
     parts += [] if of_grad is None else [weight_gradient(x, of_grad, *ctx.options)]
     return sum(parts[1:], parts[0])
 
 
-def _mapped(info: Any, in_dims: Any, *arguments: Any) -> Any:
+def _map_convolution(info: Any, in_dims: Any, *arguments: Any) -> Any:
     return torch_vmap.convolution(convolved, in_dims, *arguments)
 
 
-def _mapped_weight_gradient(info: Any, in_dims: Any, *arguments: Any) -> Any:
+def _map_weight_gradient(info: Any, in_dims: Any, *arguments: Any) -> Any:
     return torch_vmap.weight_gradient(weight_gradient, in_dims, *arguments)
 
 
@@ -283,20 +283,23 @@ def register(convolution: Operator, of_weight: Operator) -> None:
     The arguments are the implementations of both operators.
     """
     _implementations.update(convolution=convolution, weight_gradient=of_weight)
-    _register("convolution", 4, _eager_convolution, _save, _gradient, _tangent, _mapped)
+    _register(
+        *("convolution", 4, _eager_convolution, _save_convolution, _convolution_gradient),
+        *(_convolution_tangent, _map_convolution),
+    )
     _register(
         *("weight_gradient", 2, _eager_weight_gradient, _save_weight_gradient, _gradient_of_weight_gradient),
-        *(_tangent_of_weight_gradient, _mapped_weight_gradient),
+        *(_weight_gradient_tangent, _map_weight_gradient),
     )
-    register_autograd("tilewright::pool", anywhere(pool_gradient), setup_context=save_pool)
+    register_autograd("tilewright::pool", fork_safe(pool_gradient), setup_context=save_pool)
     register_vmap("tilewright::pool", torch_vmap.pool)
 
 
 def _register(
     name: str, tensors: int, eager: Operator, save: Operator, gradient: Operator, tangent: Operator, mapped: Operator
 ) -> None:
-    """Register an operator of a number of tensors in all forms."""
-    backward = anywhere(gradient)
+    """Register an operator of a number of tensors: with autograd, for transforms, for `vmap` and for direct calls."""
+    backward = fork_safe(gradient)
 
     def save_transformed(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         save(ctx, inputs, output)
