@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import tilewright as tw
 from tilewright.cli.automatic import AutoOptions, automatic
 from tilewright.core.errors import UserError
 
@@ -37,7 +39,7 @@ def test_a_ranked_schedule_is_printed(file: Path) -> None:
     command = [sys.executable, "-m", "tilewright", "auto", f"{file}:scaled", "--target", "cuda"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "ranked without a device" in done.stdout
+    assert "nothing is measured" in done.stdout
     program = done.stdout[done.stdout.index("from tilewright import te") :]
     compile(program, "program", "exec")
 
@@ -49,6 +51,12 @@ def test_candidates_are_measured(file: Path, capsys: pytest.CaptureFixture[str])
     assert "ranked  " in shown
     assert "(tuned)" in shown
     assert len(log.read_text().splitlines()) >= 2
+
+    assert automatic(AutoOptions(f"{file}:scaled", "llvm", 0, None, log)) == 0
+    known = tw.auto_schedule(runpy.run_path(str(file))["scaled"](), "llvm", log=log).as_python()
+    assert "(tuned)" in known
+    assert known.strip() in capsys.readouterr().out
+    assert known.strip() in shown
 
 
 @pytest.mark.parametrize(

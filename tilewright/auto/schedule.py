@@ -17,7 +17,7 @@ from ..schedule.handle import ScheduleHandle
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
 from .program import AutomaticProgram
-from .search import recorded, searched
+from .search import searched, unmeasured
 
 
 def auto_schedule(
@@ -69,7 +69,7 @@ def auto_schedule(
         raise UserError("no target is given", primitive="auto_schedule", fix='pass target="cuda", "opencl" or "llvm"')
     program = AutomaticProgram(outputs, chosen, precision_of(precision))
     if not _count(trials, "trials"):
-        return recorded(program, arguments(tensors, outputs), log) or program.by_rules()
+        return unmeasured(program, arguments(tensors, outputs), log)
     return searched(program, arguments(tensors, outputs), trials, budget, log, runner)
 
 
@@ -78,7 +78,7 @@ def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple
     outputs = outputs_of(tensors)
     args = arguments(tensors, outputs) if args is None else args
     program = AutomaticProgram(outputs, target)
-    return recorded(program, arguments(tensors, outputs)) or program.by_rules(), list(args)
+    return unmeasured(program, arguments(tensors, outputs)), list(args)
 
 
 def arguments(tensors: Any, outputs: Sequence[Operation]) -> list[Tensor]:

@@ -47,19 +47,26 @@ def searched(
     """Return the fastest measured schedule; the rules' own if no other is confirmed to be faster."""
     if not any(way.space.knobs for ways in program.ways for way in ways):
         return program.by_rules()
-    layer, templates = search_of(program, args, trials, budget, log, runner, shipped())
-    winner = layer.winner
-    best = winner.tally.best if winner is not None else None
-    if winner is None or best is None:
+    found = fastest(*search_of(program, args, trials, budget, log, runner, shipped()))
+    if found is None:
         logger.warning("no candidate could be measured: the schedule is ranked, not tuned")
         return program.by_rules()
+    return found
+
+
+def fastest(layer: LayerSearch, templates: Sequence[AutomaticTemplate]) -> ScheduleHandle | None:
+    """Return the schedule of the fastest candidate of a search by `search_of`; None if nothing was measured."""
+    winner = layer.winner
+    if winner is None or winner.tally.best is None:
+        return None
     template = templates[layer.runs.index(winner)]
-    return program.schedule(template.ways, best.input.config)
+    return template.program.schedule(template.ways, winner.tally.best.input.config)
 
 
-def recorded(program: AutomaticProgram, args: Sequence[Tensor], log: Any = None) -> ScheduleHandle | None:
-    """Return the schedule of the best record of a program, in a log or else in the package; None if there is none."""
-    return _recorded(program, args, _lines(log)) or _recorded(program, args, shipped())
+def unmeasured(program: AutomaticProgram, args: Sequence[Tensor], log: Any = None) -> ScheduleHandle:
+    """Return the schedule of the best record, in a log or else in the package; the rules' own if there is none."""
+    known = _recorded(program, args, _lines(log)) or _recorded(program, args, shipped())
+    return known or program.by_rules()
 
 
 def _recorded(program: AutomaticProgram, args: Sequence[Tensor], known: Sequence[Pair]) -> ScheduleHandle | None:

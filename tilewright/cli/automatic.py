@@ -11,7 +11,7 @@ from typing import Any
 
 from ..auto.program import AutomaticProgram, AutomaticTemplate
 from ..auto.schedule import arguments, outputs_of, precision_of
-from ..auto.search import search_of
+from ..auto.search import fastest, search_of, shipped, unmeasured
 from ..core.errors import UserError
 from ..core.precision import PRECISIONS
 from ..core.target import Target
@@ -51,15 +51,15 @@ def automatic(options: AutoOptions) -> int:
         target = target_on(on)
     else:
         target = Target(options.target or "cuda")
-        line = f"target {target}, ranked without a device"
+        line = f"target {target}, nothing is measured"
     outputs = outputs_of(tensors)
     args, program = arguments(tensors, outputs), AutomaticProgram(outputs, target, precision_of(options.precision))
     print_lines([heading(options.program), line, *_kernels(program), ""])
     if not options.trials:
-        print_lines(program.by_rules().as_python().splitlines())
+        print_lines(unmeasured(program, args, options.log).as_python().splitlines())
         return FINE
     with shown():
-        layer, templates = search_of(program, args, options.trials, options.budget, options.log)
+        layer, templates = search_of(program, args, options.trials, options.budget, options.log, known=shipped())
     return _conclude(layer, templates)
 
 
@@ -68,14 +68,13 @@ def _kernels(program: AutomaticProgram) -> list[str]:
 
 
 def _conclude(layer: LayerSearch, templates: Sequence[AutomaticTemplate]) -> int:
-    winner = layer.winner
-    if winner is None or winner.tally.best is None:
+    schedule = fastest(layer, templates)
+    if schedule is None:
         print_lines(["", "no candidate could be measured: the schedule is ranked, not tuned"])
         return FAILED
     order = sorted(layer.runs, key=lambda run: -run.tally.best_flops)
     print_lines(["", *table(_COLUMNS, [_row(run) for run in order]), ""])
-    template = templates[layer.runs.index(winner)]
-    print_lines(template.program.schedule(template.ways, winner.tally.best.input.config).as_python().splitlines())
+    print_lines(schedule.as_python().splitlines())
     return FINE
 
 
