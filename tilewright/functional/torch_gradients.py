@@ -49,10 +49,10 @@ class _Operators:
         return lambda *arrays: convolved(*arrays, *options)
 
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
-        """Return the operator: the gradients of a weight of this shape, and of the bias."""
+        """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
 
-        def run(*images: Any) -> tuple[Any, Any]:
-            made = weight_gradient(*images, *options)
+        def run(first: Any, second: Any, weight: Any) -> tuple[Any, Any]:
+            made = weight_gradient(first, second, *options)
             if not options.biased:
                 return made.reshape(shape), None
             return made[:-filters].view(shape), made[-filters:]
@@ -73,8 +73,8 @@ def gradients(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, 
     if layer.options.activation:
         grad = before_activation(layer, grad, tensors, _OPERATORS)(grad, *tensors)
     arranged = layer.arranged(grad) if any(ctx.needs_input_grad[:2]) else grad
-    made = linear_pass(ctx, arranged, x, weight, _OPERATORS)(arranged, x, weight)
-    return *made, grad if ctx.added and ctx.needs_input_grad[3] else None
+    summed = grad if ctx.added and ctx.needs_input_grad[3] else None
+    return linear_pass(ctx, arranged, x, weight, _OPERATORS)(arranged, tensors, summed)  # type: ignore[no-any-return]
 
 
 def is_one_pass(ctx: Any, x: Any, weight: Any) -> bool:
@@ -101,9 +101,10 @@ def before_activation(layer: CalledLayer, grad: Any, tensors: tuple[Any, ...], k
 
 
 def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> Run:
-    """Return a function of `grad`, input and weight: the gradients of the first three tensors, if they are asked for.
+    """Return a function of `grad` and the four tensors: their gradients, if they are asked for.
 
-    `grad` is the gradient with respect to the sums, as `CalledLayer.arranged` returns it.
+    `grad` is the gradient with respect to the sums, as `CalledLayer.arranged` returns it. The gradient of the residual
+    is the third argument of the function.
     """
     layer: CalledLayer = ctx.layer
     of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
@@ -113,11 +114,12 @@ def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> R
     by_x = layer.data_gradient(grad, weight, kernels) if of_x else None
     bias_gradient = layer.bias_gradient if sums_up and not together else None
 
-    def run(grad: Any, x: Any, weight: Any) -> tuple[Any, Any, Any]:
-        of_weight, of_bias = (None, None) if by_weight is None else by_weight(grad, x, weight)
+    def run(grad: Any, tensors: tuple[Any, ...], summed: Any = None) -> tuple[Any, Any, Any, Any]:
+        x, weight, _, _ = tensors
+        of_weight, of_bias = (None, None) if by_weight is None else by_weight(x, grad, weight)
         if bias_gradient is not None:
             of_bias = bias_gradient(grad)
-        return None if by_x is None else by_x(grad, x, weight), of_weight, of_bias
+        return None if by_x is None else by_x(grad, x, weight), of_weight, of_bias, summed
 
     return run
 

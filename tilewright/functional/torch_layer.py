@@ -28,7 +28,7 @@ class Kernels(Protocol):
         """Return the operator of arrays like these."""
 
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
-        """Return the operator of images like these: the gradients of a weight of this shape, and of the bias."""
+        """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
 
 
 def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool, wide: bool = False) -> list[Problem]:
@@ -121,17 +121,17 @@ class CalledLayer:
         )  # fmt: skip
 
     def weight_gradient(self, grad: Any, x: Any, weight: Any, biased: bool, kernels: Kernels) -> Run:
-        """Return a function of `grad`, input and weight that computes the gradients with respect to weight and bias.
+        """Return a function of input, `grad` and weight that computes the gradients with respect to weight and bias.
 
         That of the bias is None unless it is `biased`: then one kernel computes both.
         """
         if not self.small:
-            return lambda grad, x, weight: (self._by_torch(True, grad, x, weight), None)
+            return lambda x, grad, weight: (self._by_torch(True, grad, x, weight), None)
         images, filters = (x, grad), weight.shape[0] * weight.shape[1] if self.depthwise else weight.shape[0]
         if self.transposed:  # the gradient is that of the convolution of the result
             images = images[::-1]
         compute = kernels.weight_gradient(images, self.weight_options(biased), weight.shape, filters)
-        return (lambda grad, x, _: compute(grad, x)) if self.transposed else lambda grad, x, _: compute(x, grad)
+        return (lambda x, grad, weight: compute(grad, x, weight)) if self.transposed else compute
 
     def weight_options(self, biased: bool) -> WeightGradientOptions:
         """Return the options of the operator that computes the gradient of the weight, and of the bias if `biased`."""

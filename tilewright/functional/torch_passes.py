@@ -65,14 +65,14 @@ class _Executors(NamedTuple):
         return executor(arrays, options)
 
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
-        """Return the executor: the gradients of a weight of this shape, and of the bias."""
+        """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
         wide = self.kind is torch.float32 and images[0].dtype is not torch.float32
         compute, biased = executor(images, options._replace(wide=wide)), options.biased
         shape, count, filters = tuple(shape), prod(shape), (filters,)
         strides = torch.empty(shape, device="meta").stride()
 
-        def run(*images: Any) -> tuple[Any, Any]:
-            made = compute(*images)
+        def run(first: Any, second: Any, weight: Any) -> tuple[Any, Any]:
+            made = compute(first, second)
             return part_of(made, shape, strides, 0), part_of(made, filters, (1,), count) if biased else None
 
         return run
@@ -93,14 +93,15 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[[Any, t
     arranged = layer.arranged(grad) if of_x or of_weight else grad
     arrange = None if arranged is grad else layer.arranged
     linear = linear_pass(ctx, arranged, x, weight, kernels)
+    if derive is None and arrange is None and not of_residual:
+        return linear
 
     def run(grad: Any, tensors: tuple[Any, ...]) -> Gradients:
-        x, weight, _, _ = tensors
         if derive is not None:
             grad = derive(grad, *tensors)
         summed = grad if of_residual else None
         if arrange is not None:
             grad = arrange(grad)
-        return *linear(grad, x, weight), summed
+        return linear(grad, tensors, summed)  # type: ignore[no-any-return]
 
     return run
