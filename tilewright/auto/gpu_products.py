@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ..core.atoms import atom_named
-from ..core.precision import PRECISIONS
+from ..core.precision import as_precise_as
 from ..core.target import Target
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import ComputeOp
@@ -16,11 +16,11 @@ from ..topi.templates import contraction_mma, wgmma_tiles
 from ..topi.templates.contraction_mma import Mma
 from ..topi.templates.contraction_simt import Simt, SimtTile
 from ..topi.templates.mma_tiles import MmaTile
-from ..topi.templates.strategy import nearest_index
 from ..topi.templates.tensors import Tensors
 from ..tune.model.kernel_time import at_once
 from ..tune.model.machine import Machine
 from ..tune.space.config import Config
+from ..tune.space.nearest import nearest_index
 from ..tune.task import Expectation
 from .dataflow import Dataflow, size
 from .gpu_copies import Form, PreparedFactors, copies_for
@@ -163,7 +163,7 @@ def _strategies(of: MatrixProduct, target: Target, precision: str) -> Iterator[t
         atom = atom_named(atoms[of.element]) if of.element in atoms else None
         if atom is None or atom.accumulator != of.contraction.sum_dtype or not atom.runs_on(target.hardware):
             continue
-        precise = of.element != "float32" or needed in PRECISIONS[: PRECISIONS.index(precision) + 1]
+        precise = of.element != "float32" or needed in as_precise_as(precision)
         if precise and kind.covers(of.contraction, atom):
             found[kind] = name, Mma(_contraction, _no_views, atoms, tile=kind)
     yield from found.values()

@@ -10,3 +10,8 @@ PRECISIONS = ("ieee", "fp32", "tf32", "tf32_cut")
 """
 REDUCED = PRECISIONS[2:]
 """The precisions in which products may lose bits."""
+
+
+def as_precise_as(precision: str) -> tuple[str, ...]:
+    """Return the precisions that serve calls which ask for one of them: itself, and the more precise ones."""
+    return PRECISIONS[: PRECISIONS.index(precision) + 1]

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.target import Target
-from ..tune.records.format import MeasureInput, Pair, decode, mean_cost
+from ..tune.records.best import best_of
+from ..tune.records.format import MeasureInput, decode, mean_cost
 from ..tune.task import freeze
 
 if TYPE_CHECKING:
@@ -67,10 +68,11 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
         return exact
     args, known = tuple(workload.args), _records(False).get((target.kind, template.name), {})
     near = [(away, place) for place, other in enumerate(known) if (away := _away(args, other)) <= _NEAR]
-    if not near:
+    away, place = min(near, default=(0.0, None))
+    best = best_of([decode(line) for line in [*known.values()][place]]) if place is not None else None
+    if best is None:
         return None
-    away, place = min(near)
-    inp, result = _fastest([*known.values()][place])
+    inp, result = best
     wanted = {name: choice.wanted for name, choice in inp.config.items()}
     config = template.strategy(target).nearest(workload, wanted)
     why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
@@ -81,10 +83,11 @@ def recorded(
     template: PackagedTemplate[Any], workload: Convolution, target: Target, fused: bool = False
 ) -> ShippedRecord | None:
     """Return the configuration of the record of exactly this workload; with `fused`, of the record with an epilogue."""
-    lines = _records(fused).get((target.kind, template.name), {}).get(tuple(workload.args))
-    if lines is None:
+    lines = _records(fused).get((target.kind, template.name), {}).get(tuple(workload.args), [])
+    best = best_of([decode(line) for line in lines])
+    if best is None:
         return None
-    inp, result = _fastest(lines)
+    inp, result = best
     layer = "this layer with an epilogue" if fused else "this layer"
     why = f"a record of {layer} on {inp.notes.device or inp.target}"
     return ShippedRecord(inp.config, why, mean_cost(result), _arch(inp))
@@ -92,11 +95,6 @@ def recorded(
 
 def _arch(inp: MeasureInput) -> str:
     return Target.parse(inp.target).arch
-
-
-def _fastest(lines: list[str]) -> Pair:
-    """The record of the least time."""
-    return min(map(decode, lines), key=lambda pair: mean_cost(pair[1]))
 
 
 def _away(a: tuple[Any, ...], b: tuple[Any, ...]) -> float:

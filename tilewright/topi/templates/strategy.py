@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from math import inf, log2
+from math import inf
 from typing import Any, Generic
 
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...tune.model.machine import REFERENCE, Machine
-from ...tune.space.choices import Choice, SplitChoice
 from ...tune.space.config import Config
+from ...tune.space.nearest import nearest_index
 from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .needs import ANYTHING, Needs
@@ -141,55 +140,3 @@ class ScheduleStrategy(Generic[W]):
         """Return the cycles, threads and blocks of a configuration by the own model, which must exist."""
         assert self.own_model is not None
         return self.own_model.expected(workload, choices, self.machine)
-
-
-def nearest_index(space: Space, wanted: Choices) -> int:
-    """Return the index of the configuration that is as wanted, or nearest to it."""
-    exact = [_place_of(knob, wanted.get(knob.name)) for knob in space.knobs]
-    places = [place for place in exact if place is not None]
-    if len(places) == len(exact) and space.is_index_valid(space.index(places)):
-        return space.index(places)
-    knobs = [_by_knob(knob, wanted.get(knob.name)) for knob in space.knobs]
-    return next(index for index in map(space.index, _by_distance(knobs)) if space.is_index_valid(index))
-
-
-def _place_of(knob: Any, wanted: Any) -> int | None:
-    """Return the place of the choice that equals `wanted`, the first if None is wanted; None if there is none."""
-    if wanted is None:
-        return 0
-    return next((place for place, choice in enumerate(knob.choices) if choice.wanted == wanted), None)
-
-
-Distances = list[tuple[float, int]]
-"""The distance of each choice of a knob from the wanted one, and its place; the nearest first."""
-
-
-def _by_knob(knob: Any, wanted: Any) -> Distances:
-    away = [_distance(choice, wanted) for choice in knob.choices]
-    return sorted((distance, place) for place, distance in enumerate(away))
-
-
-def _distance(choice: Choice, wanted: Any) -> float:
-    """Return the doublings between the inner sizes of splits; 1 for any other choice that differs."""
-    if wanted is None:
-        return 0.0
-    if isinstance(choice, SplitChoice):
-        return sum(abs(_log(s) - _log(w)) for s, w in zip(choice.sizes[1:], wanted, strict=True))
-    return float(choice.data != wanted)
-
-
-def _by_distance(knobs: list[Distances]) -> Iterator[list[int]]:
-    """Yield places, one per knob, by the sum of their distances: a predicate may rule out the first."""
-    frontier, seen = [(0.0, (0,) * len(knobs))], set()
-    while frontier:
-        _, ranks = heappop(frontier)
-        yield [knob[rank][1] for knob, rank in zip(knobs, ranks, strict=True)]
-        for i, knob in enumerate(knobs):
-            further = (*ranks[:i], ranks[i] + 1, *ranks[i + 1 :])
-            if further[i] < len(knob) and further not in seen:
-                seen.add(further)
-                heappush(frontier, (sum(k[r][0] for k, r in zip(knobs, further, strict=True)), further))
-
-
-def _log(size: int) -> float:
-    return log2(max(size, 1))

@@ -9,17 +9,18 @@ from math import isfinite
 from typing import Any, Generic
 
 from ...core.errors import UserError
-from ...core.precision import PRECISIONS
+from ...core.precision import PRECISIONS, as_precise_as
 from ...core.target import Target
 from ...schedule.handle import create_schedule
 from ...tensor.tensor import Tensor
 from ...tune.model.machine import Machine
 from ...tune.model.ranking import rank_quickly
 from ...tune.space.config import Config
+from ...tune.space.nearest import nearest_index
 from ...tune.task import Declared, Expected, Program, RankedDefault, Task, freeze, lookup
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
 from .processor import VectorRegisters
-from .strategy import ScheduleStrategy, SharedModel, W, always, nearest_index
+from .strategy import ScheduleStrategy, SharedModel, W, always
 from .tensors import Tensors, is_added_last, searched
 
 GENERAL = "general"
@@ -62,8 +63,7 @@ class PackagedTemplate(Generic[W]):
 
     def of_precision(self, precision: str) -> list[PackagedTemplate[W]]:
         """Return all strategies of the operator that compute float32 at least so precisely."""
-        precise = PRECISIONS[: PRECISIONS.index(precision) + 1]
-        return [t for t in ALL if t.kind is self.kind and t.precision in precise]
+        return [t for t in ALL if t.kind is self.kind and t.precision in as_precise_as(precision)]
 
     def workload(self, args: tuple[Any, ...]) -> W:
         """Return the workload of a task's arguments; raise UserError if they describe none."""

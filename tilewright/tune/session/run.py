@@ -19,7 +19,7 @@ from ..analysis.candidate import Inspection
 from ..records.format import Pair, mean_cost
 from ..records.history import applies
 from ..search.search import Search, Seen
-from ..space.moves import nearest
+from ..space.nearest import similar_index
 from ..task import Candidate, Task
 from .measurers import Measurer, unrecorded
 from .options import SearchOptions
@@ -253,5 +253,5 @@ class Run:
                 if held is None or mean_cost(pair[1]) < mean_cost(held[1]):
                     best[task.workload] = pair
         near = sorted(best.values(), key=lambda pair: -pair[0].notes.flop)
-        found = (nearest(self.task.config_space, pair[0].config) for pair in near)
+        found = (similar_index(self.task.config_space, pair[0].config) for pair in near)
         return list(dict.fromkeys(i for i in found if i is not None))[:_TRANSFERRED]

@@ -1,13 +1,9 @@
-"""Steps through a space: to neighbours, to crossings of two points, and to the point nearest to one of another
-space."""
+"""Steps through a space: to neighbours, and to crossings of two points."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from .choices import Choice, SplitChoice
 from .knobs import Knob, SplitKnob
 from .space import Space
 
@@ -63,31 +59,3 @@ def _neighbours(knob: Knob) -> np.ndarray | None:
     np.fill_diagonal(apart, np.inf)
     nearest: np.ndarray = np.argsort(apart, axis=1, kind="stable")[:, : min(_NEAREST, len(knob) - 1)]
     return nearest
-
-
-def nearest(space: Space, wanted: Mapping[str, Choice]) -> int | None:
-    """The index of the configuration nearest to the choices of another workload's; None if none is similar.
-
-    Splits are compared by their inner sizes, in powers of two; other choices have to be the same.
-    """
-    places: list[int] = []
-    for knob in space.knobs:
-        choice = wanted.get(knob.name) if knob.name in wanted else None
-        if choice is None or not isinstance(knob.choices, tuple):
-            return None
-        apart = [_apart(other, choice) for other in knob.choices]
-        places.append(int(np.argmin(apart)))
-        if not np.isfinite(apart[places[-1]]):
-            return None
-    found = space.index(places)
-    return found if space.is_index_valid(found) else None
-
-
-def _apart(a: Choice, b: Choice) -> float:
-    """How far two choices are from each other; infinite if they are of different kinds."""
-    if not isinstance(a, SplitChoice) or not isinstance(b, SplitChoice):
-        return 0.0 if a == b else np.inf
-    if len(a.sizes) != len(b.sizes):
-        return np.inf
-    inner = zip(a.sizes[1:], b.sizes[1:], strict=True)
-    return float(sum(abs(np.log2(max(x, 1)) - np.log2(max(y, 1))) for x, y in inner))
