@@ -73,3 +73,15 @@ def test_errors(file: Path, name: str, says: str) -> None:
         automatic(AutoOptions(f"{file}:{name}", "llvm", 0, None, None))
     with pytest.raises(UserError, match=r"there is no file .*nowhere\.py"):
         automatic(AutoOptions("/nowhere.py:scaled", "llvm", 0, None, None))
+
+
+@pytest.mark.parametrize("text", ["1 / 0\n", "def scaled():\n    return 1 / 0\n", "x = \0\n"])
+def test_an_exception_of_the_program_shows_its_own_lines_only(
+    text: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(text)
+    with pytest.raises(SystemExit, match="1"):
+        automatic(AutoOptions(f"{file}:scaled", "llvm", 0, None, None))
+    shown = capsys.readouterr().err
+    assert "Error: " in shown
+    assert "tilewright" not in shown.replace(str(file), "")

@@ -82,6 +82,19 @@ def test_several_results_and_a_size() -> None:
     torch.testing.assert_close(torch.autograd.grad(found[1].sum(), x)[0], 2 * x)  # the other one has no gradient
 
 
+def test_inputs_come_in_the_given_order() -> None:
+    """The program reads them in another one, and one of them not at all."""
+    a, b, c = (te.placeholder((4,), "float64", name) for name in "abc")
+    made = te.compute((4,), lambda i: c[i] / a[i], name="made")
+    operator = tw.torch_operator(name(), [a, b, c, made], gradient=True)
+    x, y, z = given = tensors((4,), (4,), (4,))
+    torch.testing.assert_close(operator(x, y, z), z / x)
+    found = torch.autograd.grad(operator(*given).sum(), given, materialize_grads=True)
+    torch.testing.assert_close(found, (-z / x**2, torch.zeros(4, dtype=torch.float64), 1 / x))
+    x, z = x.detach(), z.detach()
+    torch.testing.assert_close(tw.torch_operator(name(), made)(z, x), z / x)
+
+
 def test_many_arguments() -> None:
     given = [te.placeholder((4,), "float64", name=f"A{place}") for place in range(12)]
     total = te.compute((4,), lambda i: sum((a[i] for a in given[1:]), given[0][i]), name="total")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import runpy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from ..tune.session.layer import LayerSearch
 from ..tune.session.run import Run
 from .console import heading, print_lines
 from .devices import choose_device
-from .run import _put_first as put_first
+from .run import names_of, reported
 from .search import shown
 
 FINE, FAILED = 0, 1
@@ -96,8 +95,7 @@ def _tensors(named: str) -> list[Tensor]:
         raise UserError(f"{named} names no program of a file", fix="give FILE:FUNCTION: program.py:softmax", where="")
     if not Path(file).is_file():
         raise UserError(f"there is no file {file}", fix="give FILE:FUNCTION: program.py:softmax", where="")
-    put_first(Path(file).resolve().parent)
-    known = runpy.run_path(file, run_name="<tilewright auto>")
+    known = names_of(Path(file), "auto")
     if name not in known:
         functions = ", ".join(key for key, value in known.items() if callable(value) and not key.startswith("_"))
         raise UserError(f"{file} has no {name}", fix=f"give one of {functions or 'its functions'}", where="")
@@ -111,7 +109,7 @@ def _tensors(named: str) -> list[Tensor]:
                 fix=f"give them defaults: def {name}({needed[0]}=1024)",
                 where="",
             )
-        value = value()
+        value = reported(value)
     found = list(value) if isinstance(value, (list, tuple)) else [value]
     flat = [each for part in found for each in (part if isinstance(part, (list, tuple)) else [part])]
     if not flat or not all(isinstance(each, Tensor) for each in flat):

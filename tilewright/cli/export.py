@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,7 +15,7 @@ from ..core.target import Target
 from ..core.text import identifier, kind_of, one_line
 from ..runtime.device import cpu, cuda
 from ..runtime.program import target_on
-from .run import _put_first as put_first
+from .run import names_of, reported
 
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 
@@ -78,15 +77,14 @@ def _layer(named: str, torch: Any, layers: Any) -> tuple[Any, str]:
         raise UserError(
             f"{named} names no layer of a file", fix="give FILE:NAME, such as model.py:model.features.0", where=""
         )
-    put_first(Path(file).resolve().parent)
-    value: Any = runpy.run_path(file, run_name="<tilewright export>")
+    value: Any = names_of(Path(file), "export")
     for at, part in enumerate(path.split(".")):
         try:
             value = value[part] if at == 0 else value[int(part)] if part.isdigit() else getattr(value, part)
         except (KeyError, IndexError, AttributeError, TypeError) as error:
             raise UserError(f"{file} has no {path}: there is no {part}", fix=_names(value), where="") from error
         if callable(value) and not isinstance(value, torch.nn.Module):
-            value = value()  # a function that returns the model
+            value = reported(value)  # a function that returns the model
     if not isinstance(value, torch.nn.Module):
         raise UserError(f"{path} is {kind_of(value)}", fix="name a layer: a torch.nn.Module", where="")
     if not layers.is_covered(value):

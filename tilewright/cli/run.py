@@ -5,12 +5,14 @@ from __future__ import annotations
 import builtins
 import importlib
 import os
+import runpy
 import stat
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any, TypeVar
 
 from ..compat import legacy
 from ..core.errors import AbsentDeviceError, UserError
@@ -19,11 +21,12 @@ from ..core.system import WITHOUT_WAITING
 _HOUSE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STARTED_AS = sys.argv[0]
 _INTERRUPTED = 130
+_T = TypeVar("_T")
 _PART, _MOST_BYTES = 1 << 20, 64 << 20
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> int:
-    """Run a file as `__main__`; return the exit status, unless the script itself exits.
+    """Run a file as `__main__`; return the exit status 0, unless the script exits or an exception ends it.
 
     The script sees `sys.argv` and `sys.path` as under `python`. A mistake that Tilewright explains is printed under the
     script's own lines; every other exception as Python prints it. Raises UserError if the file does not exist or cannot
@@ -31,21 +34,32 @@ def run_script(script: Path, arguments: Sequence[str]) -> int:
     """
     source = _source(script)
     sys.argv = [str(script), *arguments]
-    _put_first(script.resolve().parent)
+    put_first(script.resolve().parent)
     legacy.install(override=True)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=str(script), __builtins__=builtins)
     # It stays there afterwards: threads and exit handlers of the script still need its globals.
     sys.modules["__main__"] = main
+    # Not with this file's own `from __future__` imports.
+    reported(lambda: exec(compile(source, str(script), "exec", dont_inherit=True), main.__dict__))
+    return 0
+
+
+def names_of(file: Path, command: str) -> dict[str, Any]:
+    """Run a file of the user's as a module of its own; return its names. Its folder is the first to import from."""
+    put_first(file.resolve().parent)
+    return reported(lambda: runpy.run_path(str(file), run_name=f"<tilewright {command}>"))
+
+
+def reported(call: Callable[[], _T]) -> _T:
+    """Call code of the user's. If an exception ends it, print that and exit with status 1, or 130 if interrupted."""
     try:
-        # Not with this file's own `from __future__` imports.
-        exec(compile(source, str(script), "exec", dont_inherit=True), main.__dict__)
+        return call()
     except SystemExit:
         raise
     except BaseException as error:
         _report(error)
-        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-    return 0
+        raise SystemExit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1) from None
 
 
 def _source(script: Path) -> bytes:
@@ -72,7 +86,7 @@ def _no_script(what: str) -> UserError:
     return UserError(what, fix="name a Python script: tilewright run script.py", where="")
 
 
-def _put_first(folder: Path) -> None:
+def put_first(folder: Path) -> None:
     """Make `folder` the first entry of `sys.path`, in the place of the one that started this command."""
     started = {"", os.getcwd(), str(Path(_STARTED_AS).parent), str(Path(_STARTED_AS).resolve().parent)}
     if sys.path and sys.path[0] in started:
@@ -95,8 +109,10 @@ def _report(error: BaseException) -> None:
             print("".join(frames.format()), end="", file=sys.stderr)
         print(explained, file=sys.stderr)
         return
-    # Through the hook, as a script may have set its own; less the one frame that is ours.
-    inner: TracebackType | None = error.__traceback__.tb_next if error.__traceback__ else None
+    # Through the hook, as a script may have set its own; without our frames before the script's.
+    inner: TracebackType | None = error.__traceback__
+    while inner is not None and not _is_the_users(inner.tb_frame.f_code.co_filename):
+        inner = inner.tb_next
     sys.excepthook(type(error), error.with_traceback(inner), inner)
 
 

@@ -117,7 +117,7 @@ def declared(name: str, inputs: Any, args: Sequence[Any] | None) -> DeclaredProg
         raise UserError(what, primitive=name, fix=f'register a schedule: torch_operator("{name}", s, [A, W, B])')
     if args is None:
         results = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
-        args = arguments(results, [t.op for t in results])
+        args = arguments(tensors, [t.op for t in results])
     found = [a for a in args if isinstance(a, Tensor)]
     sizes = tuple(a for a in args if isinstance(a, n.Var))
     if len(found) + len(sizes) != len(args):

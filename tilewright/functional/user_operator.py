@@ -25,7 +25,8 @@ def torch_operator(
         arguments, such as a template. It is called once for each kind of device, with that target as the current one.
     args : list, optional
         The arguments of the built function: tensors, and sizes (`te.var`) that are no extents of an input. For a
-        template: its arguments.
+        template: its arguments. By default the tensors of `inputs`, after placeholders that are not among them: these
+        in the order in which the program reads them.
     gradient : bool
         Whether `te.gradient` differentiates the operator. `auto_schedule` schedules the gradients. Forward gradients
         and the transforms of `torch.func` differentiate no registered operators, and raise an error.
