@@ -210,7 +210,7 @@ def _equality(e: Any, facts: Facts) -> Expr:
 
 
 def equality(kind: Any, form: Affine, facts: Facts, alone: bool) -> Expr:
-    """The simplest `form == 0`, or `form != 0`; `alone`, if the form has stood on one side as it is."""
+    """Return the simplest `form == 0`, or `form != 0`. `alone`: whether one side of the comparison was a constant."""
     yes, no = (TRUE, FALSE) if kind is n.EQ else (FALSE, TRUE)
     if not form.terms:
         return yes if form.const == 0 else no

@@ -29,14 +29,15 @@ from .products import MatrixProduct
 from .ways import Way
 
 _IN_PLACE = 1.5
-"""The time of windows with terms that are read one by one, relative to the model: 1.1 to 2.2, of ten layers."""
+"""The time of a kernel that reads the terms of windows one by one, relative to the model: 1.1 to 2.2 in ten layers."""
 _IN_LANES = "vectors"
-"""The choice to store columns from lanes that hold neighbours."""
+"""The value of the knob `store` for which lanes that hold neighbouring columns store them."""
 _TIES, _EQUAL = 32, 1.002
-"""The fastest tiles of a strategy that are compared, and the cycles up to which they take as long as the first."""
+"""The number of fastest tiles that are compared. Tiles are equally fast if their cycles are at most `_EQUAL` times the
+cycles of the first tile."""
 _FULLER = 1.05
-"""The cycles, relative to one block of two warpgroups on a multiprocessor, up to which four warpgroups are faster. Some
-multiply while others begin or store results. On an H200, a product of 4096³ takes 219 µs instead of 274."""
+"""More warpgroups, in one block or in two, are taken if their cycles are at most this multiple of the fastest tile's.
+Some multiply while others begin or store results. On an H200, a product of 4096³ takes 219 µs instead of 274."""
 _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
     ("matrix instructions", contraction_mma.USUAL, MmaTile, "fp32"),
     ("warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.WgmmaTile, "fp32"),
@@ -121,10 +122,10 @@ def _tiles(strategy: Any, form: Form, machine: Machine, count: int) -> list[Any]
 
 
 def _steadiest(strategy: Any, form: Form, machine: Machine, is_fused: bool) -> Any:
-    """The fastest tile by the model; of tiles that take as long, the one with most slices in flight.
+    """The fastest tile by the model; of equally fast tiles, the one with most slices in flight.
 
     If one block of warpgroups fills a multiprocessor, two blocks with fewer slices each may be better. If the kernel
-    reads further tensors at the end (`is_fused`), which takes registers, one block of more warpgroups is.
+    reads further tensors at the end (`is_fused`), which takes registers, one block of more warpgroups is better.
     """
     tiles = _tiles(strategy, form, machine, _TIES)
     cycles = [float(strategy.predict(form[1], tile, machine).cycles) for tile in tiles]
@@ -149,12 +150,12 @@ def _deepest(tiles: Iterable[Any]) -> Any:
 
 
 def _are_alike(tile: MmaTile, other: MmaTile) -> bool:
-    """Whether two tiles differ in their stages alone."""
+    """Whether two tiles differ at most in their stages."""
     return bool(replace(tile, stages=other.stages) == other)
 
 
 def _strategies(of: MatrixProduct, target: Target, precision: str) -> Iterator[tuple[str, Any]]:
-    """Yield the strategies that compute products of float32 at least so precisely: the fastest one for each tile."""
+    """Yield the fastest strategy of each tile that has at least the given precision for products of float32."""
     yield "ordinary arithmetic", Simt(_contraction, _no_views)
     if target.kind != "cuda" or not of.element:
         return

@@ -27,19 +27,23 @@ from .gpu_elements import FEW_TERMS
 from .kernels import FusedKernel
 
 _BESIDE, _WORD = 30, 0.57
-"""Registers of a thread beside its elements, and the ones for each of these."""
+"""Registers of a thread beside its elements, and registers per element."""
 _WRITTEN_OUT = 3000
-"""Products that the written-out loops of a thread have at most."""
+"""The most products in the written-out loops of a thread."""
 _ROWS, _COLUMNS = (1, 2, 4, 7, 8), (1, 2, 4, 7, 8, 14, 16)
 """Rows and columns of a thread's tile: powers of two, and multiples of 7, into which images of 7, 14, 28, 56 divide."""
 _THREADS, _SMALLER = (128, 64, 32), 1.06
-"""Threads of a block, the usual ones first, and how much faster smaller blocks must be by the model."""
+"""Threads of a block, the default first, and the factor by which smaller blocks must be faster by the model."""
 _SPARE = 16
 """Registers of a thread that hold no elements."""
 _LOAD, _CONVERSION, _OVERHEAD = 1.8, 0.57, 100
 """Instructions of a load, of a conversion from 16 bits, and of a thread beside its loads and terms."""
-_STORE, _LINES, _GAPS = 4.7, 0.7, 1.2
-"""The time of a stored line, relative to a loaded one; its growth with the lines of a store; the traffic of gaps."""
+_STORE = 4.7
+"""The time of a stored line, relative to a loaded line."""
+_LINES = 0.7
+"""The exponent with which the time of a store grows with its lines."""
+_GAPS = 1.2
+"""The weight of gaps between the elements of a store in the bytes that it moves."""
 _SCALAR, _OVERLAP = 1.2, 0.1
 """The time of memory if threads load single elements; the part of the shorter of work and memory that is not hidden."""
 _START, _LATENT_WARPS = 2000, 3.5
@@ -91,7 +95,7 @@ class Index:
 class Windows:
     """A reduction over windows of `tensor`.
 
-    `border`, if any, computes the tensor: it copies an input, and adds `behind` elements before each row. `source` is
+    `border`, if any, computes the tensor: it copies an input, and adds `before` elements before each row. `source` is
     the tensor from which threads can load vectors, of at most `vector` bytes; None if they can load single elements
     only.
     """
@@ -101,7 +105,7 @@ class Windows:
     tensor: Tensor
     border: ComputeOp | None
     source: Tensor | None
-    behind: int
+    before: int
     indices: tuple[Index, ...]
     vector: int
 
@@ -123,7 +127,7 @@ class Windows:
     def held(self, tile: WindowTile) -> int:
         """The elements of the input that a thread holds, in whole vectors."""
         *outer, last = (index.reach(tile) for index in self.indices)
-        chunk, first = self.chunk(tile), self.indices[-1].first(tile) - self.behind
+        chunk, first = self.chunk(tile), self.indices[-1].first(tile) - self.before
         return prod(outer) * ((first + last - 1) // chunk - first // chunk + 1) * chunk
 
     def seen(self, tile: WindowTile) -> int:
@@ -215,8 +219,8 @@ def windows_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> Windows |
     border = tensor.op if tensor.op not in flow.stored and not isinstance(tensor.op, PlaceholderOp) else None
     if border is not None and not (isinstance(border, ComputeOp) and _is_border(flow, border, op)):
         return None
-    source, behind = _source(flow, tensor, border)
-    return Windows(op, kernel.out, tensor, border, source, behind, indices, vector_bytes(target))
+    source, before = _source(flow, tensor, border)
+    return Windows(op, kernel.out, tensor, border, source, before, indices, vector_bytes(target))
 
 
 def _index(e: Expr, op: ComputeOp, is_last: bool) -> Index | None:

@@ -21,11 +21,13 @@ Row = tuple[IterVar, int]
 
 @dataclass(frozen=True)
 class RowLimits:
-    """When stages are computed row by row.
+    """The limits of kernels that are computed row by row.
 
-    Fewer than `fewest` rows do not fill the machine: then at most `work` iterations are computed so. A row has at most
-    that many `elements`, so that the memory near a processor holds it. Neighbouring rows are neighbours in memory only
-    `across` threads.
+    A kernel has at least `fewest` rows, so that they fill the machine, or at most `work` iterations. Each of its stages
+    has at most `elements` elements per row, so that the memory near a processor holds the row.
+
+    `across`: whether threads take neighbouring rows, as on GPUs. Only then may neighbouring rows be neighbours
+    in memory.
     """
 
     fewest: int
@@ -66,7 +68,7 @@ class FusedKernel:
 
     @property
     def row_count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return prod(-(-size(axis) // divisor) for axis, divisor in self.rows)
 
     @property

@@ -298,12 +298,12 @@ _PARTS = {1: ("high",), 3: ("high", "low"), 6: ("high", "middle", "low")}
 
 @dataclass(frozen=True)
 class _Steps:
-    """How many elements a piece and a step lie behind the one before."""
+    """The distances, in elements, between neighbouring pieces and between neighbouring steps."""
 
     piece: int
     step: int
 
     def __call__(self, at_piece: str, at_step: str, scale: int) -> str:
-        """The distance of a piece in a step from the first ones, in elements of which `scale` units make one."""
+        """The distance of a piece in a step from the first piece of the first step; an element has `scale` units."""
         by = ((at_piece, self.piece), (at_step, self.step))
         return "(" + (" + ".join(f"{at} * {k * scale}" for at, k in by if k) or "0") + ")"

@@ -56,8 +56,8 @@ def wavefronts(first: np.ndarray, width: int, memory: WarpMemory) -> np.ndarray:
 def lanes_together(first: np.ndarray, width: int, memory: WarpMemory) -> np.ndarray:
     """How many lanes of each access of shared memory are served at a time.
 
-    All are for accesses of a word, half of them for two words, a quarter for four. If every pair of neighbours, or
-    every second lane, asks for the same address, twice as many are.
+    If each lane accesses one word, all lanes are served; with two words, half of them; with four, a quarter. Twice as
+    many are served if each lane asks for the same address as its neighbour, or as the lane two places away.
     """
     lanes, each = first.shape[1], max(1, width // memory.word)
     twice = _is_paired(first // memory.word) if each > 1 else np.zeros(len(first), bool)

@@ -25,9 +25,9 @@ class Verdict(Enum):
 class Comparison(NamedTuple):
     """The seconds of one run of our implementation and of the other, one pair per round.
 
-    The runs of a round follow each other, so that both meet the same clock rate and the same load. `chosen` is the
-    statistic of all rounds that stands for a side. If other programs can only make times longer, it is `min`. Each gain
-    is then the quotient of the least times in one of eight parts of the rounds.
+    The runs of a round follow each other, so that both sides meet the same clock rate and the same load. `chosen` is
+    the statistic of all rounds that stands for a side. It is `min` if other programs can only make times longer. With
+    `min`, the rounds fall into eight parts; a gain is the quotient of both sides' least times in one part.
     """
 
     ours: tuple[float, ...]

@@ -169,7 +169,7 @@ def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTempla
 
 
 def weight_orders(problem: Problem, target: Target) -> tuple[Problem, ...]:
-    """Return a problem in all orders of weights that are the same in memory; the last is the order of the default."""
+    """Return a problem with each order of weights that has the same memory; the default kernel uses the last."""
     if problem.kernel == (1, 1) and target.kind == "cuda":
         return tuple(dict.fromkeys((problem.with_filters_last, problem)))
     return (problem,)
@@ -188,7 +188,7 @@ def selection_of(problem: Problem, target: Target, choice: Decision) -> Selectio
 
 
 def default_selection(problem: Problem, target: Target) -> Selection:
-    """Return the default kernel: the first choice, which is used without measuring."""
+    """Return the kernel that runs if nothing is measured: of a shipped record, else the default configuration."""
     for each in weight_orders(problem, target):
         able, workload = strategies_of(each, target)
         found = recorded(able, workload, target, bool(problem.bias or problem.residual or problem.activation))

@@ -87,7 +87,7 @@ _plans: dict[tuple[Any, ...], CallPlan] = {}
 _locks: dict[tuple[Any, ...], Any] = {}
 """Locks by problem, held while a plan is made. Threads make plans of different problems at the same time."""
 _lock = new_reentrant_lock()
-"""A lock that is held as well while kernels may be timed."""
+"""A second lock: at most one plan that may time kernels is made at a time."""
 
 
 def plan_for(
@@ -104,18 +104,18 @@ def plan_for(
     activation : callable, optional
         The function behind a problem's "custom:" activation.
     tune : None, "quick" or float
-        None takes a known or default configuration. "quick" measures a few; a number measures for that many seconds.
+        None takes a known or default configuration. "quick" measures for 5 seconds, a number for as many seconds.
 
     Returns
     -------
     CallPlan
-        Later calls return the same plan. One that was not tuned is made anew by the first call with `tune`, and all
-        calls use that one from then on.
+        Later calls return the same plan. The first call with `tune` replaces a plan that was not tuned, and later
+        calls return the new plan.
 
     Raises
     ------
     KeyboardInterrupt
-        If Ctrl-C ended a search. The best that it found is kept, and the next call with `tune` searches again.
+        If Ctrl-C ended a search. The best kernel found is kept, and the next call with `tune` searches again.
     """
     budget = seconds_of(tune)
     memo = (problem, on, rival)

@@ -37,13 +37,14 @@ _COMPLAINTS = "wrong wrong_extent wrong_size wrong_stride wrong_offset overlap m
 
 
 class UnsuitableError(Exception):
-    """Launches cannot hold a call: an array is too large for its indices, or a size looks like an address or -1."""
+    """Launches cannot hold a call: an array is too large for its indices, or a size could be mistaken for an address or
+    for -1."""
 
 
 class SizedLaunch(NamedTuple):
     """A launch of known sizes: for each parameter of the kernel a number, or the place of an argument.
 
-    Scratch memory has the places from -1 on downwards.
+    Scratch memory has the places -1, -2 and so on.
     """
 
     kernel: str

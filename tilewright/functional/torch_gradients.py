@@ -25,15 +25,16 @@ from .torch_threads import by_pytorch
 
 _library = Library("tilewright", "FRAGMENT")
 _implementations: dict[str, Operator] = {}
-"""Both operators for tensors that nothing traces, without gradients."""
+"""Both operators, for tensors without gradients that nothing traces."""
 _transformed: dict[str, Any] = {}
-"""Both under `torch.func.grad`, `jvp` and their kin, which differentiate no operator of a library."""
+"""Both operators, in the form that `torch.func.grad` and `jvp` can differentiate. They differentiate no operator of a
+library."""
 
 
 def save(ctx: Any, layer: CalledLayer, x: Any, weight: Any, bias: Any, residual: Any) -> None:
     """Save the tensors that the gradients of a layer need."""
     ctx.layer, ctx.biased, ctx.added = layer, bias is not None, residual is not None
-    if layer.options.activation:  # the backward pass computes its argument again
+    if layer.options.activation:  # the backward pass computes the argument of the activation again
         ctx.save_for_backward(x, weight, bias, residual)
     else:
         of_x, of_weight = ctx.needs_input_grad[:2]
@@ -78,16 +79,17 @@ def gradients(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, 
 
 
 def is_one_pass(ctx: Any, x: Any, weight: Any) -> bool:
-    """Whether an operator computes all gradients at once, and these are not differentiated again."""
+    """Whether one operator computes all gradients at once, and no gradient is differentiated again."""
     if ctx.added or not all(ctx.needs_input_grad[:2]) or torch.is_grad_enabled() or differentiates():
         return False
     return torch_backward.computes(ctx.layer.options, x, weight)
 
 
 def before_activation(layer: CalledLayer, grad: Any, tensors: tuple[Any, ...], kernels: Kernels) -> Run:
-    """Return a function of `grad` and the four tensors: the gradient with respect to the sums, which it computes again.
+    """Return a function of `grad` and the four tensors that returns the gradient with respect to the sums.
 
-    `grad` is the gradient with respect to the result. If it can, one kernel computes the sums and the product.
+    The function computes the sums again. `grad` is the gradient with respect to the result. For some activations, one
+    kernel computes the sums and the product with `grad`.
     """
     (x, weight, bias, residual), options = tensors, layer.options
     plain = residual is None and not torch.is_grad_enabled() and not differentiates()

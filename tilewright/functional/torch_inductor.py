@@ -2,7 +2,7 @@
 
 The dispatcher converts all arguments and comes back to Python, which takes longer than a small kernel. So each such
 program names a call site by its operator, its options and the layouts of its tensors. The site remembers the executor
-of its last call. PyTorch's own check, in C++, tells whether the tensors of a call are like the last ones.
+of its last call. PyTorch's own check, in C++, tells whether the tensors of a call are like the last call's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Run = Callable[..., Any]
 Prepare = Callable[[tuple[Any, ...], tuple[Any, ...]], Run]
 """From the tensors of a call and its options to the executor, without gradients.
 
-It is a function of the tensors; missing ones at the end are None.
+The executor is a function of the tensors; missing tensors at the end are None.
 """
 _grad_enabled = torch.is_grad_enabled
 
@@ -88,7 +88,7 @@ def call_directly(name: str, tensors: int, prepare: Prepare) -> None:
 
 
 def lower() -> None:
-    """Tell Inductor about our operators, once it is loaded; it is before it translates a graph."""
+    """Register our operators with Inductor if it is loaded. PyTorch loads it before it translates a graph."""
     lowering = sys.modules.get("torch._inductor.lowering")
     for name in _operators.keys() - _lowered if hasattr(lowering, "lowerings") else ():
         _lowered.add(name)

@@ -49,8 +49,8 @@ class CalledLayer:
     """The options and sizes of a convolution, for its gradients."""
 
     known: Callable[[Any, Any, Any], tuple[Any, ...] | None] | None = None
-    """Returns the gradients of a pass that is known, or None; `torch_passes` has it. None if the layer serves a single
-    call."""
+    """Returns the gradients of a known pass, or None; `torch_passes` sets this function. The attribute is None if the
+    layer serves a single call."""
 
     def __init__(self, options: ConvolutionOptions, shape: Any, weight_shape: Any, turned: bool) -> None:
         self.options, self.rank, self.shape, self.turned = options, OPERATORS[options.name].rank, shape, turned
@@ -61,8 +61,8 @@ class CalledLayer:
         self.last = options.layout.endswith("C")
         self.depthwise = options.name == "depthwise_conv2d"
         self.groups = shape[-1 if self.last else -self.rank - 1] if self.depthwise else options.groups
-        # A window that reaches beyond the last input of a transposed convolution is no window of the convolution of its
-        # result.
+        # If output_padding reaches the stride, the convolution of the result has more windows than this layer has
+        # inputs.
         fits = not self.transposed or all(m < s for m, s in zip(options.output_padding, self.stride, strict=True))
         self.small = fits and (self.depthwise or weight_shape[1] < _LARGE)
         """Whether groups are so small that operators of ours compute the gradients."""
@@ -97,7 +97,7 @@ class CalledLayer:
     def data_gradient(self, grad: Any, weight: Any, kernels: Kernels) -> Run:
         """Return a function of `grad`, input and weight that computes the gradient with respect to the input.
 
-        Our operator computes it by the transposed layer, which is a convolution if the layer is transposed.
+        Our operator computes the transpose of the layer. The transpose of a transposed layer is a convolution.
         """
         if not self.spreads:
             return partial(self._by_torch, False)
@@ -123,12 +123,12 @@ class CalledLayer:
     def weight_gradient(self, grad: Any, x: Any, weight: Any, biased: bool, kernels: Kernels) -> Run:
         """Return a function of input, `grad` and weight that computes the gradients with respect to weight and bias.
 
-        That of the bias is None unless it is `biased`: then one kernel computes both.
+        The gradient with respect to the bias is None unless `biased`. If it is, one kernel computes both gradients.
         """
         if not self.small:
             return lambda x, grad, weight: (self._by_torch(True, grad, x, weight), None)
         images, filters = (x, grad), weight.shape[0] * weight.shape[1] if self.depthwise else weight.shape[0]
-        if self.transposed:  # the gradient is that of the convolution of the result
+        if self.transposed:  # for a transposed layer, input and gradient swap roles
             images = images[::-1]
         compute = kernels.weight_gradient(images, self.weight_options(biased), weight.shape, filters)
         return (lambda x, grad, weight: compute(grad, x, weight)) if self.transposed else compute
@@ -141,19 +141,22 @@ class CalledLayer:
         )  # fmt: skip
 
     def adds_up_bias(self, x: Any) -> bool:
-        """Return whether a kernel of ours computes both gradients, which are not differentiated again."""
+        """Return whether one kernel of ours computes the gradients with respect to weight and bias.
+
+        It serves only passes that are not differentiated again.
+        """
         ours = self.small and not self.transposed and x.is_cuda
         return bool(ours and not torch.is_grad_enabled() and not differentiates())
 
     def bias_gradient(self, grad: Any) -> Any:
-        """Sum over all dimensions but the channels."""
+        """Return the sum of the gradient over all dimensions but the channels."""
         grad = self._first(grad)
         return grad.sum([0, *range(2, grad.dim())])
 
     def _by_torch(self, of_weight: bool, grad: Any, x: Any, weight: Any) -> Any:
         """Compute the gradient of the weight or of the input by PyTorch."""
         flat = self.flat(weight)
-        if flat.device.type == "cpu":  # PyTorch 2.13 refuses some other orders, and computes wrong gradients of some
+        if flat.device.type == "cpu":  # PyTorch 2.13 refuses some memory orders; for others, gradients are wrong
             flat = flat.contiguous()
         more = list(self.options.output_padding) if self.transposed else None
         window = self.stride, self.before, self.after, self.dilation, self.groups, more

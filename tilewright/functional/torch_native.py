@@ -70,13 +70,13 @@ ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
 """The gradient with respect to the input of the activation, from the gradient of its output and that input."""
 Compute = Callable[[Any, Any, Any, Any], Any]
 Core = Callable[..., Any]
-"""A function of (x, weight, bias, residual) that ignores the residual, so that layers without one need no wrapper."""
+"""A function of (x, weight, bias, residual). It ignores the residual, so a layer without one calls it directly."""
 
 
 def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu: bool) -> Compute:
     """A function of (x, weight, bias, residual), of `dims` dimensions, that returns the result in the call's layout.
 
-    PyTorch keeps channels-last memory in four dimensions only, so it gets four-dimensional views of such tensors.
+    PyTorch has channels-last memory in four dimensions only, so it gets four-dimensional views of other tensors.
     """
     rank = OPERATORS[name].rank
     last = layout is not None and layout.endswith("C")

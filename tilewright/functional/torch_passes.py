@@ -27,7 +27,7 @@ _grad_enabled = torch.is_grad_enabled
 
 
 class KnownPass(NamedTuple):
-    """The check of a pass, and its gradients with respect to the tensors: `run(grad, tensors)`."""
+    """The check of a pass, and the function of its gradients with respect to the tensors: `run(grad, tensors)`."""
 
     is_like: Callable[..., bool]
     run: Callable[[Any, tuple[Any, ...]], Gradients]
@@ -56,7 +56,7 @@ class KnownPasses:
 
 
 class _Executors(NamedTuple):
-    """Our operators, prepared for all passes on tensors like these; the type is that of the weight's gradient."""
+    """Our operators, prepared for all passes on tensors like these. `kind` is the type of the weight's gradient."""
 
     kind: Any
 
@@ -79,7 +79,7 @@ class _Executors(NamedTuple):
 
 
 def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[[Any, tuple[Any, ...]], Gradients]:
-    """Decide how passes like this one run."""
+    """Return the function that runs passes like this one: `run(grad, tensors)`."""
     layer: CalledLayer = ctx.layer
     x, weight, _, _ = tensors
     of_x, of_weight, _, of_residual = ctx.needs_input_grad[:4]

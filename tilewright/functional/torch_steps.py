@@ -26,17 +26,18 @@ from .torch_timing import in_turns
 from .torch_training import shortest
 
 _MOST_SECONDS = 20e-3
-"""Steps are timed if PyTorch's kernels should take at most these seconds, by rates."""
+"""Steps are timed if PyTorch's kernels take at most these seconds, as estimated by rates."""
 _HOST_SECONDS, _LEAST_SHARE, _SHARE_BESIDE = 80e-6, 0.1, 0.4
 """In a step that is not timed, our kernels must save more than these seconds of the host, plus a share of PyTorch's
-time. The larger share applies if PyTorch computes the data gradient alone. This may take as long as both gradients.
+time. The larger share applies if the input has a gradient, and PyTorch computes a part of the step. Computing one
+gradient may take PyTorch as long as both.
 """
 
 
 def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., Any] | None:
     """Return an executor of direct calls like this one by functions that PyTorch differentiates.
 
-    None if ours is faster, or if PyTorch does not compute such calls alone.
+    None if ours is faster, or if PyTorch's own autograd cannot compute the whole layer.
     """
     x, weight = call.x, call.weight
     if x.device.type != "cpu" or not weight.requires_grad or autocasts():

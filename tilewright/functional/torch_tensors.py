@@ -39,7 +39,7 @@ def same_tensors(*arrays: Any) -> Callable[..., bool] | None:
 
     It compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device, shape
     and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse the
-    identity of a weight without harm.
+    `id` of a weight without harm.
     """
     if TensorGuards is None:
         return None
@@ -52,7 +52,7 @@ class RecentCalls(PreparedCalls):
     """The last call of each key: PyTorch's check of its tensors, and its executor."""
 
     def remember(self, key: Any, tensors: tuple[Any, ...], run: Callable[..., Any], version: int) -> None:
-        """Let one check recognise the next call of a key, which tells the tensors that are given."""
+        """Keep the check and the executor for the next call with this key. The key says which tensors are given."""
         if check := same_tensors(*tensors):
             self.keep(key, (check, run), version)
 

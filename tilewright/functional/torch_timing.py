@@ -29,7 +29,8 @@ ROUNDS = 7
 _FEWEST, _MOST = {True: 2 * PARTS, False: 4 * PARTS}, {True: 8 * PARTS, False: 64 * PARTS}
 """The least and most rounds of a comparison, on a GPU (True) and on a CPU, if there is time."""
 _ENOUGH, _ENOUGH_OF_MANY = 2e-3, 5e-4
-"""The least seconds of a round if there are few rounds, or many short ones: no other program disturbs some of these."""
+"""The least seconds of a round. The second applies to comparisons on a CPU, which have many short rounds: other
+programs leave some of these rounds undisturbed."""
 _LONG = 10e-3
 """The most seconds of a graph of several runs."""
 Work = Callable[[], Any]
@@ -45,7 +46,7 @@ def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, f
 def compared(
     problem: Problem, on: Device, executable: Executable, margin: float = 1.0, longest: float = 1.0
 ) -> Comparison:
-    """Compare our kernel with PyTorch's on such data until one is faster, or for `longest` seconds.
+    """Compare our kernel with PyTorch's on random data until one is faster, or for `longest` seconds.
 
     PyTorch runs with the settings of the user, such as `torch.backends.cudnn.allow_tf32`.
     """

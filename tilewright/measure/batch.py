@@ -128,7 +128,7 @@ class Batch:
         return 0 if client.on_host or not client.opened else min(self.builder.processes, size // _UNKNOWN)
 
     def _take(self, jobs: Sequence[Job], resolve: Callable[[Target], Target]) -> range:
-        """Have jobs built that workers forked before do not know of; returns their numbers."""
+        """Add jobs, which workers forked earlier do not know, and have them built; returns their numbers."""
         new = range(len(self.jobs), len(self.jobs) + len(jobs))
         if not new:
             return new

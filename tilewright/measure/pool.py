@@ -90,22 +90,21 @@ class WorkerPool:
         """Channels of the caller that workers must not hold open."""
         self._idle: list[Child] = []
         self._busy: dict[Child, _Work] = {}
-        self._outdated: set[Child] = set()  # busy ones that do not know the work submitted next
+        self._outdated: set[Child] = set()  # busy workers that do not know the work submitted next
 
     def submit(self, numbers: Iterable[int]) -> None:
-        """Work to do, in this order."""
+        """Queue work, in this order."""
         self.waiting.extend(numbers)
 
     def renew(self) -> None:
-        """Work submitted from now on needs definitions that the caller made only now: workers forked before get no
-        more."""
+        """Give later work to new workers only: it needs definitions that workers forked earlier lack."""
         _end(self._idle, idle=True)
         self._idle.clear()
         self._outdated.update(self._busy)
 
     @property
     def active(self) -> bool:
-        """Whether anything is being done or waits."""
+        """Whether work is being done or waits."""
         return bool(self.waiting or self._busy)
 
     def descriptors(self) -> list[int]:
@@ -114,7 +113,7 @@ class WorkerPool:
 
     @property
     def deadline(self) -> float | None:
-        """When the next worker will have taken too long, by `time.monotonic`."""
+        """The time at which the next worker exceeds its limit, by `time.monotonic`; None if no worker is busy."""
         return min((work.deadline for work in self._busy.values()), default=None)
 
     def wait(self) -> None:
@@ -122,7 +121,7 @@ class WorkerPool:
         wait(self.descriptors(), self.deadline)
 
     def advance(self) -> list[tuple[int, Any]]:
-        """Hand out work, and return results finished since: (number, result or `Died`)."""
+        """Hand out work, and return the results since the last call: (number, result or `Died`)."""
         found = [(number, result) for child in list(self._busy) for number, result in self._collect(child)]
         self.start()
         return found

@@ -29,7 +29,7 @@ from .steps import TrainingStep
 _GAIN = 1.02
 """The least gain of a layer that counts; a smaller one is noise."""
 _NOISE = 1.01
-"""How much longer a run without a graph may seem to take: if the GPU is the bottleneck, only noise differs."""
+"""The factor up to which a run without a graph may take longer: if the GPU is the bottleneck, this is noise."""
 Timed = dict[Problem, Comparison]
 
 

@@ -70,7 +70,7 @@ def _warp(made: Bounds, found: StageBounds, atom: Atom) -> Var:
 
 
 def _check_layout(found: StageBounds, held: StageBounds, operand: Load, atom: Atom) -> None:
-    """Check that rows of an operand in shared memory have as many bytes as the hardware exchanges pieces of."""
+    """Check that rows of an operand in shared memory have the size that the hardware swizzles."""
     name, size = held.stage.name, DType(operand.dtype).bytes
     if held.stage.aligns:
         refuse(

@@ -47,8 +47,8 @@ def flag(given: Any, argument: str, primitive: str, optional: bool = True) -> bo
 
 
 def is_masked(data: Any) -> bool:
-    """Whether it is one of NumPy's masked arrays, whose values alone lose its mask."""
-    masks = sys.modules.get("numpy.ma")  # importing it takes longer than many programs; without it, none is masked
+    """Whether `data` is one of NumPy's masked arrays: their values, taken alone, lose the mask."""
+    masks = sys.modules.get("numpy.ma")  # importing it takes longer than many programs; without it, no array is masked
     return masks is not None and isinstance(data, masks.MaskedArray)
 
 

@@ -333,14 +333,14 @@ def _loops(op: Operation) -> tuple[IterVar, ...]:
 
 
 def _declared(op: Operation) -> tuple[IterVar, TensorIntrin] | None:
-    """The outermost of the loops that an intrinsic computes which the declaration calls, and the intrinsic."""
+    """The outermost loop that the declaration's intrinsic computes, and the intrinsic; None if it has none."""
     if not isinstance(op, ComputeOp) or op.call is None:
         return None
     return op.axis[len(op.axis) - op.call.dimensions()], op.call.intrin
 
 
 def _notes(op: Operation) -> dict[IterVar, AxisNotes]:
-    """How the loops of an operation run before any step: a script says it of its own."""
+    """How the loops of an operation run before any step: a script states the kinds and threads of its loops."""
     if not isinstance(op, ScriptOp):
         return {}
     notes = {axis: AxisNotes(kind) for axis, kind in op.loop_kinds.items()}

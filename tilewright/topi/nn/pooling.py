@@ -33,9 +33,9 @@ class Pool:
     kernel: tuple[int, ...]
     slide: Sliding
     places: tuple[Any, ...]
-    """How many windows there are along each."""
+    """The number of windows along each spatial dimension."""
     after: tuple[int, ...] = ()
-    """How many elements of padding follow the tensor along each."""
+    """The number of elements of padding after the tensor along each spatial dimension."""
     up: bool = False
     """Whether windows that stick out at the end count: `ceil_mode`."""
     within: bool = False

@@ -38,8 +38,8 @@ class Pooling(PerChannel):
     """A window over images; `how`: "max", "average" of the whole window, or "average inside" of its elements in the
     image.
 
-    `beyond` is how many rows at the bottom and columns at the right of the padding an average of the whole window does
-    not count. `divisor` is the divisor of an average; 0 means the number of values that count.
+    An average of the whole window does not count the last `beyond` rows and columns of the padding. `divisor` is
+    the divisor of an average; 0 means the number of values that count.
     """
 
     name: ClassVar[str] = "pool"

@@ -94,13 +94,13 @@ class PackagedTemplate(Generic[W]):
         return found is not None and found.needs.run_on(target) and found.covers(workload)
 
     def refusal(self, workload: W, target: Target | None) -> str:
-        """Return the predicate that says that this strategy does not cover the workload, for messages."""
+        """Return the end of a message: "does not cover ..."."""
         on = f" on {target.kind}" if target is not None else ""
         return f"does not cover {workload.title}{on}{f': it is for {self.scope}' if self.scope else ''}"
 
     @property
     def scope(self) -> str:
-        """The workloads and the hardware that it is for, in words."""
+        """The workloads and the hardware that this strategy is for, in words."""
         needs = [schedule.needs for schedule in (self.gpu, self.cpu) if schedule is not None]
         if self.cpu is not None:
             return "; ".join(dict.fromkeys(filter(None, map(str, needs))))

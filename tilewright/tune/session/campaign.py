@@ -171,7 +171,7 @@ class Campaign:
         return jobs
 
     def _end_stale_layers(self) -> None:
-        """Give no more trials to layers that had as many without a better one as their runs have patience."""
+        """End layers without a better trial in the last `early_stopping` ones."""
         for run, share in zip(self.runs, self.shares, strict=True):
             patience = run.options.early_stopping
             if patience is not None and run.total.done - run.total.best_at >= patience and not share.over:

@@ -104,7 +104,7 @@ class Tally:
         self.resumed += rival.resumed
         if rival.best is not None and (self.best is None or rival.best.rank > self.best.rank):
             self.best, self.best_at = rival.best, self.done - (rival.done - rival.best_at)
-        elif self.best is not None:  # in a log of several strategies, patience counts the trials of the best one
+        elif self.best is not None:  # patience continues from the best record of all strategies
             self.best_at += rival.resumed
 
 
