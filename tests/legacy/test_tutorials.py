@@ -5,6 +5,8 @@ Each checks its own results and ends with "right".
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.legacy.test_documents import DEVICES, run
@@ -44,7 +46,8 @@ def test_automatic_schedules(target: str) -> None:
     assert "D(i, j) += A[i, r] * B[r, j]\n" in out
     assert "No: 1\tGFLOPS: " in out
     assert "def schedule(out):" in out
-    assert "measured again: 0\n" in out
+    (more,) = re.findall(r"measured again: (\d+)\n", out)
+    assert 1 <= int(more) <= 5, "one new trial, and the confirmation of the best three beside the default"
     assert out.endswith("\nright\n")
 
 
