@@ -14,20 +14,16 @@ from ..auto.search import fastest, search_of, shipped, unmeasured
 from ..core.errors import UserError
 from ..core.precision import PRECISIONS
 from ..core.target import Target
-from ..report.table import Column, table
-from ..report.units import NONE, duration
 from ..runtime.program import target_on
 from ..tensor.tensor import Tensor
-from ..tune.records.format import mean_cost
 from ..tune.session.layer import LayerSearch
-from ..tune.session.run import Run
+from ..tune.task import Task
 from .console import heading, print_lines
 from .devices import choose_device
 from .run import names_of, reported
-from .search import shown
+from .search import run_table, shown
 
 FINE, FAILED = 0, 1
-_COLUMNS = (Column("way", right=False), *(Column(head) for head in ("trials", "ranked", "best", "GFLOPS")))
 
 
 @dataclass(frozen=True)
@@ -71,21 +67,13 @@ def _conclude(layer: LayerSearch, templates: Sequence[AutomaticTemplate]) -> int
     if schedule is None:
         print_lines(["", "no candidate could be measured: the schedule is ranked, not tuned"])
         return FAILED
-    order = sorted(layer.runs, key=lambda run: -run.tally.best_flops)
-    print_lines(["", *table(_COLUMNS, [_row(run) for run in order]), ""])
+    print_lines(["", *run_table(layer, "way", "ranked", _way_name), ""])
     print_lines(schedule.as_python().splitlines())
     return FINE
 
 
-def _row(run: Run) -> list[str]:
-    default, best = run.good.get(run.default) if run.default is not None else None, run.tally.best
-    return [
-        run.task.name.removeprefix("auto/").partition(".")[0].replace("_", " "),
-        str(run.tally.done),
-        duration(mean_cost(default.result)) if default is not None else NONE,
-        duration(mean_cost(best.result)) if best is not None else NONE,
-        f"{best.flops / 1e9:,.1f}" if best is not None else NONE,
-    ]
+def _way_name(task: Task) -> str:
+    return task.name.removeprefix("auto/").partition(".")[0].replace("_", " ")
 
 
 def _tensors(named: str) -> list[Tensor]:

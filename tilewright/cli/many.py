@@ -11,12 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from ..core.errors import UserError
 from ..core.log import is_terminal
 from ..core.target import Target
-from ..core.text import printable
 from ..measure.option import LocalBuilder
 from ..topi.templates.template import PackagedTemplate
 from ..topi.templates.workload import Convolution
@@ -25,11 +22,10 @@ from ..tune.session.campaign import Campaign
 from ..tune.session.measurers import open_session
 from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
 from ..tune.session.run import Run
-from ..tune.session.show import short_line
-from ..tune.session.trials import Tally, Trial
+from ..tune.session.trials import Tally
 from ..tune.task import Task
 from .console import heading, print_lines
-from .search import CONFIRMED, runner_of, search_of, shown
+from .search import CONFIRMED, TrialLines, runner_of, search_of, shown
 from .tune import (
     FAILED,
     FINE,
@@ -102,9 +98,9 @@ def _searched(
             Run(task, search_of(task, options), session, limits, total=totals[number])
             for task, number in zip(tasks, numbers, strict=True)
         ]
-        lines = None if is_terminal(sys.stderr) else _TrialLines()
+        lines = None if is_terminal(sys.stderr) else TrialLines()
         for run, number in zip(runs, numbers, strict=True):
-            show = [] if lines is None else [partial(lines.show, run, number + 1)]
+            show = [] if lines is None else [partial(lines.show, run.tally, f"workload {number + 1}")]
             run.results.listeners = [*show, lambda trial: log.record(trial.input, trial.result)]
         if options.resume:
             known = list(log.known())
@@ -156,18 +152,3 @@ def _line(words: list[str]) -> WorkloadLine:
     defaults = {**_DEFAULTS, **({"padding": "full"} if operator == "conv1d" else {})}
     sizes = {name: given.get(name, defaults.get(name)) for name in _SIZES[operator]}
     return WorkloadLine(tuple(strategies), workload_of(OPERATORS[operator], sizes), float(times))
-
-
-class _TrialLines:
-    """A short line for each trial, with the number of its workload in the file."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def show(self, run: Run, number: int, trial: Trial) -> None:
-        """Print the line of a trial of a run, unless it is refused or repeated."""
-        if trial.number:
-            self._count += 1
-            remark = "best" if run.tally.best is trial else ""
-            line = short_line(self._count, trial.input, trial.result, remark)
-            typer.echo(printable(f"{line}  workload {number}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..tune.session.measurers import open_session
 from ..tune.session.options import SearchOptions
 from ..tune.session.run import Run
 from ..tune.session.show import short_line
-from ..tune.session.trials import Trial
+from ..tune.session.trials import Tally, Trial
 from ..tune.task import Task
 from .tune_options import TuneOptions
 
@@ -45,7 +45,10 @@ def search(tasks: Sequence[Task], options: TuneOptions) -> LayerSearch:
     with shown(), open_session(tasks[0].target, builder, runner_of(options), log.regular_file) as session:
         layer = LayerSearch(found, session, limits, [lambda trial: log.record(trial.input, trial.result)])
         if not is_terminal(sys.stderr):
-            layer.listeners.append(_TrialLines(layer))
+            lines, several = TrialLines(), len(tasks) > 1
+            layer.listeners.append(
+                lambda trial: lines.show(layer.tally, f"by {strategy_name(trial.input.task)}" * several, trial)
+            )
         if options.resume:
             layer.resume(log.known())
         layer.go()
@@ -79,22 +82,19 @@ class _Lines(logging.Handler):
         typer.echo(printable(self.format(record)), err=record.levelno >= logging.WARNING)
 
 
-class _TrialLines:
+class TrialLines:
     """A short line for each trial, for output that is not a terminal."""
 
-    def __init__(self, layer: LayerSearch) -> None:
-        self._layer = layer
-        self._several = len(layer.runs) > 1
+    def __init__(self) -> None:
         self._count = 0
 
-    def __call__(self, trial: Trial) -> None:
-        if not trial.number:
-            return
-        self._count += 1
-        best = self._layer.tally.best
-        words = ["best"] if best is not None and best.result is trial.result else []
-        words += [f"by {strategy_name(trial.input.task)}"] if self._several else []
-        typer.echo(printable(short_line(self._count, trial.input, trial.result, ", ".join(words))))
+    def show(self, tally: Tally, origin: str, trial: Trial) -> None:
+        """Print the line of a trial that `tally` counts, with its origin, unless it is refused or repeated."""
+        if trial.number:
+            self._count += 1
+            is_best = tally.best is not None and tally.best.result is trial.result
+            line = short_line(self._count, trial.input, trial.result, "best" * is_best)
+            typer.echo(printable(f"{line}  {origin}".rstrip()))
 
 
 @contextmanager
@@ -118,22 +118,21 @@ def strategy_name(task: Task) -> str:
     return str(named(task.name).strategy_name)
 
 
-_COLUMNS = (Column("strategy", right=False), *(Column(head) for head in ("trials", "default", "best", "GFLOPS")))
+def run_table(layer: LayerSearch, kind: str, default: str, name: Callable[[Task], str]) -> list[str]:
+    """Return the table of the runs of a layer, the fastest first: their trials, default and best times.
 
-
-def strategy_table(layer: LayerSearch) -> list[str]:
-    """Return the table of several strategies, the fastest first: their trials, default and best times."""
-    if len(layer.runs) == 1:
-        return []
+    `kind` and `default` are the heads of the names of tasks, and of the times of default configurations.
+    """
+    columns = (Column(kind, right=False), *(Column(head) for head in ("trials", default, "best", "GFLOPS")))
     order = sorted(layer.runs, key=lambda run: -run.tally.best_flops)
-    return table(_COLUMNS, [_row(run) for run in order])
+    return table(columns, [_row(run, name(run.task)) for run in order])
 
 
-def _row(run: Run) -> list[str]:
+def _row(run: Run, name: str) -> list[str]:
     default = run.good.get(run.default) if run.default is not None else None
     best = run.tally.best
     return [
-        strategy_name(run.task),
+        name,
         str(run.tally.done),
         duration(mean_cost(default.result)) if default is not None else NONE,
         duration(mean_cost(best.result)) if best is not None else NONE,

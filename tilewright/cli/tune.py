@@ -30,7 +30,7 @@ from ..tune.task import Task
 from .console import heading, print_lines
 from .devices import choose_device
 from .log import draw
-from .search import search, strategy_name, strategy_table
+from .search import run_table, search, strategy_name
 from .tune_options import TuneOptions
 from .verdict import verdict
 
@@ -222,7 +222,8 @@ def _conclude(
             return INTERRUPTED
         print_lines(["", f"log: {options.log}; failures: tilewright log show {options.log}"])
         return FAILED
-    print_lines(["", *lines] if (lines := strategy_table(layer)) else [])
+    if len(layer.runs) > 1:
+        print_lines(["", *run_table(layer, "strategy", "default", strategy_name)])
     right = True
     if not layer.interrupted and on is not None:
         lines, right = verdict(strategies, workload, target, on, layer)

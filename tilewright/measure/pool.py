@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -125,6 +125,13 @@ class WorkerPool:
         found = [(number, result) for child in list(self._busy) for number, result in self._collect(child)]
         self.start()
         return found
+
+    def results(self) -> Iterator[tuple[int, Any]]:
+        """Yield the results of all work, as they come; the caller may submit more in between."""
+        while self.active:
+            yield from self.advance()
+            if self.active:
+                self.wait()
 
     def start(self) -> None:
         """Hand out work, as far as workers are free."""

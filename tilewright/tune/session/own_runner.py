@@ -78,19 +78,15 @@ class OwnRunnerSession:
         pool = WorkerPool(
             lambda i: build(jobs[i], self._builder.build_func), self._builder.processes, self._builder.timeout
         )
-        found: dict[int, Built | Outcome] = {}
-        limit = self._builder.timeout
         try:
             pool.submit(range(len(jobs)))
-            while pool.active:
-                found.update(
-                    (i, died_building(got, limit) if isinstance(got, Died) else got) for i, got in pool.advance()
-                )
-                if pool.active:
-                    pool.wait()
+            found = dict(pool.results())
         finally:
             pool.close()
-        return [(job, found[i]) for i, job in enumerate(jobs)]
+        limit = self._builder.timeout
+        results = [found[i] for i in range(len(jobs))]
+        outcomes = [died_building(got, limit) if isinstance(got, Died) else got for got in results]
+        return list(zip(jobs, outcomes, strict=True))
 
     def _run(self, ready: Sequence[tuple[Job, Built]]) -> list[MeasureResult]:
         inputs = [_input(job) for job, _ in ready]

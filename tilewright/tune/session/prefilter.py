@@ -55,14 +55,11 @@ class Prefilter:
 
     def _inspected_by(self, pool: WorkerPool, indices: Sequence[int]) -> Iterator[tuple[int, Inspection]]:
         pool.submit(indices)
-        while pool.active:
-            for index, found in pool.advance():
-                if isinstance(found, Inspection):
-                    yield index, found
-                elif not (found.killed and self._again(pool, index)):
-                    yield index, _of_dead(found)
-            if pool.active:
-                pool.wait()
+        for index, found in pool.results():
+            if isinstance(found, Inspection):
+                yield index, found
+            elif not (found.killed and self._again(pool, index)):
+                yield index, _of_dead(found)
 
     def _again(self, pool: WorkerPool, index: int) -> bool:
         """Inspect a candidate again, a few times, if its process was killed from outside, as when memory ran out."""
