@@ -227,9 +227,9 @@ def test_candidates_that_build_for_too_long_are_dropped(monkeypatch: pytest.Monk
 
 def test_errors() -> None:
     args, _ = softmax()
-    with pytest.raises(tw.UserError, match="trials=-1 is not a number of candidates"):
+    with pytest.raises(tw.UserError, match="trials=-1 is not a whole number"):
         tw.auto_schedule(args, "llvm", trials=-1)
-    with pytest.raises(tw.UserError, match="budget=-2 is not a number of seconds"):
+    with pytest.raises(tw.UserError, match="budget=-2 is not a duration"):
         tw.auto_schedule(box_blur()[0], "llvm", trials=1, budget=-2)
 
 

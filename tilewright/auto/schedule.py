@@ -16,6 +16,7 @@ from ..measure.option import LocalRunner
 from ..schedule.handle import ScheduleHandle
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
+from ..tune.session.budget import check_counts
 from .program import AutomaticProgram
 from .search import searched, unmeasured
 
@@ -25,7 +26,7 @@ def auto_schedule(
     target: Any = None,
     *,
     trials: int = 0,
-    budget: float | None = None,
+    budget: float | str | None = None,
     log: Any = None,
     runner: LocalRunner | Runner | None = None,
     precision: str = "fp32",
@@ -40,8 +41,8 @@ def auto_schedule(
         The target; by default the current one.
     trials : int
         How many candidates to measure; 0 measures nothing.
-    budget : float, optional
-        Seconds after which no new candidate is measured.
+    budget : float or str, optional
+        Seconds, or text such as "15m", after which no new candidate is measured.
     log : str or Path, optional
         The log to which measurements are added, and from which they resume. Without trials, its best record of the
         program is taken, else the best that comes with the package. If there is none, the schedule is ranked, not
@@ -68,7 +69,8 @@ def auto_schedule(
     if chosen is None:
         raise UserError("no target is given", primitive="auto_schedule", fix='pass target="cuda", "opencl" or "llvm"')
     program = AutomaticProgram(outputs, chosen, precision_of(precision))
-    if not _count(trials, "trials"):
+    check_counts("auto_schedule", least=0, trials=trials)
+    if not trials:
         return unmeasured(program, arguments(tensors, outputs), log)
     return searched(program, arguments(tensors, outputs), trials, budget, log, runner)
 
@@ -95,14 +97,6 @@ def precision_of(given: Any) -> str:
     if not isinstance(given, str) or given not in PRECISIONS:
         raise UserError(
             f"precision is {given!r}", primitive="auto_schedule", fix=f"give one of {', '.join(map(repr, PRECISIONS))}"
-        )
-    return given
-
-
-def _count(given: Any, name: str) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise UserError(
-            f"{name}={given!r} is not a number of candidates", primitive="auto_schedule", fix=f"give an int: {name}=64"
         )
     return given
 

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import UserError
 from ..core.log import logger
 from ..measure.custom import Runner
 from ..measure.option import LocalBuilder, LocalRunner
@@ -18,6 +17,7 @@ from ..tune.records.format import Pair
 from ..tune.records.history import applies
 from ..tune.records.log import RecordLog, load_from_file, path_of
 from ..tune.search.guided import automatic
+from ..tune.session.budget import seconds_of
 from ..tune.session.layer import Entrant, LayerSearch
 from ..tune.session.measurers import open_session
 from ..tune.session.options import SearchOptions
@@ -40,7 +40,7 @@ def searched(
     program: AutomaticProgram,
     args: Sequence[Tensor],
     trials: int,
-    budget: float | None,
+    budget: float | str | None,
     log: Any,
     runner: LocalRunner | Runner | None = None,
 ) -> ScheduleHandle:
@@ -105,7 +105,7 @@ def search_of(
     program: AutomaticProgram,
     args: Sequence[Tensor],
     trials: int,
-    budget: float | None,
+    budget: float | str | None,
     log: Any,
     runner: LocalRunner | Runner | None = None,
     known: Sequence[Pair] = (),
@@ -117,16 +117,13 @@ def search_of(
     Records that are `known`, or in the log, count as trials. The listeners get each trial. The search ends after
     `early_stopping` trials without a better one.
     """
-    if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
-        raise UserError(
-            f"budget={budget!r} is not a number of seconds", primitive="auto_schedule", fix="give seconds: budget=30"
-        )
+    seconds = seconds_of(budget, "auto_schedule")
     templates = _templates(program, args)
     tasks = [template.task() for template in templates]
     records = RecordLog(log) if log is not None else None
     builder = LocalBuilder(timeout=TIMEOUT)
     runner = LocalRunner(timeout=TIMEOUT, cooldown_interval=0) if runner is None else runner
-    limits = SearchOptions(trials, early_stopping, confirm=CONFIRMED, processes=builder.processes, seconds=budget)
+    limits = SearchOptions(trials, early_stopping, confirm=CONFIRMED, processes=builder.processes, seconds=seconds)
     path = Path(log) if log is not None else None
     with open_session(program.target, builder, runner, path) as session:
         logged = [] if records is None else [lambda trial: records.record(trial.input, trial.result)]

@@ -147,8 +147,10 @@ def auto_command(
         int, typer.Option("--trials", "-n", metavar="N", min=0, help="Candidates to measure; 0 ranks them by models.")
     ] = 0,
     budget: Annotated[
-        float | None,
-        typer.Option("--budget", metavar="SECONDS", help="Measure no new candidate after that.", show_default="none"),
+        str | None,
+        typer.Option(
+            "--budget", metavar="TIME", help="Measure no new candidate after that: 15s, 2m, 1h.", show_default="none"
+        ),
     ] = None,
     log: Annotated[
         Path | None,
@@ -161,8 +163,9 @@ def auto_command(
 ) -> None:  # fmt: skip
     """Schedule a program by itself, and print the schedule as Python."""
     from .automatic import AutoOptions, automatic
+    from .tune_options import seconds_of
 
-    raise typer.Exit(automatic(AutoOptions(program, target, trials, budget, log, precision)))
+    raise typer.Exit(automatic(AutoOptions(program, target, trials, seconds_of(budget), log, precision)))
 
 
 @app.command("export", cls=Command)

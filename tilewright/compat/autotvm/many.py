@@ -10,7 +10,7 @@ from ...core.errors import UserError
 from ...measure.option import builder_and_runner
 from ...measure.option import measure_option as default_option
 from ...tune.search.by_name import SEARCHES
-from ...tune.session.budget import seconds_of
+from ...tune.session.budget import check_counts, seconds_of
 from ...tune.session.campaign import Campaign
 from ...tune.session.measurers import Session
 from ...tune.session.options import UNLIMITED_TRIALS, SearchOptions
@@ -19,7 +19,7 @@ from ...tune.session.trials import Tally, Trial
 from ...tune.task import Task
 from . import callback
 from .tuner import AutoTuner, GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
-from .tuner.tuner import Callback, check_counts, checked_callbacks, known_to, open_session_of
+from .tuner.tuner import Callback, checked_callbacks, known_to, open_session_of
 
 _SEEDED: dict[str, Callable[..., Tuner]] = {"xgb": XGBTuner, "ga": GATuner, "random": RandomTuner}
 _TUNERS = tuple(SEARCHES)

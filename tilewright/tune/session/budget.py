@@ -1,9 +1,11 @@
-"""Budgets of time as people write them."""
+"""Budgets of time as people write them, and numbers of trials."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
+
+import numpy as np
 
 from ...core.errors import UserError
 
@@ -16,7 +18,7 @@ def duration(text: str) -> float | None:
     return float(found[1]) * _UNITS[found[2]] if found is not None and float(found[1]) else None
 
 
-def seconds_of(budget: Any, primitive: str) -> float | None:
+def seconds_of(budget: Any, primitive: str, name: str = "budget") -> float | None:
     """Return a budget in seconds, from a number or text; None without a budget. UserError for anything else."""
     if budget is None:
         return None
@@ -24,6 +26,14 @@ def seconds_of(budget: Any, primitive: str) -> float | None:
     found = float(budget) if number else duration(budget) if isinstance(budget, str) else None
     if found is None or not 0 < found < float("inf"):
         raise UserError(
-            f"budget={budget!r} is not a duration", primitive=primitive, fix='give seconds, or text such as "15m"'
+            f"{name}={budget!r} is not a duration", primitive=primitive, fix='give seconds, or text such as "15m"'
         )
     return found
+
+
+def check_counts(primitive: str, least: int = 1, **given: Any) -> None:
+    """Raise UserError for the first argument that is not a whole number of `least` or more."""
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            fix = f"{name}={100 if least else 3}"
+            raise UserError(f"{name}={value!r} is not a whole number of {least} or more", primitive=primitive, fix=fix)

@@ -15,6 +15,7 @@ from ....measure.outcome import MeasureResult
 from ....tune.records.format import MeasureInput, Pair, pairs_of
 from ....tune.search.search import Search, Seen
 from ....tune.search.subclass import SubclassSearch
+from ....tune.session.budget import check_counts, seconds_of
 from ....tune.session.layer import Entrant, LayerSearch
 from ....tune.session.measurers import Session, open_session
 from ....tune.session.options import SearchOptions
@@ -75,7 +76,7 @@ class Tuner:
         resume: bool = True,
         count_invalid: bool = False,
         confirm: int = 3,
-        seconds: float | None = None,
+        seconds: float | str | None = None,
     ) -> None:
         """Measure up to `n_trial` configurations, each reported to the callbacks as (tuner, [input], [result]).
 
@@ -94,8 +95,7 @@ class Tuner:
                 raise UserError(f"{name}={flag!r} is not True or False", primitive="tune", fix=f"{name}=True")
         if early_stopping is not None:
             check_counts("tune", early_stopping=early_stopping)
-        if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
-            raise UserError(f"seconds={seconds!r} is not a duration", primitive="tune", fix="seconds=15")
+        seconds = seconds_of(seconds, "tune", "seconds")
         called = checked_callbacks(callbacks)
         builder, _ = builder_and_runner(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
@@ -227,14 +227,6 @@ def _interrupted_again() -> bool:
     """Note that Ctrl-C ended a run; whether it came so soon after another that the script itself is meant."""
     before, _last_interruption[0] = _last_interruption[0], time.monotonic()
     return _last_interruption[0] - before < _AGAIN_SECONDS
-
-
-def check_counts(primitive: str, least: int = 1, **given: Any) -> None:
-    """Raise UserError for the first argument that is not a whole number of `least` or more."""
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            fix = f"{name}={100 if least else 3}"
-            raise UserError(f"{name}={value!r} is not a whole number of {least} or more", primitive=primitive, fix=fix)
 
 
 def checked_callbacks(given: Any) -> list[Callback]:

@@ -15,9 +15,10 @@ from ....tune.analysis.candidate import inspect_candidate
 from ....tune.analysis.features import FeatureColumns, Features, check_kind, of_knobs
 from ....tune.records.format import Pair, pairs_of
 from ....tune.search.models import Model, make_model
+from ....tune.session.budget import check_counts
 from ....tune.session.trials import flops_of
 from ....tune.task import Task
-from .tuner import check_counts, space_of
+from .tuner import space_of
 
 
 class XGBoostCostModel:

@@ -7,8 +7,9 @@ from typing import Any
 from ....core.errors import UserError
 from ....tune.analysis.features import check_kind
 from ....tune.search.annealing import AnnealingSearch
+from ....tune.session.budget import check_counts
 from ....tune.task import Task
-from .tuner import Tuner, check_counts, space_of
+from .tuner import Tuner, space_of
 from .xgboost_cost_model import XGBoostCostModel
 
 
