@@ -32,7 +32,7 @@ _TEMPLATES = "..topi.templates"
 several builds.
 """
 _MOST_AT_ONCE = 1000
-"""Most candidates of one call of `measure_all`, which remembers all its jobs."""
+"""The most candidates of one call of `measure_all`, which remembers all its jobs."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Pickled:
 
     @classmethod
     def of(cls, data: bytes) -> Pickled:
-        """Return it for pickled bytes."""
+        """Return the function for pickled bytes."""
         return cls(hashlib.sha256(data).hexdigest(), data)
 
     def __call__(self) -> Any:
@@ -85,11 +85,11 @@ class Bench:
 
     @property
     def pending(self) -> bool:
-        """Whether something has been read that is not looked at yet."""
+        """Whether a message was received that is not handled yet."""
         return bool(self._arrived)
 
     def begins(self, job: Job) -> None:
-        """Let the worker note that a candidate is about to run, and wait until it has."""
+        """Tell the worker that a candidate is about to run, and wait until its journal has noted it."""
         self.channel.send(Begins(job.key))
         while True:
             message = self.channel.receive()

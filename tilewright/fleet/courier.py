@@ -176,7 +176,7 @@ class Courier:
 
 
 _LOSSES = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoValidWorkerError")
-"""Dask's errors when a worker or the scheduler is gone, of which the tuner hears by other messages."""
+"""Dask's errors when a worker or the scheduler is gone; other messages tell the tuner."""
 
 
 def _name_of(announcement: str) -> str:

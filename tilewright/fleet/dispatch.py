@@ -18,7 +18,7 @@ from .protocol import Announcement
 _LARGEST_BUNDLE = 8
 _WORKERS_PER_BUNDLED = 16
 _MOST_SLOTS = 64
-"""Candidates that a worker has at a time, at most."""
+"""The most candidates that a worker has at a time."""
 _FACTS = ("kind of device", "device", "compute version", "driver", "tilewright", "Python")
 
 
@@ -30,19 +30,19 @@ class WorkerState:
     up: bool = False
     held: dict[str, None] = field(default_factory=dict)
     since: float = 0.0
-    """When it last sent something or, if it is absent, when it left."""
+    """The time of the worker's last message, or of its departure."""
     pinged: bool = False
     silent: bool = False
-    """Whether it gets no candidates because it did not answer."""
+    """Whether the worker gets no candidates because it did not answer."""
 
     @property
     def in_use(self) -> bool:
-        """Whether it is present, or has candidates that it may return with."""
+        """Whether the worker is present, or may return with candidates."""
         return self.up or self.silent or bool(self.held)
 
     @property
     def slots(self) -> int:
-        """How many candidates it may have at a time."""
+        """The number of candidates that the worker may have at a time."""
         return min(_MOST_SLOTS, self.announced.slots) if self.announced is not None else 0
 
 
@@ -84,11 +84,11 @@ class Dispatcher:
         self.placed: dict[str, str] = {}
         self._up = self._slots = 0
         self._counted: dict[str, int] = {}
-        """The slots of the workers that can be used."""
+        """The slots of each usable worker."""
         self._spare: dict[str, Announcement] = {}
         """Present workers beyond the number in use: they replace lost ones."""
         self._room: list[dict[str, None]] = [{} for _ in range(_MOST_SLOTS)]
-        """Workers that are there, have room, and have 0, 1, ... candidates."""
+        """Present workers with room, by their number of candidates."""
         self._level: dict[str, int] = {}
         """The row of each worker."""
 

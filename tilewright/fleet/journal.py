@@ -23,7 +23,7 @@ from .protocol import write_outcome
 _KEPT_SECONDS = 30 * 86400.0
 """How long an outcome is kept for a tuner that does not return."""
 _LIVES = 2
-"""How many workers, one after the other, may end while a candidate is being built."""
+"""The most successive workers that may end while they build one candidate."""
 _SCHEMA = """
 create table if not exists identity (name text primary key);
 create table if not exists trials (
@@ -87,7 +87,7 @@ class Journal:
         (self.name,) = self._data.execute("select name from identity").fetchone()
 
     def take(self, token: str) -> tuple[State, str]:
-        """Take a candidate unless it ran before; returns its outcome if it has one."""
+        """Accept a candidate unless it ran before; returns its state and its outcome, if there is one."""
         added = self._data.execute(
             "insert or ignore into trials (token, began, life) values (?, ?, ?)", (token, time.time(), self._life)
         )
@@ -110,13 +110,13 @@ class Journal:
         self._data.execute("update trials set ran = 1 where token = ?", (token,))
 
     def finish(self, token: str, outcome: str) -> str:
-        """Keep an outcome, unless there is one already; returns the one that is kept."""
+        """Keep an outcome unless the candidate has one already; returns the kept outcome."""
         self._data.execute("update trials set outcome = ? where token = ? and outcome is null", (outcome, token))
         found = self._data.execute("select outcome from trials where token = ?", (token,)).fetchone()
         return outcome if found is None else str(found[0])
 
     def forget(self, tokens: tuple[str, ...]) -> None:
-        """Drop outcomes that the tuner has in its log, but remember that these candidates were begun."""
+        """Drop outcomes that the tuner has in its log, but remember that their candidates were begun."""
         self._data.executemany(
             "update trials set outcome = '' where token = ? and outcome is not null", [(token,) for token in tokens]
         )

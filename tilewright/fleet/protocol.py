@@ -48,7 +48,7 @@ class Announcement:
         return self.kind, device.name, device.compute_version, device.driver_version, self.package, self.python
 
     def written(self) -> str:
-        """Return it as text."""
+        """Return the announcement as text."""
         return json.dumps({**asdict(self), "attributes": self.attributes._asdict()})
 
     @classmethod
@@ -104,8 +104,10 @@ class Leave:
 
 @dataclass(frozen=True)
 class Joined:
-    """The announcements (as text) of workers that are present; the first message once the scheduler is reached, even
-    if there are none."""
+    """The announcements (as text) of the workers that are present.
+
+    It is the first message after the courier reaches the scheduler, even if no worker is present.
+    """
 
     announcements: tuple[str, ...]
 

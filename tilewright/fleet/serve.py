@@ -53,7 +53,7 @@ async def serve(address: str, security: Any, options: WorkerOptions) -> None:
 
 
 async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, folder: str) -> None:
-    """Stay registered with the scheduler until it, the connection or this process ends."""
+    """Stay registered with the scheduler until the scheduler, the connection or this process ends."""
     from distributed import Worker
 
     worker = Worker(

@@ -112,7 +112,7 @@ class FleetSession:
         self._met = False
         self._said: set[str] = set()
         self._unreachable = ""
-        """Why the scheduler was not reached when it was last tried."""
+        """Why the last attempt to reach the scheduler failed."""
 
     def __enter__(self) -> FleetSession:
         return self
@@ -161,7 +161,7 @@ class FleetSession:
         return self.measure_all([jobs])
 
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
-        """As `measure`; each batch is asked for as soon as workers have room for it."""
+        """Measure batches, as `measure` does. Each batch is requested as soon as workers have room for it."""
         source = iter(batches)
         more = True
         _ = self.attributes  # before anything is asked for
@@ -262,7 +262,7 @@ class FleetSession:
             case p.Answered():
                 self.dispatcher.alive(message.worker)
                 held = self.dispatcher.held(message.worker)
-                # Candidates that it lacks were lost on the way, or their outcomes were; its journal knows.
+                # The worker's missing candidates, or their outcomes, were lost on the way; its journal knows.
                 self._send(message.worker, [t for t in held if t not in message.tokens and t in self._jobs])
             case p.Unreachable():
                 self._unreachable = message.reason

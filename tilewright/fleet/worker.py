@@ -34,10 +34,10 @@ ANNOUNCED = "tilewright"
 """The name under which Dask's scheduler keeps a worker's announcement."""
 _MOST_BUILDERS = 16
 _SPARE_CORES = 2
-"""Cores of a host that do not build: they serve its devices and Dask's processes."""
+"""Cores of a host without builders: they serve its devices and Dask's processes."""
 _MOST_STILLBORN = 5
 _STUCK_SECONDS = 1800.0
-"""A bench that has candidates and says nothing for so long has forgotten them."""
+"""A bench that has candidates and sends nothing for this long is assumed to have lost them."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class Host:
         self.builders = options.builders or builders_of(options.sharing)
         self.slots = slots_of(self.builders)
         self.broken = asyncio.Event()
-        """Set if the device or the journal fails for good. A worker that stayed would fail one candidate after the
-        other, faster than others measure them."""
+        """Set if the device or the journal fails for good. If the worker stayed, it would fail candidates faster than
+        other workers measure them."""
         self._waiting: dict[str, Future[str]] = {}
         self._heard = 0.0
         self._stillborn = 0
-        """Benches, one after the other, that ended before they had the device."""
+        """The number of successive benches that ended before they had the device."""
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._descriptor = -1
@@ -108,7 +108,7 @@ class Host:
         )  # fmt: skip
 
     async def measure(self, token: str, candidate: bytes) -> str:
-        """Measure a candidate unless it was begun before; returns its outcome, as text, once it has one."""
+        """Measure a candidate unless it was begun before; returns the outcome as text when there is one."""
         try:
             state, outcome = self.journal.take(token)
         except sqlite3.Error:
@@ -132,7 +132,7 @@ class Host:
         return found.result()
 
     def in_hand(self) -> list[str]:
-        """The candidates that it has begun and not finished."""
+        """The candidates that the worker has begun and not finished."""
         return list(self._waiting)
 
     async def _submit(self, token: str, candidate: bytes) -> None:

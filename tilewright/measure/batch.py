@@ -32,13 +32,13 @@ from .referee import Referee, References
 
 _tokens = itertools.count()
 _ATTEMPTS = 3
-"""How often a task is given to a new server after one ended in the middle of it, or a new reference."""
+"""How often a task goes to another server because its server ended, or gets another reference."""
 _AHEAD = 8
-"""Tasks that the server holds for each device, so that it continues while the caller chooses the next candidates."""
+"""Tasks that the server holds for each device, so that the device is busy while the caller chooses candidates."""
 _UNKNOWN = 8
-"""The next batch is requested when at most one of this many jobs of a batch is unfinished."""
+"""The next batch is requested when at most 1 / `_UNKNOWN` of a batch is unfinished."""
 _NICE = 5
-"""The increment of the nice value of a worker's builders, so that its device is not kept waiting by them."""
+"""The increment of the nice value of a worker's builders, so that its device does not wait for them."""
 _CHUNK = 8
 """Candidates built per core before they are run, if the same cores do both."""
 
@@ -91,7 +91,7 @@ class Batch:
     def run(
         self, batches: Iterable[Sequence[Job]], resolve: Callable[[Target], Target]
     ) -> Iterator[tuple[Job, Outcome]]:
-        """Each job with its outcome, as they are done; `resolve` gives a target with all limits known.
+        """Yield each job with its outcome when the job is done; `resolve` returns a target with all limits.
 
         Batches of a `feed` may be empty: the next one is asked for at once, and later ones whenever there is something
         to be read.
@@ -170,14 +170,14 @@ class Batch:
         wait(descriptors, min(deadlines, default=None))
 
     def _advance(self, client: Client) -> None:
-        """Take in all that has happened, and hand out all the work that can be handed out."""
+        """Handle all results that have arrived, and hand out all work that can be handed out."""
         for finished in client.hear():
             if (job := self.running.pop(finished.token, -1)) >= 0:
                 self._on_ran(job, finished.outcome)
         for index, result in self.builders.advance():
             self._on_built(index, result)
         self.runnable.extend(self.referee.advance(bool(self.unbuilt or self.builders.active)))
-        self._feed_builders(client)  # last, as the end of either may have made room, or work for the other
+        self._feed_builders(client)  # last, as a built job or a reference may have made room or work for builders
         self.builders.start()
         if client.channel.closed:
             self._lost_server()
@@ -198,7 +198,7 @@ class Batch:
         self.done.append((index, replace(outcome, stages=stages)))
 
     def _passed(self, index: int, stage: str, without: float = 0.0) -> None:
-        """Note how long a stage of a job took, which ends now; some seconds of it were something else."""
+        """Note the duration of a job's stage that ends now, `without` the seconds that belong to other stages."""
         now = time.perf_counter()
         self.stages.setdefault(index, {})[stage] = now - self.since.get(index, now) - without
         self.since[index] = now
@@ -221,7 +221,7 @@ class Batch:
         return build(self._job(given), self.builder.build_func)
 
     def _job(self, given: int | Job) -> Job:
-        """In a child: a job that travelled, or one that this process was forked with."""
+        """In a child: the job, which was sent, or which this process has from its parent."""
         return given if isinstance(given, Job) else self.jobs[given]
 
     def _on_built(self, index: int, result: Built | Outcome | Died) -> None:
@@ -249,7 +249,7 @@ class Batch:
             self.runnable.append(index)
 
     def _refer(self, given: int | Job) -> tuple[str, str]:
-        """In a child: compute the reference of a job; the file that holds it, or why there is none."""
+        """In a child: compute the reference of a job; returns its file, or why there is none."""
         job = self._job(given)
         path = ""
         try:
@@ -303,7 +303,7 @@ class Batch:
             self.running[token] = index
 
     def _lost_server(self) -> None:
-        """The server is gone: the next one gets its unfinished work."""
+        """Give the unfinished work of a lost server to the next server."""
         begun = self.client.started if self.client is not None else set()
         for token, index in reversed(self.running.items()):
             self.restarts[index] = self.restarts.get(index, 0) + (token in begun)

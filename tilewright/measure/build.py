@@ -31,7 +31,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def preload(target: Target) -> None:
-    """Load the common modules before builders are forked, so that not each of them has to."""
+    """Load the common modules before builders are forked, so that the builders need not load them."""
     if target.kind == "cuda":
         with suppress(UserError):  # each build will report the missing part
             nvrtc.architectures()
@@ -53,7 +53,7 @@ class _Progress:
 
 
 def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
-    """Compile a job for its target: the loop nest that it brings, else the schedule that it instantiates."""
+    """Compile a job for its target: its loop nest if it has one, else the schedule of its configuration."""
     began = time.perf_counter()
     progress = _Progress()
     try:

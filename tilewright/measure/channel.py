@@ -26,18 +26,18 @@ _MARK = b"twm\n"
 _HEAD = struct.Struct("<4sIQ")
 """The mark, a checksum of the message, and its length."""
 _LARGEST = 1 << 30
-"""Bytes; a longer message is a sign of a process that has lost its mind."""
+"""Bytes of the longest message; a longer one comes from a faulty process."""
 _AT_ONCE = 1 << 26
-"""Bytes taken in before messages are cut off: whoever never stops talking is not listened to for ever."""
+"""Bytes that are received before messages are returned, so that an endless sender cannot block the receiver."""
 LATE = 1.0
-"""Seconds beyond a deadline that mean that nobody watched: this process was stopped, or busy with other things."""
+"""Seconds after a deadline that show that this process was stopped, or busy with other work."""
 _LONGEST_WAIT = 3600.0
-"""Seconds; system calls know no longer ones than some days, and waking up early costs nothing."""
+"""Seconds of the longest wait: system calls are limited to some days, and waking up early costs nothing."""
 
 
 @dataclass(frozen=True)
 class Garbled:
-    """Something arrived that is not a message, or that cannot be understood here; `final`: nothing after it can be."""
+    """Data that are not a message, or that this process cannot read. `final`: no later data can be read either."""
 
     reason: str
     final: bool
@@ -83,7 +83,7 @@ class Channel:
             self.socket.settimeout(None)  # a time limit would make reading wait, too
 
     def exchange(self, message: Any) -> None:
-        """As `send`, and receive meanwhile: two ends that only sent would wait for each other forever.
+        """Send a message, and receive meanwhile: two ends that only send would wait for each other forever.
 
         `holds_message` then reports messages that the descriptor does not.
         """
@@ -102,14 +102,14 @@ class Channel:
 
     @property
     def holds_message(self) -> bool:
-        """Whether a whole message was taken in that nobody has asked for."""
+        """Whether a whole message was received that no caller has got yet."""
         if len(self._held) < _HEAD.size:
             return False
         mark, _, length = _HEAD.unpack_from(self._held)
         return bool(mark != _MARK or len(self._held) >= _HEAD.size + length)
 
     def receive(self) -> Any:
-        """The next message, waited for; raises EOFError if the other end is gone."""
+        """Wait for the next message; raises EOFError if the other end is gone."""
         while True:
             if (message := self._cut()) is not None:
                 return message
@@ -119,7 +119,7 @@ class Channel:
             self._fill()
 
     def arrived(self) -> list[Any]:
-        """The messages that are here whole, without waiting; `closed` says whether more can come."""
+        """Return the whole messages that have arrived, without waiting; `closed` tells whether more can come."""
         self._fill()
         found = []
         while (message := self._cut()) is not None:

@@ -17,14 +17,14 @@ from ..runtime.driver import DeviceError
 from .comparison import POISON, same_bytes
 
 GUARD = 1 << 16
-"""Bytes on each side of an array that nothing may write, and that are looked at together with the array."""
+"""Guard bytes on each side of an array, which no kernel may write. They are checked together with the array."""
 FAR = (1 << 21, 1 << 25)
-"""Bytes beyond them that are looked at once per candidate: as many as the array has, within these limits."""
+"""The least and most bytes beyond the guards that are checked once per candidate; in between, the size of the array."""
 _SHARE = 64
-"""No more of them on each side than this fraction of the device's memory."""
+"""The bytes beyond the guards of one side take at most 1 / `_SHARE` of the device's memory."""
 _PATTERN = np.random.default_rng(0x711E).integers(0, 256, GUARD, np.uint8)
 _ALIGN = 4096
-"""Bytes that the place of every zone is a multiple of: OpenCL refuses parts of a buffer elsewhere."""
+"""The alignment of each zone in bytes: OpenCL refuses parts of a buffer with less."""
 
 
 class GuardedArray:
@@ -100,7 +100,7 @@ class GuardedArray:
         self._whole.copyfrom(self._content)
 
     def read(self) -> tuple[np.ndarray, str]:
-        """The values in it, and a description of damaged guards (empty if intact).
+        """The values in the array, and a description of damaged guards (empty if intact).
 
         The values stay as they are until the array has been read twice more.
         """

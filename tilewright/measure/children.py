@@ -37,7 +37,7 @@ _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SI
 
 
 def start_fresh(module: str, *arguments: str, **variables: str) -> tuple[subprocess.Popen[bytes], Channel]:
-    """Start a module as a process that holds nothing of this one's but a channel; returns both.
+    """Start a module as a process that inherits only a channel from this process; returns both.
 
     Its command line is the number of the channel's descriptor, then `arguments`; `variables` are for its environment.
     It is out of reach of the terminal's Ctrl-C: this process decides when it ends.
@@ -122,7 +122,7 @@ class Child:
                 kill_family(self.pid)
 
     def await_end(self, seconds: float) -> bool:
-        """Wait at most that long for the process to end by itself; whether it did."""
+        """Wait at most `seconds` until the process ends by itself; returns whether it did."""
         if not self.ended() and self._pidfd >= 0:
             wait([self._pidfd], time.monotonic() + seconds)
         return self.ended()
@@ -163,7 +163,7 @@ class Child:
 
     @property
     def killed_from_outside(self) -> bool:
-        """Whether it was ended by a signal that only other processes send."""
+        """Whether a signal that only other processes send ended the process."""
         return self.signal in _SENT
 
     def describe_end(self) -> str:
@@ -219,8 +219,8 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
     # Ctrl-C must not raise in the child, which would then run on in the parent's place.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     with warnings.catch_warnings():
-        # Python 3.12 and JAX warn of forking with threads about. A child here runs code that takes no lock of theirs;
-        # one that hangs all the same is ended at its time limit, and replaced.
+        # Python 3.12 and JAX warn of forking with threads about. A child here runs code that takes no lock of other
+        # threads. A child that hangs all the same is ended at its time limit, and replaced.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         try:

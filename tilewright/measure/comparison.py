@@ -32,7 +32,7 @@ def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> str:
-    """As `Wanted.compare`, of values that are compared once."""
+    """Compare an output once with expected values, as `Wanted.compare` does."""
     return Wanted(want).compare(name, got, relative)
 
 
@@ -74,8 +74,7 @@ class Wanted:
         return f"{name}{index} {found}, expected {want[at]!s}{room}; {count:,} of {got.size:,} elements are wrong"
 
     def _is_near(self, got: np.ndarray, want: np.ndarray, allowed: float) -> bool:
-        """Whether no element is off by more than the tolerance common to all: most kernels are far within their
-        tolerance."""
+        """Whether the error of every element is at most `allowed`: a fast test that most kernels pass."""
         apart = self._memory[: got.size]
         np.copyto(apart, got, casting="unsafe")
         np.subtract(apart, want, out=apart)

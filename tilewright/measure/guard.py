@@ -25,7 +25,7 @@ _ROUNDS = 8
 _POLLED = 1.0
 """Seconds between looks, on kernels without descriptors of processes (before Linux 5.3)."""
 _GRACE = 3.0
-"""Seconds that the tuner's own processes have, once it is gone, to end their children and remove their files."""
+"""Seconds after the end of a tuner in which its processes may end their children and remove their files."""
 
 
 def marked(name: str, value: str) -> list[int]:
@@ -44,7 +44,7 @@ def marked(name: str, value: str) -> list[int]:
 
 
 def kill_marked(name: str, value: str) -> None:
-    """Kill all processes that have the mark: first they are stopped, so that none starts others meanwhile."""
+    """Kill all processes that have the mark. All are stopped first, so that none starts another process."""
     stopped: set[int] = set()
     for _ in range(_ROUNDS):
         fresh = [pid for pid in marked(name, value) if pid not in stopped]
@@ -58,7 +58,7 @@ def kill_marked(name: str, value: str) -> None:
 
 
 def began(pid: int) -> str:
-    """Return when a process began, which tells it from later ones of its number; empty if there is none."""
+    """Return when a process began, which tells it from later processes with the same number; "" if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()

@@ -45,10 +45,10 @@ class Feed(Protocol):
 
     @property
     def pending(self) -> bool:
-        """Whether jobs are waiting that the descriptor does not announce."""
+        """Whether jobs are waiting although the descriptor is not readable."""
 
     def begins(self, job: Job) -> None:
-        """Hear that a job is about to run; it does when this returns."""
+        """Note that a job is about to run; the job runs after this method returns."""
 
 
 @dataclass(frozen=True)

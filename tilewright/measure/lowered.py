@@ -56,7 +56,7 @@ def nest_for(handle: Any, tensors: Sequence[Any], target: Target) -> Function:
 
 
 def packed(handle: Any, tensors: Sequence[Any], target: Target, bounds: Bounds, nest: Function | None = None) -> bytes:
-    """Return a candidate for `Job.lowered`; empty if the builder has to make it, or to explain why nobody can.
+    """Return a candidate for `Job.lowered`; empty if the builder has to lower it, or to report the error.
 
     `driver.py::refined_bounds` returned the `bounds`, and `nest` is the loop nest under them, if it is known.
     """

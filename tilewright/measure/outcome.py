@@ -46,7 +46,7 @@ class MeasureResult(NamedTuple):
 
 
 class InstantiationError(UserError):
-    """A configuration that makes no legal kernel, or that its template refuses, under the legacy name."""
+    """The legacy name of the error for a configuration without a legal kernel, or that its template refuses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +76,13 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Outcome):
-    """It ran and was timed. `costs` has the seconds of one run, by repetition."""
+    """The candidate ran and was timed. `costs` has the seconds of one run, by repetition."""
 
     costs: tuple[float, ...]
     checked: bool = True
     """Whether its output was compared with the reference (and agreed)."""
     unchecked: str = ""
-    """Why it was not."""
+    """The reason why the output was not compared."""
     resources: Mapping[str, Resources] = field(default_factory=dict)
     """The resources of each kernel, if the compiler reports them."""
 
@@ -119,7 +119,7 @@ class BuildFailed(Failure):
 
     stage: str = "instantiate"
     killed: bool = False
-    """Whether somebody else ended the process that built it."""
+    """Whether another process ended the builder of the candidate."""
 
     @property
     def error_no(self) -> int:
@@ -141,7 +141,7 @@ class RunFailed(Failure):
     """The candidate failed on the device, or ended the process that ran it."""
 
     killed: bool = False
-    """Whether somebody else ended the process that ran it."""
+    """Whether another process ended the runner of the candidate."""
 
     @property
     def error_no(self) -> int:

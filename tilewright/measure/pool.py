@@ -23,7 +23,7 @@ from .outcome import shorten
 
 @dataclass(frozen=True)
 class Died:
-    """The worker ended before its work did; `overdue` if it was ended for taking too long."""
+    """A worker ended before its work was done. `overdue`: the pool ended the worker because it took too long."""
 
     how: str
     killed: bool
@@ -33,7 +33,7 @@ class Died:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a piece of work; `last` if the worker is not fit for another one."""
+    """The result of a piece of work. `last`: the worker is not fit for another piece."""
 
     number: int
     result: Any
@@ -50,8 +50,11 @@ class _Work:
     again: bool = False
 
     def overdue(self, timeout: float) -> bool:
-        """Whether its time is over. If that is noticed late, the worker may have been stopped as well, as by Ctrl-Z:
-        then it gets its time once more."""
+        """Whether the time of the work is over.
+
+        If the caller notices it late, both processes may have been stopped, as by Ctrl-Z: the worker gets its time
+        once more.
+        """
         now = time.monotonic()
         if now < self.deadline:
             return False
@@ -190,7 +193,7 @@ class WorkerPool:
         return [(doing.number, Died(how, killed, overdue, time.monotonic() - doing.began))]
 
     def _release(self, child: Child, keep: bool = False) -> None:
-        """The worker is done with its work; it is kept for more, or ended."""
+        """Keep a worker after its work, or end it."""
         del self._busy[child]
         self._outdated.discard(child)
         if keep:
@@ -200,7 +203,7 @@ class WorkerPool:
 
 
 def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
-    """In a worker: do one piece of work after the other, as long as none leaves anything behind."""
+    """In a worker: do one piece of work after the other, until one leaves threads, files or processes behind."""
     if nice:
         os.nice(nice)
     me, before = os.getpid(), Surroundings.now()
@@ -222,7 +225,7 @@ def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
 
 
 def _attempt(work: Callable[[Any], Any], given: Any) -> tuple[Any, bool]:
-    """The result of a piece of work, run in its own context, and whether it finished."""
+    """Run a piece of work in its own context; returns its result, and whether it finished."""
     began = time.monotonic()
     try:
         return copy_context().run(work, given), True

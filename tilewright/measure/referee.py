@@ -22,14 +22,14 @@ from .pool import Died, WorkerPool
 _log = logging.getLogger("autotvm")
 _SECONDS = 120.0
 _ATTEMPTS = 3
-"""Computations per round that may fail, each from another configuration if there is one."""
+"""The most failed computations per round; each uses another configuration if there is one."""
 _OVERDUE = 2
-"""Computations that may run out of time: a configuration can hang, but two in a row say that the workload is large."""
+"""The most computations that may run out of time: one configuration may hang; after two, the workload is too large."""
 _ROUNDS = 4
 _IDLE_SECONDS = 600.0
 """A reference that was not used for this long may be removed if the disk is full: no candidate waits for it."""
 _PAUSE = 16
-"""Candidates that run unchecked after a failed round before the next one; twice as many after each."""
+"""Candidates that run unchecked between the first failed round and the next; each failure doubles their number."""
 
 
 @dataclass
@@ -129,9 +129,10 @@ class _Round:
 
 
 class Referee:
-    """Has references computed, one at a time. `compute` runs in a child: a file, or why there is none, for a job.
+    """Has references computed, one at a time.
 
-    It is called with the number of the job, or with the value that `given` maps it to.
+    `compute` runs in a child, and returns the file of a job's reference, or why there is none. It is called with the
+    number of the job, or with the value that `given` maps it to.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
 
 
 def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float:
-    """The relative error to allow after sums of that many terms, each in numbers exact to a unit; no terms: no sum.
+    """The allowed relative error after `sums`: the number of terms and the machine epsilon of each sum.
 
     Rounding errors add up like a random walk, in the type of each sum. Eight of its steps leave room for any order of
     summation, and one missing term of several thousand is still far outside. Stored values, and operands with the
@@ -84,7 +84,7 @@ class _Fingerprint:
         return self.hash.hexdigest()
 
     def ref(self, value: Any) -> Any:
-        """A value's number, or its text if it is plain data."""
+        """The number of a value of the graph, or the text of plain data."""
         if isinstance(value, Tensor):
             return "tensor", self.numbers[id(value.op)], value.value_index
         if isinstance(value, IterVar):

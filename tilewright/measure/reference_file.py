@@ -15,7 +15,7 @@ from ..core.dtype import DType
 
 _FLOAT_RANGES = ((-1.0, 1.0), (0.5, 1.5))
 _INT_RANGES = ((-8, 9), (0, 2))
-"""The careful ones are for kernels that the first make infinite, undefined or out of bounds."""
+"""The ordinary range, and the careful one: for kernels with infinite, undefined or outlying results otherwise."""
 
 
 def digest(arrays: Sequence[np.ndarray] | None) -> str:
@@ -29,7 +29,7 @@ def digest(arrays: Sequence[np.ndarray] | None) -> str:
 
 
 def random(shape: Sequence[int], dtype: str, rng: np.random.Generator, careful: bool = False) -> np.ndarray:
-    """Random values of a type; `careful`: such as are defined for every function and may be an index."""
+    """Random values of a type. With `careful`, every function is defined for them, and they are valid indices."""
     kind = DType(dtype)
     if kind.is_float:
         return rng.uniform(*_FLOAT_RANGES[careful], shape).astype(kind.numpy)

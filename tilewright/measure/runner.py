@@ -1,4 +1,4 @@
-"""The process that runs candidates on one device: it may hang, crash or be killed, and somebody else cleans up.
+"""The process that runs candidates on one device: it may hang, crash or be killed; the server cleans up.
 
 It is forked from the server, opens the device, and serves one request after the other: run once on poisoned output,
 compare, time, compare again. With each outcome it says whether it is fit for the next request. The outcome travels

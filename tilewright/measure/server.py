@@ -48,7 +48,7 @@ _ATTEMPTS = 3
 _SEND_SECONDS = 10.0
 _LEAVE_SECONDS = 5.0
 _REST_SECONDS = 1.0
-"""Seconds before a device that did not open is tried again: earlier work on it may still be torn down."""
+"""Seconds before a device that did not open is tried again: its earlier work may still be ending."""
 _LOG_TAIL = 600
 
 
@@ -265,14 +265,14 @@ class Server:
                 slot.child.bury()
 
     def caller_died(self) -> bool:
-        """Whether the caller itself has ended, and not only its interest. Sockets close a moment before that shows."""
+        """Whether the caller has ended, rather than dismissed the server. Its sockets close a moment before it ends."""
         if self.dismissed:
             return False
         return bool(wait(self._caller_end, time.monotonic() + 0.5)) or os.getppid() != self.caller_id
 
 
 def main(descriptor: int, kind: str, devices: int, folder: str, caller: int) -> None:
-    """Serve process `caller` over an inherited socket. `folder` is removed for it if it has no chance to."""
+    """Serve process `caller` over an inherited socket, and remove its `folder` if it ends without doing so."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when to end
     if kind == "cuda":
         with suppress(ImportError):

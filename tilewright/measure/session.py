@@ -32,9 +32,9 @@ from .outcome import Outcome
 from .referee import References
 
 _STILLBORN = 5
-"""Servers that may end, one after another, before they have opened a device."""
+"""The number of successive servers without an open device after which the session gives up."""
 _BARREN = 20
-"""Servers that may end, one after another, before they have a result."""
+"""The number of successive servers without a result after which the session gives up."""
 
 __all__ = ["Job", "MeasureSession"]
 
@@ -90,11 +90,11 @@ class MeasureSession:
         return self.measure_all([jobs])
 
     def measure_all(self, batches: Iterable[Sequence[Job]], feed: Feed | None = None) -> Iterator[tuple[Job, Outcome]]:
-        """As `measure`; each batch is asked for when the last one runs out, so that nobody waits for anybody.
+        """Measure batches, as `measure` does. Each batch is requested shortly before the previous batch ends.
 
-        It may depend on the outcomes known by then. On a GPU, these are all but an eighth of the previous batch. On the
-        CPU, on which the search would disturb measurements, they are the whole batch. With a `feed`, a batch may be
-        empty, and the next one is asked for whenever the feed has more.
+        A batch may depend on the outcomes known by then. On a GPU, these are all but an eighth of the previous batch.
+        On the CPU, on which the search would disturb measurements, they are the whole batch. With a `feed`, a batch may
+        be empty, and the next one is requested whenever the feed has more.
         """
         self._connect()
         batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, feed)

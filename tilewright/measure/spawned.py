@@ -133,7 +133,7 @@ class SpawnedSession:
 
 
 def _portable(job: Job, builder: LocalBuilder) -> tuple[Job | Built, CheckSpec] | Outcome:
-    """Return a job that another process can build, or its program if only this process can; and its check."""
+    """Return a job that another process can build, else its program built here; and its check."""
     if builder.build_func == "default" and not job.lowered:
         with suppress(Exception), job.target:
             handle, tensors = job.instantiate()

@@ -17,7 +17,7 @@ _OURS, _OTHERS = "#2f6f9f", "#b0b0b0"
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its label, its length (how many times as fast), a note beside it, and whose it is."""
+    """One bar: its label, its length (how many times as fast), a note beside it, and its owner."""
 
     label: str
     value: float

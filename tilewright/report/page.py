@@ -50,7 +50,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 class Number(str):
-    """Text of a cell that stands to the right."""
+    """Text of a right-aligned cell."""
 
     __slots__ = ()
 
@@ -108,7 +108,7 @@ def grid(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], mark
 
 
 def bar(share: float) -> Markup:
-    """Return a bar of that share of its place; the number stands beside it."""
+    """Return a bar that fills `share` of its width; the page has the number beside it."""
     wide = f"{max(0.0, min(1.0, share)):.1%}"
     return Markup(f'<span class="of" aria-hidden="true"><span class="bar" style="width:{wide}"></span></span>')
 

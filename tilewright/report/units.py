@@ -7,7 +7,7 @@ NONE = "–"
 
 
 def duration(seconds: float | None) -> str:
-    """Four digits and the unit that suits: "18.29 ms", "129.8 µs"."""
+    """Return seconds with four digits in a suitable unit: "18.29 ms", "129.8 µs"."""
     if seconds is None:
         return NONE
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):

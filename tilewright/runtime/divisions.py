@@ -39,4 +39,4 @@ def quotient(a: float, b: float) -> float:
 DIVISIONS: dict[str, Callable[[Any, Any], Any]] = {
     each.__name__: each for each in (floordiv, floormod, truncdiv, truncmod, quotient)
 }
-"""By the names that host code has for them."""
+"""The divisions by their names in host code."""

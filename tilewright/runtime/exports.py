@@ -34,13 +34,13 @@ _FORMATS = {
 }
 """The formats of a module, by the kind of its target."""
 _PROMISES = frozenset((".dylib", ".dll", ".a", ".lib", ".cc", ".cpp", ".ptx", ".fatbin", ".hsaco", ".spv", ".zip"))
-"""Endings of files that no module can be written as: none is written under such a name."""
+"""Endings of formats that no module has: a file with such a name is refused."""
 
 
 def write_module(
     program: CompiledProgram, exporter: Any, path: str | os.PathLike[str], fmt: Any, primitive: str
 ) -> None:
-    """Write a program into one file, whole or not at all, in the form `fmt`, or in that which the name says."""
+    """Write a program into one file, whole or not at all, in the format `fmt`, or in the format of its ending."""
     target = file_path(path, primitive, "kernel.tw")
     kind = str(Target(program.target).kind)
     chosen = _format(target, fmt, kind, primitive)

@@ -40,14 +40,14 @@ Launchers = dict[str, Launcher]
 
 
 class _Debug:
-    """Whether calls wait for each kernel: as `set_debug` says; until it does, as the environment says."""
+    """Whether calls wait for each kernel: by `set_debug` if it was called, else by the environment."""
 
     wanted: ClassVar[bool | None] = None
     entries: ClassVar[WeakSet[Entry]] = WeakSet()
 
     @classmethod
     def on(cls) -> bool:
-        """Whether a function that is prepared now waits."""
+        """Whether functions prepared from now on wait."""
         return os.environ.get("TILEWRIGHT_DEBUG", "0") not in ("", "0") if cls.wanted is None else cls.wanted
 
 
@@ -76,7 +76,7 @@ class _Loaded:
 
 
 class Entry:
-    """One function of a module: `entry(*arrays)` starts it; results are there once the device is asked."""
+    """One function of a module: `entry(*arrays)` starts it; on a GPU, the call does not wait for its kernels."""
 
     def __init__(self, program: CompiledProgram, entry: EntryPoint, loaded: _Loaded | None = None) -> None:
         self.name = entry.name
@@ -88,7 +88,7 @@ class Entry:
         self._calls_python = "packed(" in entry.source
         self._lock = new_reentrant_lock() if self._calls_python else new_lock()
         self._running_in = 0
-        """The thread that runs it, as `get_ident` names it; of functions that call Python."""
+        """The `get_ident` of the thread that runs the function, for functions that call Python."""
         self._first_array = next((at for at, a in enumerate(entry.arguments) if isinstance(a, ArrayArgument)), None)
         _Debug.entries.add(self)
 
@@ -119,7 +119,7 @@ class Entry:
         raise failed
 
     def _run_python(self, run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Call host code that calls Python, which may call this very function."""
+        """Call host code that calls Python. The Python code may call this function again."""
         if self._running_in == get_ident():
             return self._bind(self._on(args))(*args)  # with memory of its own between kernels
         self._running_in = get_ident()
@@ -129,7 +129,7 @@ class Entry:
             self._running_in = 0
 
     def _prepare(self, args: tuple[Any, ...]) -> Callable[..., Any]:
-        """The host function for the device that the arguments are on; raises if they are wrong."""
+        """The host function for the device of the arguments; raises UserError if they are wrong."""
         arguments.explain(self._entry, self._kind, args)
         on = self._on(args)
         with self._lock:
@@ -139,11 +139,11 @@ class Entry:
         return run
 
     def _on(self, args: tuple[Any, ...]) -> Device:
-        """The device that right arguments are on."""
+        """The device of valid arguments."""
         return device(self._kind) if self._first_array is None else args[self._first_array].device
 
     def _bind(self, on: Device) -> Callable[..., Any]:
-        """The host code, with all that it names, for one device."""
+        """The host code for one device, with the objects that it names."""
         launchers = self._loaded.on(on)
         if _Debug.on():
             launchers = {name: _watched(name, launch, on) for name, launch in launchers.items()}

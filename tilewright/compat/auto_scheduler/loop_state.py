@@ -81,7 +81,7 @@ class State:
         return self._dag.compute_dag
 
     def is_of(self, dag: HasGraph) -> bool:
-        """Whether the state is of the graph itself, rather than of an equal one."""
+        """Whether the state belongs to `dag` itself, rather than to an equal graph."""
         return self._dag is dag
 
     @property
@@ -105,7 +105,7 @@ class State:
         return self._made
 
     def schedule(self) -> ScheduleHandle:
-        """Return the schedule after the steps, as one of its own."""
+        """Return a copy of the schedule after the steps."""
         return self._schedule.schedule.copy()
 
     def with_bounds(self, bounds: Mapping[IterVar, Range]) -> State:
@@ -288,7 +288,7 @@ class State:
         return made
 
     def rfactor(self, stage: Any, iterator: Iterator, factor_iter_id: int) -> Operation:
-        """Keep a partial result for each iteration of a reduction loop; returns the operation of these."""
+        """Keep a partial result for each iteration of a reduction loop; returns the operation of these results."""
         made: Operation = self._take("RF", stage, self._loop(stage, iterator), factor_iter_id)
         return made
 

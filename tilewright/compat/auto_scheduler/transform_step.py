@@ -34,7 +34,7 @@ class NumberedSchedule:
         self.order = [schedule.stage_id(op) for op in ops]
         self.steps: list[list[Any]] = []
         self.cached: dict[int, int] = {}
-        """The ids of the stages that compute others in nearer memory, by the ids of these."""
+        """From the id of a stage to the id of the stage that computes it in nearer memory."""
 
     def copy(self) -> NumberedSchedule:
         """A schedule that has taken the same steps."""

@@ -93,7 +93,7 @@ def compile_cuda(
 
 
 def get_cuda_version(cuda_path: Any = None) -> tuple[int, int]:
-    """Return the version of CUDA that NVRTC is of."""
+    """Return the version of CUDA that NVRTC belongs to."""
     return version()
 
 

@@ -15,7 +15,7 @@ from ...runtime.packed import register_func
 
 
 def argsort(data: Any, out: Any, axis: int = -1, is_ascend: bool = True) -> None:
-    """Store the places of the elements in sorted order along an axis; equal ones keep theirs."""
+    """Store the indices that sort the elements along an axis; equal elements keep their order."""
     values = data.numpy()
     _store(out, _order(values, axis, is_ascend))
 

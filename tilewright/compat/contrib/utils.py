@@ -42,7 +42,7 @@ class TempDirectory:
         return self.path / name
 
     def relpath(self, name: str) -> str:
-        """The path of a file of that name in the folder."""
+        """The path of the file `name` in the folder."""
         if not isinstance(name, str):
             raise UserError(f"{name!r} is not a name", primitive="relpath", fix='give some text: "lib.so"')
         return os.path.join(self.temp_dir, name)

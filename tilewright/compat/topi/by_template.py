@@ -31,7 +31,7 @@ _asked: list[Answers] = []
 
 
 def ask(answers: Answers) -> None:
-    """Let convolutions that are declared from here on have the configurations that `answers` knows."""
+    """Let convolutions declared from now on have the configurations that `answers` returns."""
     _asked[:] = [answers]
 
 
