@@ -67,7 +67,7 @@ class Device:
         return self
 
     def sync(self, stream: Any = None) -> None:
-        """Wait until the device has done all that it was given."""
+        """Wait until the device has finished all of its work."""
         self.driver.sync(self.index)
 
     def set_raw_stream(self, stream: int) -> None:
@@ -94,7 +94,7 @@ class Device:
             self.driver.set_stream(self.index, before)
 
     def _checked(self, stream: Any, address: int) -> int:
-        """Return the address of a stream; raise UserError if its library says that it is another GPU's."""
+        """Return the address of a stream; raise UserError if the stream belongs to another GPU."""
         where = next((getattr(stream, name) for name in ("device_index", "device_id") if hasattr(stream, name)), -1)
         if self.kind == "cuda" and where not in (-1, self.index):  # CuPy's -1 is the current GPU
             raise UserError(

@@ -85,7 +85,7 @@ class Shared:
 
 
 def _api(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of Python's own C interface; it may raise."""
+    """A function of Python's C interface; it may raise Python's errors."""
     prototype = ctypes.PYFUNCTYPE(result, *arguments)
     return prototype((name, ctypes.pythonapi))
 

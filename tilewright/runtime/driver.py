@@ -26,7 +26,7 @@ _PLACES = {"cpu": 'target "llvm" with tw.cpu()', "opencl": '"opencl" with tw.ope
 
 
 COUNTS: dict[str, Callable[[], int]] = {}
-"""How many devices of each kind are there; `device.py` fills it in."""
+"""The number of devices of each kind; `device.py` fills it in."""
 
 
 def elsewhere(kind: str) -> str:
@@ -64,7 +64,7 @@ class DeviceAttributes(NamedTuple):
     last_cache_bytes: int = 0
     """Of a CPU: its largest cache, the last before memory."""
     on_host: bool = False
-    """Whether it computes on the very cores that run this process."""
+    """Whether the device computes on the cores that run this process."""
 
     @property
     def architecture(self) -> str:
@@ -122,7 +122,7 @@ class Driver(ABC):
         """Copy within the device."""
 
     def span(self, handle: Handle, size: int) -> tuple[int, int]:
-        """The bounds of memory, so that arrays overlap if their bounds do."""
+        """The bounds of an array's memory: arrays overlap if their bounds do."""
         return handle, handle + size
 
     def adopt(self, address: int, size: int) -> Handle:
@@ -149,7 +149,7 @@ class Driver(ABC):
 
     @abstractmethod
     def sync(self, index: int) -> None:
-        """Wait until the device has done all that it was given."""
+        """Wait until the device has finished all of its work."""
 
     def set_stream(self, index: int, stream: int) -> int:
         """Give this thread's work from now on to that stream, and tell the one before; 0 is the default one."""
@@ -158,7 +158,7 @@ class Driver(ABC):
         )
 
     def recording(self, index: int) -> bool:
-        """Whether launches are being recorded for later, so that nothing may wait for them."""
+        """Whether launches are being recorded for later, so that no call may wait for them."""
         return False
 
     @abstractmethod

@@ -44,7 +44,7 @@ class Adopted(NamedTuple):
 
 
 def on_stream_of(library: str, on: Device) -> AbstractContextManager[Any]:
-    """Give this thread's work on a device to the stream of a library, if it has one."""
+    """Run this thread's work on a device in the stream of a library, if the library has one."""
     if on.kind != "cuda" or library not in STREAMS:
         return nullcontext()
     return device("cuda", on.index).use_stream(STREAMS[library](on.index))

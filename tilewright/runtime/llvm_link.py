@@ -19,8 +19,9 @@ _numbers = itertools.count()
 def _linker() -> Any:
     """The process's own linker of compiled code; it lives as long as the process.
 
-    JITLink puts the sections of an object side by side. The older linker maps each by itself. If a driver has reserved
-    much of the address space they end up more than 2 GiB apart, and relative addresses no longer reach.
+    JITLink puts the sections of an object side by side. The older linker maps each section separately. If a
+    driver has reserved much of the address space, the sections are more than 2 GiB apart: too far for relative
+    addresses.
     """
     made = orc.linker() or _ByLlvmlite()
     keep_for_ever(made)
@@ -49,7 +50,7 @@ class _ByLlvmlite:
 
 
 def keep_for_ever(thing: Any) -> None:
-    """Let Python's own shutdown not destroy `thing`: code in it may still be running in another thread then."""
+    """Keep `thing` alive during Python's shutdown: another thread may still be running code in it."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 

@@ -206,7 +206,7 @@ class Entry:
 
 
 def _watched(name: str, launch: Launcher, on: Device) -> Launcher:
-    """Wait after each launch, so that an error surfaces at the kernel that caused it."""
+    """Return a launcher that waits after each launch, so that an error surfaces at the kernel that caused it."""
 
     def launch_and_wait(*args: Any) -> None:
         launch(*args)

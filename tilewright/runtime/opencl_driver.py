@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 _building, _opening = new_lock(), new_reentrant_lock()
 _QUIET = ["-w"]
-"""Without remarks about generated code: PoCL counts them on stderr, which helps no user."""
+"""The options that suppress warnings about generated code: PoCL counts them on stderr, which helps no user."""
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 """The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
 _MOST_OPTIMISED = 66_000
-"""Largest number of characters without a brace that PoCL optimises. Over twice as many it was still at work after a
-minute, and without optimisation it takes a second."""
+"""The largest number of characters without a brace that PoCL optimises. With twice as many, PoCL needed more than a
+minute; without optimisation, it needs a second."""
 _DOUBLES = "cl_khr_fp64"
 _AFTER_A_FAULT = "a kernel may have left its arrays before this call; TILEWRIGHT_DEBUG=1 names the one that fails"
 _NOTHING = "__kernel void nothing(__global int* a) { a[0] = 0; }"
@@ -70,7 +70,7 @@ def _takes_files(folder: str) -> bool:
 
 
 class _Once(Generic[T]):
-    """A property whose value is made once, by the first thread that looks; `cached_property` lets all of them do it."""
+    """A property that the first thread computes for all; with `cached_property`, each thread may compute it."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
@@ -92,7 +92,7 @@ class _Device:
         self.device = device
         self.events: list[Any] | None = None
         self.used_by = 0
-        """The process that opened it: OpenCL's threads are not in a fork of it, which would wait for them for ever."""
+        """The process that opened the device: a fork lacks the threads of OpenCL, and would wait for them forever."""
 
     @_Once
     def context(self) -> Any:
@@ -275,7 +275,7 @@ class OpenClDriver(Driver):
 
 @contextmanager
 def _failures(at: _Device, what: str) -> Iterator[None]:
-    """Raise the driver's errors as DeviceError: of this call, or of a kernel that was started before it."""
+    """Raise the driver's errors, from this call or from a kernel started before it, as DeviceError."""
     try:
         yield
     except at.cl.Error as error:

@@ -29,7 +29,7 @@ def function_of(library: ctypes.CDLL, name: str) -> int:
 
 
 def loaded_before_fork(library: ctypes.CDLL) -> bool:
-    """Whether this process is a fork that has a library of its parent's, whose threads it has not."""
+    """Whether this process is a fork with a library of its parent, but without the library's threads."""
     if not forked():
         return False
     path = os.path.realpath(library._name)
@@ -38,7 +38,7 @@ def loaded_before_fork(library: ctypes.CDLL) -> bool:
 
 
 def _place_of(path: str, owner: str) -> str:
-    """The address at which a process has a library in its memory; "" if it is not loaded."""
+    """The address of a library in the memory of a process; "" if the library is not loaded."""
     try:
         with open(f"/proc/{owner}/maps", encoding="utf-8", errors="replace") as file:
             return next((line.partition("-")[0] for line in file if line.rstrip().endswith(path)), "")
@@ -96,7 +96,7 @@ class OpenMpTeam:
         return code.by_team
 
     def _after_fork(self) -> None:
-        """A child has none of these threads, and OpenMP would wait for them: it has threads of our own."""
+        """Use our own threads in a child: it has none of OpenMP's threads, and OpenMP would wait for them."""
         self.lost = True
         if self.ready:
             POOL.code().team[0] = None

@@ -67,7 +67,7 @@ class Linker:
         self._jit, self._links = self._session(), 0
 
     def _session(self) -> int:
-        """A new LLJIT; it lives until it is ended here and its last library is dropped."""
+        """A new LLJIT. It lives until this object ends it, and the last of its libraries is dropped."""
         said = ctypes.c_void_p()
         made: int | None = self._create(None, False, True, ctypes.byref(said))
         if not made:

@@ -20,11 +20,11 @@ _HOMES = {
     **{f"tvm.contrib.{part}.": f"tilewright.contrib.{part}" for part in ("cblas", "sort")},
     "test.op.": "tilewright.compat.legacy.tensorize_functions",
 }
-"""Modules that register functions whose names begin so; scripts call these without importing anything."""
+"""From the beginning of a function's name to the module that registers it: scripts call it without an import."""
 
 
 class PackedFunc:
-    """A function that programs may call by its name; called from Python, it passes its arguments on."""
+    """A function that programs may call by its name. Called from Python, it calls the Python function."""
 
     is_global = True
 
@@ -108,13 +108,13 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
 
 
 def _printed(*values: Any) -> Any:
-    """The default handler of traced values: it prints them."""
+    """Print traced values, and return the last: the default handler."""
     print(*values)
     return values[-1]
 
 
 def _traced(name: str, *values: Any) -> Any:
-    """The result of the function of that name for traced values: the last value if it returns nothing."""
+    """Call the function `name` with traced values; returns its result, or the last value if the result is None."""
     found = _registered(name).function(*values)
     return values[-1] if found is None else found
 

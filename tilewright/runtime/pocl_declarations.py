@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 WITHOUT_HEADER = "-D_OPENCL_H_\t-fno-caret-diagnostics"
-"""The option that leaves Clang's header out; that of the base types stays. A program that is refused without the header
-is built once more with it, so nobody need be told. The second part keeps Clang from printing how many errors it found.
-PoCL, which knows no such option, splits its options at spaces and hands them to Clang, which splits at tabs, too."""
+"""Options that leave out Clang's header, but not the header of base types. If a program does not build without the
+header, it is built again with the header. So the second option keeps Clang from printing the number of errors. PoCL
+does not know the second option. It splits options at spaces only, and Clang splits them at tabs, too."""
 
 _CONST, _PURE, _CONVERGENT, _ACTS = "const", "pure", "convergent", ""
 _LANES = ("", "2", "3", "4", "8", "16")
@@ -74,7 +74,7 @@ _ASKS = re.compile(
 
 
 def declarations(source: str) -> str | None:
-    """Return the declarations to put before a program that does without the header; None if it needs the header.
+    """Return the declarations that replace the header for a program; None if the program needs the header.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def declarations(source: str) -> str | None:
 
 
 def _declare(name: str) -> Iterator[str]:
-    """Every declaration of a function; none if it is not known here."""
+    """Yield all declarations of a function; none if the table lacks it."""
     attribute, forms = _table().get(name, ("", ()))
     marks = f"overloadable, {attribute}" if attribute else "overloadable"
     for form in forms:

@@ -29,11 +29,11 @@ _LIBRARIES = (("skylake-avx512", _AVX2 | _AVX512), ("haswell", _AVX2))
 """Processors that libraries of built-in functions are compiled for, and the features with which PoCL links them."""
 _RECORD, _POINTER, _LONGEST = 2048, struct.calcsize("P"), 32
 _given: list[Any] = []
-"""Names that PoCL points to from now on."""
+"""The memory of the names that PoCL's description points to."""
 
 
 def name_processor(device: Any) -> bool:
-    """Give the processor a name that PoCL's compiler knows, if it has none; say whether it has one then.
+    """Give the processor a name that PoCL's compiler knows, if it has none; return whether it has one now.
 
     `device` is one of pyopencl's. The one pointer to "generic" that follows one to the triple of this machine in PoCL's
     description of the device is replaced. Nothing is replaced if there is no such pair or there are several.
@@ -44,7 +44,7 @@ def name_processor(device: Any) -> bool:
     if name is None:
         return False
     places = [*_places(int(device.int_ptr), (_TRIPLE, UNKNOWN))]
-    if not places:  # it may have been given one by an earlier context
+    if not places:  # an earlier context may have given it a name
         return any(True for _ in _places(int(device.int_ptr), (_TRIPLE, name)))
     if len(places) > 1:
         return False
@@ -64,7 +64,7 @@ def processor(features: Mapping[str, bool]) -> str | None:
 
 
 def _places(record: int, texts: tuple[str, ...]) -> Iterator[int]:
-    """The addresses in a record at which pointers to these texts follow one another."""
+    """Yield the addresses in a record of successive pointers to the given texts."""
     wanted = [text.encode() + b"\0" for text in texts]
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:

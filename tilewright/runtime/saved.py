@@ -42,7 +42,7 @@ from ..core.target import Target
 from ..core.version import __version__
 
 FORMAT = 2
-"""Incremented when files change so that older versions could not read them correctly."""
+"""The version of the file format: incremented when older releases cannot read new files."""
 _DESCRIPTION = "module.json"
 _SOURCES = {"c": "kernels.c", "cuda": "kernels.cu", "opencl": "kernels.cl", "llvm": "kernels.ll"}
 _BINARIES = {"c": "kernels.o", "cuda": "kernels.cubin", "llvm": "kernels.o"}

@@ -27,7 +27,7 @@ VARIABLE = "TILEWRIGHT_NUM_THREADS"
 _MOST_THREADS = 4096
 _UP_TO = f"of at most {_MOST_THREADS:,}"
 SPIN_CYCLES = 50_000
-"""How long a thread spins for the next loop, about 20 µs, before it sleeps: less than sleeping and waking take."""
+"""Cycles that a thread spins for the next loop before it sleeps: about 20 µs, less than sleeping and waking take."""
 CHUNK_CYCLES = 2_500
 """The shortest piece of a loop that a thread claims, about 1 µs: a claim takes a fiftieth of that."""
 DEAL_CYCLES = 650
@@ -65,7 +65,7 @@ _compile: list[Callable[[str], bytes]] = [compiled_now]
 
 
 def compile_by(compiled: Callable[[str], bytes]) -> None:
-    """Have the pool's code compiled by that function, which may know it from an earlier process."""
+    """Compile the pool's code by `compiled`, which may have the code from an earlier process."""
     _compile.append(compiled)
 
 
@@ -105,7 +105,7 @@ def _code() -> _Code:
 
 
 def memory_for(threads: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
-    """Return zeroed memory of a pool in which that many threads have a share, and the address at which it begins."""
+    """Return zeroed memory of a pool of `threads` threads, and the aligned address at which the pool begins."""
     memory = ctypes.create_string_buffer(_POOL_BYTES + threads * _TICKET_BYTES + 128)
     address = ctypes.addressof(memory)
     return memory, address + -address % 128
@@ -134,7 +134,7 @@ class ThreadPool:
 
     @property
     def woken(self) -> int:
-        """How many sleeping threads the loops of this pool have woken so far."""
+        """The number of sleeping threads that the loops of this pool have woken so far."""
         pool = _code().current.value if self.ready else None
         return ctypes.c_int64.from_address(pool + _WOKEN_AT).value if pool else 0
 

@@ -84,7 +84,7 @@ class TimingOptions:
 
 
 def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> BenchmarkResult:
-    """Time `run` on a device. It runs once before, so that loading and first touches do not count."""
+    """Time `run` on a device. `run` is called once before, so that loading and first touches do not count."""
     run()
     on.sync()
     before = _flush(on, options.cache_flush_bytes) if options.cache_flush_bytes else None
@@ -118,7 +118,7 @@ def _more(number: int, seconds: float, wanted: float) -> int:
 
 
 def _flush(on: Device, size: int) -> Callable[[], None]:
-    """Writes `size` bytes of other memory, so that no cache is warm."""
+    """Return a function that writes `size` bytes of other memory, so that no cache is warm."""
     source, target = empty(size, "uint8", on), empty(size, "uint8", on)
 
     def flush() -> None:
@@ -151,7 +151,7 @@ def evaluator(function: Any, on: Device, options: TimingOptions, before: str = "
 
 @dataclass(frozen=True)
 class _Evaluator:
-    """Times a function each time it is called with arguments for it."""
+    """Times `function`, with the arguments of each call."""
 
     function: Any
     on: Device
