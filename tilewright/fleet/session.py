@@ -107,7 +107,7 @@ class FleetSession:
         self._channel: Channel | None = None
         self._again_at = self._looked = 0.0
         self._heard = time.monotonic()
-        """When a usable worker was last present; time in which nobody looked does not count."""
+        """The time at which a usable worker was last present; time without checks does not count."""
         self._checked = self._heard
         self._met = False
         self._said: set[str] = set()

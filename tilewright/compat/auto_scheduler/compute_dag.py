@@ -146,7 +146,7 @@ class ComputeDAG:
         return made.with_bounds(InferBound(made.schedule()))
 
     def _own(self, state: State) -> State:
-        """The state, with steps on this graph: the state may be of a workload key."""
+        """The state with its steps on this graph: `state` may belong to an equal graph."""
         return state if state.is_of(self) else State(state, self)
 
     def print_python_code_from_state(self, state: State) -> str:
@@ -161,7 +161,7 @@ class ComputeDAG:
 
 
 class Workload:
-    """A computation on a target, with its key, which alone may be given, and the names of inputs with given values."""
+    """A computation on a target: its graph or only its key, and the names of inputs with given values."""
 
     def __init__(
         self,

@@ -115,7 +115,7 @@ class State:
         return made
 
     def copy(self) -> State:
-        """Return a state with the same steps. Changes to one leave the other as it is."""
+        """Return an independent state with the same steps."""
         made = State(self, self._dag)
         made._made = None if self._made is None else self._made.copy()
         return made

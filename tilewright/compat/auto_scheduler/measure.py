@@ -21,7 +21,7 @@ from .compute_dag import Workload
 from .loop_state import State
 
 _FLUSH = 64 << 20
-"""Bytes that are written before each run, if a measurement begins with cold caches."""
+"""Bytes that are written before each run if a measurement starts with cold caches."""
 
 
 @dataclass(frozen=True)

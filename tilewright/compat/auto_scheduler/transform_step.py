@@ -126,7 +126,7 @@ def _split(
 
 
 def _lengths_behind(lengths: Sequence[int], count: int) -> list[int]:
-    """The first lengths of a split, and the product of the others: `count` in all."""
+    """The first `count` - 1 lengths of a split, and the product of the other lengths."""
     if not 1 <= count <= len(lengths) + 1:
         raise UserError(
             f"n_split={count} of a split by {list(lengths)}", primitive="follow_split", fix=f"1 to {len(lengths) + 1}"

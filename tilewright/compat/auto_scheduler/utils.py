@@ -27,9 +27,9 @@ def _flat(values: Sequence[Any]) -> list[Any]:
 
 
 def calc_workload_dis_factor(target_workload: Decoded, workload: Decoded) -> float:
-    """Return how many times as large a workload is than another one of the same function.
+    """Return how many times as large `target_workload` is as `workload`.
 
-    The result is infinite if a number is no multiple of the other one, and if anything else differs.
+    The result is infinite if the functions or other arguments differ, or if a number is no multiple of its counterpart.
     """
     (name, args), (other, others) = target_workload, workload
     if name != other or len(args) != len(others):

@@ -204,7 +204,7 @@ class Reader(Expressions):
             self.names[name] = local
 
     def _kept(self, name: str, value: Expr) -> Expr:
-        """A value that later stores do not change."""
+        """Return the value, in a variable if later stores could change it."""
         if any(isinstance(e, (Load, Call)) for e in post_order(value)):
             return self.written.builder.let(name, value)
         return value
@@ -429,7 +429,7 @@ def _fits(value: Any, kind: DType) -> bool:
 
 
 def _widens(given: DType, kind: DType) -> bool:
-    """Whether all numbers of one type are values of another, judged by kind and bits."""
+    """Whether the type `kind` holds all numbers of the type `given`, judged by kind and bits."""
     if given.is_float:
         return kind.is_float and given.bits <= kind.bits
     return (

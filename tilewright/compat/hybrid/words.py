@@ -38,7 +38,7 @@ MATH: dict[str, Callable[..., Any]] = {
     **{name: (lambda x, t=name: cast(t, x)) for name in TYPES},
 }
 CHOICES: dict[str, Callable[..., Any]] = {"min": minimum, "max": maximum}
-"""The words that take two or more values."""
+"""The functions of two or more values."""
 
 
 def max_num_threads(allow_none: bool = True) -> int:

@@ -68,11 +68,11 @@ class _SameModule(OtherPath):
     """Loads a module of the legacy package by putting the one that has its names in its place."""
 
     def other(self) -> ModuleType:
-        """Return the module that has these names today."""
+        """Return the module that replaces the legacy module."""
         path = self.name.partition(".")[2]
         found = module_of(MODULES.get(path, path))
         if not hasattr(found, "__path__") and any(old.startswith(f"{path}.") for old in MODULES):
-            found.__path__ = []  # old modules below it are in it here
+            found.__path__ = []  # the replacement of an old package has all of its modules
         if path == _DRIVER:
             vars(found).setdefault("build_module", found)
         return found

@@ -71,10 +71,10 @@ def explain(error: BaseException) -> str | None:
 
 
 def _absent(error: BaseException) -> str | None:
-    """The part that a script asked one of our modules for in vain, as the script spells it."""
+    """The part that a script requested and our modules lack, as the script spells it."""
     if isinstance(error, ModuleNotFoundError):  # import tvm.te.hybrid
         return legacy_name(error.name) if error.name and _is_ours(error.name) else None
-    # The holder of the name stands in the message alone (`name_from` is there from Python 3.12 on).
+    # Only the message has the holder of the name: `name_from` exists since Python 3.12.
     if isinstance(error, ImportError):  # from tvm.te import hybrid
         found = re.match(r"cannot import name '(?P<name>\w+)' from '(?P<holder>[\w.]+)'", str(error))
     elif isinstance(error, AttributeError):  # te.hybrid

@@ -118,7 +118,7 @@ def _planned(
     called: Workload,
     made: Tensor,
 ) -> Tensor:
-    """The declaration `made` of a workload with the name of one of some strategies; without, if none covers it."""
+    """Return the declaration `made` with the chosen one of `strategies`, or unchanged if none covers the workload."""
     able = [] if workload is None else [each for each in strategies if each.covers(workload, target)]
     if not able:
         return made

@@ -176,7 +176,7 @@ class ConfigSpace(Ambient, Indices):
         return self.space.range_length
 
     def is_index_valid(self, index: int) -> bool:
-        """Whether the index is one of the space and no predicate rules it out."""
+        """Whether the index lies in the space and no predicate excludes it."""
         whole("is_index_valid", "index", index)
         return self.space.is_index_valid(index)
 

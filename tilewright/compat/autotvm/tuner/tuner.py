@@ -224,7 +224,7 @@ _last_interruption = [-_AGAIN_SECONDS]
 
 
 def _interrupted_again() -> bool:
-    """Note that Ctrl-C ended a run; whether it came so soon after another that the script itself is meant."""
+    """Note that Ctrl-C ended a run; returns whether the last one was so recent that the script itself is meant."""
     before, _last_interruption[0] = _last_interruption[0], time.monotonic()
     return _last_interruption[0] - before < _AGAIN_SECONDS
 

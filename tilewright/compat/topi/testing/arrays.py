@@ -20,7 +20,7 @@ _METHODS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 
 def gather_python(data: np.ndarray, axis: int, indices: np.ndarray) -> np.ndarray:
-    """Return the elements that indices name along an axis, each in its own line."""
+    """Return the elements of `data` at the given indices along an axis, as `take_along_axis` does."""
     return np.take_along_axis(data, indices.astype(np.int64), axis)
 
 
