@@ -72,9 +72,10 @@ def quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
 
 
 def _dividend(rest: dict[Expr, int], form: Affine, divisor: int, facts: Facts) -> Affine:
-    """The terms `rest` of a form, the others being multiples of the divisor, and a constant from 0 to divisor - 1.
+    """Return the terms `rest` of a form, with a constant from 0 to divisor - 1.
 
-    If these might not fit their type, the form itself, or with a constant that is smaller, but of the same sign.
+    The other terms are multiples of the divisor. If this sum might not fit its type, return the form itself, or the
+    form with a smaller constant of the same sign.
     """
     const, dtype = form.const, form.dtype
     left = const % divisor
@@ -86,7 +87,7 @@ def _dividend(rest: dict[Expr, int], form: Affine, divisor: int, facts: Facts) -
 
 
 def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
-    """The quotient of a form that is not constant, nor by its bounds."""
+    """Return the quotient of a form, if its bounds do not make the quotient constant."""
     if facts.residue:
         coeff, base = form_residues(form, facts)
         surplus = base % gcd(coeff, divisor)  # lies below every step that the quotient can see

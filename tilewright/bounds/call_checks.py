@@ -76,7 +76,7 @@ class ReadCheck:
 def range_check(
     stage: str, read: GuardedRead, dimension: int, ends: Ends, occurs: frozenset[Expr]
 ) -> Iterator[ReadCheck]:
-    """The check of an index that reaches its ends if the extents `occurs` are positive."""
+    """Yield the check of an index that reaches its ends if the extents `occurs` are positive."""
     if not _can_evaluate(*ends):
         return
     when = tuple(less(const(0, extent.dtype), extent) for extent in sorted(occurs, key=str))
@@ -90,7 +90,7 @@ def point_checks(
     spans: Mapping[Var, Ends],
     occurs: frozenset[Expr],
 ) -> Iterator[ReadCheck]:
-    """The checks of an index at points of the axes' values, unless it is proven to stay inside."""
+    """Yield the checks of an index at points of the axes' values, unless it is proven to stay inside."""
     index, conditions = read.load.indices[dimension], read.stated
     if not _can_evaluate(index, *conditions):
         return

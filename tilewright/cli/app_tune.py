@@ -263,7 +263,10 @@ def _add(declared: Callable[..., None], epilog: str, shared: _Options, run: Call
 
 
 def _command(epilog: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make the command that tunes an operator of a function of its sizes, adding the options of a search."""
+    """Return a decorator that turns a function of an operator's sizes into the command that tunes the operator.
+
+    It adds the options of a search.
+    """
 
     def made(declared: Callable[..., None]) -> Callable[..., None]:
         operator = declared.__name__

@@ -71,12 +71,15 @@ def runner_of(options: TuneOptions) -> LocalRunner:
 
 
 def search_of(task: Task, options: TuneOptions) -> Search:
-    """Return the search that the option `--tuner` names, for a task."""
+    """Return the search of a task that the option `--tuner` names."""
     return SEARCHES[options.tuner](task, options.seed, options.least_gain)
 
 
 class _Lines(logging.Handler):
-    """Progress on stdout, warnings on stderr: looked up each time, as a live line takes their place meanwhile."""
+    """Prints progress on stdout and warnings on stderr.
+
+    It looks up both streams for each message, because a live line replaces them for a time.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         typer.echo(printable(self.format(record)), err=record.levelno >= logging.WARNING)

@@ -40,8 +40,8 @@ class OpenCl(PlainC):
         "float64": "double",
     }
     overloads: ClassVar[bool] = True
-    # Of such a branch in a loop, PoCL 3.0 gives all threads the values that only some of them compute after its last
-    # barrier.
+    # PoCL 3.0 miscompiles a branch with barriers in a loop: all threads get the values that only some threads compute
+    # after the branch's last barrier.
     branches_end_with_barriers: ClassVar[bool] = True
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
     # Bytes, which may alias everything: compilers assume that a ushort and a half never share memory.

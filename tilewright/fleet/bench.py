@@ -78,7 +78,7 @@ class Bench:
                 self._tell(job.key, outcome)
 
     def fileno(self) -> int:
-        """The descriptor of the channel. raises EOFError if the worker is gone."""
+        """The descriptor of the channel. Raises EOFError if the worker is gone."""
         if self.channel.closed:
             raise EOFError("the worker is gone")
         return self.channel.fileno()

@@ -135,8 +135,10 @@ def _overlap(a: NDArray, b: NDArray) -> bool:
 
 
 def _apart(array: NDArray | None, out: NDArray) -> NDArray | None:
-    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it. It may be
-    `out` itself."""
+    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it.
+
+    A residual may be `out` itself.
+    """
     if array is None or (array.start, array.end) == (out.start, out.end) or not _overlap(array, out):
         return array
     return array.copyto(array.device)

@@ -200,8 +200,10 @@ def _check_out(out: np.ndarray, inputs: list[np.ndarray]) -> None:
 
 
 def _apart(array: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it. It may be
-    `out` itself."""
+    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it.
+
+    A residual may be `out` itself.
+    """
     same = array.ctypes.data == out.ctypes.data and array.shape == out.shape and array.strides == out.strides
     return array if same or not np.shares_memory(array, out) else array.copy()
 

@@ -35,7 +35,8 @@ _LEAST_GAIN = 1.03
 UNSURE = (-1.5, 1.0)
 """The range of log(estimated ratio) on a CPU in which a first call times both kernels.
 
-Below 0 our kernel is compiled in any case. PyTorch was faster on four of 524 random layers from -1.5 to -1.
+Below 0, our kernel is compiled in any case. PyTorch was faster on four of 524 random layers with estimates from
+-1.5 to -1.
 """
 _MOST_SECONDS, _MOST_BYTES = 20e-3, 1 << 28
 """The limits of such a timing: the expected seconds of the slower kernel, and the bytes of the allocated arrays."""

@@ -84,7 +84,7 @@ def signature(name: str, arrays: Arrays, options: CallOptions, activation: str =
         The public function, such as "conv2d".
     arrays : Arrays
         Its arrays, described.
-    options : Options
+    options : CallOptions
         Its options as they were given.
     activation : str
         The activation in the form that `Problem` has.

@@ -201,8 +201,10 @@ def _overlap(a: Any, b: Any) -> bool:
 
 
 def _apart(a: Any, out: Any) -> Any:
-    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it. It may be
-    `out` itself."""
+    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it.
+
+    A residual may be `out` itself.
+    """
     same = a is None or (a.data_ptr() == out.data_ptr() and a.shape == out.shape and a.stride() == out.stride())
     return a if same or not _overlap(a, out) else a.clone()
 

@@ -182,7 +182,7 @@ def compare(
 
 
 def _repeated(work: Work, on_gpu: bool, enough: float) -> Callable[[], float]:
-    """Return the seconds of one run, the host's time included, averaged over enough runs."""
+    """Return a function that times one run in seconds, the host's time included, averaged over enough runs."""
     wait = torch.cuda.synchronize if on_gpu else _nothing
     clock = time.perf_counter if on_gpu or torch.get_num_threads() > 1 else time.thread_time
 
@@ -205,7 +205,7 @@ def _nothing() -> None:
 
 
 def _graph(work: Work) -> Callable[[], float]:
-    """Seconds of one run on the GPU, of a CUDA graph of several."""
+    """Return a function that times one run on the GPU, in seconds, as a part of a CUDA graph of several runs."""
     timer = TorchGraphTimer(work)
     runs = max(1, min(_RUNS, int(_LONG / timer(1))))
     timer.graph(runs).replay()

@@ -190,7 +190,7 @@ def assembly(source: str, machine: Processor) -> str:
 
 @not_while_forking
 def optimised_ir(source: str, machine: Processor) -> str:
-    """A module after LLVM's passes."""
+    """Return the text of a module after LLVM's passes."""
     return str(_optimised(source, machine)[0])
 
 
@@ -198,10 +198,10 @@ MOST_BLOCKS = 4096
 """Largest number of basic blocks of a function that LLVM optimises: the time of some passes grows with its square."""
 
 MOST_INSTRUCTIONS = 4096
-"""Largest block of a module that LLVM vectorizes: the time of that grows with its square as well."""
+"""Most instructions of a basic block that LLVM vectorizes: the time of vectorizing grows with their square."""
 
 MOST_IN_A_BLOCK = 8_192
-"""Largest block of a module that LLVM optimises: so does that of choosing instructions."""
+"""Most instructions of a basic block that LLVM optimises: the time of instruction selection grows with their square."""
 
 
 def _optimised(source: str, machine: Processor) -> tuple[Any, Any]:

@@ -61,9 +61,10 @@ from .thread_tiles import (
 from .workload import DTYPES
 
 _CHANNELS = 32
-_LIVE, _ASKED = 0.6, 1.01
-"""The part of a thread's inputs and sums that is in registers at a time, below which it spills; and the cost of a limit
-if nothing else is known: so the compiler's own choice comes first."""
+_LIVE = 0.6
+"""The part of its inputs and sums that a thread needs in registers at a time; with fewer registers, it spills."""
+_ASKED = 1.01
+"""The factor on the cycles of a configuration with a limit on registers: on a tie, the compiler's own choice wins."""
 
 
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
@@ -244,14 +245,16 @@ def _share_weights(
 
 
 def _stored_together(of: Images, config: Config) -> int:
-    """How many neighbours of the result a thread stores at once."""
+    """Return how many neighbouring results a thread stores at once."""
     extent, tile = (of.filters, "tile_c") if of.layout == "NHWC" else (of.places[1], "tile_x")
     return gcd(config[tile].size[-1], extent, widest_vector(of.dtype))
 
 
 def finishes_tiles(of: Images, config: Config) -> bool:
-    """Whether a thread tests for the end of a row between two stores to neighbouring places. Activations are then not
-    computed between the stores, which would reach memory separately. 16-bit results are converted there anyway.
+    """Whether the activations of a tile are computed before its first store.
+
+    If a row's end is tested between two stores, activations between them would keep the stores from being joined.
+    Results of 16 bits are converted between the stores in any case.
     """
     _, threads, own = config["tile_x"].size
     parted = of.places[1] % (threads * own) > 0 and _stored_together(of, config) < own
@@ -261,7 +264,7 @@ def finishes_tiles(of: Images, config: Config) -> bool:
 def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, IterVar]:
     """Split and bind the loops over results.
 
-    Returns the innermost ones of blocks and threads, and of a thread's own that around a row and the innermost one.
+    Returns the innermost loops of blocks and of threads, a thread's loop around a row, and its innermost loop.
     """
     last = of.layout == "NHWC"
     n, y, x, f = out.op.axis if last else (out.op.axis[0], *out.op.axis[2:], out.op.axis[1])

@@ -36,9 +36,11 @@ _SINGLE_TAIL = (
     *(3.4275752841e-04, 1.0693146032e-04, -2.3605945898e-05, 1.5756340872e-06),
 )
 _TAIL = (1.0004810, 1.1466484, 4.6988407e-01, 4.2733780e-02, -3.5828900e-03)
-"""The negative binary logarithm of the normal distribution at -v, as a polynomial of v from 0 to 5.5, the lowest term
-first. By a minimax fit in which the error of v * distribution counts against 1e-5 + 2**-12 times it, and for float32
-against 1e-8 + 2**-24 times it; up to 7 that one grows so that the rest of the distribution is below 1e-9."""
+"""The negative binary logarithm of the normal distribution at -v, as a polynomial of v, the lowest term first.
+
+A minimax fit of v * distribution for v from 0 to 5.5. An error counts relative to 1e-5 + 2**-12 * |value|; for float32,
+to 1e-8 + 2**-24 * |value|. The float32 fit grows up to 7, so that the rest of the distribution is below 1e-9.
+"""
 
 
 def _gelu_by(tail: tuple[float, ...], reach: float, v: Any) -> Any:
@@ -101,8 +103,11 @@ ACTIVATIONS: Mapping[str, Expression] = {
 }
 """Activations by name, as PyTorch defines them, on values of the type in which sums are accumulated."""
 NARROW: Mapping[str, Expression] = {"gelu": lambda v: _gelu_by(_TAIL, _REACH, v)}
-"""Activations with a cheaper form for float32 sums that are stored in 16 bits: at most 1e-5 beside half a unit of its
-last place. An exact one takes more instructions than the matrix product of a layer with few channels."""
+"""Cheaper forms of activations, for float32 sums that are stored in 16 bits.
+
+The error is at most 1e-5 plus half a unit in the last place of the result. An exact form takes more instructions than
+the matrix product of a layer with few channels.
+"""
 
 
 def _within(grad: Any, v: Any, low: float, high: float) -> Any:
@@ -164,8 +169,10 @@ GRADIENTS: Mapping[str, Callable[[Any, Any], Any]] = {
     "hardtanh_gradient": lambda grad, v: _within(grad, v, -1.0, 1.0),
     "softplus_gradient": lambda grad, v: select(v > 20.0, grad, grad * _sigmoid(v)),
 }
-"""Backward steps of `ACTIVATIONS`: the gradient of a result, and the sum before the activation, to the gradient of that
-sum. The gradient takes the place of the residual. Bounds and their sides are PyTorch's.
+"""Backward steps of `ACTIVATIONS`: functions of the gradient of a result, and of the sum before the activation.
+
+They return the gradient of that sum. The gradient of the result takes the place of the residual. Bounds, and the values
+at bounds, are PyTorch's.
 """
 
 

@@ -94,7 +94,8 @@ class PlaneBlock(KnobTile):
         """Return the elements from the start of one copy in shared memory to the next; with one copy, its elements.
 
         Addresses of a window reach into the border before the first plane and behind the last, which is not loaded.
-        With as much room between copies, addresses alone show that a copy in flight does not touch the planes in use.
+        Copies lie apart by the size of this border. So the ranges of addresses prove that a copy in flight does not
+        touch the planes in use.
         """
         if self.copies == 1:
             return self.held(of)

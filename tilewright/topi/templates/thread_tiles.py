@@ -200,13 +200,14 @@ def space(of: Images) -> Space:
 
     `tile_c`: groups of channels, or filters in NHWC, over blocks, threads and a thread's own. `tile_f`: filters of a
     group, over blocks and a thread's own; in NHWC `tile_c` has all of them. `tile_y`, `tile_x`: rows and columns, over
-    blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: the part of it that a
-    thread holds at a time, see `Window`; rows slide in NHWC only. `planes`: the source of windows; a block may fetch
-    whole small images to shared memory first. `order`: the outermost loop of a sum. It runs over the terms, or over a
-    thread's rows of results, which are then complete one after another. With "stores", each of them is stored before
-    the next one begins. `resident`: how many blocks the compiler makes room for on a multiprocessor; 0 leaves it the
-    choice. `whole_words`: when the compiler chooses between the image and its border. With 1, that is before it takes
-    the 16-bit floats of a word apart; with 2, before it loads the word. `bias`: see `tensors`.
+    blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: the part of a window that
+    a thread holds at a time, see `Window`; rows slide in NHWC only. `planes`: the memory that windows are read from; a
+    block may fetch whole small images to shared memory first. `order`: the outermost loop of a sum. It runs over the
+    terms, or over a thread's rows of results, which are then complete one after another. With "stores", each row is
+    stored before the next one begins. `resident`: the blocks per multiprocessor for which the compiler limits
+    registers; with 0, it sets no limit. `whole_words`: when a choice is made between 16-bit floats and the border's
+    zeros. With 1, a word is replaced by zeros before its halves are taken apart; with 2, the choice is made before the
+    load. `bias`: see `tensors`.
     """
     last = of.layout == "NHWC"
 

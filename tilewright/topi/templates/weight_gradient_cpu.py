@@ -266,8 +266,9 @@ def default_choices(of: WeightGradient, registers: VectorRegisters) -> dict[str,
 def _defaults_channels_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
     """A vector fills a register, or several registers if there are few sums; a body has four rows, or a small image.
 
-    Copies of rows pay if columns lie apart. They also pay for large windows over long rows, because each tap would test
-    the border again, and if columns are converted. AVX-512 masks loads of 16 bits, so small images need no copies.
+    The padded input is stored first if columns lie apart, or if they are converted. It is also stored for large windows
+    over long rows: each tap would test for the border again. AVX-512 masks loads of 16 bits, so small images need no
+    copy.
     """
     (high, wide), (rows, columns) = of.kernel, of.places
     room, lanes = registers.number * 3 // 4, registers.lanes(of.dtype)

@@ -59,7 +59,7 @@ class Unrolled:
         self._decide(whole)
 
     def of(self, loop: Loop) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Whether a serial loop is unrolled, whether our pass does it, and whether only our pass would."""
+        """Return whether a serial loop is unrolled, whether our pass unrolls it, and whether only our pass would."""
         return self._flags.get(loop.var, (_YES, _YES, _NO))
 
     def is_asked(self, loop: Loop) -> bool:

@@ -27,16 +27,18 @@ from .annealing import AnnealingSearch
 from .search import Search, Seen
 
 _ELITE, _ALIKE = 32, 4
-"""Configurations that others are made of, and how many of them may have the same tiles of threads."""
+"""The number of configurations that new ones are made of, and how many of them may have the same tiles of threads."""
 _CHILDREN, _CROSSED, _RANDOM, _RANKED = 640, 256, 192, 256
 _ALIKE_ROWS = 0.15
 """Candidates whose features differ less (in standard deviations of the pool) are not measured in one batch."""
 _PATIENCE = 3
-"""Number of batches without gain after which one explores elsewhere."""
+"""Number of batches without gain after which the search explores elsewhere."""
 _GAIN = 1.005
 _TRIED, _OWN = (32, 160), 0.94
-"""The sizes of the samples that show whether the model covers a space. It does not if a sample has more structures than
-this share of its configurations."""
+"""The sizes of the samples that show whether the model covers a space, and the largest share of structures.
+
+The model does not cover a space if the samples have more structures than this share of their configurations.
+"""
 _LEARNED = 600
 """Number of results to learn from, the fastest first."""
 _FAILED = 8.0
