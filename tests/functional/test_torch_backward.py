@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.functional import rivals
+from tilewright.functional import plans, problem, rivals
+from tilewright.runtime.device import cpu
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import_module("tilewright.functional.torch_operator")  # the operator of one pass falls back to those of each direction
@@ -162,3 +163,38 @@ def test_gpus_compute_all_gradients_by_one_kernel(
     first = check(tensors, (3, 0), activation)
     assert len(first) == 2 + biased
     check(drawn((2, 7, 33), 5, last, dtype, "cuda"), (2, 2), activation)
+
+
+def test_explain_call_names_the_kernel_of_all_gradients(everywhere: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    def parts(**more: Any) -> list[str]:
+        return tw.explain_call(tw.conv1d, x, w, bias, padding=(3, 0), groups=6, **more).split("\n\n")
+
+    def operations(**more: Any) -> list[str]:
+        return [part.split()[1] for part in parts(**more)]
+
+    x, w, bias = drawn((2, 6, 20), 4, False, torch.float32, "cpu")
+    assert operations() == ["conv", "weight_gradient", "data_gradient"]  # there is no kernel for CPUs
+    plan = plans.CallPlan(
+        problem.Problem(
+            problem.BACKWARD,
+            (2, 6, 1, 20),
+            6,
+            (1, 4),
+            (1, 1),
+            (0, 3, 0, 0),
+            (1, 1),
+            6,
+            "float32",
+            "NCHW",
+            True,
+            False,
+            "",
+        ),
+        *(cpu(), plans.Decision(plans.OURS, why="a test says so"), None, "compiled"),
+    )
+    monkeypatch.setattr(torch_backward, "_plan", lambda *_: plan)
+    assert operations() == ["conv", "backward"]
+    assert "result:  (2, 6, 20) and (30,) on cpu" in parts()[1]
+    assert operations(residual=torch.ones(2, 6, 20)) == ["conv", "weight_gradient", "data_gradient"]
+    w.requires_grad_(False)
+    assert operations() == ["conv", "data_gradient"]

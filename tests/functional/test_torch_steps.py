@@ -90,3 +90,33 @@ def test_layers_that_pytorch_does_not_differentiate_right(monkeypatch: pytest.Mo
     assert not made_by_pytorch(tw.conv2d(x, w, b, padding=2, groups=4))  # the first row of taps sees only padding
     assert not made_by_pytorch(tw.conv2d(x, w.transpose(2, 3), b, padding=5, groups=4))
     assert not made_by_pytorch(tw.conv2d(x, w.detach(), b, padding=5, groups=4))  # which keeps the input
+
+
+def test_explain_call_says_that_pytorch_computes_the_whole_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ours in (False, True):
+        decide(monkeypatch, ours)
+        monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.0, 1.0))
+        plans.forget()
+        x, w, b = layer()
+        text = tw.explain_call(tw.conv2d, x, w, b, padding=1, groups=4)
+        assert "in both passes" in text
+        assert "weight_gradient" not in text
+        assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))
+        w.requires_grad_(False)  # PyTorch may compute each direction, but not the layer as a whole
+        parts = tw.explain_call(tw.conv2d, x, w, b, padding=1, groups=4).split("\n\n")
+        assert [part.split()[1] for part in parts] == ["conv", "data_gradient"]
+        assert all(("a test says so" in part) != ours for part in parts)
+
+
+def test_explain_call_says_what_the_timing_of_steps_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide(monkeypatch, ours=True)
+    monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.0, 1e-4))
+    times = iter([[1.0, 2.0], [2.0, 1.0]])
+    monkeypatch.setattr(torch_steps, "in_turns", lambda *_, **__: next(times))
+    plans.forget()
+    x, w, b = layer()
+    assert not made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))
+    assert "weight_gradient" in tw.explain_call(tw.conv2d, x, w, b, padding=1, groups=4)
+    plans.forget()
+    assert "in both passes" in tw.explain_call(tw.conv2d, x, w, b, padding=1, groups=4)
+    assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))

@@ -30,9 +30,7 @@ def executor(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any,
     """Return a function of (grad, x, weight, bias, seq_idx, states) that computes a pass on tensors like these."""
     given = (grad, x, weight, bias, seq_idx, states)
     key = (step, activation, *[None if a is None else facts(a) for a in given])
-    found: Run | None = _passes.get(key)
-    if found is None:
-        found = _passes.made(key, lambda: _prepared(step, activation, *given))
+    found: Run = _passes.made(key, lambda: _prepared(step, activation, *given))
     return found
 
 

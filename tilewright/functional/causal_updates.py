@@ -33,9 +33,7 @@ def executor(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts
     these."""
     given = (x, state, weight, bias, counts, rows)
     key = (activation, *[None if a is None else facts(a) for a in given])
-    found: Run | None = _updates.get(key)
-    if found is None:
-        found = _updates.made(key, lambda: _prepared_update(activation, *given))
+    found: Run = _updates.made(key, lambda: _prepared_update(activation, *given))
     return found
 
 

@@ -45,7 +45,8 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     -------
     str
         A few lines: the problem, the kernel and its configuration, the reason for the choice, and its origin. If
-        PyTorch would record the call for gradients, the same of each gradient that operators of ours compute.
+        PyTorch would record the call for gradients, the same of each gradient that operators of ours compute. If one
+        kernel computes all gradients, or PyTorch the whole layer, the text says so.
 
     Raises
     ------
@@ -79,10 +80,13 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
         return f"{seen}\nruns:    nothing, since the result is empty"
     if by_xla := _by_xla(call, checked.problem, on):
         return f"{seen}\nruns:    XLA's own operator: {by_xla}"
+    training = import_module(f"{__package__}.torch_explanations") if rival else None
+    if training is not None and training.is_by_pytorch_alone(call, checked):
+        return f"{seen}\nruns:    {training.ALONE}"
     plan = plan_for(checked.problem, on, rival, function_of, call.options.tune)
-    lines = _lines(rank, checked.problem, checked.shape, plan, rival)
-    for gradient in _gradients(checked.problem, x, call.weight) if rival else ():
-        lines += ["", *_lines(rank, gradient, gradient.made_shape, plan_for(gradient, on, rival), rival)]
+    lines = _lines(rank, checked.problem, f"{checked.shape}", plan, rival)
+    for gradient, result in () if training is None else training.gradients(call, checked):
+        lines += ["", *_lines(rank, gradient.problem, result, gradient, rival)]
     return "\n".join(lines)
 
 
@@ -94,15 +98,6 @@ def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
     return why
 
 
-def _gradients(problem: Problem, x: Any, weight: Any) -> list[Problem]:
-    """The gradients of a call on tensors that operators of ours compute."""
-    torch, gradients = import_module("torch"), import_module(f"{__package__}.torch_layer")
-    if weight is None or not torch.is_grad_enabled():
-        return []
-    found: list[Problem] = gradients.gradients_of_ours(problem, weight.requires_grad, x.requires_grad)
-    return found
-
-
 def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
     """The signature of a call, its device, its rival and its activation."""
     if isinstance(call.x, np.ndarray):
@@ -111,7 +106,8 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
     if any(base.__module__.partition(".")[0] == "torch" for base in type(call.x).__mro__):
         tensors = import_module(f"{__package__}.torch_tensors")  # PyTorch is there: x is of it
         tensors.check_types(call)
-        checked, function = tensors.signed(call)
+        training = import_module(f"{__package__}.torch_explanations")
+        checked, function = tensors.signed(training.as_read(call))
         return checked, tensors.place(call.name, call.x), tensors.RIVAL, function
     library_of(call.x)  # an error, if it is no array
     arrays = [None if a is None else described_array(shared(a)) for a in call.arrays]
@@ -121,9 +117,9 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
     return checked, device(*arrays[0].device), "", function
 
 
-def _lines(rank: int, problem: Problem, shape: tuple[int, ...], plan: CallPlan, rival: str) -> list[str]:
+def _lines(rank: int, problem: Problem, result: str, plan: CallPlan, rival: str) -> list[str]:
     choice, executable = plan.choice, plan.executable
-    lines = [f"problem: {problem.text(rank)}", f"result:  {shape} on {plan.on}"]
+    lines = [f"problem: {problem.text(rank)}", f"result:  {result} on {plan.on}"]
     if choice.how == THEIRS:
         lines.append(f"runs:    the kernel of {rival}: {choice.why}")
     elif executable is not None:

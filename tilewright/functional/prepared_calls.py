@@ -23,7 +23,14 @@ class PreparedCalls(dict[Any, Any]):
         _tables.append(self)
 
     def made(self, key: Any, prepare: Callable[[], Any]) -> Any:
-        """Prepare a call, and keep it unless plans change in the meantime or the key has no hash."""
+        """Return the call of a key. Prepare it if it is new, and keep it unless plans change in the meantime or the
+        key has no hash."""
+        try:
+            found = self.get(key)
+        except TypeError:
+            found = None
+        if found is not None:
+            return found
         version = self.version
         call = prepare()
         with suppress(TypeError):  # an option is a list: the call works, but is not kept

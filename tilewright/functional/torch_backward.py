@@ -12,7 +12,7 @@ from torch.library import Library, register_fake
 
 from ..core.errors import UserError
 from ..core.windows import is_short
-from .plans import THEIRS, plan_for
+from .plans import THEIRS, CallPlan, plan_for
 from .prepared_calls import PreparedCalls
 from .problem import BACKWARD, Problem
 from .signature import ACTIVATIONS, GRADIENT, channels_last_order
@@ -81,8 +81,7 @@ def known(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: 
     `kind` is the type of the gradients with respect to the weight and the bias.
     """
     last = options.layout == "NWC"
-    seen = x.transpose(1, 2) if last else x
-    compute = _prepared(seen, weight, biased, list(options.padding), list(options.dilation), options.activation)
+    compute = _prepared(*_given(options, x, weight, biased))
     widened = cast_of(weight.new_empty(weight.numel() + weight.shape[0] * biased), kind)
 
     def wide(*tensors: Any) -> tuple[Any, Any]:
@@ -94,6 +93,16 @@ def known(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: 
         return *_parts(wide, x, weight, bias, biased, grad, last), None
 
     return run
+
+
+def plan_of(options: ConvolutionOptions, x: Any, weight: Any, biased: bool) -> CallPlan | None:
+    """Return the plan of the kernel for such passes; None if separate kernels compute the gradients."""
+    return _plan(*_given(options, x, weight, biased))
+
+
+def _given(options: ConvolutionOptions, x: Any, weight: Any, biased: bool) -> Any:
+    seen = x.transpose(1, 2) if options.layout == "NWC" else x
+    return seen, weight, biased, list(options.padding), list(options.dilation), options.activation
 
 
 def _parts(run: Any, x: Any, weight: Any, bias: Any, biased: bool, grad: Any, last: bool) -> tuple[Any, Any, Any]:
@@ -121,33 +130,37 @@ def _prepare(tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
     """Return the executor of all calls like this one, which is remembered."""
     biased, padding, dilation, activation = options
     key = (*[None if a is None else facts(a) for a in tensors], biased, *padding, *dilation, activation)
-    found = _passes.get(key)
-    if found is None:
-        x, weight, *_ = tensors
-        found = _passes.made(key, lambda: _prepared(x, weight, biased, padding, dilation, activation))
-    return found
+    return _passes.made(key, lambda: _prepared(tensors[0], tensors[1], biased, padding, dilation, activation))
+
+
+def _plan(
+    x: Any, weight: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
+) -> CallPlan | None:
+    """Return the plan of the kernel; None if separate kernels run."""
+    if 0 in x.shape or not x.is_cuda:
+        return None
+    (batch, channels, length), layout = x.shape, "NHWC" if channels_last(x, 1) else "NCHW"
+    problem = Problem(
+        BACKWARD, (batch, channels, 1, length), channels, (1, weight.shape[2]), (1, 1), (0, padding[0], 0, padding[1]),
+        (1, dilation[0]), channels, NAMES[x.dtype], layout, biased, False, activation,
+    )  # fmt: skip
+    try:
+        plan = plan_for(problem, place("conv1d", x), SEPARATELY)
+    except UserError:  # such as a limit of the grid
+        return None
+    return None if plan.choice.how == THEIRS else plan
 
 
 def _prepared(x: Any, weight: Any, biased: bool, padding: list[int], dilation: list[int], activation: str) -> Any:
     """Return the executor of all calls like this one."""
-    last = channels_last(x, 1)
-    batch, channels, length = x.shape
-    problem = Problem(
-        BACKWARD, (batch, channels, 1, length), channels, (1, weight.shape[2]), (1, 1), (0, padding[0], 0, padding[1]),
-        (1, dilation[0]), channels, NAMES[x.dtype], "NHWC" if last else "NCHW", biased, False, activation,
-    )  # fmt: skip
 
     def separately(x: Any, weight: Any, bias: Any, grad: Any) -> tuple[Any, Any]:
         return _separately(x, weight, bias, grad, biased, padding, dilation, activation)
 
-    if 0 in x.shape or not x.is_cuda:
+    plan = _plan(x, weight, biased, padding, dilation, activation)
+    if plan is None:
         return separately
-    try:
-        plan = plan_for(problem, place("conv1d", x), SEPARATELY)
-    except UserError:  # such as a limit of the grid
-        return separately
-    if plan.choice.how == THEIRS:
-        return separately
+    last, (_, channels, length) = channels_last(x, 1), x.shape
     reads_bias = biased and bool(activation)
     program, order = program_of(plan), channels_last_order(3, 1) if last else ()
     aligned = max(program.program.alignment)

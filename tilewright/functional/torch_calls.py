@@ -91,13 +91,18 @@ def _differentiable(call: OperatorCall) -> Run | None:
     """Return the executor of calls like this one with gradients or under autocast; None if the operator serves them."""
     from . import torch_steps, torch_training  # they load the operator
 
-    if call.weight is None or call.out is not None or call.options.tune is not None:
-        return None
-    if callable(call.options.activation) or not is_plain(call.arrays):
+    if not is_direct(call):
         return None
     arrays = as_autocast(call.arrays[:4])
     checked, _ = signed(OperatorCall._make((call.name, *arrays, None, call.options)))
     return torch_steps.by_pytorch_alone(call, checked) or torch_training.shortest(call, arrays, checked)
+
+
+def is_direct(call: OperatorCall) -> bool:
+    """Whether a call with gradients or under autocast runs without PyTorch's dispatcher."""
+    if call.weight is None or call.out is not None or call.options.tune is not None:
+        return False
+    return not callable(call.options.activation) and is_plain(call.arrays)
 
 
 def operator(call: OperatorCall) -> Any:

@@ -68,7 +68,7 @@ def gradients(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, 
     """Return the gradients of the four tensors of a layer, if they are asked for, from the saved tensors."""
     layer: CalledLayer = ctx.layer
     x, weight, bias, _ = tensors
-    if is_one_pass(ctx, x, weight):
+    if is_one_pass(layer.options, x, weight, ctx.needs_input_grad, ctx.added):
         grad = layer.arranged(grad)
         return *torch_backward.gradients(x, weight, bias, ctx.biased, grad, layer.options), None
     if layer.options.activation:
@@ -78,11 +78,14 @@ def gradients(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, 
     return linear_pass(ctx, arranged, x, weight, _OPERATORS)(arranged, tensors, summed)  # type: ignore[no-any-return]
 
 
-def is_one_pass(ctx: Any, x: Any, weight: Any) -> bool:
-    """Whether one operator computes all gradients at once, and no gradient is differentiated again."""
-    if ctx.added or not all(ctx.needs_input_grad[:2]) or torch.is_grad_enabled() or differentiates():
+def is_one_pass(options: ConvolutionOptions, x: Any, weight: Any, wanted: tuple[bool, ...], added: bool) -> bool:
+    """Whether one operator computes all gradients at once, and no gradient is differentiated again.
+
+    `wanted` says which tensors of the layer have gradients; `added` says whether it adds a residual.
+    """
+    if added or not all(wanted[:2]) or torch.is_grad_enabled() or differentiates():
         return False
-    return torch_backward.computes(ctx.layer.options, x, weight)
+    return torch_backward.computes(options, x, weight)
 
 
 def before_activation(layer: CalledLayer, grad: Any, tensors: tuple[Any, ...], kernels: Kernels) -> Run:

@@ -153,9 +153,7 @@ def _preparation(kind: Callable[..., Any]) -> Prepare:
             return executor(arrays, kind(*given))
         options = [tuple(value) if type(value) is list else value for value in given]
         key = (*[None if a is None else facts(a) for a in arrays], *options)
-        found: Callable[..., Any] | None = _executors.get(key)
-        if found is None:
-            found = _executors.made(key, lambda: executor(arrays, kind(*given)))
+        found: Callable[..., Any] = _executors.made(key, lambda: executor(arrays, kind(*given)))
         return found
 
     return prepare

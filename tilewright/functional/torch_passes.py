@@ -84,7 +84,7 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[[Any, t
     x, weight, _, _ = tensors
     of_x, of_weight, _, of_residual = ctx.needs_input_grad[:4]
     kind = None if weight is None else weight.dtype if ctx.given is None else ctx.given[0].dtype
-    if is_one_pass(ctx, x, weight):
+    if is_one_pass(layer.options, x, weight, ctx.needs_input_grad, ctx.added):
         return torch_backward.known(x, weight, ctx.biased, layer.options, kind)  # type: ignore[no-any-return]
     kernels, derive = _Executors(kind), None
     if layer.options.activation:

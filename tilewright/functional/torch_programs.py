@@ -17,6 +17,7 @@ from ..runtime.program import resolve_target, target_on
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
 from .declared_program import DeclaredProgram, declared
+from .prepared_calls import PreparedCalls
 from .sized_programs import SizedLaunches, UnsuitableError, launches
 from .torch_allocation import strided_allocator
 from .torch_launches import starts_of_sized
@@ -90,7 +91,6 @@ class _Operator:
     ) -> None:
         self.name, self._declare, self._target = name, declare, target
         self._modules: dict[Any, Module] = {}
-        self._runs: dict[Any, Run] = {}
         self._gradients: dict[Any, _Operator] = {}
         first = declare(target.kind if target is not None else "llvm")
         self._tensors, self._several = len(first.inputs), len(first.outputs) > 1
@@ -103,6 +103,7 @@ class _Operator:
         space, _, own = name.partition("::")
         if name in _libraries or hasattr(getattr(torch.ops, space), own):
             raise UserError(f"there is an operator {name} already", primitive="torch_operator", fix="give another name")
+        self._runs = PreparedCalls()
         library = _libraries[name] = _CheckedLibrary(space, "FRAGMENT")
         library.define(f"{own}{_schema(first)}", tags=(torch.Tag.pt2_compliant_tag,))
         for key in ("CPU", "CUDA"):
@@ -140,9 +141,7 @@ class _Operator:
         with torch.no_grad():
             suitable = [_suitable(t) for t in tensors]
         key = (*[(t.shape, t.dtype, t.device) for t in tensors], *sizes)
-        run = self._runs.get(key)
-        if run is None:
-            run = self._runs[key] = self._prepared(suitable, sizes)
+        run = self._runs.made(key, lambda: self._prepared(suitable, sizes))
         return self._returned(run(suitable))
 
     def _prepared(self, tensors: list[Any], sizes: Sequence[Any]) -> Run:

@@ -16,11 +16,12 @@ import torch
 from . import rivals, torch_native
 from .call import ARRAYS, OperatorCall
 from .plans import OURS, plan_for
+from .prepared_calls import PreparedCalls
 from .problem import CONV, Problem
 from .signature import Signature
 from .torch_layer import gradients_of_ours
 from .torch_state import autocasts
-from .torch_tensors import RIVAL, channels_last, in_order, place
+from .torch_tensors import RIVAL, channels_last, facts, in_order, place
 from .torch_threads import by_pytorch, lost
 from .torch_timing import in_turns
 from .torch_training import shortest
@@ -32,6 +33,9 @@ _HOST_SECONDS, _LEAST_SHARE, _SHARE_BESIDE = 80e-6, 0.1, 0.4
 time. The larger share applies if the input has a gradient, and PyTorch computes a part of the step. Computing one
 gradient may take PyTorch as long as both.
 """
+
+_decisions = PreparedCalls()
+"""Whether our kernels are faster, by the facts of the call. Calls and `explain_call` share these decisions."""
 
 
 def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., Any] | None:
@@ -61,7 +65,8 @@ def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., An
         ours = [each for each in directions if plan_for(each, on, RIVAL).choice.how == OURS]
     every = [without, *(each for each, asked in zip(problem.gradients, wanted, strict=True) if asked)]
     compute = torch_native.computed(problem, call.name, call.options.layout, x.dim(), on_gpu=False)
-    if ours and _are_faster(ours, every, call, checked, compute):
+    key = (call.name, call.options, *[None if a is None else (facts(a), a.requires_grad) for a in call.arrays])
+    if ours and _decisions.made(key, lambda: _are_faster(ours, every, call, checked, compute)):
         return None
 
     def alone(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
