@@ -21,10 +21,12 @@ from .layouts import IMAGES_LAST, from_layout, in_layout, in_memory, in_order, l
 from .workload import INTEGERS, Convolution, border, check_fits, dtype_of, shape_of, sizes, sum_dtype
 
 WEIGHTS = ("OIHW", "OHWI", "HWIO")
-"""The orders of the dimensions of filters in memory; the first is the default. Images HWCN need the last, NHWC take
-any."""
+"""The orders of the dimensions of filters in memory; the first is the default.
+
+Images in HWCN need filters in HWIO; images in NHWC take filters in any order.
+"""
 _LAST = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
-"""How to transpose filters of the others to the default order."""
+"""How to transpose filters in the other orders to the default order."""
 
 
 @dataclass(frozen=True)

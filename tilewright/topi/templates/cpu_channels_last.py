@@ -29,35 +29,47 @@ from .tensors import Tensors
 _LANES = (4, 8, 16, 32)
 _COLUMNS = (1, 2, 4, 7, 8)
 _WIDEST = 16
-"""The least lanes of a vector with filters of one group."""
-_WIDE, _LONG_WINDOW = 5, 16
-"""Columns of a window from which on those of neighbouring results are mostly the same; and from which on a line of it
-is read from the nearest cache, where twice as many channels at a time cost few more instructions. From memory, half as
-many do better, since a processor then sees the loads of the next tile before it has summed this one: 31 taps on a Zen 5
-take 0.6 of the time, and 1.1 times as long within its caches."""
+"""The most lanes of a vector with filters of one group, and the lanes of a vector of channels."""
+_WIDE = 5
+"""The least columns of a window for which neighbouring results share most of their inputs."""
+_LONG_WINDOW = 16
+"""The least columns of a window of one row for which vectors may outgrow a register, if the data fits the caches.
+
+Twice as many channels at a time then cost few more instructions. From memory, half as many channels are faster: a
+processor sees the loads of the next tile before it has summed this one. With 31 taps on a Zen 5, they take 0.6 of the
+time from memory, and 1.1 times as long within the caches.
+"""
 _ABREAST = 8
 """Columns of a tile if neighbouring columns share most of their inputs: 128 bytes of each are fetched together."""
 _FEW = 32
-"""Sums over at most these channels test for the border at each read: writing out the padded input costs more."""
+"""The most channels of a sum that tests for the border at each read: storing the padded input costs more."""
 _LONG = 64
-"""Terms of a sum from which on a tile of columns is worth a thread's turn: few images have as many rows as there are
-threads, times some."""
+"""The least terms of a sum for which tiles of columns are distributed over threads.
+
+Few images have several times as many rows as there are threads.
+"""
 _ROWS = 64
-"""Rows of results of all images up to which tiles of columns are a thread's turn, too: lines have a row an image."""
+"""With fewer rows of results in all images, tiles of columns are distributed over threads, too: a line is one row."""
 _IN_PARTS = 64
-"""From these taps of a row on, the border is written out, too: a loop over the taps would test for it each time."""
+"""With more columns of a window, the padded input is stored, too: a loop over the taps would test for the border."""
 _MANY_TAPS = 36
-"""Products of a window from which on the work around a tile counts little: with 25, tiles of half as many columns take
-1.2 times as long; with 49, which registers hold, 0.88 times."""
+"""The least taps of a window for which the work around a tile counts little.
+
+With 25 taps, tiles of half as many columns take 1.2 times as long. With 49 taps, such tiles stay in registers, and take
+0.88 times as long.
+"""
 _CHAINS = 8
-"""Vectors of sums that keep a processor busy: it starts two products in a cycle, and each takes four."""
+"""Vectors of sums that keep a processor busy: it starts two products in a cycle, and each takes four cycles."""
 _LINE = 64
-"""Bytes of a cache line. One that is stored in parts, past the caches, reaches memory in parts."""
+"""Bytes of a cache line. A line that is stored in parts, past the caches, reaches memory in parts."""
 _AHEAD = 512
-"""Bytes of channels ahead of which columns are fetched. Each column is a stream of its own, too short for a processor
-to predict it: from memory, 7 taps take 0.7 of the time. At 1024 bytes, half of the gain is gone."""
+"""The distance of prefetches, in bytes of channels.
+
+Each column is a stream of its own, too short for a processor to predict it. With prefetches, 7 taps from memory take
+0.7 of the time. With a distance of 1024 bytes, half of the gain is lost.
+"""
 MANY_WEIGHTS = 1 << 16
-"""From this number of weights on, all processors turn them: waking the others takes some microseconds."""
+"""With more weights, all processors transpose them; with fewer, waking the other processors does not pay."""
 
 
 def space(of: Images) -> Space:
@@ -122,7 +134,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def lanes_of_one_group(of: Images) -> int:
-    """Return the lanes of vectors whose filters see the same channels, which is then one value for all of them."""
+    """Return the lanes of vectors whose filters read the same channels: one value then serves all lanes."""
     own = of.shared_filters
     if of.groups == 1 or own == 1:  # a vector of channels is one load, too
         return _WIDEST
@@ -130,10 +142,10 @@ def lanes_of_one_group(of: Images) -> int:
 
 
 def _of_near_groups(of: Images) -> int:
-    """Return the lanes of vectors of several groups, if that takes fewer instructions than vectors of one.
+    """Return the lanes of vectors of several groups, if they take fewer instructions than vectors of one group.
 
-    The channels that it sees are picked from some whole vectors, by an instruction for each. 32 groups of four channels
-    take 0.3 of the time of vectors of four lanes, 32 of two channels 0.23.
+    The channels that such a vector reads are picked from whole vectors, by one instruction for each of these. 32 groups
+    of four channels take 0.3 of the time of vectors of four lanes, 32 of two channels 0.23.
     """
     own, seen = of.shared_filters, of.per_group
     if of.layout != "NHWC" or _WIDEST % own:
@@ -177,12 +189,11 @@ def _dividing(filters: int, most: int, register: int) -> int:
 
 
 def default_choices(of: Images, registers: VectorRegisters) -> dict[str, Any]:
-    """Vectors of 16 channels, or of the channels of whole groups; seven columns together, or a number that leaves few
-    over.
+    """Vectors of 16 channels, or of the channels of whole groups; seven columns, or a number that leaves few over.
 
-    Sums fill at most half of the registers. If that leaves four columns, and neighbouring columns share most of their
-    inputs, shorter vectors let more of them be computed together; fewer, if a row of the window then stays in registers
-    as well.
+    Sums fill at most half of the registers. If only four columns fit, and neighbouring columns share most of their
+    inputs, shorter vectors make room for more columns. A tile has fewer columns if a row of its window then stays in
+    registers as well.
     """
     columns, room = of.places[1], registers.room(of.dtype)
     alone, lanes, own = of.groups == of.shape[1], _of_near_groups(of), of.shared_filters

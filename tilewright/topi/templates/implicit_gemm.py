@@ -29,7 +29,7 @@ from .schedule_helpers import widest_vector
 from .workload import sum_dtype
 
 _TERMS, _FILTERS, _CHANNELS = 16, 8, 32
-"""Terms of a sum, filters and channels of a group, from which on tiles of a product have something to share."""
+"""The least terms of a sum, filters and channels of a group for which tiles of a product share data."""
 
 
 def contraction_of(of: Conv2dLayer) -> Contraction:

@@ -12,8 +12,7 @@ from ...core.padding import TEMPLATE_WORDS, padding_of
 LAYOUTS = ("NCHW", "NHWC")
 """The orders of an image's dimensions in memory; the first is the default."""
 IMAGES_LAST = "HWCN"
-"""The order in which the same place of all images lies together; dense convolutions of the contraction strategies have
-it."""
+"""The order with images last. Only dense convolutions of the contraction strategies support it."""
 _PLACES = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), IMAGES_LAST: (2, 3, 1, 0)}
 """For each dimension of a layout, its place among batch, channels, rows, columns."""
 ROWS = {"NCW": "NCHW", "NWC": "NHWC"}

@@ -38,7 +38,7 @@ _NARROW = ("float16", "bfloat16")
 _OVERHEAD, _SPLIT_OVERHEAD = 44, 36
 """Registers for addresses and loops; the same if operands are split into parts."""
 STORES = ((False, False), (True, False), (False, True))
-"""Results from fragments, through shared memory, and in vectors from fragments."""
+"""The ways to store results: from fragments, through shared memory, and in vectors from fragments."""
 _LEAST_ROWS = 256
 """The least rows per tile of a block for which a block may compute several tiles: enough blocks must remain."""
 FULL = 4
