@@ -37,6 +37,27 @@ def test_a_layer_of_a_record_takes_it() -> None:
     assert found.why.startswith("a record of this layer")
 
 
+@pytest.mark.parametrize("name", ["topi/conv2d.wgmma", "topi/conv2d.mma", "topi/depthwise.direct"])
+def test_a_dense_layer_without_a_record_takes_that_of_the_other_16_bit_type(name: str) -> None:
+    """A layer with a record of its own takes that one, and a depthwise layer none of the other type."""
+    template = next(each for each in ALL if each.name == name)
+    logs = (path for path in shipped.RECORDS.glob("*.log") if not path.stem.endswith("epilogues"))
+    inputs = [inp for path in logs for inp, _ in load_from_file(path, []) if inp.task.name == name]
+    known = {str(template.workload(inp.task.args)): inp for inp in inputs}
+    served = set()
+    for inp in [inp for inp in inputs if "float16" in inp.task.args][::4]:
+        of = template.workload(["bfloat16" if arg == "float16" else arg for arg in inp.task.args])
+        found = shipped.recorded(template, of, CUDA)
+        own = known.get(str(of))
+        served.add((own is not None, found is not None))
+        if found is not None:
+            assert found.config.to_json_dict()["entity"] == (own or inp).config.to_json_dict()["entity"]
+            assert ("in float16" in found.why) == (own is None)
+    assert (False, "depthwise" not in name) in served
+    assert (True, False) not in served
+    assert (False, "depthwise" in name) not in served
+
+
 def test_records_of_every_template_serve_near_layers() -> None:
     for template in ALL:
         records = (pair[0] for path in shipped.RECORDS.glob("*.log") for pair in load_from_file(path, []))

@@ -8,13 +8,15 @@ bias and relu, for layers on which an epilogue changes the fastest choice.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.target import Target
+from ..topi.templates import Conv2dLayer
 from ..tune.records.best import best_of
 from ..tune.records.format import MeasureInput, decode, mean_cost
 from ..tune.task import freeze
@@ -29,6 +31,8 @@ _EPILOGUES = "epilogues"
 """The suffix of logs of kernels with an epilogue."""
 _NEAR = 2.0
 """The largest distance of a neighbour: the sum over all sizes of the binary logarithm of their ratio."""
+_OTHER = {"float16": "bfloat16", "bfloat16": "float16"}
+"""The other 16-bit type of each."""
 
 
 @dataclass(frozen=True)
@@ -73,24 +77,44 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
     if best is None:
         return None
     inp, result = best
-    wanted = {name: choice.wanted for name, choice in inp.config.items()}
-    config = template.strategy(target).nearest(workload, wanted)
     why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
+    config = _nearest(template, workload, target, inp.config)
     return ShippedRecord(config, why, mean_cost(result), _arch(inp), away)
 
 
 def recorded(
     template: PackagedTemplate[Any], workload: Convolution, target: Target, fused: bool = False
 ) -> ShippedRecord | None:
-    """Return the configuration of the record of exactly this workload; with `fused`, of the record with an epilogue."""
-    lines = _records(fused).get((target.kind, template.name), {}).get(tuple(workload.args), [])
-    best = best_of([decode(line) for line in lines])
-    if best is None:
-        return None
-    inp, result = best
-    layer = "this layer with an epilogue" if fused else "this layer"
-    why = f"a record of {layer} on {inp.notes.device or inp.target}"
-    return ShippedRecord(inp.config, why, mean_cost(result), _arch(inp))
+    """Return the configuration of the record of this workload, or of one alike; with `fused`, with an epilogue."""
+    known = _records(fused).get((target.kind, template.name), {})
+    for of in _alike(workload):
+        best = best_of([decode(line) for line in known.get(tuple(of.args), [])])
+        if best is not None:
+            inp, result = best
+            layer = f"this layer{' with an epilogue' if fused else ''}{'' if of is workload else f' in {of.element}'}"
+            why = f"a record of {layer} on {inp.notes.device or inp.target}"
+            config = inp.config if of is workload else _nearest(template, workload, target, inp.config)
+            return ShippedRecord(config, why, mean_cost(result), _arch(inp))
+    return None
+
+
+def _alike(workload: Convolution) -> Iterator[Convolution]:
+    """Yield this workload, then a dense convolution's workload in the other 16-bit type: their records serve it.
+
+    Most dense layers use matrix instructions, which cost the same in both types. On an H200, 51 layers in bfloat16
+    were timed with their earlier choice and with the record of float16. 12 layers of three channels became 1.57 times
+    as fast on average (the slowest 0.86 times). 39 others became 1.08 times as fast (0.95). 3 lost more than 3%.
+    Depthwise layers use ordinary instructions, and their costs differ by type. Of 97, 14 lost more than 3%, though the
+    average was 1.06 times as fast (0.71).
+    """
+    yield workload
+    if isinstance(workload, Conv2dLayer) and workload.groups == 1 and workload.dtype in _OTHER:
+        yield replace(workload, dtype=_OTHER[workload.dtype])
+
+
+def _nearest(template: PackagedTemplate[Any], workload: Convolution, target: Target, config: Config) -> Config:
+    """Return the configuration nearest to that of another workload."""
+    return template.strategy(target).nearest(workload, {name: choice.wanted for name, choice in config.items()})
 
 
 def _arch(inp: MeasureInput) -> str:
