@@ -358,6 +358,9 @@ def test_a_call_is_explained_with_its_gradients(ours: str, monkeypatch: pytest.M
         parts = tw.explain_call(tw.conv2d, x, w, padding=1, groups=4).split("\n\n")
     assert all("bfloat16" in part for part in parts)
     assert ["not rounded" in part for part in parts] == [False, True, False]
+    wide = torch.randn(4, 16, 3, 3, requires_grad=True)  # PyTorch computes the gradients of 16 filters per group
+    assert len(tw.explain_call(tw.conv_transpose2d, x, wide, groups=4).split("\n\n")) == 1
+    assert len(tw.explain_call(tw.conv_transpose2d, x, wide[:, :15], groups=4).split("\n\n")) == 3
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ both). A library may have other kernels for data gradients."""
 POOLS = (MAX_POOL, AVG_POOL)
 _TERMS, _FILTERS = 16, 8
 """The least terms of a sum, and filters, with which tiles of matrix products take weights in the order OHWI."""
+MATRIX_CHANNELS = 16
+"""The least channels of a group with which libraries compute a layer and its gradients by matrix instructions."""
 Pair = tuple[int, int]
 Four = tuple[int, int, int, int]
 

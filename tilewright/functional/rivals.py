@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.dtype import DType
 from ..topi.templates.processor import instruction_set
 from . import cpu_rates
-from .problem import CONV, DATA_GRADIENT, GRADIENTS, TRANSPOSED, WEIGHT_GRADIENT, Problem
+from .problem import CONV, DATA_GRADIENT, GRADIENTS, MATRIX_CHANNELS, TRANSPOSED, WEIGHT_GRADIENT, Problem
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -58,8 +58,8 @@ A library computes a residual and an activation in a kernel of its own, which re
 """
 _PASS_IN_CACHE = 50e6
 """Up to this number of bytes, such a kernel works in the L2 cache."""
-_DENSE_TERMS, _DENSE_CHANNELS = 64, 16
-"""The least products per sum, and channels per group, of a layer that libraries compute by matrix instructions. If no
+_DENSE_TERMS = 64
+"""The least products per sum of a layer that libraries compute by matrix instructions, if its groups are large. If no
 similar layer was measured, the library is preferred for such a layer."""
 
 
@@ -225,11 +225,11 @@ def reason_on_gpu(problem: Problem, known: Iterable[MeasuredLayer]) -> str:
             return f"measured {ratio:.2f} times as fast as ours for this layer"
         return f"expected to be {ratio:.2f} times as fast as ours, by {found.nearest.problem} and its like"
     per_group = problem.shape[1] // problem.groups
-    large = per_group >= _DENSE_CHANNELS or problem.groups == 1
+    large = per_group >= MATRIX_CHANNELS or problem.groups == 1
     steps = problem.op == DATA_GRADIENT and problem.stride != (1, 1)
     if problem.op in GRADIENTS and not problem.depthwise and (large or steps):
         return "no record says that our kernel of this gradient is faster"
-    if problem.op == CONV and per_group >= _DENSE_CHANNELS and problem.terms >= _DENSE_TERMS:
+    if problem.op == CONV and per_group >= MATRIX_CHANNELS and problem.terms >= _DENSE_TERMS:
         return f"a sum over {problem.terms} products is a matrix product, and no record says that ours is faster"
     return ""
 

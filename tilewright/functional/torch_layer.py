@@ -10,15 +10,13 @@ import torch
 
 from . import torch_native
 from .call import OPERATORS
-from .problem import TRANSPOSES, Problem
+from .problem import MATRIX_CHANNELS, TRANSPOSES, Problem
 from .signature import channels_last_order
 from .torch_options import ConvolutionOptions, WeightGradientOptions
 from .torch_state import differentiates
 from .torch_tensors import channels_last, in_order
 
 Run = Callable[..., Any]
-_LARGE = 16
-"""The least channels of a group with which PyTorch computes the gradients, as matrix products."""
 
 
 class Kernels(Protocol):
@@ -37,12 +35,21 @@ def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool, wide: bool 
     A `wide` weight gradient has the type of its sums.
     """
     transposed = problem.op in TRANSPOSES
-    fits = not transposed or all(m < s for m, s in zip(problem.output_padding, problem.stride, strict=True))
-    if not fits or not (problem.depthwise or problem.weights_shape[1] < _LARGE):
+    if not _suits(problem.weights_shape[1], problem.output_padding if transposed else (), problem.stride):
         return []
     wanted = of_weight, of_x and (transposed or problem.groups != 1)
     by_weight, by_x = problem.gradients
     return [each for each, asked in zip((by_weight._replace(wide=wide), by_x), wanted, strict=True) if asked]
+
+
+def _suits(per_group: Any, output_padding: Any, stride: Any) -> bool:
+    """Whether operators of ours compute the gradients of a layer. `per_group` is the second extent of its weight.
+
+    `output_padding` is empty unless the layer is transposed. If it reaches the stride, the convolution of the result
+    has more windows than the layer has inputs.
+    """
+    fits = all(more < step for more, step in zip(output_padding, stride, strict=False))
+    return bool(fits and per_group < MATRIX_CHANNELS)
 
 
 class CalledLayer:
@@ -61,10 +68,8 @@ class CalledLayer:
         self.last = options.layout.endswith("C")
         self.depthwise = options.name == "depthwise_conv2d"
         self.groups = shape[-1 if self.last else -self.rank - 1] if self.depthwise else options.groups
-        # If output_padding reaches the stride, the convolution of the result has more windows than this layer has
-        # inputs.
-        fits = not self.transposed or all(m < s for m, s in zip(options.output_padding, self.stride, strict=True))
-        self.small = fits and (self.depthwise or weight_shape[1] < _LARGE)
+        per_group = 1 if self.depthwise else weight_shape[1]
+        self.small = _suits(per_group, options.output_padding if self.transposed else (), self.stride)
         """Whether groups are so small that operators of ours compute the gradients."""
         self.spreads = self.small and (self.transposed or self.groups != 1)
         """Whether an operator of ours computes the data gradient, without reading the input."""
