@@ -32,7 +32,9 @@ _TF32 = {
 
 
 def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -> str:
-    """Describe the kernel that a call would run, without running it.
+    """Describe the kernel that a call would run. The call itself does not run.
+
+    On CPUs, kernels may be timed, as in a first call.
 
     Parameters
     ----------
