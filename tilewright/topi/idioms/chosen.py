@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...core.target import Target
@@ -45,3 +46,13 @@ def operands_of(op: ComputeOp, workload: Any) -> tuple[Tensor, Tensor]:
     behind = read.op.input_tensors if read.op.tag.startswith("injective,pad") else []
     data = next((t for t in behind if same_shape(t, tuple(int(e) for e in workload.placeholders()[0].shape))), read)
     return data, (weights or [read])[0]
+
+
+def weights_index(weights: Tensor, shape: tuple[int, ...]) -> Callable[..., Sequence[Any]]:
+    """Return a function of an index in weights of a workload's shape; it returns the index in the given weights.
+
+    They may differ in the first two dimensions: PyTorch counts all filters in one, templates the filters of a channel.
+    """
+    if same_shape(weights, shape):
+        return lambda *at: at
+    return lambda channel, filter_of_channel, *rest: (channel * shape[1] + filter_of_channel, 0, *rest)

@@ -28,7 +28,7 @@ from ..templates.transposed import Transposed
 from ..templates.weight_gradient import WeightGradient
 from ..templates.workload import DTYPES, sum_dtype
 from .bilinear import Bilinear, IndexTable, bilinear
-from .chosen import choice_of, operands_of
+from .chosen import choice_of, operands_of, weights_index
 
 Index = Callable[..., Sequence[Any]]
 _RESULT = 0
@@ -158,7 +158,9 @@ def recognised(op: ComputeOp) -> RecognisedLayer | None:
     """
     choice = choice_of(op)
     if choice is not None:
-        return RecognisedLayer(choice.workload, *operands_of(op, choice.workload), _same, _same, _same)
+        data, weights = operands_of(op, choice.workload)
+        given = tuple(int(e) for e in choice.workload.placeholders()[1].shape)
+        return RecognisedLayer(choice.workload, data, weights, _same, weights_index(weights, given), _same)
     form = bilinear(op)
     if form is None:
         return None
