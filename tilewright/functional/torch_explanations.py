@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import torch_backward
+from . import torch_backward, torch_steps
 from .call import OperatorCall
 from .plans import CallPlan, plan_for
 from .problem import WEIGHT_GRADIENT
@@ -17,7 +17,6 @@ from .torch_gradients import is_one_pass
 from .torch_layer import CalledLayer, gradients_of_ours
 from .torch_operator import convolution_options
 from .torch_state import as_autocast
-from .torch_steps import by_pytorch_alone
 from .torch_tensors import RIVAL, place
 
 ALONE = f"the kernels of {RIVAL} in both passes: PyTorch computes and differentiates the whole layer in less time"
@@ -32,7 +31,7 @@ def as_read(call: OperatorCall) -> OperatorCall:
 
 def is_by_pytorch_alone(call: OperatorCall, checked: Signature) -> bool:
     """Whether PyTorch computes and differentiates a call as a whole."""
-    return records(call.arrays) and is_direct(call) and by_pytorch_alone(call, checked) is not None
+    return records(call.arrays) and is_direct(call) and torch_steps.by_pytorch_alone(call, checked) is not None
 
 
 def gradients(call: OperatorCall, checked: Signature) -> list[tuple[CallPlan, str]]:
