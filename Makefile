@@ -10,7 +10,7 @@ PYTHON ?= python3
 # Where a GPU is present its own Python may already have what the CUDA tests need (torch, drivers); give it here.
 PYTHON_GPU ?= $(PYTHON)
 VENV := .venv
-EXTRAS ?= opencl,cuda,tune,plot,fleet,dev
+EXTRAS ?= opencl,cuda,plot,fleet,dev
 # Test processes: one more than cores, since some tests wait; at most 8 (each of them loads the compiler once).
 JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )))
 # Each process takes a stretch of the tests, so that what a file sets up is set up once, and helps others at the end.

@@ -34,7 +34,7 @@ from tilewright.tune.task import Declared, Program, Task, Template
 MARKS = (1, 8, 16, 32, 64, 100, 200, 500)
 SEARCHES: dict[str, Callable[[Task, int], Search]] = {
     "guided": lambda task, seed: GuidedSearch(task, seed),
-    "annealing": lambda task, seed: AnnealingSearch(task.config_space, "knob", seed, "numpy"),
+    "annealing": lambda task, seed: AnnealingSearch(task.config_space, "knob", seed),
     "genetic": lambda task, seed: GeneticSearch(task.config_space, 32, seed=seed),
     "random": lambda task, seed: RandomSearch(task.config_space, seed),
 }

@@ -15,7 +15,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tilewright"
 MOST_LINES = 450
-HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "xgboost", "tempfile", "urllib")
+HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "tempfile", "urllib")
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 

@@ -44,7 +44,6 @@ BRIEF = (
 )  # fmt: skip
 """The tests of a cell that `--brief` runs."""
 EXTRAS = {
-    "xgboost": ("tests/tune", "tests/cli/test_tune.py"),
     "distributed": ("tests/fleet", "tests/tune"),
     "pyopencl": (*BASIC, "tests/cli", "tests/measure/test_session.py"),
     "matplotlib": ("tests/cli", "tests/ladder", "tests/report"),

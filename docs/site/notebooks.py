@@ -24,7 +24,7 @@ SOURCES = {
 }
 """The notebooks and their sources."""
 BLOCK = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```\n?", re.M | re.S)
-EXTRAS = "cuda,opencl,tune"
+EXTRAS = "cuda,opencl"
 Cell = dict[str, Any]
 
 

@@ -100,7 +100,7 @@ tw.build(s, [A, B], "opencl")(tw.nd.array(np.ones(8, "float32"), on), tw.nd.empt
 
 BARE = """
 import importlib.util, sys
-EXTRAS = "xgboost distributed dask pyopencl matplotlib cuda torch scipy".split()
+EXTRAS = "distributed dask pyopencl matplotlib cuda torch scipy".split()
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in EXTRAS:

@@ -8,19 +8,16 @@ import pytest
 from tests.tune.fakes import surface
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.genetic import GeneticSearch
-from tilewright.tune.search.models import TreeModel, XGBoostModel
 from tilewright.tune.search.search import Seen
 from tilewright.tune.search.simple import GridSearch, RandomSearch
+from tilewright.tune.search.trees import TreeModel
 from tilewright.tune.space.knobs import value_knob
 from tilewright.tune.space.space import Space
-
-pytest.importorskip("xgboost")
 
 STRATEGIES = {
     "random": lambda space, seed: RandomSearch(space, seed),
     "genetic": lambda space, seed: GeneticSearch(space, pop_size=30, seed=seed),
-    "annealing, xgboost": lambda space, seed, **how: AnnealingSearch(space, "knob", seed, "xgboost", **how),
-    "annealing, numpy": lambda space, seed, **how: AnnealingSearch(space, "knob", seed, "numpy", **how),
+    "annealing": lambda space, seed, **how: AnnealingSearch(space, "knob", seed, **how),
 }
 every = pytest.mark.parametrize("name", STRATEGIES)
 
@@ -130,10 +127,8 @@ def test_advice_teaches_the_model():
     assert first[0] > 2 * first[1]
 
 
-@pytest.mark.parametrize(
-    "model", [XGBoostModel(0), XGBoostModel(0, loss="reg"), TreeModel(0)], ids=["rank", "reg", "numpy"]
-)
-def test_models_learn_an_order(model):
+def test_trees_learn_an_order():
+    model = TreeModel(0)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(400, 6))
     scores = np.exp(rows[:, 0] - np.abs(rows[:, 1]) + 0.5 * (rows[:, 2] > 0))

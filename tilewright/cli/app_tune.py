@@ -106,9 +106,8 @@ Tuner = Annotated[
     str,
     _option(
         _SEARCH, "--tuner", metavar="NAME",
-        what="How to search: by a machine model that learns (auto), by a learned model alone (xgb: xgboost, or "
-        "a small one if that is not installed), by a genetic algorithm (ga), at random (random), or all in order "
-        "(gridsearch).",
+        what="How to search: by a machine model that learns (auto), by a learned model alone (xgb), by a "
+        "genetic algorithm (ga), at random (random), or all in order (gridsearch).",
     ),
 ]  # fmt: skip
 Seed = Annotated[

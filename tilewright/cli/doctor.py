@@ -38,7 +38,6 @@ _PACKAGES = (
     ("nvidia-cuda-nvrtc", "target cuda: the compiler of CUDA 13", "cuda"),
     ("nvidia-cuda-nvrtc-cu12", "target cuda: the compiler of CUDA 12", "cuda12"),
     ("torch", "rows to compare with, shared arrays", "torch"),
-    ("xgboost-cpu", "a cost model for tuning", "tune"),
     ("distributed", "tuning on the devices of other hosts", "fleet"),
     ("matplotlib", "figures", "plot"),
 )

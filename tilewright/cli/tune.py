@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -161,15 +160,13 @@ def _parsed(name: str, text: str) -> Any:
 def _extent(tasks: Sequence[Task], options: TuneOptions) -> str:
     """How many configurations there are, and how much of them is searched."""
     early = f", fewer after {options.early_stopping} without a better one" if options.early_stopping else ""
-    poorer = options.tuner == "xgb" and find_spec("xgboost") is None
-    model = " with the small model, as xgboost is not installed (pip install 'tilewright[tune]')" if poorer else ""
     extent = f"{options.trials} trials" if options.trials < UNLIMITED_TRIALS else ""
     within = f"{options.budget:g} s" if options.budget is not None else ""
     much = " within ".join(filter(None, (extent, within)))
     names = ", ".join(strategy_name(task) for task in tasks)
     by = f" of {len(tasks)} strategies ({names})" if len(tasks) > 1 else ""
     size = sum(task.config_space.size for task in tasks)
-    return f"{size:,} configurations{by}; {much} by {options.tuner}{model}{early}"
+    return f"{size:,} configurations{by}; {much} by {options.tuner}{early}"
 
 
 def _known(task: Task, log: Path, on: Device | None) -> int:

@@ -13,8 +13,8 @@ import numpy as np
 
 from ..analysis.features import FeatureColumns, Features, of_knobs
 from ..space.space import Space
-from .models import Model, make_model
 from .search import Search, Seen
+from .trees import TreeModel
 
 _LEAST = 8
 """Least number of results to learn from."""
@@ -37,9 +37,6 @@ class AnnealingSearch(Search):
         space: Space,
         feature_kind: str = "itervar",
         seed: int | None = None,
-        model: str = "auto",
-        loss: str = "rank",
-        threads: int | None = None,
         plan_size: int = 64,
         chains: int = 128,
         steps: int = 240,
@@ -49,16 +46,14 @@ class AnnealingSearch(Search):
         self.feature_kind = feature_kind
         self.plan_size = plan_size
         self.explore = explore
-        self._model = (model, threads, loss)
-        self._make()  # an unknown name is a mistake now, not after the first results
         self._chains = chains
         self._steps = steps
         self._tables = of_knobs(space)
         self._columns = FeatureColumns()
         self._seen: dict[int, Seen] = {}
         self._advice: dict[int, Seen] = {}
-        self._knobs: Model | None = None
-        self._nest: Model | None = None
+        self._knobs: TreeModel | None = None
+        self._nest: TreeModel | None = None
         self._unlearned = {"knobs": False, "nest": False}
 
     @property
@@ -102,10 +97,6 @@ class AnnealingSearch(Search):
             self._advice.update({seen.index: Seen(seen.index, seen.score / top) for seen in results})
             self._unlearned["knobs"] = True
 
-    def _make(self) -> Model:
-        name, threads, loss = self._model
-        return make_model(name, int(self.rng.integers(1 << 30)), threads, loss)
-
     def _scores(self) -> dict[int, float]:
         """Normalised scores between 0 and 1; none if nothing could run."""
         top = max((seen.score for seen in self._seen.values()), default=0.0)
@@ -133,13 +124,13 @@ class AnnealingSearch(Search):
             known = {i: scores[i] for i in looked}
             self._nest = self._fitted(known, lambda order: self._nest_rows(order, looked))
 
-    def _fitted(self, scores: Mapping[int, float], rows: Callable[[list[int]], np.ndarray]) -> Model | None:
+    def _fitted(self, scores: Mapping[int, float], rows: Callable[[list[int]], np.ndarray]) -> TreeModel | None:
         """A model of `scores`; None if they are too few."""
         if len(scores) < _LEAST:
             return None
         # In the order of the indices: results come in the order in which they are done, which is never the same.
         order = sorted(scores)
-        model = self._make()
+        model = TreeModel(int(self.rng.integers(1 << 30)))
         model.fit(rows(order), np.array([scores[i] for i in order]))
         return model
 
@@ -150,7 +141,7 @@ class AnnealingSearch(Search):
         nest = self._columns.matrix([looks[i] for i in indices])
         return np.concatenate([nest, self._rows(np.array([self.space.point(i) for i in indices]))], axis=1)
 
-    def _anneal(self, model: Model, wanted: int) -> list[int]:
+    def _anneal(self, model: TreeModel, wanted: int) -> list[int]:
         """Walk; returns the best points passed that were not tried, best first."""
         points = self._starts()
         scores = model.predict(self._rows(points))

@@ -14,7 +14,7 @@ from ....core.refusals import old_name as _old_name
 from ....tune.analysis.candidate import inspect_candidate
 from ....tune.analysis.features import FeatureColumns, Features, check_kind, of_knobs
 from ....tune.records.format import Pair, pairs_of
-from ....tune.search.models import Model, make_model
+from ....tune.search.trees import TreeModel
 from ....tune.session.budget import check_counts
 from ....tune.session.trials import flops_of
 from ....tune.task import Task
@@ -31,13 +31,9 @@ class XGBoostCostModel:
     feature_type : str
         The features of the model: "itervar" or "curve" of the loop nest, or "knob".
     loss_type : str
-        "reg", how fast, or "rank" or "rank-binary", which of two is faster.
-    num_threads : int, optional
-        Threads of the model.
-    log_interval, upper_model
+        "reg", "rank" or "rank-binary". The model learns the order with each of them.
+    num_threads, log_interval, upper_model, model
         Accepted for old scripts, without effect.
-    model : str
-        "xgboost", "numpy", or "auto", the first if it is installed.
     """
 
     def __init__(
@@ -55,13 +51,13 @@ class XGBoostCostModel:
         self.fea_type = check_kind(feature_type)
         self.loss_type = loss_type
         self.num_threads = num_threads
+        _check_names(model, loss_type)
         self._name = model
         self._tables = of_knobs(self.space)
         self._columns = FeatureColumns()
         self._nests: dict[int, Features] = {}
         self._base: XGBoostCostModel | None = None
-        self._model: Model | None = None
-        self._make()  # an unknown name is a mistake now, not after the first results
+        self._model: TreeModel | None = None
 
     def fit(self, xs: Iterable[int], ys: Iterable[float], plan_size: int = 64) -> None:
         """Learn from the indices `xs` of configurations and their speeds `ys`, larger for faster, 0 for failures.
@@ -78,7 +74,7 @@ class XGBoostCostModel:
                 f"{len(indices)} configurations and {len(speeds)} speeds", primitive="fit", fix="give as many of each"
             )
         self._columns.learn([self._nest(i) for i in indices])
-        model = self._make()
+        model = TreeModel()
         model.fit(self._rows(indices), speeds / max(float(speeds.max()), 1e-30))
         self._model = model
 
@@ -123,10 +119,6 @@ class XGBoostCostModel:
         indices = self._indices(xs, "predict")
         return self._model.predict(self._rows(indices)) if indices else np.zeros(0)
 
-    def _make(self) -> Model:
-        loss = "rank" if str(self.loss_type) == "rank-binary" else self.loss_type
-        return make_model(self._name, 0, self.num_threads, loss)
-
     def _indices(self, xs: Iterable[int], primitive: str) -> list[int]:
         try:
             found = [index(x) for x in xs]
@@ -159,6 +151,14 @@ class XGBoostCostModel:
         if self._base is not None:
             parts.append(self._base.predict(indices)[:, None])
         return np.concatenate(parts, axis=1)
+
+
+def _check_names(model: object, loss: object) -> None:
+    """Raise UserError for a model or a loss that the legacy tuner lacks. All known ones stand for `TreeModel`."""
+    if model not in ("auto", "xgboost", "numpy"):
+        raise UserError(f"model {model!r} is unknown", primitive="tuner", fix='use "auto", "xgboost" or "numpy"')
+    if str(loss) not in ("rank", "rank-binary", "reg"):
+        raise UserError(f"loss_type {loss!r} is unknown", primitive="tuner", fix='use "rank" or "reg"')
 
 
 if not TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ....core.errors import UserError
-from ....tune.analysis.features import check_kind
 from ....tune.search.annealing import AnnealingSearch
 from ....tune.session.budget import check_counts
 from ....tune.task import Task
@@ -16,9 +15,9 @@ from .xgboost_cost_model import XGBoostCostModel
 class XGBTuner(Tuner):
     """Simulated annealing on a model that learns from the trials which configurations are faster.
 
-    `feature_type`: the features of the model, "itervar" or "curve" of the loop nest, or "knob"; `loss_type`: "rank" or
-    "reg"; `plan_size`: configurations planned at a time. The same `seed` gives the same proposals for the same results.
-    `model` is "xgboost", "numpy" or, by default, the first if it is installed.
+    `feature_type`: the features of the model, "itervar" or "curve" of the loop nest, or "knob"; `plan_size`:
+    configurations planned at a time. The same `seed` gives the same proposals for the same results. The model is
+    Tilewright's own: `loss_type`, `num_threads` and `model` are accepted for old scripts, without effect.
     """
 
     def __init__(
@@ -38,18 +37,9 @@ class XGBTuner(Tuner):
         if not isinstance(optimizer, str) or optimizer != "sa":  # an array's comparison is no truth value
             raise UserError(f"optimizer={optimizer!r} is unknown", primitive="XGBTuner", fix='use "sa"')
         check_counts("XGBTuner", plan_size=plan_size, **({} if num_threads is None else {"num_threads": num_threads}))
-        strategy = AnnealingSearch(
-            space_of(task),
-            check_kind(feature_type),
-            seed,
-            model,
-            "rank" if str(loss_type) == "rank-binary" else loss_type,
-            num_threads,
-            plan_size,
-        )
-        self._model = (feature_type, loss_type, num_threads, model)
-        self._search = strategy
-        super().__init__(task, strategy)
+        self._unfitted = XGBoostCostModel(task, feature_type, loss_type, num_threads, model=model)
+        self._search = AnnealingSearch(space_of(task), feature_type, seed, plan_size)
+        super().__init__(task, self._search)
 
     @property
     def xs(self) -> list[int]:
@@ -64,8 +54,7 @@ class XGBTuner(Tuner):
     @property
     def cost_model(self) -> XGBoostCostModel:
         """A cost model fitted to the results so far; its `base_model` is fitted to `load_history`'s records."""
-        feature_type, loss_type, threads, name = self._model
-        made = XGBoostCostModel(self.task, feature_type, loss_type, threads, model=name)
+        made = self._unfitted.spawn_base_model()
         if advice := self._search.advice:
             base = made.spawn_base_model()
             base.fit([seen.index for seen in advice], [seen.score for seen in advice])

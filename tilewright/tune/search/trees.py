@@ -1,89 +1,17 @@
-"""Models that learn to rank configurations: gradient-boosted trees, XGBoost's if it is installed, else ours."""
+"""Gradient-boosted trees in NumPy, which learn to rank configurations from their features."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import Any, Protocol
 
 import numpy as np
-
-from ...core.errors import UserError
-
-
-class Model(Protocol):
-    """Learns scores (0 for failures, 1 for the best known) from rows of features."""
-
-    def fit(self, rows: np.ndarray, scores: np.ndarray) -> None:
-        """Learn again, from all known results."""
-
-    def predict(self, rows: np.ndarray) -> np.ndarray:
-        """A number for each row, larger for candidates that should be faster; only the order matters."""
-
-
-def make_model(name: str = "auto", seed: int = 0, threads: int | None = None, loss: str = "rank") -> Model:
-    """A model by name: "xgboost", "numpy", or "auto", the first if it is installed."""
-    if name not in ("auto", "xgboost", "numpy"):
-        raise UserError(f"model {name!r} is unknown", primitive="tuner", fix='use "auto", "xgboost" or "numpy"')
-    if loss not in ("rank", "reg"):
-        raise UserError(f"loss_type {loss!r} is unknown", primitive="tuner", fix='use "rank" or "reg"')
-    if name == "xgboost" or (name == "auto" and find_spec("xgboost") is not None):
-        return XGBoostModel(seed, threads, loss)
-    return TreeModel(seed)
-
-
-class XGBoostModel:
-    """XGBoost; `loss` is "rank" (which of two is faster) or "reg" (how fast)."""
-
-    def __init__(self, seed: int = 0, threads: int | None = None, loss: str = "rank", rounds: int = 120) -> None:
-        try:
-            import xgboost
-        except ImportError as error:
-            raise UserError(
-                "xgboost is not installed", primitive="tuner", fix="pip install tilewright[tune]"
-            ) from error
-        self._xgboost: Any = xgboost
-        self._rounds = rounds
-        self._options = {
-            "max_depth": 5,
-            "eta": 0.15,
-            "min_child_weight": 1,
-            "gamma": 1e-4,
-            "lambda": 1.0,
-            "subsample": 0.9,
-            "colsample_bytree": 0.6,
-            "tree_method": "hist",
-            "seed": seed,
-            "verbosity": 0,
-            "objective": "reg:squarederror",
-        }
-        # So little data is done before other threads wake; on busy cores, waiting for them took 20 times as long.
-        self._options["nthread"] = threads or 1
-        if loss == "rank":
-            # Pairs are drawn over the whole list: the default, pairs with the top few, forgets the rest of it. Scaling
-            # the gradients by the scores' differences made the order worse on measured configurations.
-            self._options |= {
-                "objective": "rank:pairwise",
-                "lambdarank_pair_method": "mean",
-                "lambdarank_num_pair_per_sample": 32,
-                "lambdarank_score_normalization": False,
-            }
-        self._booster: Any = None
-
-    def fit(self, rows: np.ndarray, scores: np.ndarray) -> None:
-        data = self._xgboost.DMatrix(rows, label=scores, qid=np.zeros(len(rows), dtype=np.uint32))
-        self._booster = self._xgboost.train(self._options, data, num_boost_round=self._rounds)
-
-    def predict(self, rows: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._booster.inplace_predict(rows)
-        return found
 
 
 @dataclass(frozen=True)
 class _Trees:
-    """Trees whose nodes of one level all split.
+    """Trees in which all nodes of a level split.
 
     `feature[level]` and `cut[level]` have a row for each tree and a column for each node, `value` one for each leaf.
     """
@@ -118,7 +46,10 @@ class _Trees:
 
 
 class TreeModel:
-    """Gradient-boosted trees in NumPy: features in quantile bins, squared error on the rank of the scores."""
+    """Gradient-boosted trees: features in quantile bins, squared error on the rank of the scores.
+
+    It orders recorded configurations as well as xgboost does: docs/notes/search-model.md has the figures.
+    """
 
     def __init__(self, seed: int = 0, rounds: int = 80, depth: int = 4, rate: float = 0.15, bins: int = 16) -> None:
         self._rng = np.random.default_rng(seed)
@@ -131,6 +62,7 @@ class TreeModel:
         self._trees: _Trees | None = None
 
     def fit(self, rows: np.ndarray, scores: np.ndarray) -> None:
+        """Learn from rows of features, and scores: 0 for failures, 1 for the fastest. Earlier results are forgotten."""
         self._rng = np.random.default_rng(self._seed)
         quantiles = np.linspace(0, 1, self._bins + 1)[1:-1]
         self._edges = [np.unique(np.quantile(column, quantiles)) for column in rows.T]
@@ -148,6 +80,7 @@ class TreeModel:
         self._trees = _Trees.together(trees)
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
+        """Return a number for each row, larger for candidates that should be faster; only the order matters."""
         bins = self._binned(rows[:, : len(self._edges)])
         if self._trees is None:
             return np.zeros(len(rows))
