@@ -90,3 +90,5 @@ TABLES = {
     "automatic-cpu": cpu_table,
 }
 """By the name of their figures."""
+RUNS = {name: (name,) for name in TABLES} | {"automatic-page": ("automatic", "automatic-cpu")}
+"""The stored runs of each table."""

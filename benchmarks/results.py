@@ -320,6 +320,19 @@ BLOCKS = {
     AUTOMATIC: automatic_tables.TABLES,
 }
 """Tables that stand in a page between `<!-- figures: NAME -->` and `<!-- end -->`."""
+RUNS = {
+    "training": ("training",),
+    "training models": ("training-models",),
+    "models": ("whole-models",),
+    **automatic_tables.RUNS,
+}
+"""The stored runs of a block, which stand below its table; RESULTS.md has the runs of the README."""
+
+
+def runs_of(names: Sequence[str]) -> str:
+    """Return the command, device, date and commit of stored runs, for a line of text."""
+    made = [read(name).made for name in names]
+    return "; ".join(f"`{one['command']}`, {one['device']}, {one['date']}, {one['commit']}" for one in made)
 
 
 def with_figures(path: Path) -> str:
@@ -328,7 +341,8 @@ def with_figures(path: Path) -> str:
     for name, made in BLOCKS[path].items():
         begin, end = f"<!-- figures: {name} -->\n", "<!-- end -->"
         before, _, rest = text.partition(begin)
-        text = f"{before}{begin}\n" + "\n".join(made()) + f"\n\n{end}{rest.partition(end)[2]}"
+        lines = [*made(), *(["", f"({runs_of(RUNS[name])})"] if name in RUNS else [])]
+        text = f"{before}{begin}\n" + "\n".join(lines) + f"\n\n{end}{rest.partition(end)[2]}"
     return text
 
 
@@ -336,9 +350,8 @@ def page() -> str:
     """Return the text of RESULTS.md."""
     parts = [HEAD]
     for section in SECTIONS:
-        made = [read(name).made for name in section.names]
-        runs = "; ".join(f"`{one['command']}`, {one['device']}, {one['date']}, {one['commit']}" for one in made)
-        parts.append("\n".join(["", f"## {section.title}", f"{section.remark} ({runs})".strip(), "", *section.table()]))
+        remark = f"{section.remark} ({runs_of(section.names)})".strip()
+        parts.append("\n".join(["", f"## {section.title}", remark, "", *section.table()]))
     return "\n".join(parts) + "\n"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +14,11 @@ import pytest
 
 from tests.conftest import why_no_cuda
 from tests.warm import tilewright
-from tilewright.cli import doctor
+from tilewright.cli import calibration, cpu_calibration, doctor
 from tilewright.cli.calibration import calibrate
 from tilewright.core.cache_folder import DIRECTORY_VARIABLE
 from tilewright.core.errors import UserError
+from tilewright.report import progress
 from tilewright.runtime.driver import DeviceAttributes
 from tilewright.tune.model.machine import Rates, keep
 
@@ -75,6 +78,33 @@ def test_a_gpu_of_an_unknown_architecture_is_not_calibrated() -> None:
     on: Any = SimpleNamespace(attributes=DeviceAttributes("A GPU of tomorrow", "99.9", multi_processor_count=1))
     with pytest.raises(UserError, match=r"A GPU of tomorrow has compute version 99\.9, of which no data are known"):
         calibrate(on)
+
+
+def test_calibration_announces_its_work_and_shows_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a made-up GPU, and beside a made-up PyTorch; neither output is a terminal."""
+    shown: list[str] = []
+
+    def seconds(bench: calibration._Bench, *of: Any) -> float:
+        while len(shown) < 2:  # the first kernel takes long
+            time.sleep(0.01)
+            out, err = capsys.readouterr()
+            shown.extend(text for text in (out, err) if text)
+        bench.step()
+        return 1e-6 if of[0] is calibration._copy else 1e-5
+
+    attributes = DeviceAttributes("NVIDIA Mock", "9.0", multi_processor_count=4, l2_cache_bytes=1 << 20)
+    on = SimpleNamespace(exist=True, name="NVIDIA Mock", kind="cuda", attributes=attributes)
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(doctor, "device", lambda kind: on)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(cpu_calibration, "calibrate", lambda step: [step() for _ in range(96)] and {})
+    monkeypatch.setattr(calibration._Bench, "seconds", seconds)
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.01)
+    assert doctor.calibrated() == 0
+    assert shown == ["calibrating NVIDIA Mock: 9 kernels, about 10 seconds\n", "0 of 9: small kernels on the GPU\n"]
+    assert re.search(r"^calibrating .*: 96 layers, about \d+ minutes$", capsys.readouterr().out, re.M)
 
 
 def test_rates_that_cannot_be_kept_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
-"""The line that says what goes on: on a terminal, and nowhere else."""
+"""The line that says what goes on: on a terminal, and elsewhere if a command asks for lines."""
 
 from __future__ import annotations
 
 import io
 import sys
+import time
 
 import pytest
 
+from tilewright.report import progress as module
 from tilewright.report.progress import progress
 
 
@@ -40,3 +42,21 @@ def test_nobody_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
             say("a layer")
             step()
         assert stream is None or stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_file_gets_lines_from_time_to_time_if_the_work_is_long(ended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(module, "FIRST_SECONDS", 60.0 if ended else 0.01)
+    monkeypatch.setattr(module, "MORE_SECONDS", 0.01)
+    began = time.monotonic()
+    with progress(3, lines=True) as (say, step):
+        say("a layer")
+        step()
+        while not ended and "1 of 3: a layer" not in shown.getvalue():  # the work of a second step, which hangs
+            time.sleep(0.01)
+    assert time.monotonic() - began < 50, "the end of the work does not wait for the next line"
+    lines = {"0 of 3: ", "0 of 3: a layer", "1 of 3: a layer"}
+    assert set(shown.getvalue().splitlines()) <= lines
+    assert bool(shown.getvalue()) != ended

@@ -1,7 +1,7 @@
 """`tilewright doctor --calibrate`: measure GPU rates that no data sheet states.
 
-Eight small kernels, each of which waits for one thing only. They are an empty launch, loads from memory, from the L2
-and the L1 cache, multiply-adds, chains of dependent loads, barriers, many small blocks.
+Nine small kernels, each of which waits for one thing only. They are an empty launch, loads from memory, from the L2
+and the L1 cache, multiply-adds, chains of loads from memory and from shared memory, barriers, many small blocks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ _REPEAT, _MILLISECONDS = 5, 10.0
 _THREADS, _BLOCKS_EACH = 256, 8
 _READ, _SUMS, _STEPS, _CHAIN, _MEETINGS, _SMALL_BLOCKS = 16, 8, 512, 1024, 256, 1024
 _L2_BYTES, _MEMORY_BYTES, _L1_WORDS = 1 << 24, 1 << 28, 4096
+KERNELS = 9
+"""Kernels that are built and timed, each for about a second."""
 
 
 class _Bench:
-    """Builds a kernel and times it."""
+    """Builds a kernel and times it; `step` is called for each kernel."""
 
-    def __init__(self, on: Device) -> None:
-        self.on = on
+    def __init__(self, on: Device, step: Callable[[], None]) -> None:
+        self.on, self.step = on, step
         attributes = on.attributes
         self.processors = attributes.multi_processor_count
         architecture = NVIDIA.get(attributes.architecture)
@@ -64,12 +66,14 @@ class _Bench:
         timed = module.time_evaluator(
             module.entry_name, self.on, number=10, repeat=_REPEAT, min_repeat_ms=_MILLISECONDS
         )
-        return float(timed(*arrays).median)
+        found = float(timed(*arrays).median)
+        self.step()
+        return found
 
 
-def calibrate(on: Device) -> Rates:
-    """Measure the rates of a device."""
-    bench = _Bench(on)
+def calibrate(on: Device, step: Callable[[], None] = lambda: None) -> Rates:
+    """Measure the rates of a device; `step` is called for each of `KERNELS` kernels."""
+    bench = _Bench(on, step)
     many = bench.processors * _BLOCKS_EACH
     ones = np.ones(32, np.float32)
     launch = bench.seconds(_copy, 1, 32, ones)

@@ -46,7 +46,7 @@ _PACKAGES = (
 def doctor() -> None:
     """Print the targets that can be built and run here."""
     found: dict[str, dict[str, Any]] = {}
-    with progress(len(TARGETS)) as (say, step):
+    with progress(len(TARGETS), lines=True) as (say, step):
         for kind in TARGETS:
             say(f"trying {kind}")
             found[kind] = examine(kind)
@@ -71,10 +71,10 @@ def calibrated() -> int:
             ]
         )
         return 1
+    if on.exist:  # it takes seconds, the CPU minutes
+        _calibrated_gpu(on)
     if has_torch:
         _calibrated_cpu()
-    if on.exist:
-        _calibrated_gpu(on)
     return 0
 
 
@@ -82,7 +82,9 @@ def _calibrated_cpu() -> None:
     from ..functional.cpu_rates import keep
     from .cpu_calibration import EACH, TYPES, calibrate, described
 
-    with progress(EACH * len(TYPES)) as (say, step):
+    layers = EACH * len(TYPES)
+    print_lines([f"calibrating {cpu_name()}: {layers} layers, about 2 minutes"])
+    with progress(layers, lines=True) as (say, step):
         say("layers on one CPU, our kernels and PyTorch's")
         found = calibrate(step=step)
     kept = keep(found)
@@ -97,11 +99,14 @@ def _where(kept: Any) -> str:
 
 def _calibrated_gpu(on: Device) -> None:
     from ..tune.model.machine import keep
-    from .calibration import calibrate, described
+    from .calibration import KERNELS, calibrate, described
 
-    rates = calibrate(on)
+    print_lines([f"calibrating {on.name}: {KERNELS} kernels, about 10 seconds"])
+    with progress(KERNELS, lines=True) as (say, step):
+        say("small kernels on the GPU")
+        rates = calibrate(on, step)
     kept = keep(on.name, rates, on.attributes.multi_processor_count)
-    print_lines([heading(on.name), *described(rates), "", _where(kept)])
+    print_lines([heading(on.name), *described(rates), "", _where(kept), ""])
 
 
 def _host() -> list[str]:
