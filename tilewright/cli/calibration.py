@@ -1,7 +1,7 @@
 """`tilewright doctor --calibrate`: measure GPU rates that no data sheet states.
 
 Nine small kernels, each of which waits for one thing only. They are an empty launch, loads from memory, from the L2
-and the L1 cache, multiply-adds, chains of loads from memory and from shared memory, barriers, many small blocks.
+and the L1 cache, multiply-adds, barriers, many small blocks. Two are chains of loads, from memory and shared memory.
 """
 
 from __future__ import annotations
