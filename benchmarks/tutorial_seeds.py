@@ -30,7 +30,8 @@ from tilewright.measure.outcome import Measured, Outcome, RunFailed
 from tilewright.measure.session import MeasureSession
 from tilewright.runtime.driver import DeviceAttributes
 from tilewright.tune.search.guided import automatic
-from tilewright.tune.session.layer import Entrant, LayerSearch
+from tilewright.tune.session.campaign import Entrant
+from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.trials import Trial
 from tilewright.tune.task import Task, freeze
@@ -47,6 +48,7 @@ class Shared:
         self.session = session
         self.path = path
         self.until = until
+        self.processes = session.processes
         self.known: dict[int, Outcome] = {}
         self.live = 0
         for line in path.read_text().splitlines() if path.exists() else ():
@@ -105,7 +107,7 @@ def searched(seed: int, trials: int, task: Task, shared: Shared) -> list[float]:
         if trial.number:
             rates.append(trial.flops / 1e9)
 
-    options = SearchOptions(trials=trials, confirm=0, processes=LocalBuilder().processes)
+    options = SearchOptions(trials=trials, confirm=0)
     LayerSearch([Entrant(task, automatic(task, seed))], shared, options, [heard]).go()
     return np.maximum.accumulate(rates).tolist()
 

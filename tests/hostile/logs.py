@@ -27,7 +27,8 @@ from tilewright.cli import log as command
 from tilewright.core.errors import UserError
 from tilewright.tune.records.format import Notes
 from tilewright.tune.search.simple import RandomSearch
-from tilewright.tune.session.layer import Entrant, LayerSearch
+from tilewright.tune.session.campaign import Entrant
+from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 
 _CODE = "__import__('os').system('touch executed')"

@@ -49,6 +49,8 @@ class FakeMeasurer:
         self.target = Target(target)
         self.clock = time.time()
 
+    processes = 1
+
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
         """The outcomes, last job first: results come in the order in which they are done."""
         for job in reversed(jobs):

@@ -16,8 +16,9 @@ from tilewright.measure.outcome import Measured, Outcome, RunFailed
 from tilewright.tune.records.format import Pair, decode, encode
 from tilewright.tune.records.history import History
 from tilewright.tune.search.simple import GridSearch
+from tilewright.tune.session.campaign import Entrant
 from tilewright.tune.session.confirmation import LEAST_ROUNDS, MOST_ROUNDS, confirm
-from tilewright.tune.session.layer import Entrant, LayerSearch
+from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.run import Run
 from tilewright.tune.session.trials import Trial
@@ -132,9 +133,8 @@ def test_a_lucky_trial_of_one_strategy_does_not_beat_a_confirmed_one_of_another(
     tasks, trials = (TASK, other), {TASK: {1: 9.0e-6, 2: 9.1e-6, 3: 9.2e-6}, other: {4: 9.3e-6}}
     again = {1: 12e-6, 2: 13e-6, 3: 14e-6, 4: 15e-6}
     measurer = fakes.FakeMeasurer(again.__getitem__)
-    runs = [Run(task, GridSearch(task.config_space), measurer, SearchOptions(10)) for task in tasks]
+    runs = [Run(task, GridSearch(task.config_space), measurer, SearchOptions(10), first=[]) for task in tasks]
     for run in runs:
-        run.begin_with([])
         run.next_jobs(run.prefilter(), 0)
         for index, seconds in trials[run.task].items():
             run.hear(index, Measured(costs=(seconds,), timestamp=measurer.clock))

@@ -22,11 +22,10 @@ from tilewright.tune.records.history import History
 from tilewright.tune.records.log import load_from_file
 from tilewright.tune.search.simple import RandomSearch
 from tilewright.tune.session.allotment import SLICE, TaskShare, choose
-from tilewright.tune.session.campaign import Campaign
+from tilewright.tune.session.campaign import Campaign, Entrant
 from tilewright.tune.session.confirmation import LEAST_ROUNDS
-from tilewright.tune.session.layer import Entrant, LayerSearch
+from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
-from tilewright.tune.session.run import Run
 from tilewright.tune.session.trials import Trial
 
 NAMES = ("tutorial", "gemm", "mma")
@@ -155,10 +154,8 @@ def test_patience_counts_the_trials_of_all_strategies() -> None:
     measurer = Layer(lambda name, index: None if index in DEFAULTS else 300 * MICRO)
     layer, _ = search(measurer, 500, early_stopping=20, confirm=0)
     assert 20 <= layer.tally.done < 20 + 2 * SLICE
-    many = Campaign(
-        [Run(task, RandomSearch(task.config_space, 0), measurer, SearchOptions(500, 20, confirm=0)) for task in TASKS],
-        measurer, [1.0] * 3, 500,
-    )  # fmt: skip
+    entrants = [Entrant(task, RandomSearch(task.config_space, 0), layer=number) for number, task in enumerate(TASKS)]
+    many = Campaign(entrants, measurer, SearchOptions(500, 20, confirm=0), trials=500)
     many.go()
     assert all(20 <= run.tally.done < 20 + 2 * SLICE for run in many.runs), "layers of one strategy each"
 
@@ -173,7 +170,9 @@ def test_a_strategy_that_is_chosen_again_keeps_all_builders_busy(processes: int,
                 batches.append(len(jobs))
                 yield from self.measure(jobs)
 
-    search(Batches(lambda name, _: 300 * MICRO if name != "gemm" else None), 120, processes=processes, confirm=0)
+    measurer = Batches(lambda name, _: 300 * MICRO if name != "gemm" else None)
+    measurer.processes = processes
+    search(measurer, 120, confirm=0)
     assert batches[:2] == [3, SLICE], "the defaults, then a slice of one strategy"
     assert max(batches) == largest
     assert sum(batches) == 120

@@ -80,7 +80,7 @@ def test_a_space_too_large_to_list_is_counted_indexed_and_searched() -> None:
         assert math.prod(config["split"].size[1:]) <= 2**20
     for search in (
         RandomSearch(space, 0), GridSearch(space), GeneticSearch(space, 20, 3, 0.1, 0),
-        AnnealingSearch(space, "knob", 0, "numpy"),
+        AnnealingSearch(space, "knob", 0),
     ):  # fmt: skip
         found = search.propose(8)
         assert len(set(found)) == 8

@@ -24,7 +24,8 @@ from tilewright.measure.session import MeasureSession
 from tilewright.passes.context import PassContext
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.search.by_name import SEARCHES
-from tilewright.tune.session.layer import Entrant, LayerSearch
+from tilewright.tune.session.campaign import Entrant
+from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.space.config import Config
 from tilewright.tune.space.space import Space
@@ -68,9 +69,9 @@ def test_a_search_builds_each_candidate_once(search: str, confirm: int, counted:
     task = autotvm.templates.conv1d.task("llvm", shape=(512,), kernel=5)
     runner = LocalRunner(timeout=600, number=1, repeat=1, cooldown_interval=0)
     counted.write_text("")  # a task counts its operations
-    with MeasureSession("llvm", LocalBuilder(timeout=600), runner) as session:
+    with MeasureSession("llvm", LocalBuilder(timeout=600, n_parallel=2), runner) as session:
         found = Entrant(task, SEARCHES[search](task, 0, 0.0))
-        layer = LayerSearch([found], session, SearchOptions(8, confirm=confirm, processes=2))
+        layer = LayerSearch([found], session, SearchOptions(8, confirm=confirm))
         tally = layer.go()
     assert tally.done == 8
     assert tally.best is not None

@@ -24,8 +24,9 @@ from tilewright.tune.records.format import MeasureInput, Notes
 from tilewright.tune.records.history import History
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.simple import GridSearch, RandomSearch
+from tilewright.tune.session.campaign import Entrant
 from tilewright.tune.session.confirmation import LEAST_ROUNDS
-from tilewright.tune.session.layer import Entrant, LayerSearch
+from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.show import peak_flops, readable, scale_of
 from tilewright.tune.session.trials import kind_of
@@ -93,7 +94,7 @@ def test_where_refusals_are_trials_there_are_never_too_many(monkeypatch, trials)
     """Nor are the trials spent on what a search only looks at, to choose from."""
     monkeypatch.setitem(globals(), "TASK", fakes.add_task(1 << 20))
     for seed in range(3):
-        search = AnnealingSearch(TASK.config_space, "itervar", seed, "numpy")
+        search = AnnealingSearch(TASK.config_space, "itervar", seed)
         run, heard, measurer = tune(lambda i: 1e-3, search, trials=trials, count_invalid=True, confirm=0)
         assert run.tally.done == trials
         assert [trial.number for trial in heard] == list(range(1, trials + 1))

@@ -15,9 +15,8 @@ from tilewright.measure.outcome import Measured, RunFailed
 from tilewright.tune.search.simple import RandomSearch
 from tilewright.tune.session.allotment import WINDOW, TaskShare, choose
 from tilewright.tune.session.budget import seconds_of
-from tilewright.tune.session.campaign import SLICE, Campaign, lines
+from tilewright.tune.session.campaign import SLICE, Campaign, Entrant, lines
 from tilewright.tune.session.options import SearchOptions
-from tilewright.tune.session.run import Run
 
 INFINITY = float("inf")
 
@@ -82,10 +81,9 @@ def campaign(trials: int | None, seconds: float | None = None) -> tuple[Campaign
     measurer = Measurer(lambda _: 1.0)
     heard: list[Any] = []
     tasks = [fakes.add_task(n) for n in (4096, 8192, 16384)]
-    runs = [
-        Run(task, RandomSearch(task.config_space, 0), measurer, SearchOptions(10**6), [heard.append]) for task in tasks
-    ]
-    return Campaign(runs, measurer, [1.0] * 3, trials, seconds), measurer, heard
+    entrants = [Entrant(task, RandomSearch(task.config_space, 0), layer=number) for number, task in enumerate(tasks)]
+    options = SearchOptions(10**6, seconds=seconds)
+    return Campaign(entrants, measurer, options, [heard.append], trials), measurer, heard
 
 
 def test_the_budget_goes_where_it_gains() -> None:

@@ -18,7 +18,8 @@ from ..tune.records.history import applies
 from ..tune.records.log import RecordLog, load_from_file, path_of
 from ..tune.search.guided import automatic
 from ..tune.session.budget import seconds_of
-from ..tune.session.layer import Entrant, LayerSearch
+from ..tune.session.campaign import Entrant
+from ..tune.session.layer import LayerSearch
 from ..tune.session.measurers import open_session
 from ..tune.session.options import SearchOptions
 from ..tune.session.results import Listener
@@ -26,10 +27,6 @@ from .program import AutomaticProgram, AutomaticTemplate
 
 RECORDS = Path(__file__).parent / "records"
 """Logs that come with the package; their file names say which device made them."""
-CONFIRMED = 3
-"""The best configurations that are measured again at the end, beside the rules' choice."""
-TIMEOUT = 10.0
-"""Seconds that building a candidate may take, and running it."""
 _MOST_WAYS = 4
 """The ways of a program that share the trials, the most promising ones."""
 _SEED = 0
@@ -121,11 +118,10 @@ def search_of(
     templates = _templates(program, args)
     tasks = [template.task() for template in templates]
     records = RecordLog(log) if log is not None else None
-    builder = LocalBuilder(timeout=TIMEOUT)
-    runner = LocalRunner(timeout=TIMEOUT, cooldown_interval=0) if runner is None else runner
-    limits = SearchOptions(trials, early_stopping, confirm=CONFIRMED, processes=builder.processes, seconds=seconds)
+    runner = LocalRunner(cooldown_interval=0) if runner is None else runner
+    limits = SearchOptions(trials, early_stopping, seconds=seconds)
     path = Path(log) if log is not None else None
-    with open_session(program.target, builder, runner, path) as session:
+    with open_session(program.target, LocalBuilder(), runner, path) as session:
         logged = [] if records is None else [lambda trial: records.record(trial.input, trial.result)]
         layer = LayerSearch([Entrant(t, automatic(t, _SEED)) for t in tasks], session, limits, [*logged, *listeners])
         if records is not None or known:

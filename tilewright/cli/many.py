@@ -14,18 +14,14 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.log import is_terminal
 from ..core.target import Target
-from ..measure.option import LocalBuilder
 from ..topi.templates.template import PackagedTemplate
 from ..topi.templates.workload import Convolution
 from ..tune.records.log import RecordLog
-from ..tune.session.campaign import Campaign
-from ..tune.session.measurers import open_session
+from ..tune.session.campaign import Campaign, Entrant
 from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
-from ..tune.session.run import Run
-from ..tune.session.trials import Tally
 from ..tune.task import Task
 from .console import heading, print_lines
-from .search import CONFIRMED, TrialLines, runner_of, search_of, shown
+from .search import TrialLines, search_of, session_of, shown
 from .tune import (
     FAILED,
     FINE,
@@ -90,24 +86,21 @@ def _searched(
     tasks: Sequence[Task], numbers: Sequence[int], weights: Sequence[float], options: TuneOptions
 ) -> Campaign:
     """Search the tasks, each of the layer that its number names, and return the finished campaign."""
-    builder, log = LocalBuilder(timeout=options.timeout), RecordLog(options.log)
-    limits = SearchOptions(UNLIMITED_TRIALS, options.early_stopping, confirm=CONFIRMED, processes=builder.processes)
-    with shown(), open_session(tasks[0].target, builder, runner_of(options), log.regular_file) as session:
-        totals = {number: Tally(UNLIMITED_TRIALS) for number in numbers}
-        runs = [
-            Run(task, search_of(task, options), session, limits, total=totals[number])
-            for task, number in zip(tasks, numbers, strict=True)
-        ]
+    log = RecordLog(options.log)
+    entrants = [
+        Entrant(task, search_of(task, options), layer=number, weight=weight)
+        for task, number, weight in zip(tasks, numbers, weights, strict=True)
+    ]
+    limits = SearchOptions(UNLIMITED_TRIALS, options.early_stopping, seconds=options.budget)
+    trials = options.trials if options.trials < UNLIMITED_TRIALS else None
+    with shown(), session_of(tasks[0].target, options, log) as session:
+        campaign = Campaign(entrants, session, limits, trials=trials)
         lines = None if is_terminal(sys.stderr) else TrialLines()
-        for run, number in zip(runs, numbers, strict=True):
+        for run, number in zip(campaign.runs, numbers, strict=True):
             show = [] if lines is None else [partial(lines.show, run.tally, f"workload {number + 1}")]
             run.results.listeners = [*show, lambda trial: log.record(trial.input, trial.result)]
         if options.resume:
-            known = list(log.known())
-            for run in runs:
-                run.resume(known)
-        trials = options.trials if options.trials < UNLIMITED_TRIALS else None
-        campaign = Campaign(runs, session, weights, trials, options.budget)
+            campaign.resume(log.known())
         campaign.go()
         campaign.conclude()
     return campaign

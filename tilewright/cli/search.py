@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from ..core.log import is_terminal, logger
+from ..core.target import Target
 from ..core.text import printable
 from ..fleet.option import RPCRunner
 from ..measure.option import LocalBuilder, LocalRunner
@@ -21,8 +22,9 @@ from ..tune.records.format import mean_cost
 from ..tune.records.log import RecordLog
 from ..tune.search.by_name import SEARCHES
 from ..tune.search.search import Search
-from ..tune.session.layer import Entrant, LayerSearch
-from ..tune.session.measurers import open_session
+from ..tune.session.campaign import Entrant
+from ..tune.session.layer import LayerSearch
+from ..tune.session.measurers import Session, open_session
 from ..tune.session.options import SearchOptions
 from ..tune.session.run import Run
 from ..tune.session.show import short_line
@@ -30,19 +32,13 @@ from ..tune.session.trials import Tally, Trial
 from ..tune.task import Task
 from .tune_options import TuneOptions
 
-CONFIRMED = 3
-"""The best configurations that are measured again at the end."""
-
 
 def search(tasks: Sequence[Task], options: TuneOptions) -> LayerSearch:
     """Search strategies of one layer until the trials are used up or Ctrl-C; the first task is the default strategy."""
-    builder = LocalBuilder(timeout=options.timeout)
     log = RecordLog(options.log)
     found = [Entrant(task, search_of(task, options)) for task in tasks]
-    limits = SearchOptions(
-        options.trials, options.early_stopping, confirm=CONFIRMED, processes=builder.processes, seconds=options.budget
-    )
-    with shown(), open_session(tasks[0].target, builder, runner_of(options), log.regular_file) as session:
+    limits = SearchOptions(options.trials, options.early_stopping, seconds=options.budget)
+    with shown(), session_of(tasks[0].target, options, log) as session:
         layer = LayerSearch(found, session, limits, [lambda trial: log.record(trial.input, trial.result)])
         if not is_terminal(sys.stderr):
             lines, several = TrialLines(), len(tasks) > 1
@@ -55,8 +51,8 @@ def search(tasks: Sequence[Task], options: TuneOptions) -> LayerSearch:
     return layer
 
 
-def runner_of(options: TuneOptions) -> LocalRunner:
-    """The runner of candidates: this host, or a fleet."""
+def session_of(target: Target | None, options: TuneOptions, log: RecordLog) -> Session:
+    """Open the session that measures candidates: on this host, or on a fleet."""
     how: dict[str, Any] = {
         "timeout": options.timeout,
         "number": options.number,
@@ -65,9 +61,12 @@ def runner_of(options: TuneOptions) -> LocalRunner:
         "cooldown_interval": 0,
         "check_correctness": options.check,
     }
-    if options.workers is None:
-        return LocalRunner(**how)
-    return RPCRunner(options.key, options.workers, insecure=options.insecure, **how)
+    runner = (
+        LocalRunner(**how)
+        if options.workers is None
+        else RPCRunner(options.key, options.workers, insecure=options.insecure, **how)
+    )
+    return open_session(target, LocalBuilder(timeout=options.timeout), runner, log.regular_file)
 
 
 def search_of(task: Task, options: TuneOptions) -> Search:

@@ -133,6 +133,11 @@ class FleetSession:
         return self.dispatcher.model.attributes
 
     @property
+    def processes(self) -> int:
+        """How many candidates this host inspects at a time."""
+        return self.builder.processes
+
+    @property
     def target(self) -> Target:
         """The target, for the architecture of the fleet's devices."""
         return target_for(self._target, lambda: self.attributes)

@@ -11,7 +11,8 @@ from ..measure.local import local_session
 from ..measure.option import LocalBuilder, LocalRunner
 from ..tune.records.format import mean_cost
 from ..tune.search.guided import automatic
-from ..tune.session.layer import Entrant, LayerSearch
+from ..tune.session.campaign import Entrant
+from ..tune.session.layer import LayerSearch
 from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
 from .compiler import (
     KernelNotes,
@@ -123,10 +124,9 @@ def _searched(begun: Sequence[Sequence[Selection]], target: Target, budget: floa
         indices = {task.config_space.find(one.config): one.config for one in reversed(selections)}
         given.update({(number, index): config for index, config in indices.items()})
         entrants.append(Entrant(task, automatic(task), [index for index in reversed(indices) if index is not None]))
-    runner = LocalRunner(timeout=TIMEOUT, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
-    builder = LocalBuilder(timeout=TIMEOUT)
-    limits = SearchOptions(UNLIMITED_TRIALS, confirm=_CONFIRMED, processes=builder.processes, seconds=budget)
-    with local_session(target, builder, runner) as session:
+    runner = LocalRunner(timeout=TIMEOUT, min_repeat_ms=5, cooldown_interval=0)
+    limits = SearchOptions(UNLIMITED_TRIALS, confirm=_CONFIRMED, seconds=budget)
+    with local_session(target, LocalBuilder(timeout=TIMEOUT), runner) as session:
         layer = LayerSearch(entrants, session, limits)
         try:
             layer.go()

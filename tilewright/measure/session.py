@@ -78,6 +78,11 @@ class MeasureSession:
         return found
 
     @property
+    def processes(self) -> int:
+        """How many candidates are built at a time."""
+        return self.builder.processes
+
+    @property
     def target(self) -> Target:
         """The target, for the architecture of the device that is here."""
         return self._resolve(self._target)

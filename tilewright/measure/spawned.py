@@ -75,6 +75,11 @@ class SpawnedSession:
         return self._connect().attributes
 
     @property
+    def processes(self) -> int:
+        """How many candidates are built at a time."""
+        return self.builder.processes
+
+    @property
     def target(self) -> Target:
         """The target, for the architecture of the device that is here."""
         return target_for(self._target, lambda: self.attributes)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ...core.errors import UserError
-from ...measure.option import builder_and_runner
 from ...measure.option import measure_option as default_option
 from ...tune.search.by_name import SEARCHES
 from ...tune.session.budget import check_counts, seconds_of
-from ...tune.session.campaign import Campaign
-from ...tune.session.measurers import Session
+from ...tune.session.campaign import Campaign, Entrant
 from ...tune.session.options import UNLIMITED_TRIALS, SearchOptions
-from ...tune.session.run import Run
-from ...tune.session.trials import Tally, Trial
 from ...tune.task import Task
 from . import callback
 from .tuner import AutoTuner, GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
@@ -100,32 +97,30 @@ def tune_tasks(
     chosen, seconds = _checked(tasks, weights, tuner, budget, trials, least_gain)
     _check_layers(layers, len(tasks))
     option = default_option() if measure_option is None else measure_option
-    builder, _ = builder_and_runner(option)
     called = checked_callbacks(callbacks)
     called += [] if log is None else [callback.log_to_file(log)]
     tuners = [_tuner(tuner, task, seed, least_gain) for task in tasks]
-    options = SearchOptions(UNLIMITED_TRIALS, early_stopping, confirm=confirm, processes=builder.processes)
+    options = SearchOptions(UNLIMITED_TRIALS, early_stopping, confirm=confirm, seconds=seconds)
+    numbers = range(len(tasks)) if layers is None else [layers.index(layer) for layer in layers]
+    entrants = [
+        Entrant(task, made.strategy, layer=number, weight=weight)
+        for task, made, number, weight in zip(tasks, tuners, numbers, chosen, strict=True)
+    ]
     with open_session_of(tasks[0].target, option, called) as session:
-        totals = [Tally(UNLIMITED_TRIALS) for _ in tasks]
-        numbers = range(len(tasks)) if layers is None else [layers.index(layer) for layer in layers]
-        runs = [
-            _run(task, made, session, options, called, totals[number])
-            for task, made, number in zip(tasks, tuners, numbers, strict=True)
-        ]
+        campaign = Campaign(entrants, session, options, trials=trials)
         if resume:
-            known = known_to(called)
-            for run in runs:
-                run.resume(known)
-        campaign = Campaign(runs, session, chosen, trials, seconds)
-        _go(campaign, tuners)
+            campaign.resume(known_to(called))
+        _go(campaign, tuners, called)
     campaign.conclude()
     return tuners
 
 
-def _go(campaign: Campaign, tuners: Sequence[Tuner]) -> None:
-    """Let a campaign measure; the tuners then have the results of their runs."""
+def _go(campaign: Campaign, tuners: Sequence[Tuner], callbacks: Sequence[Callback]) -> None:
+    """Let a campaign measure; each tuner tells its trials to the callbacks, and then has the results of its run."""
     pairs = list(zip(campaign.runs, tuners, strict=True))
     for run, made in pairs:
+        made.n_trial, made.early_stopping = run.options.trials, run.options.early_stopping or 1e9
+        run.results.listeners = [partial(made.report, run, callbacks=callbacks)]
         made.follow(run)
     campaign.go()
     for run, made in pairs:
@@ -137,24 +132,6 @@ def _tuner(name: str, task: Task, seed: int | None, least_gain: float) -> Tuner:
     if name == "auto":
         return AutoTuner(task, seed=seed, least_gain=least_gain)
     return GridSearchTuner(task) if name == "gridsearch" else _SEEDED[name](task, seed=seed)
-
-
-def _run(
-    task: Task,
-    tuner: Tuner,
-    session: Session,
-    options: SearchOptions,
-    called: Sequence[Callback],
-    total: Tally,
-) -> Run:
-    """Make the run of a task, whose trials its tuner tells to the callbacks."""
-
-    def hear(trial: Trial) -> None:
-        tuner.report(run, trial, called)
-
-    tuner.n_trial, tuner.early_stopping = options.trials, options.early_stopping or 1e9
-    run = Run(task, tuner.strategy, session, options, [hear], total)
-    return run
 
 
 def _check_layers(layers: Any, count: int) -> None:

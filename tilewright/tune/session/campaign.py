@@ -9,19 +9,26 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from typing import Protocol
 
+from ...core.errors import InternalError
 from ...core.log import logger
 from ...measure.job import Job
 from ...measure.outcome import Outcome, Refused
-from ..records.format import mean_cost
+from ..records.format import Pair, mean_cost
+from ..search.search import Search
+from ..task import Task
 from .allotment import SLICE, TaskShare, choose
 from .confirmation import confirm
 from .measurers import Measurer
+from .options import SearchOptions
 from .overview import Overview
 from .prefilter import Prefilter
+from .results import Listener
 from .run import Run
 from .show import say, warn_of_nothing_new
+from .trials import Tally
 
 _LARGEST_SLICE = 32
 
@@ -33,53 +40,81 @@ class CampaignDisplay(Protocol):
     def update(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class Entrant:
+    """A task, and the search of its space.
+
+    Attributes
+    ----------
+    first : sequence of int, optional
+        The indices to measure first, the default configuration in front; None stands for the task's default.
+    layer : int
+        Tasks of one layer are rivals: strategies that compute the same. The first one is the strategy that a call
+        without measurements takes.
+    weight : float
+        The weight of a second of the task, such as how often a network runs it.
+    """
+
+    task: Task
+    search: Search
+    first: Sequence[int] | None = None
+    layer: int = 0
+    weight: float = 1.0
+
+
 class Campaign:
-    """Runs that share a measurer and a budget.
+    """Searches that share a measurer and a budget.
 
     Parameters
     ----------
-    runs : sequence of Run
-        One for each task; their own limits on trials, and their patience, also apply. Runs that share a `total` are
-        rivals. The first rival of a layer is the strategy that a call without measurements takes.
+    entrants : sequence of Entrant
+        The tasks; `runs` has the run of each.
     measurer : Measurer
         The measurer: a `MeasureSession`, or a fleet's.
-    weights : sequence of float
-        The weight of a second of each task.
+    options : SearchOptions
+        Limits and options. Each task has its own limit on trials and its own patience; all tasks share the seconds.
+        After that time, only the winners are measured again.
+    listeners : sequence of callable
+        Called with each trial as it comes, with rejected and repeated candidates as well.
     trials : int, optional
         Trials of all tasks together.
-    seconds : float, optional
-        After that many seconds, only the winners are measured again.
     display : CampaignDisplay, optional
         The display of the progress; by default, a line for each task.
     """
 
     def __init__(
         self,
-        runs: Sequence[Run],
+        entrants: Sequence[Entrant],
         measurer: Measurer,
-        weights: Sequence[float],
+        options: SearchOptions,
+        listeners: Sequence[Listener] = (),
         trials: int | None = None,
-        seconds: float | None = None,
         display: CampaignDisplay | None = None,
     ) -> None:
-        self.runs = runs
+        if not entrants:
+            raise InternalError("a campaign without a task")
+        totals = {one.layer: Tally(options.trials) for one in entrants}
+        self.runs = [
+            Run(one.task, one.search, measurer, options, listeners, totals[one.layer], one.first) for one in entrants
+        ]
+        self.shares = [TaskShare(one.task.name, one.task.flop, one.weight, layer=one.layer) for one in entrants]
         self.measurer = measurer
         self.trials = trials
-        self.seconds = seconds
+        self.seconds = options.seconds
         self.display = display
-        self.shares = [
-            TaskShare(run.task.name, run.task.flop, weight, layer=id(run.total))
-            for run, weight in zip(runs, weights, strict=True)
-        ]
-        for run, share in zip(runs, self.shares, strict=True):
-            if run.tally.best is not None and run.tally.resumed:
-                seconds_now = run.task.flop / run.tally.best.flops if run.tally.best.flops else None
-                share.costs = [seconds_now or float("inf")] * run.tally.resumed
-                share.given = run.tally.resumed
         self.interrupted = False
         self._has_begun = False
         self._began = time.monotonic()
         self._prefilters: list[Prefilter] = []
+
+    def resume(self, known: Iterable[Pair]) -> None:
+        """Take over the records of the tasks in a log; see `Run.resume`."""
+        known = list(known)
+        for run, share in zip(self.runs, self.shares, strict=True):
+            run.resume(known)
+            if run.tally.best is not None:
+                seconds = run.task.flop / run.tally.best_flops if run.tally.best_flops else float("inf")
+                share.given, share.costs = run.tally.resumed, [seconds] * run.tally.resumed
 
     def go(self) -> None:
         """Tune until the budget is used up, nothing is left to try, or the user interrupts."""
@@ -151,7 +186,7 @@ class Campaign:
 
     def _largest_slice(self, number: int) -> int:
         alone = len(self.runs) == 1
-        return _LARGEST_SLICE if alone else max(SLICE, min(2 * self.runs[number].options.processes, _LARGEST_SLICE))
+        return _LARGEST_SLICE if alone else max(SLICE, min(2 * self.measurer.processes, _LARGEST_SLICE))
 
     def _opening(self) -> list[Job]:
         """The default configuration of each strategy that has rivals."""

@@ -8,31 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ...core.errors import InternalError
 from ..records.format import Pair, mean_cost
-from ..search.search import Search
-from ..task import Task
-from .campaign import Campaign
+from .campaign import Campaign, Entrant
 from .measurers import Measurer
 from .options import UNLIMITED_TRIALS, SearchOptions
 from .results import Listener
 from .run import Run
 from .show import Display, say, summary
 from .trials import Tally
-
-
-@dataclass(frozen=True)
-class Entrant:
-    """A strategy of the layer: its task, and the search of its space.
-
-    `first` lists the indices to measure first, the default configuration in front; None stands for the task's default.
-    """
-
-    task: Task
-    search: Search
-    first: Sequence[int] | None = None
 
 
 class LayerSearch:
@@ -58,38 +43,28 @@ class LayerSearch:
         options: SearchOptions,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        if not entrants:
-            raise InternalError("a layer without a strategy")
         self.options = options
-        self.measurer = measurer
-        self.tally = Tally(options.trials)
         self.interrupted = False
         self.listeners = list(listeners)
         # The trials of rivals are counted together.
         each = options if len(entrants) == 1 else replace(options, trials=UNLIMITED_TRIALS)
-        self.runs = [
-            Run(entrant.task, entrant.search, measurer, each, self.listeners, self.tally) for entrant in entrants
-        ]
-        for run, entrant in zip(self.runs, entrants, strict=True):
-            if entrant.first is not None:
-                run.begin_with(entrant.first)
+        self._campaign = Campaign(entrants, measurer, each, self.listeners)
+        self.runs = self._campaign.runs
+        self.tally = self.runs[0].total
+        self.tally.wanted = options.trials
 
     def resume(self, known: Iterable[Pair]) -> None:
         """Take over the records of the layer in a log; see `Run.resume`."""
-        known = list(known)
-        for run in self.runs:
-            run.resume(known)
+        self._campaign.resume(known)
 
     def go(self) -> Tally:
         """Search until the trials are used up, nothing is left to try, or the user interrupts."""
         began = time.monotonic()
         if self.tally.resumed < self.options.trials:
-            campaign = Campaign(
-                self.runs, self.measurer, [1.0] * len(self.runs), self.options.trials - self.tally.resumed,
-                self.options.seconds, self._display(),
-            )  # fmt: skip
-            campaign.go()
-            self.interrupted = campaign.interrupted
+            self._campaign.trials = self.options.trials - self.tally.resumed
+            self._campaign.display = self._display()
+            self._campaign.go()
+            self.interrupted = self._campaign.interrupted
             self.tally.measuring_seconds = sum(run.tally.measuring_seconds for run in self.runs)
         winner = self.winner or self.runs[0]
         self.tally.best = winner.tally.best

@@ -14,14 +14,13 @@ class SearchOptions:
 
     `trials`: configurations to measure. `seconds`: after that time, no new candidate is measured. `early_stopping`: end
     after that many trials without a better one. `count_invalid`: a rejected configuration counts as a trial, as in the
-    legacy system. `confirm`: how many of the best are measured again at the end, beside the default. `processes`: how
-    many candidates are inspected at a time. `si_prefix`: the prefix of displayed rates.
+    legacy system. `confirm`: how many of the best are measured again at the end, beside the default. `si_prefix`: the
+    prefix of displayed rates.
     """
 
     trials: int
     early_stopping: int | None = None
     count_invalid: bool = False
     confirm: int = 3
-    processes: int = 1
     si_prefix: str = "G"
     seconds: float | None = None

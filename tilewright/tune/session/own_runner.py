@@ -41,6 +41,7 @@ class OwnRunnerSession:
 
     def __init__(self, target: Any, builder: LocalBuilder, runner: Runner) -> None:
         self.target = Target.parse(target)
+        self.processes = builder.processes
         self._builder = builder
         self._runner = runner
         self._folder = Path(tempfile.mkdtemp(prefix=folder_name(tuner_mark(), "")))  # the guard removes it, too
@@ -75,9 +76,7 @@ class OwnRunnerSession:
             yield from self.measure(batch)
 
     def _built(self, jobs: Sequence[Job]) -> list[tuple[Job, Built | Outcome]]:
-        pool = WorkerPool(
-            lambda i: build(jobs[i], self._builder.build_func), self._builder.processes, self._builder.timeout
-        )
+        pool = WorkerPool(lambda i: build(jobs[i], self._builder.build_func), self.processes, self._builder.timeout)
         try:
             pool.submit(range(len(jobs)))
             found = dict(pool.results())

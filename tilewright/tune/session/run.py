@@ -36,7 +36,8 @@ _HOPELESS = 2000
 class Run:
     """The search of one task by one `Search`. The listeners of its `results` get every result as it comes.
 
-    Runs that share a `total` are rivals: strategies of one layer, which uses the fastest.
+    Runs that share a `total` are rivals: strategies of one layer, which uses the fastest. `first` lists the
+    configurations to measure before any proposal, the default one in front; None stands for the task's default.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Run:
         options: SearchOptions,
         listeners: Sequence[Listener] = (),
         total: Tally | None = None,
+        first: Sequence[int] | None = None,
     ) -> None:
         self.task = task
         self.search = search
@@ -54,7 +56,7 @@ class Run:
         self.options = options
         self.results = Results(task, measurer, options, listeners, total)
         self.tally, self.total, self.good = self.results.tally, self.results.total, self.results.good
-        self.first: Sequence[int] | None = None
+        self.first = first
         self._outstanding: list[int] = []
         """Configurations to measure before the search is asked."""
         self._inspected: dict[int, Inspection] = {}
@@ -73,7 +75,7 @@ class Run:
 
     def prefilter(self) -> Prefilter:
         """Return the prefilter, which inspects candidates before they are built; a context manager."""
-        return Prefilter(self.task, self.measurer.target, self.search.feature_kind, self.options.processes)
+        return Prefilter(self.task, self.measurer.target, self.search.feature_kind, self.measurer.processes)
 
     def next_jobs(self, prefilter: Prefilter, count: int, number: int = 0) -> list[Job]:
         """Return about `count` configurations to measure next, with the `number` of this run in their keys.
@@ -95,7 +97,7 @@ class Run:
         return [self.job(i, (number, i)) for i in (*batch, *more)]
 
     def _begin(self) -> None:
-        """Have the default configuration, or the configurations of `begin_with`, measured before any proposal."""
+        """Have the default configuration, or the configurations of `first`, measured before any proposal."""
         first = [self.default] if self.first is None else self.first
         fresh = [i for i in first if i is not None and i not in self.search.tried]
         self.search.skip(fresh)
@@ -193,10 +195,6 @@ class Run:
         return self.options.trials - self.tally.done - self.under_way
 
     # The start of a search
-
-    def begin_with(self, indices: Sequence[int]) -> None:
-        """Measure these configurations first. The first one replaces the task's default."""
-        self.first = indices
 
     @cached_property
     def default(self) -> int | None:

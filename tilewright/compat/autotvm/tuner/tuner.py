@@ -16,7 +16,8 @@ from ....tune.records.format import MeasureInput, Pair, pairs_of
 from ....tune.search.search import Search, Seen
 from ....tune.search.subclass import SubclassSearch
 from ....tune.session.budget import check_counts, seconds_of
-from ....tune.session.layer import Entrant, LayerSearch
+from ....tune.session.campaign import Entrant
+from ....tune.session.layer import LayerSearch
 from ....tune.session.measurers import Session, open_session
 from ....tune.session.options import SearchOptions
 from ....tune.session.run import Run
@@ -97,12 +98,9 @@ class Tuner:
             check_counts("tune", early_stopping=early_stopping)
         seconds = seconds_of(seconds, "tune", "seconds")
         called = checked_callbacks(callbacks)
-        builder, _ = builder_and_runner(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
         with open_session_of(self.task.target, measure_option, called) as session:
-            options = SearchOptions(
-                n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix, seconds
-            )
+            options = SearchOptions(n_trial, early_stopping, count_invalid, confirm, si_prefix, seconds)
             # A subclass of a tuner that has a strategy may override `next_batch`, too.
             strategy = SubclassSearch(self) if self._has_own_search else self.strategy
             search = LayerSearch([Entrant(self.task, strategy)], session, options)
