@@ -424,6 +424,24 @@ def test_models_may_share_weights_and_the_code() -> None:
                 _agrees(run(x), each(x))
 
 
+def test_folded_weights_of_one_model_stay_when_another_one_runs() -> None:
+    """Models of one class run the same graph: another thread, or a CUDA graph, may still read the first one's."""
+    folded = dynamo.FoldedParameters(torch.fx.symbolic_trace(lambda weight: (weight * 2,)))
+    weights = [torch.full((3,), float(i)) for i in range(4)]
+    made = [folded.of([weight]) for weight in weights]
+    assert [each[0].tolist() for each in made] == [[2.0 * i] * 3 for i in range(4)]
+    assert all(folded.of([weight]) is each for weight, each in zip(weights, made, strict=True))
+    weights[1].add_(10)
+    assert folded.of(weights[1:2])[0].data_ptr() == made[1][0].data_ptr()  # recorded graphs see the change
+    assert [each[0][0].item() for each in made] == [0, 22, 4, 6]
+    for _ in range(100):
+        weights.append(torch.zeros(3))
+        folded.of(weights[-1:])
+    assert len(folded._sets) <= 16  # many sets take no memory
+    weights.clear()
+    assert not folded._sets
+
+
 class Mixer(nn.Module):
     """A block of ConvNeXt: linear layers on images."""
 

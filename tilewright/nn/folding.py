@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any
 
@@ -193,51 +194,81 @@ def _is_recorded() -> bool:
     return torch.cuda.is_available() and bool(torch.cuda.is_current_stream_capturing())
 
 
+_MOST_SETS = 16
+"""A graph keeps folded tensors for this number of sets of parameters."""
+
+
+@dataclass(eq=False)
+class _FoldedSet:
+    """The folded tensors of a set of parameters, and the versions of the parameters that they were computed from."""
+
+    versions: list[int] = field(default_factory=list)
+    made: list[Any] = field(default_factory=list)
+    memory: list[Any] = field(default_factory=list)
+    """Weak references to the memory of the parameters: another tensor may get the same address when it is freed."""
+
+
 class FoldedParameters:
-    """The folded tensors of a graph, computed again when one of the tensors behind them has changed."""
+    """The folded tensors of a graph, computed again when one of the tensors behind them has changed.
+
+    Several models of one class run the same graph, perhaps in several threads or in CUDA graphs. So each set of
+    parameters has folded tensors of its own, which are written only when these parameters change.
+    """
 
     def __init__(self, prologue: GraphModule) -> None:
         places = [node for node in prologue.graph.nodes if node.op == "placeholder"]
         self._prologue = prologue
         self._used = [place for place, node in enumerate(places) if node.users]
-        self._memory: list[Any] = []
-        """Weak references to the memory of the tensors: another tensor may get the same address when it is freed."""
-        self._versions: list[Any] = []
-        self._made: list[Any] = []
+        self._sets: dict[Any, _FoldedSet] = {}
         _unversioned.watch()
 
     def of(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the folded tensors for the inputs of the graph."""
         used = [inputs[place] for place in self._used]
         try:
-            versions = [_unversioned.count, *[(id(a), a._version, a.data_ptr()) for a in used]]
+            versions = [_unversioned.count, *[a._version for a in used]]
+            key = tuple([(id(a), a.data_ptr()) for a in used])
         except RuntimeError:  # tensors of inference mode have no version: nothing says whether they changed
             return self._computed(inputs)
-        if versions == self._versions:
+        found = self._sets.get(key)
+        if found is None or versions != found.versions:
+            made = self._computed(inputs)
             if _is_recorded():
-                _recorded[id(self._made)] = self._made
-            return self._made
-        made = self._computed(inputs)
-        if _is_recorded():
-            return made  # the kernels are recorded, and did not run
-        self._keep(made)
-        self._memory = [weakref.ref(a.untyped_storage(), partial(_clear, versions)) for a in used]
-        self._versions = versions
-        return self._made
+                return made  # the kernels are recorded, and did not run
+            found = self._kept(key, used)
+            _write(found, made)
+            found.versions = versions
+        elif _is_recorded():
+            _recorded[id(found.made)] = found.made
+        return found.made
 
     def _computed(self, inputs: Sequence[Any]) -> list[Any]:
         with torch.no_grad():
             return list(self._prologue(*inputs))
 
-    def _keep(self, made: list[Any]) -> None:
-        """Write into the earlier folded tensors: a CUDA graph that was recorded with them reads the new values."""
-        with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode cannot be written outside of it
-            if [(a.shape, a.dtype, a.device) for a in made] == [(a.shape, a.dtype, a.device) for a in self._made]:
-                for old, new in zip(self._made, made, strict=True):
-                    old.copy_(new)
-            else:
-                self._made = [a.clone() for a in made]  # so that no later write reaches a weight
+    def _kept(self, key: Any, used: Sequence[Any]) -> _FoldedSet:
+        """Return the folded tensors of a set of parameters. They are dropped when a parameter is freed."""
+        found = self._sets.get(key)
+        if found is None:
+            while len(self._sets) >= _MOST_SETS:
+                self._sets.pop(next(iter(self._sets), None), None)
+            found = self._sets[key] = _FoldedSet()
+            drop = partial(_drop, weakref.ref(self), key)
+            found.memory = [weakref.ref(a.untyped_storage(), drop) for a in used]
+        return found
 
 
-def _clear(versions: list[Any], _: Any) -> None:
-    versions.clear()
+def _write(found: _FoldedSet, made: list[Any]) -> None:
+    """Write into the earlier folded tensors: a CUDA graph that was recorded with them reads the new values."""
+    with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode cannot be written outside of it
+        if [(a.shape, a.dtype, a.device) for a in made] == [(a.shape, a.dtype, a.device) for a in found.made]:
+            for old, new in zip(found.made, made, strict=True):
+                old.copy_(new)
+        else:
+            found.made = [a.clone() for a in made]  # so that no later write reaches a weight
+
+
+def _drop(owner: Callable[[], FoldedParameters | None], key: Any, _: Any) -> None:
+    folded = owner()
+    if folded is not None:
+        folded._sets.pop(key, None)
