@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.bytecode import compile_before
 from tilewright.codegen.c_compiler import c_compiler
 from tilewright.runtime.opencl_driver import load_pyopencl
 from tilewright.runtime.pocl_processor import name_processor
@@ -58,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.emulator.device import EmulatedCuda, install
 
         install(EmulatedCuda())
+    compile_before(config)
 
 
 @pytest.hookimpl(wrapper=True)
