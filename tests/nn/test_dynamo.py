@@ -410,6 +410,31 @@ def test_results_that_share_memory() -> None:
     assert not second.any()
 
 
+class Scaled(nn.Module):
+    """A convolution that returns its scaled weight and bias, and a view of the weight, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.scale = (nn.Parameter(torch.randn(8, size, size, size)) for size in (3, 1))
+        self.bias = nn.Parameter(torch.randn(8))
+
+    def forward(self, x: Any) -> Any:
+        weight, bias = self.weight * self.scale, self.bias * 2
+        return nn.functional.conv2d(x, weight, bias, padding=1), weight, bias, weight.flatten(1)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_callers_may_write_into_all_results(last: bool) -> None:
+    """Folded weights that the graph keeps are no results."""
+    model, x = Scaled().eval(), torch.randn(2, 3, 6, 7)
+    with torch.no_grad():
+        run, expected = _compiled(model, Backend(channels_last=last)), model(x)
+        for result in run(x):
+            result.mul_(2)
+        for found, right in zip(run(x), expected, strict=True):
+            _agrees(found, right)
+
+
 def test_models_may_share_weights_and_the_code() -> None:
     shared = nn.Conv2d(8, 8, 3, padding=1, groups=8)
     model = _with_statistics(nn.Sequential(shared, nn.BatchNorm2d(8), nn.ReLU(), shared, nn.BatchNorm2d(8)))

@@ -119,10 +119,12 @@ def _is_random(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
-def hoist(gm: GraphModule, wanted: Sequence[Node]) -> GraphModule | None:
-    """Move the computation of the `wanted` static nodes into a graph of its own; the graph gets inputs in their place.
+def hoist(gm: GraphModule, wanted: Sequence[Node], readers: Sequence[Node]) -> GraphModule | None:
+    """Move the computation of the `wanted` static nodes into a graph of its own. The `readers`, which are convolutions,
+    get inputs of the graph in their place.
 
-    The new graph takes the inputs of the old one. None if nothing is wanted.
+    Other nodes keep their operands: the graph may return them, and its caller may write into results. The new graph
+    takes the inputs of the old one. None if nothing is wanted.
     """
     wanted = [node for node in dict.fromkeys(wanted) if node.op == "call_function"]
     if not wanted:
@@ -144,7 +146,7 @@ def hoist(gm: GraphModule, wanted: Sequence[Node]) -> GraphModule | None:
     for place, node in enumerate(wanted):
         with gm.graph.inserting_after(last):
             last = gm.graph.placeholder(f"folded_{place}")
-        node.replace_all_uses_with(last)
+        node.replace_all_uses_with(last, readers.__contains__)
     for node in reversed(gm.graph.nodes):
         if node in needed and not node.users and node.op != "placeholder":
             gm.graph.erase_node(node)

@@ -176,7 +176,8 @@ def fuse(
         convolution_as_linear(gm.graph)
         arrange(gm.graph, static, orders)
     ours_and_theirs = [node for node in gm.graph.nodes if node.target in (CONVOLUTION, OURS_IN_GRAPH)]
-    prologue = hoist(gm, [each for node in ours_and_theirs for each in node.args[1:3] if each in static])
+    wanted = [each for node in ours_and_theirs for each in node.args[1:3] if each in static]
+    prologue = hoist(gm, wanted, ours_and_theirs)
     gm.graph.eliminate_dead_code()
     gm.recompile()
     return FusedGraph(gm, prologue, rows, last)
