@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import io
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -119,16 +121,30 @@ def test_changes_of_the_modules_are_seen() -> None:
         torch.testing.assert_close(model(x)["features"], wanted, rtol=1e-4, atol=1e-5)
 
 
-class Tail(nn.Module):  # type: ignore[misc]  # PyTorch is not followed
-    """Sizes in a list."""
+class Slots:
+    """An object without a dictionary."""
+
+    __slots__ = ("factor",)
 
     def __init__(self) -> None:
+        self.factor = 1.0
+
+
+class Tail(nn.Module):  # type: ignore[misc]  # PyTorch is not followed
+    """Factors in collections, objects and an array; the calls are counted."""
+
+    def __init__(self, counts: bool = False) -> None:
         super().__init__()
-        self.sizes = [1.0]
+        self.sizes, self.nested, self.array = [1.0], ({"a": [1.0]}, Slots()), np.ones(2)
+        self.config = SimpleNamespace(inner=SimpleNamespace(factor=1.0), calls={"a": 0}, counts=counts)
+
+    def reset(self) -> None:
+        self.sizes[0] = self.nested[0]["a"][0] = self.nested[1].factor = self.config.inner.factor = self.array[0] = 1.0
 
     def forward(self, x: Any) -> Any:
-        """Only the first counts."""
-        return x * self.sizes[0]
+        self.config.calls["a"] += self.config.counts
+        own = self.nested[0]["a"][0] * self.nested[1].factor * self.config.inner.factor * float(self.array[0])
+        return x * self.sizes[0] * own
 
 
 CHANGES: dict[str, Any] = {
@@ -140,6 +156,10 @@ CHANGES: dict[str, Any] = {
     "a method": lambda model: setattr(model[2], "forward", torch.sin),
     "a list": lambda model: setattr(model[3], "sizes", [2.0]),
     "a value in a list": lambda model: model[3].sizes.__setitem__(0, 2.0),
+    "a value in a nested list": lambda model: model[3].nested[0]["a"].__setitem__(0, 2.0),
+    "a slot": lambda model: setattr(model[3].nested[1], "factor", 2.0),
+    "an object": lambda model: setattr(model[3].config.inner, "factor", 2.0),
+    "an array": lambda model: model[3].array.__setitem__(0, 2.0),
     "a hook": lambda model: model[1].register_forward_pre_hook(lambda module, given: (given[0] * 2,)),
     "training": lambda model: (torch.manual_seed(1), model.train()(torch.randn(2, 6, 5, 5) + 2), model.eval()),
 }
@@ -163,7 +183,25 @@ def test_changes_of_attributes_are_seen() -> None:
             for values, old in zip(live, before, strict=True):
                 values.clear()
                 values.update(old)
-            own[-1].sizes[0] = 1.0
+            own[-1].reset()
+
+
+def test_models_that_write_to_objects_run_their_modules() -> None:
+    model, x = nn.Sequential(nn.Conv2d(6, 6, 3), nn.ReLU(), Tail(counts=True)).eval(), torch.randn(2, 6, 5, 5)
+    with torch.no_grad():
+        tw.accelerate(model, x)
+        before = model[2].config.calls["a"]
+        model(x)
+        model(x)
+    assert model[2].config.calls["a"] == before + 2
+
+
+def test_many_or_large_values_are_not_compared() -> None:
+    for held in ([[] for _ in range(5000)], np.zeros(1 << 20)):
+        model = nn.Sequential(nn.Conv2d(6, 6, 3), nn.ReLU()).eval()
+        model[1].held = held
+        with torch.no_grad():
+            assert "its attributes cannot be compared" in str(tw.accelerate(model, torch.randn(2, 6, 5, 5)))
 
 
 def test_weights_that_are_no_longer_shared() -> None:

@@ -67,7 +67,8 @@ def accelerate(
         was. If the whole model becomes slower without a CUDA graph, only the layers that gain most stay replaced. In
         evaluation mode without gradients, the model then runs a graph for inputs like its sample, if that is faster
         still. A convolution is one call there with the batch norm, the addition and the activation after it. Weights
-        are folded again when they change. The report says why a model has no graph.
+        are folded again when they change. If attributes change, at any depth, the model runs its modules; changes of
+        global variables are not seen. The report says why a model has no graph.
 
     Raises
     ------

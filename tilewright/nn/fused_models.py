@@ -10,7 +10,6 @@ import inspect
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
-from copy import copy
 from functools import cache
 from io import StringIO
 from typing import Any
@@ -24,6 +23,7 @@ from ..functional.torch_native import NO_TF32, forbids_tf32, tf32_settings
 from ..functional.torch_state import autocasts, modes, tracing, transforms
 from .folding import FoldedParameters
 from .fusion import FusedGraph, fuse
+from .held_values import HeldValues, reachable
 from .samples import Sample
 
 _ATTRIBUTE = "_tilewright_graph"
@@ -65,11 +65,7 @@ class FusedModel:
         self._folded = None if self.graph.prologue is None else FoldedParameters(self.graph.prologue)
         self._returns = program.call_spec.out_spec
         self._own = _own_attributes(model)
-        held = [*hooks, *map(vars, parts), *[values for part in whole for values in _collections(part)]]
-        self._empty = [values for values in held if not values]
-        self._full = [values for values in held if values]
-        """The hooks and attributes of the modules, and the collections that attributes hold."""
-        self._before = [copy(values) for values in self._full]
+        self._held = _held(whole)
         self._absent = [absent for part in whole for absent in _absent(part)]
         self._tied = _ties(whole)
         self._tf32 = tf32_settings() if self.graph.uses_tf32 else NO_TF32
@@ -95,7 +91,7 @@ class FusedModel:
     def _is_unchanged(self, model: Any) -> bool:
         """Whether the attributes, parts and hooks of all modules are unchanged."""
         try:
-            if any(self._empty) or self._full != self._before or _own_attributes(model) != self._own:
+            if not self._held.are_unchanged() or _own_attributes(model) != self._own:
                 return False
         except Exception:  # the comparison of a user's attributes may raise anything: two tensors have no truth value
             return False
@@ -117,10 +113,16 @@ def _own_attributes(model: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(model).items() if name != _ATTRIBUTE}
 
 
-def _collections(module: Any) -> list[Any]:
-    """The collections that a module holds: they may change although its attributes are the same objects."""
-    own = [v for name, v in vars(module).items() if name not in _PLAIN and isinstance(v, (list, dict, set))]
-    return [module._modules, *own]
+def _held(modules: list[Any]) -> HeldValues:
+    """Return the hooks, parts and attributes of a model's modules, and all values that the attributes hold."""
+    parts = modules[1:]
+    held = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
+    held += [*map(vars, parts), *[part._modules for part in modules]]
+    own = [value for part in modules for name, value in vars(part).items() if name not in _PLAIN]
+    try:
+        return HeldValues([*held, *reachable(own, modules)])
+    except Exception as error:  # the values of a user's attributes may raise anything
+        raise CannotFuse(f"its attributes cannot be compared: {_first_line(error)}") from error
 
 
 def _absent(module: Any) -> list[tuple[dict[str, Any], str]]:
